@@ -1,0 +1,86 @@
+"""A dataset: what every loader hands out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Public bounds on a record, declared in the dataset's yaml, not computed.
+
+    Parameters
+    ----------
+    columns : array of shape (p,)
+        R_j, a bound on the absolute value of feature j.
+    norm : float
+        R_2, a bound on the euclidean norm of a record's features.
+    label : float or None
+        A bound on the absolute value of the label; None if none is declared.
+    """
+
+    columns: Array
+    norm: float
+    label: float | None = None
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The objective that the literature uses with a dataset.
+
+    ``strength`` is a number or ``'1/n'``.
+    """
+
+    loss: str
+    penalty: str
+    strength: float | str
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Features and labels of n records, ready for the oracles.
+
+    Parameters
+    ----------
+    name : str
+        The name of its yaml.
+    X : array of shape (n, p)
+        Features, float64, column-major, read-only.
+    y : array of shape (n,)
+        Labels: -1 and +1 for classification, real numbers for regression.
+    bounds : Bounds or None
+        Declared bounds; None where the yaml declares none, or where the data
+        were transformed by their own statistics.
+    content_hash : str
+        SHA-256 of the content, part of every trial's key.
+    usual : Usual or None
+        The objective used when loss and penalty are ``auto``.
+    uncharged : tuple of str
+        Private steps that were taken without budget, such as
+        ``'standardisation'``.
+    X_test, y_test : arrays or None
+        Held-out records.
+    """
+
+    name: str
+    X: Array
+    y: Array
+    bounds: Bounds | None
+    content_hash: str
+    usual: Usual | None = None
+    uncharged: tuple[str, ...] = ()
+    X_test: Array | None = None
+    y_test: Array | None = None
+
+    @property
+    def n(self) -> int:
+        """Return the number of records (public)."""
+        return int(self.X.shape[0])
+
+    @property
+    def p(self) -> int:
+        """Return the number of features."""
+        return int(self.X.shape[1])

@@ -1,0 +1,17 @@
+"""The errors that a user meets, each one sentence."""
+
+
+class UsageError(ValueError):
+    """Wrong input; the message names the key, the value and what is allowed."""
+
+
+class DataUnavailable(UsageError):
+    """A dataset cannot be had; the message says how to get it."""
+
+
+class Unsupported(UsageError):
+    """An algorithm cannot serve a problem; the message is the reason."""
+
+
+class BudgetExhausted(RuntimeError):
+    """A mechanism was used more often than its solver declared."""

@@ -1,0 +1,45 @@
+"""The logistic loss."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.losses.base import Array, Loss
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """phi(z, y) = log(1 + exp(-y z)) with y in {-1, +1}."""
+
+    name: ClassVar[str] = "logistic"
+    code: ClassVar[int] = 0
+    lipschitz: ClassVar[float] = 1.0
+    smoothness: ClassVar[float] = 0.25
+    classification: ClassVar[bool] = True
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Return log(1 + exp(-y z)) without overflow."""
+        margin = -y * z
+        value: Array = np.maximum(margin, 0.0) + np.log1p(np.exp(-np.abs(margin)))
+        return value
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """Return -y / (1 + exp(y z)) without overflow."""
+        decay = np.exp(-np.abs(z))
+        return -y * np.where(y * z > 0.0, decay, 1.0) / (1.0 + decay)
+
+    def second_derivative(self, y: Array, z: Array) -> Array:
+        """Return s(z) (1 - s(z)) with s the logistic function."""
+        decay = np.exp(-np.abs(z))
+        return decay / (1.0 + decay) ** 2 + 0.0 * y
+
+    def check_labels(self, y: Array) -> None:
+        """Raise UsageError unless every label is -1 or +1."""
+        wrong = y[np.abs(y) != 1.0]
+        if wrong.size:
+            raise UsageError(
+                f"loss=logistic: label {wrong[0]:g} is not allowed, labels must be "
+                "-1 or +1"
+            )

@@ -1,0 +1,79 @@
+"""Cache folder, atomic writes and content digests."""
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+def cache_dir() -> Path:
+    """Return the cache folder: ``DP_ERM_BENCH_CACHE``, else the user's cache."""
+    named = os.environ.get("DP_ERM_BENCH_CACHE")
+    if named:
+        return Path(named).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "dp_erm_bench"
+
+
+def write_atomic(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file so that a reader sees the old or the new one, never a part.
+
+    Parameters
+    ----------
+    path : Path
+        Target; its folder is made if need be.
+    write : callable
+        Writes the content into the binary file that it is given.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load_json(kind: str, key: str) -> Any | None:
+    """Return the cached value of a key, or None if absent or unreadable."""
+    try:
+        return json.loads((cache_dir() / kind / f"{key}.json").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def save_json(kind: str, key: str, value: Any) -> None:
+    """Cache a JSON value under a key, atomically; a full disk is no error."""
+    text = json.dumps(value).encode()
+    try:
+        write_atomic(cache_dir() / kind / f"{key}.json", lambda file: file.write(text))
+    except OSError:
+        return
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of the canonical JSON of a value.
+
+    Infinity, which JSON cannot spell, is written as the string ``inf``.
+    """
+    text = json.dumps(
+        spelled(value), sort_keys=True, separators=(",", ":"), allow_nan=False
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def spelled(value: Any) -> Any:
+    """Return a copy of a value in which infinities are strings, tuples lists."""
+    if isinstance(value, dict):
+        return {str(k): spelled(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [spelled(v) for v in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value

@@ -1,0 +1,78 @@
+"""The objective: a dataset, a loss, a penalty and a constraint."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.datasets.base import Array, Dataset
+from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.paths import digest
+from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.problems.optimum import Optimum, certified_optimum
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """F(w) = (1/n) sum_i phi(x_i.w, y_i) + psi(w) over a convex set.
+
+    Knows nothing of privacy or of solvers.
+    """
+
+    dataset: Dataset
+    loss: Loss
+    penalty: Penalty
+    constraint: WholeSpace
+
+    def __post_init__(self) -> None:
+        """Refuse labels outside the domain of the loss."""
+        self.loss.check_labels(self.dataset.y)
+
+    @property
+    def n(self) -> int:
+        """Return the number of records."""
+        return self.dataset.n
+
+    @property
+    def p(self) -> int:
+        """Return the number of features."""
+        return self.dataset.p
+
+    @cached_property
+    def key(self) -> str:
+        """Return the digest of the content and the objective."""
+        objective = [self.loss, self.penalty, self.constraint]
+        return digest([self.dataset.content_hash, *map(repr, objective)])
+
+    def value(self, w: Array) -> Any:
+        """Return F(w): a number for shape (p,), shape (B,) for (B, p)."""
+        w = np.asarray(w, dtype=np.float64)
+        return self.value_of_margins(w, w @ self.dataset.X.T)
+
+    def value_of_margins(self, w: Array, margins: Array) -> Any:
+        """Return F(w) given the margins X w, shape (n,) or (B, n)."""
+        losses = self.loss.value(self.dataset.y, margins)
+        return losses.mean(axis=-1) + self.penalty.value(w)
+
+    def gradient(self, w: Array) -> Array:
+        """Return the gradient of the mean loss (without penalty) at w, (p,)."""
+        residual = self.loss.derivative(self.dataset.y, self.dataset.X @ w)
+        return np.asarray(self.dataset.X.T @ residual) / self.n
+
+    @cached_property
+    def optimum(self) -> Optimum:
+        """Return the reference optimum with its certificate, cached on disk."""
+        return certified_optimum(self)
+
+    @cached_property
+    def gradient_rms(self) -> float:
+        """Return rms_i norm2(grad loss_i(0)), the unit of clipping thresholds.
+
+        It is computed from the data: using it is tuning, and uncharged.
+        """
+        y = self.dataset.y
+        squares = np.square(self.loss.derivative(y, np.zeros_like(y)))
+        norms = np.square(self.dataset.X).sum(axis=1)
+        return float(np.sqrt(np.mean(squares * norms)))
