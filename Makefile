@@ -1,0 +1,57 @@
+# Every target makes its own environment first: Python 3.11 to 3.13, make and gcc
+# are all that the machine must have.
+PYTHON ?= python3
+PROFILE ?= default
+EXPERIMENT ?= mangold2022 mangold2023
+
+BIN := .venv/bin
+READY := .venv/.ready
+
+# The mirror of the real data sets, where it lies beside the checkout.
+ifndef DP_ERM_BENCH_DATA
+ifneq ($(wildcard ../shared/data/MANIFEST.csv),)
+export DP_ERM_BENCH_DATA := $(abspath ../shared/data)
+endif
+endif
+
+.PHONY: help test lint reproduce-figures clean
+
+help:
+	@echo "make test                 run the tests"
+	@echo "make lint                 ruff, mypy, import-linter"
+	@echo "make reproduce-figures    run the experiments, draw the figures, check the claims"
+	@echo "                          [PROFILE=smoke|default|paper] [EXPERIMENT=name]"
+	@echo "make clean                remove the environment and the caches, keep results/"
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	{ echo "dp_erm_bench needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is not: name one, as in 'make PYTHON=python3.12 test'." >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# One experiment's failure does not keep the others from running.
+reproduce-figures: $(READY)
+	@status=0; folders=; \
+	for name in $(EXPERIMENT); do \
+	    echo "== $$name, profile $(PROFILE)"; \
+	    $(BIN)/dp-erm-bench experiment=$$name profile=$(PROFILE) || status=$$?; \
+	    if [ "$$status" -ge 130 ]; then exit $$status; fi; \
+	    folders="$$folders results/$$name"; \
+	done; \
+	$(BIN)/dp-erm-bench report $$folders || [ $$status -ne 0 ] || status=$$?; \
+	exit $$status
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find dp_erm_bench tests hydra_plugins -name __pycache__ -type d -prune -exec rm -rf {} +
