@@ -1,0 +1,98 @@
+"""The compiled steps of stochastic gradient descent."""
+
+import math
+
+import numpy as np
+
+from dp_erm_bench.kernels.compiled import kernel
+from dp_erm_bench.kernels.dense import prox
+from dp_erm_bench.kernels.elementary import log
+from dp_erm_bench.kernels.residuals import derivative
+
+
+@kernel
+def record_sum(code, rows, y, norms, w, records, clip, out):  # type: ignore[no-untyped-def]
+    """Write the sum of the records' gradients, clipped in l2, into ``out`` (p,).
+
+    rows: (n, p) row-major; norms: (n,) euclidean norms of the rows.
+    """
+    out[:] = 0.0
+    for i in records:
+        x = rows[i]
+        z = 0.0
+        for j in range(w.size):
+            z += x[j] * w[j]
+        r = derivative(code, y[i], z)
+        length = abs(r) * norms[i]
+        if length > clip:
+            r *= clip / length
+        for j in range(w.size):
+            out[j] += r * x[j]
+
+
+@kernel
+def stochastic_steps(  # type: ignore[no-untyped-def]
+    code, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected
+):
+    """Make k proximal stochastic gradient steps of one trial, in place.
+
+    Parameters
+    ----------
+    rows, y, norms : arrays of shape (n, p), (n,), (n,)
+    psi : array of shape (4,)
+    w : array of shape (p,)
+        The iterate; changed.
+    records, offsets : int arrays
+        Step t uses ``records[offsets[t]:offsets[t + 1]]``.
+    noise : array of shape (k, p)
+        Added to the sum of the clipped gradients.
+    clip : float
+    steps : array of shape (k,)
+    expected : float
+        The expected batch size q n, by which the noisy sum is divided.
+    """
+    g = np.empty(w.size)
+    for t in range(steps.size):
+        batch = records[offsets[t] : offsets[t + 1]]
+        record_sum(code, rows, y, norms, w, batch, clip, g)
+        step = steps[t]
+        for j in range(w.size):
+            v = w[j] - step * ((g[j] + noise[t, j]) / expected)
+            w[j] = prox(v, step, psi)
+
+
+@kernel
+def poisson_gaps(uniforms, position, limit, rate, out):  # type: ignore[no-untyped-def]
+    """Walk through independent coins of probability ``rate`` by their gaps.
+
+    The gaps between successes are geometric: floor(log u / log(1 - rate)).
+
+    Parameters
+    ----------
+    uniforms : array
+        One per success.
+    position : int
+        The coin after the last success.
+    limit : int
+        Successes at or beyond this coin end the walk.
+    out : int array
+        Receives the coins that succeeded.
+
+    Returns
+    -------
+    used : int
+        Uniforms used; the last one's success lies beyond the limit and is
+        not written, unless all were used.
+    position : int
+        The coin after the last success written.
+    pending : int
+        The success beyond the limit, or -1.
+    """
+    scale = 1.0 / math.log1p(-rate)
+    for i in range(uniforms.size):
+        success = position + np.int64(log(uniforms[i]) * scale)
+        if success >= limit:
+            return i, position, success
+        out[i] = success
+        position = success + 1
+    return uniforms.size, position, -1
