@@ -1,6 +1,7 @@
 """A dataset: what every loader hands out."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,3 +85,13 @@ class Dataset:
     def p(self) -> int:
         """Return the number of features."""
         return int(self.X.shape[1])
+
+    @cached_property
+    def rows(self) -> Array:
+        """Return the features row-major, for access by record."""
+        return np.ascontiguousarray(self.X)
+
+    @cached_property
+    def row_norms(self) -> Array:
+        """Return the euclidean norm of each record's features, shape (n,)."""
+        return np.sqrt(np.square(self.X).sum(axis=1))

@@ -1,6 +1,6 @@
 """The objective: a dataset, a loss, a penalty and a constraint."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.problems.optimum import Optimum, certified_optimum
+from dp_erm_bench.problems.smoothness import Smoothness
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,12 +20,20 @@ class Problem:
     """F(w) = (1/n) sum_i phi(x_i.w, y_i) + psi(w) over a convex set.
 
     Knows nothing of privacy or of solvers.
+
+    Parameters
+    ----------
+    dataset, loss, penalty, constraint
+        The parts.
+    smoothness_kind : {'auto', 'public', 'data'}
+        Where the smoothness constants come from (:class:`Smoothness`).
     """
 
     dataset: Dataset
     loss: Loss
     penalty: Penalty
     constraint: WholeSpace
+    smoothness_kind: str = "auto"
 
     def __post_init__(self) -> None:
         """Refuse labels outside the domain of the loss."""
@@ -45,6 +54,15 @@ class Problem:
         """Return the digest of the content and the objective."""
         objective = [self.loss, self.penalty, self.constraint]
         return digest([self.dataset.content_hash, *map(repr, objective)])
+
+    @cached_property
+    def smoothness(self) -> Smoothness:
+        """Return the smoothness constants of the data term."""
+        return Smoothness(self.smoothness_kind, self.dataset, self.loss)
+
+    def with_smoothness(self, kind: str) -> "Problem":
+        """Return the same problem with smoothness constants of another origin."""
+        return replace(self, smoothness_kind=kind)
 
     def value(self, w: Array) -> Any:
         """Return F(w): a number for shape (p,), shape (B,) for (B, p)."""

@@ -1,0 +1,112 @@
+"""Problems from names: the objective that ``auto`` stands for, strengths as 1/n."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dp_erm_bench.datasets.base import Dataset, Usual
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.registry import build, check_choice, read
+
+
+@dataclass(frozen=True)
+class Part:
+    """A loss, penalty or constraint by name, with its parameters."""
+
+    name: str
+    parameters: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, spec: str | Mapping[str, Any]) -> "Part":
+        """Read ``'l2'`` or ``{'name': 'l2', 'strength': 0.1}``."""
+        if isinstance(spec, str):
+            return cls(spec, {})
+        hidden = ("name", "_target_")
+        return cls(spec["name"], {k: v for k, v in spec.items() if k not in hidden})
+
+
+def build_problem(
+    dataset: Dataset,
+    loss: str | Mapping[str, Any] = "auto",
+    penalty: str | Mapping[str, Any] = "auto",
+    constraint: str | Mapping[str, Any] = "none",
+) -> Problem:
+    """Return the problem of a dataset and an objective given by names.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    loss, penalty, constraint : str or mapping
+        A name of conf/, or a mapping with ``name`` and parameters. ``auto``
+        stands for the dataset's usual objective.
+
+    Raises
+    ------
+    UsageError
+        For unknown names, wrong parameters or labels, or where ``auto`` has no
+        meaning.
+    """
+    loss_part = _resolved(Part.of(loss), "loss", dataset)
+    penalty_part = _resolved(Part.of(penalty), "penalty", dataset)
+    constraint_part = Part.of(constraint)
+    return Problem(
+        dataset,
+        build("loss", loss_part.name, **loss_part.parameters),
+        _penalty(penalty_part, dataset),
+        build("constraint", constraint_part.name, **constraint_part.parameters),
+    )
+
+
+def strength_of(value: float | str, n: int) -> float:
+    """Return a strength as a number; ``'1/n'`` is the inverse of n records."""
+    if isinstance(value, str) and value.replace(" ", "") == "1/n":
+        return 1.0 / n
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"penalty.strength={value}: must be a number >= 0, '1/n' or 'auto'"
+        ) from None
+
+
+def _usual(key: str, dataset: Dataset) -> Usual:
+    if dataset.usual is None:
+        raise UsageError(
+            f"{key}=auto: dataset {dataset.name} names no usual objective; name a {key}"
+        )
+    return dataset.usual
+
+
+def _resolved(part: Part, group: str, dataset: Dataset) -> Part:
+    if part.name != "auto":
+        return part
+    usual = _usual(group, dataset)
+    return Part(usual.loss if group == "loss" else usual.penalty, part.parameters)
+
+
+def _penalty(part: Part, dataset: Dataset) -> Any:
+    fields = read("penalty", part.name)
+    given = dict(part.parameters)
+    made = build("penalty", part.name)
+    if not hasattr(made, "strength"):
+        given = {k: v for k, v in given.items() if (k, v) != ("strength", "auto")}
+        for key in given:
+            check_choice(f"parameter of penalty {part.name}", key, sorted(fields))
+        return made
+    strength = given.pop("strength", "auto")
+    if strength == "auto":
+        strength = _usual_strength(part.name, dataset)
+    return build(
+        "penalty", part.name, strength=strength_of(strength, dataset.n), **given
+    )
+
+
+def _usual_strength(name: str, dataset: Dataset) -> float | str:
+    usual = dataset.usual
+    if usual is None or usual.penalty != name:
+        raise UsageError(
+            f"penalty.strength=auto: dataset {dataset.name} has no usual strength for "
+            f"penalty {name}; give penalty.strength"
+        )
+    return usual.strength

@@ -1,0 +1,76 @@
+"""Smoothness constants of the data term, from public bounds or from the data."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dp_erm_bench.datasets.base import Array, Dataset
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.losses.base import Loss
+
+KINDS = ("auto", "public", "data")
+# Above this many columns the largest eigenvalue is found by Lanczos.
+_DENSE_EIGENVALUES = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothness:
+    """Constants of f(w) = (1/n) sum_i phi(x_i.w, y_i).
+
+    Parameters
+    ----------
+    kind : {'auto', 'public', 'data'}
+        ``public``: from the declared bounds, M_j = H R_j^2 and beta = H R_2^2.
+        ``data``: M_j = H mean_i x_ij^2 and beta = H lambda_max(X'X / n), a use
+        of the data that no budget pays for. ``auto``: public where bounds are
+        declared, else data.
+    dataset : Dataset
+    loss : Loss
+    """
+
+    kind: str
+    dataset: Dataset
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        """Resolve ``auto``; refuse ``public`` without declared bounds."""
+        if self.kind not in KINDS:
+            raise UsageError(
+                f"smoothness={self.kind}: must be one of {', '.join(KINDS)}"
+            )
+        bounds = self.dataset.bounds
+        if self.kind == "public" and bounds is None:
+            raise Unsupported(
+                f"smoothness=public: dataset {self.dataset.name} declares no bounds; "
+                "use smoothness=data, or declare bounds"
+            )
+        if self.kind == "auto":
+            kind = "data" if bounds is None else "public"
+            object.__setattr__(self, "kind", kind)
+
+    @cached_property
+    def columns(self) -> Array:
+        """Return M_j, the smoothness of each coordinate, shape (p,)."""
+        H = self.loss.smoothness
+        if self.kind == "public" and self.dataset.bounds is not None:
+            return H * np.square(self.dataset.bounds.columns)
+        return H * np.square(self.dataset.X).mean(axis=0)
+
+    @cached_property
+    def norm(self) -> float:
+        """Return beta, the smoothness in the euclidean norm."""
+        H = self.loss.smoothness
+        if self.kind == "public" and self.dataset.bounds is not None:
+            return H * self.dataset.bounds.norm**2
+        return H * _largest_eigenvalue(self.dataset.X)
+
+
+def _largest_eigenvalue(X: Array) -> float:
+    n, p = X.shape
+    gram = X.T @ X / n if p <= n else X @ X.T / n
+    if gram.shape[0] <= _DENSE_EIGENVALUES:
+        return float(np.linalg.eigvalsh(gram)[-1])
+    from scipy.sparse.linalg import eigsh
+
+    return float(eigsh(gram, k=1, v0=np.ones(gram.shape[0]))[0][0])
