@@ -1,0 +1,131 @@
+"""Load a dataset by its specification; say which can be had."""
+
+import functools
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dp_erm_bench.datasets.base import Array, Dataset
+from dp_erm_bench.datasets.mirror import VARIABLE
+from dp_erm_bench.datasets.prepare import check_bounds, prepare
+from dp_erm_bench.datasets.published import Origin
+from dp_erm_bench.datasets.spec import Spec, check_spec
+from dp_erm_bench.datasets.store import content_hash, load_arrays, save_arrays
+from dp_erm_bench.errors import DataUnavailable
+from dp_erm_bench.paths import cache_dir, digest
+from dp_erm_bench.registry import locate, names, read
+
+# Part of the prepared arrays' key: raise it when ``prepare`` or a parser changes.
+FORMAT = 1
+
+
+def load_dataset(spec: Mapping[str, Any]) -> Dataset:
+    """Return the dataset of a specification, prepared.
+
+    Labels of a classification become -1 and +1; then rows are split, columns
+    standardised, and arrays made float64, column-major and read-only. Prepared
+    arrays of a source that has a check-sum are cached on disk and memory-mapped,
+    so that workers share them; within a process a dataset is loaded once.
+
+    Parameters
+    ----------
+    spec : mapping
+        The dataset's yaml with overrides applied (``dataset_spec``).
+
+    Raises
+    ------
+    DataUnavailable
+        If the data cannot be had; the message says how to get them.
+    UsageError
+        If the specification or the data are not what they must be.
+    """
+    text = json.dumps(spec, sort_keys=True)
+    return _load(text, os.environ.get(VARIABLE), str(cache_dir()))
+
+
+@functools.lru_cache(maxsize=16)
+def _load(text: str, mirror: str | None, cache: str) -> Dataset:
+    spec = check_spec(json.loads(text))
+    arrays, content = _prepared(spec)
+    if spec.bounds is not None:
+        check_bounds(spec.name, arrays["X"], arrays["y"], spec.bounds)
+    return Dataset(
+        name=spec.name,
+        X=arrays["X"],
+        y=arrays["y"],
+        bounds=spec.bounds,
+        content_hash=content,
+        usual=spec.usual,
+        uncharged=("standardisation",) if spec.standardise else (),
+        X_test=arrays.get("X_test"),
+        y_test=arrays.get("y_test"),
+    )
+
+
+def _prepared(spec: Spec) -> tuple[dict[str, Array], str]:
+    source = origin(spec.loader).fingerprint
+    if source is None:
+        arrays = _prepare(spec)
+        return arrays, content_hash(arrays)
+    how = [spec.task, spec.standardise, spec.test_fraction, spec.seed, spec.options]
+    key = digest([FORMAT, spec.name, source, how])
+    found = load_arrays("datasets", key)
+    if found is None:
+        arrays = _prepare(spec)
+        found = arrays, save_arrays("datasets", key, arrays)
+    return found
+
+
+def _prepare(spec: Spec) -> dict[str, Array]:
+    X, y = spec.loader(**spec.options)
+    return prepare(
+        spec.name,
+        X,
+        y,
+        classification=spec.task == "classification",
+        standardised=spec.standardise,
+        test_fraction=spec.test_fraction,
+        seed=spec.seed,
+    )
+
+
+def origin(loader: Callable[..., Any]) -> Origin:
+    """Return where a loader's data come from now; a plain function makes them."""
+    ask = getattr(loader, "origin", None)
+    return Origin("generated", None) if ask is None else ask()
+
+
+def available(spec: Mapping[str, Any]) -> str | None:
+    """Return None if the dataset can be loaded, else the sentence why not.
+
+    Loads it, and so downloads it if need be: ask once, before any worker does.
+    """
+    try:
+        load_dataset(spec)
+    except DataUnavailable as error:
+        return str(error)
+    return None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One line of the list of datasets: its name, whether it is here, and where."""
+
+    name: str
+    now: bool
+    where: str
+
+
+def list_datasets() -> list[Listed]:
+    """Return for every dataset whether it can be had now, without downloading."""
+    return [_listed(name) for name in names("dataset")]
+
+
+def _listed(name: str) -> Listed:
+    try:
+        found = origin(locate(read("dataset", name)["_target_"]))
+    except DataUnavailable as error:
+        return Listed(name, False, str(error))
+    return Listed(name, found.now, found.where)

@@ -1,0 +1,108 @@
+"""A folder of data files with their check-sums, read before any network.
+
+``DP_ERM_BENCH_DATA`` names the folder. Its ``MANIFEST.csv`` has at least the
+columns ``name``, ``file`` and ``sha256`` (of the file as it lies there); files
+ending in ``.bz2``, ``.xz`` or ``.gz`` are decompressed.
+"""
+
+import bz2
+import csv
+import functools
+import gzip
+import hashlib
+import lzma
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp_erm_bench.errors import DataUnavailable
+
+VARIABLE = "DP_ERM_BENCH_DATA"
+MANIFEST = "MANIFEST.csv"
+_DECOMPRESS = {".bz2": bz2.decompress, ".xz": lzma.decompress, ".gz": gzip.decompress}
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """The files that a mirror folder lists.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they lie.
+    rows : mapping from name to (file name, SHA-256)
+        What the manifest says.
+    """
+
+    folder: Path
+    rows: Mapping[str, tuple[str, str]]
+
+    def lists(self, names: Sequence[str]) -> bool:
+        """Return whether the manifest has all of these names."""
+        return all(name in self.rows for name in names)
+
+    def verify(self, name: str) -> str:
+        """Return the SHA-256 of a file that exists and has the one it should.
+
+        Raises
+        ------
+        DataUnavailable
+            If the file is missing, truncated or altered.
+        """
+        file, expected = self.rows[name]
+        try:
+            status = (self.folder / file).stat()
+            found = _sha256(self.folder / file, status.st_mtime_ns, status.st_size)
+        except OSError as error:
+            raise DataUnavailable(
+                f"dataset file {file} is listed in {self.folder / MANIFEST} but "
+                f"cannot be read ({error.strerror}): restore it, or unset {VARIABLE}"
+            ) from error
+        if found != expected:
+            raise DataUnavailable(
+                f"dataset file {self.folder / file} does not have the SHA-256 that "
+                f"{MANIFEST} lists ({found[:12]}, not {expected[:12]}): it is "
+                f"truncated or altered; restore it, or unset {VARIABLE}"
+            )
+        return found
+
+    def read(self, name: str) -> bytes:
+        """Return the verified, decompressed content of a file."""
+        self.verify(name)
+        path = self.folder / self.rows[name][0]
+        content = path.read_bytes()
+        return _DECOMPRESS.get(path.suffix, bytes)(content)
+
+
+@functools.lru_cache(maxsize=64)
+def _sha256(path: Path, modified: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_mirror() -> Mirror | None:
+    """Return the mirror that the environment names, or None if it names none.
+
+    Raises
+    ------
+    DataUnavailable
+        If it names a folder without a readable manifest.
+    """
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return None
+    folder = Path(named).expanduser()
+    try:
+        with (folder / MANIFEST).open(newline="", encoding="utf-8") as file:
+            rows = {row["name"]: (row["file"], row["sha256"]) for row in _rows(file)}
+    except (OSError, KeyError, UnicodeDecodeError) as error:
+        raise DataUnavailable(
+            f"{VARIABLE}={named}: must name a folder with a {MANIFEST} that has the "
+            f"columns name, file and sha256"
+        ) from error
+    return Mirror(folder, rows)
+
+
+def _rows(file: object) -> list[dict[str, str]]:
+    return list(csv.DictReader(file))  # type: ignore[call-overload]
