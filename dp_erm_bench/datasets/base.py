@@ -94,4 +94,5 @@ class Dataset:
     @cached_property
     def row_norms(self) -> Array:
         """Return the euclidean norm of each record's features, shape (n,)."""
-        return np.sqrt(np.square(self.X).sum(axis=1))
+        norms: Array = np.sqrt(np.square(self.X).sum(axis=1))
+        return norms

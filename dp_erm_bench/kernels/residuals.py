@@ -7,7 +7,7 @@ branch is vector code. Codes: ``Loss.code``.
 import math
 
 from dp_erm_bench.kernels.compiled import kernel
-from dp_erm_bench.kernels.elementary import exp
+from dp_erm_bench.kernels.elementary import exp, log
 
 LOGISTIC = 0
 SQUARED = 1
@@ -34,3 +34,19 @@ def residuals(code, y, z, out):  # type: ignore[no-untyped-def]
             out[i] = z[i] - y[i]
     else:
         out[:] = math.nan
+
+
+@kernel
+def loss_sum(code, y, z):  # type: ignore[no-untyped-def]
+    """Return the sum of phi(z, y) over n records; y, z: (n,)."""
+    total = 0.0
+    if code == LOGISTIC:
+        for i in range(y.size):
+            m = -y[i] * z[i]
+            total += max(m, 0.0) + log(1.0 + exp(-abs(m)))
+    elif code == SQUARED:
+        for i in range(y.size):
+            total += 0.5 * (z[i] - y[i]) * (z[i] - y[i])
+    else:
+        total = math.nan
+    return total

@@ -61,7 +61,8 @@ class Penalty(ABC):
     def prox(self, v: Array, step: Array | float) -> Array:
         """Return argmin_u (u - v)^2 / 2 + step psi_j(u), elementwise."""
         shrunk = np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0)
-        return np.clip(shrunk / (1.0 + step * self.l2), self.lower, self.upper)
+        scaled = shrunk / (1.0 + step * self.l2)
+        return np.asarray(np.clip(scaled, self.lower, self.upper))
 
     def subdifferential_distance(self, g: Array, w: Array) -> Array:
         """Return the distance of -g to the subdifferential of psi_j at w.

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.kernels import dense
+from dp_erm_bench.kernels.residuals import loss_sum
 from dp_erm_bench.kernels.stochastic import record_sum
 from dp_erm_bench.problems.problem import Problem
 
@@ -118,7 +119,9 @@ class DenseOracle:
         """Declare the margins stale, after ``w`` was changed in place."""
         self._margins = None
 
-    def objective(self) -> Array:
-        """Return F(w) of each trial, shape (B,)."""
-        value: Array = self.problem.value_of_margins(self.w, self.margins)
-        return value
+    def objective(self, w: Array) -> Array:
+        """Return F at some points, (B, p) to (B,); free of a product at ``self.w``."""
+        margins = self.margins if w is self.w else w @ self.X.T
+        code = self.problem.loss.code
+        sums = [loss_sum(code, self.y, z) for z in margins]
+        return np.array(sums) / self.problem.n + self.problem.penalty.value(w)

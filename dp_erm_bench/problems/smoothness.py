@@ -55,7 +55,8 @@ class Smoothness:
         H = self.loss.smoothness
         if self.kind == "public" and self.dataset.bounds is not None:
             return H * np.square(self.dataset.bounds.columns)
-        return H * np.square(self.dataset.X).mean(axis=0)
+        means: Array = np.square(self.dataset.X).mean(axis=0)
+        return H * means
 
     @cached_property
     def norm(self) -> float:

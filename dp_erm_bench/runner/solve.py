@@ -1,0 +1,145 @@
+"""Run one solver on one problem for a batch of trials: declare, calibrate, run."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.calibration import Calibration, calibrate
+from dp_erm_bench.privacy.mechanisms import make_mechanisms
+from dp_erm_bench.privacy.releases import Release
+from dp_erm_bench.problems.oracle import DenseOracle
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Solver, refuse_unbounded, stack
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Recorder:
+    """Rows of the trajectories, one per checkpoint, each of shape (B,)."""
+
+    oracle: DenseOracle
+    solver: Solver
+    iteration: list[int] = field(default_factory=list)
+    passes: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    objective: list[Array] = field(default_factory=list)
+    nnz: list[NDArray[np.int64]] = field(default_factory=list)
+    test_objective: list[Array] = field(default_factory=list)
+    test_accuracy: list[Array] = field(default_factory=list)
+    w: Array = field(default_factory=lambda: np.empty(0))
+
+    def add(self, iteration: int, seconds: float, w: Array) -> None:
+        """Record the iterates of one checkpoint; ``seconds`` is per trial."""
+        problem = self.oracle.problem
+        self.iteration.append(iteration)
+        self.passes.append(self.solver.passes_at(problem, iteration))
+        self.seconds.append(seconds)
+        self.objective.append(self.oracle.objective(w))
+        self.nnz.append(np.count_nonzero(w, axis=1))
+        self._test(w)
+        self.w = w.copy()
+
+    def _test(self, w: Array) -> None:
+        data, loss = self.oracle.problem.dataset, self.oracle.problem.loss
+        if data.X_test is None or data.y_test is None:
+            return
+        margins = w @ data.X_test.T
+        penalty = self.oracle.problem.penalty.value(w)
+        self.test_objective.append(
+            loss.value(data.y_test, margins).mean(axis=1) + penalty
+        )
+        if loss.classification:
+            right = np.where(margins >= 0.0, 1.0, -1.0) == data.y_test
+            self.test_accuracy.append(right.mean(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """What a batch of trials came to.
+
+    Attributes
+    ----------
+    problem : Problem
+        With the smoothness constants that were used.
+    solver : Solver
+        The variant that was run, of the first trial.
+    solvers : tuple of Solver
+        The same, of every trial.
+    releases : tuple of Release
+    calibration : Calibration
+    rows : Recorder
+        The trajectories and the last iterates.
+    """
+
+    problem: Problem
+    solvers: tuple[Solver, ...]
+    releases: tuple[Release, ...]
+    calibration: Calibration
+    rows: Recorder
+
+
+def checkpoints_of(iterations: int, count: int) -> list[int]:
+    """Return at most ``count`` iteration numbers, evenly spread, ends included."""
+    grid = np.linspace(0, iterations, max(count, 2))
+    return sorted({round(point) for point in grid.tolist()})
+
+
+def solve(
+    problem: Problem,
+    solvers: Sequence[Solver],
+    budget: Budget,
+    calibration: str,
+    identities: Sequence[str],
+    n_checkpoints: int,
+) -> Solved:
+    """Run a batch of trials that differ in value parameters and streams only.
+
+    Parameters
+    ----------
+    problem : Problem
+    solvers : sequence of Solver
+        One per trial, of equal shape parameters.
+    budget : Budget
+    calibration : str
+        A name of conf/calibration.
+    identities : sequence of str
+        One per trial; they seed the streams.
+    n_checkpoints : int
+        Rows of a trajectory at most; they never change the numbers.
+
+    Raises
+    ------
+    Unsupported
+        If the algorithm cannot serve the problem under this budget.
+    """
+    problem = problem.with_smoothness(solvers[0].smoothness)
+    if calibration == "paper":
+        solvers = [solver.printed_form() for solver in solvers]
+    reason = solvers[0].unsupported(problem)
+    if reason:
+        raise Unsupported(reason)
+    solver, budget = stack(solvers), budget.resolved(problem.n)
+    schedule = solver.plan(problem, identities)
+    releases = tuple(solver.releases(problem, budget.adjacency, schedule))
+    if np.isfinite(budget.epsilon):
+        refuse_unbounded(solver, releases)
+    events = tuple(release.event() for release in releases)
+    calibrated = calibrate(events, budget, calibration, solver.printed)
+    mechanisms = make_mechanisms(releases, calibrated.z, identities)
+    oracle = DenseOracle(problem, len(solvers))
+    rows = Recorder(oracle, solver)
+    checkpoints = checkpoints_of(solver.iterations(problem), n_checkpoints)
+    elapsed, start = 0.0, time.perf_counter()
+    iterates = solver.iterates(oracle, mechanisms, checkpoints, schedule)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for checkpoint, w in zip(checkpoints, iterates, strict=True):
+            elapsed += time.perf_counter() - start
+            rows.add(checkpoint, elapsed / len(solvers), w)
+            start = time.perf_counter()
+    return Solved(problem, tuple(solvers), releases, calibrated, rows)

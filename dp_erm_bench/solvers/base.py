@@ -1,0 +1,202 @@
+"""The contract of a solver."""
+
+import copy
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.mechanisms import Mechanisms
+from dp_erm_bench.privacy.releases import Release
+from dp_erm_bench.problems.oracle import DenseOracle
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.smoothness import KINDS
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+NO_BOUND = (
+    "needs a clipping threshold (parameter clip), or a loss of bounded derivative on "
+    "a dataset with declared bounds"
+)
+
+
+def shape(default: Any, *, help: str, **limits: Any) -> Any:
+    """Return a field that must be equal in a batch of trials.
+
+    Limits: ``choices`` (allowed values), ``least`` (smallest), ``above``.
+    """
+    return dataclasses.field(
+        default=default, metadata={"kind": "shape", "help": help, **limits}
+    )
+
+
+def value(default: Any, *, help: str, **limits: Any) -> Any:
+    """Return a field that may differ in a batch: stacked to shape (B, 1)."""
+    return dataclasses.field(
+        default=default, metadata={"kind": "value", "help": help, **limits}
+    )
+
+
+def check_field(field: "dataclasses.Field[Any]", given: Any) -> None:
+    """Raise UsageError if a parameter has a wrong type or is out of range."""
+    limits = field.metadata
+    optional = "None" in str(field.type)
+    if given is None and optional:
+        return
+    problem = _complaint(str(field.type), limits, given)
+    if problem:
+        empty = " or null" if optional else ""
+        raise UsageError(f"{field.name}={given}: must be {problem}{empty}")
+
+
+def _complaint(kind: str, limits: Any, given: Any) -> str:
+    if "choices" in limits:
+        allowed = limits["choices"]
+        return "" if given in allowed else f"one of {', '.join(map(str, allowed))}"
+    words = tuple(limits.get("words", ()))
+    if given in words and isinstance(given, str):
+        return ""
+    integer = "int" in kind
+    wanted = int if integer else int | float
+    ok = isinstance(given, wanted) and not isinstance(given, bool)
+    ok = ok and math.isfinite(given)
+    ok = ok and given >= limits.get("least", -math.inf)
+    ok = ok and given > limits.get("above", -math.inf)
+    text = "an integer" if integer else "a number"
+    text += f" >= {limits['least']}" if "least" in limits else ""
+    text += f" > {limits['above']:g}" if "above" in limits else ""
+    return "" if ok else " or ".join([text, *words])
+
+
+@dataclass(frozen=True)
+class Solver(ABC):
+    """Hyper-parameters of an algorithm, and how it runs.
+
+    A solver declares its releases, is calibrated from outside, and then runs with
+    mechanisms: it never sees a budget or a noise scale. The fields made by
+    :func:`value` hold one number each, or, after :func:`stack`, arrays of shape
+    (B, 1) for a batch of B trials.
+
+    Attributes
+    ----------
+    batchable : bool
+        False for a solver that runs with B = 1.
+    printed : str or None
+        The name of the constant that its paper prints (``privacy.printed``).
+    """
+
+    batchable: ClassVar[bool] = True
+    printed: ClassVar[str | None] = None
+
+    smoothness: str = shape(
+        "auto", choices=KINDS, help="where the smoothness constants come from"
+    )
+
+    def __post_init__(self) -> None:
+        """Check every parameter against its field."""
+        for field in dataclasses.fields(self):
+            check_field(field, getattr(self, field.name))
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Return why the problem cannot be served, or None."""
+        return None
+
+    def printed_form(self) -> "Solver":
+        """Return the variant of the algorithm that the printed constant is for."""
+        return self
+
+    @abstractmethod
+    def iterations(self, problem: Problem) -> int:
+        """Return the number of iterations."""
+
+    @abstractmethod
+    def passes_at(self, problem: Problem, iteration: int) -> float:
+        """Return the work of some iterations in units of n record gradients."""
+
+    def plan(self, problem: Problem, identities: Sequence[str]) -> Any:
+        """Return the random part of the schedule, drawn without the data."""
+        return None
+
+    @abstractmethod
+    def releases(
+        self, problem: Problem, adjacency: Adjacency, schedule: Any
+    ) -> Iterator[Release]:
+        """Yield what will be published, with its sensitivity."""
+
+    @abstractmethod
+    def iterates(
+        self,
+        oracle: DenseOracle,
+        mechanisms: Mechanisms,
+        checkpoints: Sequence[int],
+        schedule: Any,
+    ) -> Iterator[Array]:
+        """Yield the iterates, shape (B, p), at each checkpoint (0 is the first)."""
+
+
+def stack(solvers: Sequence[Solver]) -> Solver:
+    """Return one solver for a batch: value fields become arrays of shape (B, 1)."""
+    stacked = copy.copy(solvers[0])
+    for field in dataclasses.fields(stacked):
+        values = [getattr(solver, field.name) for solver in solvers]
+        if field.metadata["kind"] == "value" and values[0] is not None:
+            column = np.array(values, dtype=np.float64)[:, None]
+            object.__setattr__(stacked, field.name, column)
+    return stacked
+
+
+def steps_between(checkpoints: Sequence[int]) -> Iterator[int]:
+    """Yield the numbers of iterations from each checkpoint to the next."""
+    for before, after in zip(checkpoints[:-1], checkpoints[1:], strict=True):
+        yield after - before
+
+
+def refuse_unbounded(solver: Solver, releases: Sequence[Release]) -> None:
+    """Raise Unsupported if a release has no finite sensitivity."""
+    for release in releases:
+        if not np.isfinite(release.sensitivity).all():
+            raise Unsupported(f"{type(solver).__name__} {NO_BOUND}")
+
+
+def take(values: Array, coordinates: Indices) -> Array:
+    """Return entry j_b of each row, shape (B,)."""
+    return np.take_along_axis(values, coordinates[:, None], axis=1)[:, 0]
+
+
+def coordinate_bounds(problem: Problem, clip: Array | float | None) -> Array:
+    """Return the bound on each record's derivative per coordinate, (1 or B, p).
+
+    With a threshold C: C_j = C sqrt(M_j / sum_k M_k), so that the C_j are C
+    together (Mangold et al., ICML 2022, section 5). Without: the Lipschitz
+    constant L_j = G R_j from declared bounds, infinite where there are none.
+    """
+    if clip is not None:
+        M = problem.smoothness.columns
+        total = M.sum()
+        return np.atleast_2d(clip * np.sqrt(M / total if total > 0 else M))
+    return problem.loss.lipschitz * _declared(problem)
+
+
+def _declared(problem: Problem) -> Array:
+    bounds = problem.dataset.bounds
+    columns = np.full(problem.p, np.inf) if bounds is None else bounds.columns
+    return np.atleast_2d(columns)
+
+
+def norm_bound(problem: Problem, clip: Array | float | None) -> Array:
+    """Return the bound on the norm of each record's gradient, (1 or B, 1).
+
+    The threshold where there is one, else G R_2 from declared bounds.
+    """
+    if clip is not None:
+        return np.atleast_2d(clip)
+    bounds = problem.dataset.bounds
+    norm = np.inf if bounds is None else bounds.norm
+    return np.atleast_2d(problem.loss.lipschitz * norm)
