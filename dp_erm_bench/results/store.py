@@ -1,0 +1,191 @@
+"""Records of trials in append-only segments, and the plan that names them.
+
+A folder holds ``segments/*.jsonl`` (one file per writing process, one line per
+trial), ``plan.jsonl`` (which trial belongs to which line of which panel) and what is
+derived from both. A segment is never edited and never continued by another process,
+so a torn last line costs that one record and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dp_erm_bench.paths import write_atomic
+
+FINISHED = ("ok", "skipped", "diverged")
+FAILED = ("error", "timeout", "killed")
+START = b'{"key":"'
+MIDDLE = b'","status":"'
+KEY = slice(len(START), len(START) + 64)
+AFTER_KEY = slice(KEY.stop, KEY.stop + len(MIDDLE))
+
+
+class Entry(NamedTuple):
+    """Where a record stands: its status, segment, offset and length in bytes."""
+
+    status: str
+    segment: Path
+    offset: int
+    length: int
+
+
+class Segment:
+    """The segment that this process appends to; opened at the first record.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._handle: int | None = None
+
+    def append(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Write records as one block, so that a batch is recorded or is not."""
+        data = b"".join(map(encoded, records))
+        if self._handle is None:
+            self._handle = _new_file(self.folder / "segments")
+        while data:
+            data = data[os.write(self._handle, data) :]
+
+    def close(self) -> None:
+        """Close the file; a later record goes to a new one."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+class Store:
+    """The records of a results folder, indexed by key without parsing them.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder; it need not exist yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.index: dict[str, Entry] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read all segments again.
+
+        Of several records of one key a finished one is kept, else the latest.
+        """
+        self.index = {}
+        for segment in self.segments():
+            for key, entry in _entries(segment):
+                old = self.index.get(key)
+                if old is None or not _better(old.status, entry.status):
+                    self.index[key] = entry
+
+    def segments(self) -> list[Path]:
+        """Return the segments, oldest first."""
+        return sorted((self.folder / "segments").glob("*.jsonl"))
+
+    def statuses(self) -> dict[str, str]:
+        """Return the status of every recorded trial by key."""
+        return {key: entry.status for key, entry in self.index.items()}
+
+    def record(self, key: str) -> dict[str, Any] | None:
+        """Return a record, or None if there is none or it cannot be parsed."""
+        entry = self.index.get(key)
+        return None if entry is None else _parsed(entry)
+
+    def records(self, keys: Iterable[str]) -> Iterator[dict[str, Any] | None]:
+        """Yield the records of keys in the order given."""
+        return map(self.record, keys)
+
+    @property
+    def plan_file(self) -> Path:
+        """Return the path of the plan."""
+        return self.folder / "plan.jsonl"
+
+    def plan(self) -> list[dict[str, Any]]:
+        """Return the lines of the plan; a torn last line is left out."""
+        try:
+            with self.plan_file.open("rb") as file:
+                return [json.loads(line) for line in file if line.endswith(b"}\n")]
+        except FileNotFoundError:
+            return []
+
+    def replace_plan(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Replace the plan, atomically."""
+        text = b"".join(_compact(line) + b"\n" for line in lines)
+        write_atomic(self.plan_file, lambda file: file.write(text))
+
+
+def encoded(record: Mapping[str, Any]) -> bytes:
+    """Return the line of a record: key and status first, no NaN, no infinity."""
+    first = {name: record[name] for name in ("key", "status")}
+    return _compact({**first, **record}) + b"\n"
+
+
+def final_objective(record: Mapping[str, Any] | None) -> float:
+    """Return the last objective of a trial; infinity if it failed or diverged."""
+    if record is None or record.get("status") != "ok":
+        return math.inf
+    objective = (record.get("trajectory") or {}).get("objective") or [None]
+    return math.inf if objective[-1] is None else float(objective[-1])
+
+
+def _compact(value: Any) -> bytes:
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _new_file(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    host = "".join(c if c.isalnum() else "_" for c in socket.gethostname())
+    path = folder / f"{time.time_ns():020d}-{host}-{os.getpid()}.jsonl"
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+def _entries(segment: Path) -> Iterator[tuple[str, Entry]]:
+    offset = 0
+    with segment.open("rb") as file:
+        for line in file:
+            whole = line.startswith(START) and line.endswith(b"}\n")
+            if whole and line[AFTER_KEY] == MIDDLE:
+                status = line[AFTER_KEY.stop : line.index(b'"', AFTER_KEY.stop)]
+                entry = Entry(status.decode(), segment, offset, len(line))
+                yield line[KEY].decode(), entry
+            offset += len(line)
+
+
+def _better(old: str, new: str) -> bool:
+    return old in FINISHED and new not in FINISHED
+
+
+def _parsed(entry: Entry) -> dict[str, Any] | None:
+    with entry.segment.open("rb") as file:
+        file.seek(entry.offset)
+        try:
+            record: dict[str, Any] = json.loads(file.read(entry.length))
+        except ValueError:
+            return None
+    return record

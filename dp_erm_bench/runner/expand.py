@@ -1,0 +1,202 @@
+"""Blocks to cases: the product of all axes that are not tuned over."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.spec import dataset_spec
+from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.paths import spelled
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.runner.axes import (
+    check_keys,
+    named,
+    product,
+    relative,
+    seeds_of,
+    values_of,
+)
+from dp_erm_bench.runner.block import Tune, tune_of
+from dp_erm_bench.runner.case import Case, NotRun
+from dp_erm_bench.runner.parameters import (
+    check_parameter,
+    normalised,
+    typed,
+)
+from dp_erm_bench.runner.subject import Subject, subject_of
+
+KEYS = (
+    "panel",
+    "line",
+    "dataset",
+    "loss",
+    "penalty",
+    "constraint",
+    "algorithm",
+    "budget",
+    "calibration",
+    "seed",
+    "tune",
+)
+OBJECTIVE = {"loss": "auto", "penalty": "auto", "constraint": "none"}
+BUDGET = {"epsilon": 1.0, "delta": "1/n^2", "adjacency": "replace_one"}
+
+
+def expand(blocks: Sequence[Mapping[str, Any]]) -> tuple[list[Case], list[NotRun]]:
+    """Return the cases of all blocks and those that cannot run.
+
+    Parameters
+    ----------
+    blocks : sequence of mapping
+        As `run_experiment` takes them.
+
+    Raises
+    ------
+    UsageError
+        For unknown names and keys, values out of range, empty axes.
+    """
+    cases: list[Case] = []
+    missing: dict[NotRun, None] = {}
+    for block in blocks:
+        for found in _cases(block):
+            if isinstance(found, Case):
+                cases.append(found)
+            else:
+                missing[found] = None
+    return cases, list(missing)
+
+
+def _cases(block: Mapping[str, Any]) -> Iterator[Case | NotRun]:
+    check_keys("block", block, KEYS)
+    panel, line = (str(block.get(key) or "") for key in ("panel", "line"))
+    tune = _tune(block, panel)
+    seeds = () if tune else seeds_of("seed", block.get("seed", 0))
+    lines = [*itertools.product(_algorithms(block, tune), _privacy(block))]
+    for name, subject in _subjects(block):
+        if isinstance(subject, str):
+            yield NotRun(panel, line, name, subject)
+            continue
+        for (algorithm, fixed, tuned), (budget, calibration) in lines:
+            axes = _absolute(tuned, subject)
+            for params in product(_absolute(fixed, subject)):
+                parts = (subject, algorithm, params, budget, calibration)
+                case = Case(panel, line, *parts, seeds, tune, axes)
+                case.check()
+                yield case
+
+
+def _tune(block: Mapping[str, Any], panel: str) -> Tune | None:
+    if block.get("tune") is None:
+        return None
+    if block.get("seed") is not None:
+        raise UsageError("block.seed: a block with `tune` has its seeds there")
+    return tune_of(block["tune"], panel)
+
+
+Axis = list[Any] | Mapping[str, Any]
+"""Normalised values, or {"multiples": [...]} of the subject's gradient_rms."""
+
+
+def _algorithms(
+    block: Mapping[str, Any], tune: Tune | None
+) -> Iterator[tuple[str, dict[str, Axis], dict[str, Axis]]]:
+    tuned = dict(tune.axes) if tune else {}
+    inherited = tune.inherit.parameters if tune and tune.inherit else ()
+    for name, given in named("algorithm", block.get("algorithm"), ""):
+        registry.check_choice("algorithm", name, registry.names("algorithm"))
+        _check_once(name, [*given, *tuned, *inherited])
+        fixed, open_ = (
+            {key: _axis(name, key, value) for key, value in axes.items()}
+            for axes in (given, tuned)
+        )
+        yield name, fixed, open_
+
+
+def _check_once(algorithm: str, parameters: list[str]) -> None:
+    for parameter in parameters:
+        check_parameter(algorithm, parameter)
+        if parameters.count(parameter) > 1:
+            raise UsageError(
+                f"algorithm.{algorithm}.{parameter}: is given twice; it must be either "
+                "fixed, or an axis of tune, or inherited"
+            )
+
+
+def _axis(algorithm: str, parameter: str, value: Any) -> Axis:
+    key = f"algorithm.{algorithm}.{parameter}"
+    multiples = relative(key, value)
+    if multiples is not None:
+        return {"multiples": multiples}
+    values = [normalised(algorithm, parameter, v) for v in values_of(key, value)]
+    return list(dict.fromkeys(values))
+
+
+def _absolute(axes: Mapping[str, Axis], subject: Subject) -> dict[str, tuple[Any, ...]]:
+    return {
+        key: tuple(m * subject.gradient_rms for m in axis["multiples"])
+        if isinstance(axis, Mapping)
+        else tuple(axis)
+        for key, axis in axes.items()
+    }
+
+
+def _privacy(block: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    given = block.get("budget") or {}
+    check_keys("budget", given, tuple(BUDGET))
+    axes = {
+        key: values_of(f"budget.{key}", given.get(key, default))
+        for key, default in BUDGET.items()
+    }
+    calibrations = values_of("calibration", block.get("calibration") or "certified")
+    for calibration in calibrations:
+        registry.check_choice("calibration", calibration, registry.names("calibration"))
+    budgets = [_budget(point) for point in product(axes)]
+    return list(itertools.product(budgets, calibrations))
+
+
+def _budget(point: Mapping[str, Any]) -> dict[str, Any]:
+    budget = Budget(**point)
+    adjacency = str(budget.adjacency.value)
+    fields = {"epsilon": budget.epsilon, "delta": budget.delta, "adjacency": adjacency}
+    return dict(spelled(fields))
+
+
+def _subjects(block: Mapping[str, Any]) -> Iterator[tuple[str, Subject | str]]:
+    objectives = list(itertools.product(*(_parts(block, part) for part in OBJECTIVE)))
+    for name, overrides in _datasets(block):
+        for objective in objectives:
+            try:
+                yield name, subject_of(name, overrides, *objective)
+            except DataUnavailable as error:
+                yield name, str(error)
+
+
+def _datasets(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, given in named("dataset", block.get("dataset"), ""):
+        usual = dataset_spec(name, **given) | registry.read("dataset", name)
+        axes = {
+            key: [
+                _like(f"dataset.{key}", v, usual.get(key))
+                for v in values_of(f"dataset.{key}", value, usual.get(key))
+            ]
+            for key, value in given.items()
+        }
+        for overrides in product(axes):
+            yield name, overrides
+
+
+def _parts(block: Mapping[str, Any], part: str) -> list[dict[str, Any]]:
+    found = []
+    for name, fields in named(part, block.get(part), OBJECTIVE[part]):
+        axes = {key: values_of(f"{part}.{key}", v) for key, v in fields.items()}
+        found += [{"name": name, **point} for point in product(axes)]
+    return found
+
+
+def _like(key: str, value: Any, usual: Any) -> Any:
+    """Convert a number to the type that the yaml gives the key."""
+    numeric = type(usual) in (int, float) and value is not None
+    return typed(key, value, type(usual)) if numeric else value

@@ -1,0 +1,166 @@
+"""Parameters of an algorithm: typed by its own dataclass, filled in, made JSON-able."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from dp_erm_bench import registry
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.paths import spelled
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Algorithm:
+    """An algorithm with all parameters, and what batching must know of it.
+
+    Attributes
+    ----------
+    name, target : str
+        Name of its yaml, dotted name of its class.
+    given : mapping
+        The parameters given, normalised.
+    full : mapping
+        All parameters, JSON-able.
+    shape : mapping
+        Those that must be equal within a batch.
+    batchable : bool
+        Whether several trials may run at once.
+    solver : Solver
+        The object itself.
+    """
+
+    name: str
+    target: str
+    given: Mapping[str, Any]
+    full: Mapping[str, Any]
+    shape: Mapping[str, Any]
+    batchable: bool
+    solver: Any
+
+    def work(self, problem: Any) -> float:
+        """Return the rough cost of one trial, in passes x n x p."""
+        try:
+            passes = self.solver.passes(problem, self.solver.iterations(problem))
+        except Unsupported:
+            return 0.0
+        return float(passes * problem.n * problem.p)
+
+
+def algorithm_of(name: str, given: Mapping[str, Any]) -> Algorithm:
+    """Return an algorithm with parameters that `normalised` has typed.
+
+    Raises
+    ------
+    UsageError
+        From the solver's own check, naming the value and what is allowed.
+    """
+    solver = registry.build("algorithm", name, **given)
+    fields = {f.name: f for f in dataclasses.fields(solver)}
+    full = {key: _plain(getattr(solver, key)) for key in fields}
+    kinds = {key: f.metadata.get("kind") for key, f in fields.items()}
+    return Algorithm(
+        name=name,
+        target=registry.read("algorithm", name)["_target_"],
+        given={key: _plain(value) for key, value in given.items()},
+        full=full,
+        shape={key: full[key] for key in fields if kinds[key] != "value"},
+        batchable=getattr(solver, "batchable", True),
+        solver=solver,
+    )
+
+
+def normalised(algorithm: str, parameter: str, value: Any) -> Any:
+    """Return a parameter's value in the type of its field, so that 1 is 1.0.
+
+    Raises
+    ------
+    UsageError
+        If the algorithm has no such parameter or the value is of no allowed type.
+    """
+    check_parameter(algorithm, parameter)
+    key = f"algorithm.{algorithm}.{parameter}"
+    return typed(key, value, _hints(algorithm)[parameter])
+
+
+def check_parameter(algorithm: str, parameter: str) -> None:
+    """Raise UsageError if an algorithm has no such parameter."""
+    allowed = sorted(_hints(algorithm))
+    registry.check_choice(f"parameter of {algorithm}", parameter, allowed)
+
+
+@functools.cache
+def _hints(algorithm: str) -> dict[str, Any]:
+    cls = registry.target("algorithm", algorithm)
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init}
+
+
+def typed(key: str, value: Any, hint: Any) -> Any:
+    """Return a value converted to a type hint, or refuse it in one sentence."""
+    options = typing.get_args(hint) if _is_union(hint) else (hint,)
+    for option in sorted(options, key=lambda o: o is not type(value)):
+        try:
+            return _converted(value, option)
+        except (TypeError, ValueError):
+            continue
+    allowed = ", ".join(word for option in options for word in _words(option))
+    raise UsageError(f"{key}={value}: must be {allowed}")
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    if hint is float:
+        return _float(value)
+    if hint is int:
+        return _int(value)
+    if typing.get_origin(hint) is typing.Literal:
+        return _member(value, typing.get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint(value)
+    if hint in (bool, str, types.NoneType) and not isinstance(value, hint):
+        raise TypeError
+    return value
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or math.isnan(number := float(value)):
+        raise TypeError
+    return number
+
+
+def _int(value: Any) -> int:
+    number = _float(value)
+    if not number.is_integer():
+        raise TypeError
+    return value if isinstance(value, int) else int(number)
+
+
+def _member(value: Any, allowed: tuple[Any, ...]) -> Any:
+    for member in allowed:
+        if type(member) is type(value) and member == value:
+            return value
+    raise TypeError
+
+
+def _words(hint: Any) -> list[str]:
+    if typing.get_origin(hint) is typing.Literal:
+        return [str(word) for word in typing.get_args(hint)]
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return [str(member.value) for member in hint]
+    known = {int: "an integer", float: "a number", bool: "true or false"}
+    known |= {str: "a word", types.NoneType: "null"}
+    return [known.get(hint, str(hint))]
+
+
+def _plain(value: Any) -> Any:
+    return spelled(value.value if isinstance(value, enum.Enum) else value)
