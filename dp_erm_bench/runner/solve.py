@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from dp_erm_bench.privacy.calibration import Calibration, calibrate
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import Calibration, calibrate
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.oracle import DenseOracle

@@ -1,0 +1,32 @@
+"""Benchmark of differentially private empirical risk minimisation.
+
+The public interface; everything is imported on first use, so that the command
+line starts fast.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dp_erm_bench.api import fit, load_problem, problem_from_arrays
+    from dp_erm_bench.results.table import load_results
+
+__version__ = "0.1.0"
+__all__ = ["fit", "load_problem", "load_results", "problem_from_arrays"]
+
+_HOMES = {
+    "fit": "dp_erm_bench.api",
+    "load_problem": "dp_erm_bench.api",
+    "problem_from_arrays": "dp_erm_bench.api",
+    "load_results": "dp_erm_bench.results.table",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,254 @@
+"""The Python interface: problems by name or from arrays, and single fits."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.base import Bounds, Dataset
+from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.spec import dataset_spec
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import digest, spelled
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.releases import Release
+from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.runner.execute import facts, trajectory
+from dp_erm_bench.runner.solve import Solved, solve
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+CHECKPOINTS = 51
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """What a fit returns.
+
+    Attributes
+    ----------
+    w : array of shape (p,)
+        The last published iterate.
+    trajectory : DataFrame
+        One row per checkpoint: iteration, passes, seconds, objective, optimum,
+        relative_error, nnz, and test_objective, test_accuracy where there is a
+        test set. The trajectory is computed from the data at published iterates:
+        the objective values themselves are not private.
+    epsilon_certified : float
+        The epsilon proved for the mechanisms that were run, at the budget's delta,
+        with all that ``uncharged`` lists taken as public. Infinite at epsilon=inf.
+    releases : tuple of Release
+        What was published, with its sensitivity.
+    reproducible : bool
+        Whether a seed was given. A seeded run is reproducible, hence not private.
+    calibration : str
+        How the noise was chosen; says so where a printed constant is not proved.
+    accountant : str
+        Which accountant proved ``epsilon_certified``.
+    uncharged : tuple of str
+        Uses of the data that the budget does not pay for.
+    """
+
+    w: Array
+    trajectory: "pd.DataFrame"
+    epsilon_certified: float
+    releases: tuple[Release, ...]
+    reproducible: bool
+    calibration: str
+    accountant: str
+    uncharged: tuple[str, ...]
+
+
+def load_problem(
+    dataset: str,
+    loss: str | Mapping[str, Any] = "auto",
+    penalty: str | Mapping[str, Any] = "auto",
+    constraint: str | Mapping[str, Any] = "none",
+    **overrides: Any,
+) -> Problem:
+    """Return the problem of a dataset of conf/ and an objective.
+
+    Parameters
+    ----------
+    dataset : str
+        A name of conf/dataset.
+    loss, penalty, constraint : str or mapping
+        Names of conf/, or mappings with ``name`` and parameters, such as
+        ``{'name': 'l2', 'strength': '1/n'}``. ``auto``: the dataset's usual
+        objective.
+    **overrides
+        Keys of the dataset's yaml, such as ``standardise=True`` or ``seed=3``.
+
+    Raises
+    ------
+    UsageError
+        For unknown names or wrong values.
+    DataUnavailable
+        If the dataset cannot be had; the message says how to get it.
+    """
+    data = load_dataset(dataset_spec(dataset, **overrides))
+    return build_problem(data, loss, penalty, constraint)
+
+
+def problem_from_arrays(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    loss: str | Mapping[str, Any],
+    penalty: str | Mapping[str, Any] = "none",
+    strength: float | str | None = None,
+    bounds: Mapping[str, Any] | None = None,
+) -> Problem:
+    """Return the problem of a user's own data.
+
+    Parameters
+    ----------
+    X : array of shape (n, p)
+    y : array of shape (n,)
+        Labels; -1 and +1 for classification.
+    loss, penalty : str or mapping
+        Names of conf/, or mappings with ``name`` and parameters.
+    strength : float or '1/n', optional
+        The strength of the penalty.
+    bounds : mapping, optional
+        Public bounds on a record, not computed from the data: ``columns`` (R_j,
+        one number or p numbers), and optionally ``norm`` (R_2) and ``label``.
+
+    Raises
+    ------
+    UsageError
+        For wrong shapes, values that are not finite, labels outside the domain of
+        the loss, or a record outside the declared bounds.
+    """
+    data = _dataset(np.asarray(X, np.float64), np.asarray(y, np.float64), bounds)
+    if strength is not None:
+        named = {"name": penalty} if isinstance(penalty, str) else dict(penalty)
+        penalty = {**named, "strength": strength}
+    return build_problem(data, loss, penalty)
+
+
+def _dataset(X: Array, y: Array, bounds: Mapping[str, Any] | None) -> Dataset:
+    if X.ndim != 2 or y.shape != X.shape[:1] or 0 in X.shape:
+        raise UsageError(
+            f"X of shape {X.shape} and y of shape {y.shape}: must be (n, p) and (n,), "
+            "not empty"
+        )
+    if not (np.isfinite(X).all() and np.isfinite(y).all()):
+        raise UsageError("X and y: must be finite numbers")
+    X, y = np.array(X, order="F"), y.copy()
+    for array in (X, y):
+        array.setflags(write=False)
+    content = digest([list(X.shape), _sha(X), _sha(y)])
+    return Dataset("arrays", X, y, _bounds(X, y, bounds), content)
+
+
+def _sha(array: Array) -> str:
+    return digest(array.tobytes(order="C").hex())
+
+
+def _bounds(X: Array, y: Array, given: Mapping[str, Any] | None) -> Bounds | None:
+    if given is None:
+        return None
+    for key in given:
+        registry.check_choice("bounds", key, ["columns", "label", "norm"])
+    if "columns" not in given:
+        raise UsageError("bounds: must name columns, the bound R_j of each feature")
+    columns = np.broadcast_to(np.asarray(given["columns"], np.float64), X.shape[1:])
+    norm = float(given.get("norm", np.sqrt(np.square(columns).sum())))
+    label = given.get("label")
+    slack = 1.0 + 1e-12
+    if (np.abs(X) > columns * slack).any():
+        raise UsageError("bounds.columns: a record lies outside the declared bounds")
+    if (np.square(X).sum(axis=1) > (norm * slack) ** 2).any():
+        raise UsageError(f"bounds.norm={norm:g}: a record lies outside of it")
+    if label is not None and (np.abs(y) > float(label) * slack).any():
+        raise UsageError(f"bounds.label={label}: a label lies outside of it")
+    return Bounds(columns, norm, None if label is None else float(label))
+
+
+def fit(
+    problem: Problem,
+    algorithm: str,
+    *,
+    epsilon: float,
+    delta: float | str = "1/n^2",
+    adjacency: str = "replace_one",
+    calibration: str = "certified",
+    seed: int | None = None,
+    **params: Any,
+) -> FitResult:
+    """Run one algorithm once.
+
+    Parameters
+    ----------
+    problem : Problem
+    algorithm : str
+        A name of conf/algorithm.
+    epsilon : float
+        The budget; ``inf`` runs the same code with noise exactly 0.
+    delta : float or str
+        A number, or '1/n^2'.
+    adjacency : {'replace_one', 'zero_out'}
+    calibration : {'certified', 'paper', 'authors'}
+        ``certified``: the least noise that is proved to keep the budget.
+        ``paper``: the constant printed in the algorithm's paper. ``authors``: the
+        noise of the authors' code.
+    seed : int, optional
+        By default 128 secret bits. A seeded run is reproducible and therefore not
+        private: who knows the seed can subtract the noise.
+    **params
+        Parameters of the algorithm; ``dp-erm-bench list`` names them.
+
+    Raises
+    ------
+    Unsupported
+        If the algorithm cannot serve the problem under this budget.
+    UsageError
+        For unknown names or values out of range.
+
+    Examples
+    --------
+    >>> problem = load_problem("breast_cancer")
+    >>> result = fit(problem, "greedy_cd", epsilon=1.0, clip=1.0, n_iter=5, seed=0)
+    >>> result.w.shape
+    (30,)
+    """
+    registry.check_choice("calibration", calibration, registry.names("calibration"))
+    solver = registry.build("algorithm", algorithm, **params)
+    budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
+    identity = secrets.token_hex(16)
+    if seed is not None:
+        what = [problem.key, algorithm, asdict(solver), asdict(budget), calibration]
+        identity = digest([*spelled(what), seed])
+    solved = solve(problem, [solver], budget, calibration, [identity], CHECKPOINTS)
+    return _result(solved, seed is not None)
+
+
+def _result(solved: Solved, reproducible: bool) -> FitResult:
+    import pandas as pd
+
+    told = facts(solved, 0)
+    columns = {k: v for k, v in trajectory(solved.rows, 0).items() if v}
+    frame = pd.DataFrame(columns)
+    frame["objective"] = frame["objective"].astype("float64")
+    optimum = np.nan if told["optimum"] is None else told["optimum"]
+    frame["optimum"] = optimum
+    frame["relative_error"] = frame["objective"] / optimum - 1.0
+    calibration = solved.calibration
+    return FitResult(
+        w=solved.rows.w[0],
+        trajectory=frame,
+        epsilon_certified=calibration.epsilon_certified,
+        releases=solved.releases,
+        reproducible=reproducible,
+        calibration=calibration.label,
+        accountant=calibration.accountant,
+        uncharged=tuple(told["uncharged"]),
+    )

@@ -1,0 +1,160 @@
+"""Execute one batch of trials in a worker, and describe what came out."""
+
+import dataclasses
+import functools
+import json
+import math
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.paths import spelled
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.runner.solve import Recorder, Solved, solve
+from dp_erm_bench.runner.trial import Trial
+from dp_erm_bench.solvers.base import Solver
+
+Record = dict[str, Any]
+
+
+def run_batch(trials: Sequence[Trial]) -> list[Record]:
+    """Run trials that share all but value parameters and seeds.
+
+    Parameters
+    ----------
+    trials : sequence of Trial
+
+    Returns
+    -------
+    list of dict
+        One record per trial: ``key``, ``status`` (ok, diverged, skipped, error),
+        ``message``, ``facts``, ``trajectory``. An exception of the algorithm is a
+        status, not raised.
+    """
+    try:
+        return _records(trials)
+    except Unsupported as reason:
+        return [_failure(trial, "skipped", str(reason)) for trial in trials]
+    except Exception as error:
+        text = "".join(traceback.format_exception(error, limit=-3)).strip()
+        return [_failure(trial, "error", f"{error}\n{text}") for trial in trials]
+
+
+def warm_up() -> None:
+    """Compile the kernels (or load them from numba's cache) before workers start."""
+    from dp_erm_bench.runner.warm import compile_kernels
+
+    compile_kernels()
+
+
+@functools.lru_cache(maxsize=8)
+def _problem(text: str) -> Problem:
+    spec = json.loads(text)
+    data = load_dataset(spec["dataset"])
+    return build_problem(data, spec["loss"], spec["penalty"], spec["constraint"])
+
+
+def problem_of(spec: Mapping[str, Any]) -> Problem:
+    """Return the problem of a trial's spec, kept for the next batches."""
+    parts = ("dataset", "loss", "penalty", "constraint")
+    return _problem(json.dumps({part: spec[part] for part in parts}, sort_keys=True))
+
+
+def solver_of(spec: Mapping[str, Any]) -> Solver:
+    """Return the solver of a trial's spec."""
+    algorithm = spec["algorithm"]
+    solver: Solver = registry.build(
+        "algorithm", algorithm["name"], **algorithm["params"]
+    )
+    return solver
+
+
+def _records(trials: Sequence[Trial]) -> list[Record]:
+    spec = trials[0].spec
+    solved = solve(
+        problem_of(spec),
+        [solver_of(trial.spec) for trial in trials],
+        Budget(**spec["budget"]),
+        spec["calibration"],
+        [trial.identity for trial in trials],
+        spec["n_checkpoints"],
+    )
+    return [_record(trial, b, solved) for b, trial in enumerate(trials)]
+
+
+def _record(trial: Trial, b: int, solved: Solved) -> Record:
+    finite = math.isfinite(solved.rows.objective[-1][b])
+    return {
+        "key": trial.key,
+        "status": "ok" if finite else "diverged",
+        "message": "" if finite else "the last objective is not finite",
+        "facts": facts(solved, b),
+        "trajectory": trajectory(solved.rows, b),
+    }
+
+
+def _failure(trial: Trial, status: str, message: str) -> Record:
+    return {
+        "key": trial.key,
+        "status": status,
+        "message": message,
+        "facts": {},
+        "trajectory": {},
+    }
+
+
+def uncharged(problem: Problem) -> list[str]:
+    """Return the uses of the data, other than tuning, that no budget pays for."""
+    steps = ["smoothness"] if problem.smoothness.kind == "data" else []
+    return [*problem.dataset.uncharged, *steps]
+
+
+def facts(solved: Solved, b: int) -> dict[str, Any]:
+    """Return what the table says of a whole trial."""
+    problem, calibration = solved.problem, solved.calibration
+    optimum = problem.optimum
+    params = dataclasses.asdict(solved.solvers[b])
+    return {
+        "n": problem.n,
+        "p": problem.p,
+        "loss": problem.loss.name,
+        "penalty": problem.penalty.name,
+        "strength": getattr(problem.penalty, "strength", 0.0),
+        "constraint": problem.constraint.name,
+        "params": spelled(params),
+        "delta": calibration.budget.delta,
+        "accountant": calibration.accountant,
+        "calibration": calibration.label,
+        "epsilon_certified": _number(calibration.epsilon_certified),
+        "z": calibration.z,
+        "uncharged": uncharged(problem),
+        "smoothness": problem.smoothness.kind,
+        "batch_size": len(solved.solvers),
+        "optimum": optimum.value,
+        "optimum_reason": optimum.reason,
+    }
+
+
+def trajectory(rows: Recorder, b: int) -> dict[str, list[Any]]:
+    """Return the rows of one trial; numbers that are not finite become None."""
+    return {
+        "iteration": rows.iteration,
+        "passes": rows.passes,
+        "seconds": rows.seconds,
+        "objective": [_number(values[b]) for values in rows.objective],
+        "nnz": [int(values[b]) for values in rows.nnz],
+        "test_objective": [_number(values[b]) for values in rows.test_objective],
+        "test_accuracy": [_number(values[b]) for values in rows.test_accuracy],
+    }
+
+
+def _number(value: Any) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None

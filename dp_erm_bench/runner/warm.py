@@ -1,0 +1,42 @@
+"""Run every kernel once on a tiny problem, so that numba's cache is filled."""
+
+import numpy as np
+
+from dp_erm_bench.datasets.base import Dataset
+from dp_erm_bench.kernels import draws
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.mechanisms import make_mechanisms
+from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.oracle import DenseOracle
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Solver, stack
+from dp_erm_bench.solvers.greedy_cd import GreedyCD
+from dp_erm_bench.solvers.random_cd import RandomCD
+from dp_erm_bench.solvers.sgd import SGD
+
+
+def compile_kernels() -> None:
+    """Run two steps of each algorithm with noise on four records."""
+    X = np.asfortranarray([[1.0, -1.0], [0.5, 1.0], [-1.0, 0.0], [0.0, 2.0]])
+    X.setflags(write=False)
+    y = np.array([1.0, -1.0, 1.0, -1.0])
+    y.setflags(write=False)
+    data = Dataset("warm-up", X, y, None, "")
+    problem = build_problem(data, "logistic", "none").with_smoothness("data")
+    draws.gumbel(np.zeros(4, dtype=np.uint32), 0, 2)
+    solvers: list[Solver] = [
+        GreedyCD(n_iter=2, clip=1.0),
+        RandomCD(n_iter=2, clip=1.0),
+        SGD(n_iter=2, clip=1.0),
+    ]
+    for solver in solvers:
+        _run(problem, stack([solver]))
+
+
+def _run(problem: Problem, solver: Solver) -> None:
+    schedule = solver.plan(problem, ["0"])
+    releases = solver.releases(problem, Adjacency.REPLACE_ONE, schedule)
+    mechanisms = make_mechanisms(releases, 1.0, ["0"])
+    oracle = DenseOracle(problem, 1)
+    for w in solver.iterates(oracle, mechanisms, [0, 2], schedule):
+        oracle.objective(w)
