@@ -1,0 +1,184 @@
+"""Captions: what was run, on what, and what the printed epsilon is worth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dp_erm_bench.figures.curves import Curves
+from dp_erm_bench.figures.panels import Lines, OverEpsilon, Panel
+from dp_erm_bench.figures.style import STYLES, of
+
+
+def caption(panel: Panel, lines: Lines, profile: str) -> str:
+    """Return the caption of a panel of error against passes.
+
+    Parameters
+    ----------
+    panel : Panel
+        Its note and the authors' curves.
+    lines : mapping of str to Curves
+        The lines drawn, at least one.
+    profile : str
+        The profile that was run.
+    """
+    facts = next(iter(lines.values())).facts
+    parts = [
+        f"{problem(facts)} {budget(facts)}",
+        seeds(lines, profile),
+        uncharged(lines),
+        certified(lines),
+        panel.note,
+    ]
+    if panel.authors:
+        parts.append("Dashed: the mean in the authors' own figure.")
+    return "\n".join(part for part in parts if part)
+
+
+def epsilon_caption(lines: OverEpsilon, profile: str) -> str:
+    """Return the caption of a panel of final error against epsilon.
+
+    Parameters
+    ----------
+    lines : mapping of str to list of (float, Curves)
+        The lines drawn, at least one.
+    profile : str
+        The profile that was run.
+    """
+    flat = {line: runs[-1][1] for line, runs in lines.items()}
+    facts = next(iter(flat.values())).facts
+    proofs = [
+        f"{of(line).label} {', '.join(f'{proof(r)} at {e:g}' for e, r in runs)}"
+        for line, runs in lines.items()
+    ]
+    return "\n".join(
+        (
+            f"{problem(facts)} delta = {delta(facts)}, {adjacency(facts)}.",
+            f"{seeds(flat, profile)} Passes as chosen at epsilon = 1.",
+            uncharged(flat),
+            f"Certified epsilon: {'; '.join(proofs)}.",
+        )
+    )
+
+
+def overview_caption(panels: Sequence[Lines], profile: str) -> str:
+    """Return the caption of all panels of a paper on one sheet.
+
+    Parameters
+    ----------
+    panels : sequence of mapping of str to Curves
+        The lines drawn against passes, panel by panel.
+    profile : str
+        The profile that was run.
+    """
+    first = [next(iter(lines.values())).facts for lines in panels]
+    runs = {
+        f"{place} {line}": run
+        for place, lines in enumerate(panels)
+        for line, run in lines.items()
+    }
+    given = {str(run.facts["uncharged"] or "") for run in runs.values()}
+    words = sorted({word for text in given for word in text.split(",") if word})
+    beyond = {line for lines in panels for line, run in lines.items() if exceeds(run)}
+    labels = ", ".join(
+        dict.fromkeys(of(line).label for line in STYLES if line in beyond)
+    )
+    parts = [
+        *(problem(facts) for facts in first),
+        f"Against passes: epsilon = {float(first[0]['epsilon']):g}; delta = 1/n^2, "
+        f"{adjacency(first[0])}.",
+        seeds(runs, profile),
+        f"Uncharged: {', '.join(words) or 'none'}.",
+        f"Certified epsilon above the nominal one or unknown: {labels or 'no line'}.",
+    ]
+    return "\n".join(parts)
+
+
+def exceeds(run: Curves) -> bool:
+    """Return whether the nominal epsilon of a line is not proved."""
+    value = run.facts["epsilon_certified"]
+    nominal = float(run.facts["epsilon"])
+    return value is None or not float(value) <= nominal * (1 + 1e-6)
+
+
+def problem(facts: Mapping[str, Any]) -> str:
+    """Return the data set with its size and the objective."""
+    form = ", standardised" if facts["standardise"] else ""
+    penalty = "no penalty"
+    if facts["penalty"] != "none":
+        penalty = f"{facts['penalty']} penalty {float(facts['strength']):.3g}"
+    return (
+        f"{facts['dataset']}{form}: n x p = {int(facts['n'])} x {int(facts['p'])}, "
+        f"{facts['loss']} loss, {penalty}."
+    )
+
+
+def budget(facts: Mapping[str, Any]) -> str:
+    """Return epsilon, delta and adjacency."""
+    return (
+        f"epsilon = {float(facts['epsilon']):g}, delta = {delta(facts)}, "
+        f"{adjacency(facts)}."
+    )
+
+
+def adjacency(facts: Mapping[str, Any]) -> str:
+    """Return the neighbouring relation in words."""
+    return f"adjacency {facts['adjacency']}"
+
+
+def delta(facts: Mapping[str, Any]) -> str:
+    """Return delta, as 1/n^2 where it is that."""
+    value, square = float(facts["delta"]), float(facts["n"]) ** 2
+    name = "1/n^2 = " if abs(value * square - 1) < 1e-6 else ""
+    return f"{name}{value:.2g}"
+
+
+def seeds(lines: Lines, profile: str) -> str:
+    """Return how many seeds stand behind median and band."""
+    counts = sorted({run.n_seeds for run in lines.values()})
+    count = " or ".join(str(number) for number in counts)
+    return (
+        f"Median and min..max of {count} report seeds at the setting tuned on other "
+        f"seeds (profile {profile})."
+    )
+
+
+def uncharged(lines: Lines) -> str:
+    """Return what the data gave away without being charged, by line."""
+    by_list: dict[str, list[str]] = {}
+    for line, run in lines.items():
+        given = run.facts["uncharged"]
+        text = given.replace(",", ", ") if isinstance(given, str) and given else "none"
+        by_list.setdefault(text, []).append(of(line).label)
+    if len(by_list) == 1:
+        return f"Uncharged: {next(iter(by_list))}."
+    groups = [f"{text} ({'; '.join(names)})" for text, names in by_list.items()]
+    return f"Uncharged: {'; '.join(groups)}."
+
+
+def certified(lines: Lines) -> str:
+    """Return the certified epsilon of each line with its calibration."""
+    proofs = [
+        f"{of(line).label} {proof(run)} ({run.facts['calibration']})"
+        for line, run in lines.items()
+    ]
+    return f"Certified epsilon (calibration): {'; '.join(proofs)}."
+
+
+def proof(run: Curves) -> str:
+    """Return the certified epsilon of one line, or none."""
+    value = run.facts["epsilon_certified"]
+    if value is None or float(value) != float(value):
+        return "none"
+    return f"{float(value):.3g}"
+
+
+def setting(run: Curves) -> str:
+    """Return the chosen parameters of a line as `name=value` pairs."""
+    params = json.loads(run.facts["params"])
+    return ", ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in sorted(params.items())
+        if value is not None
+    )

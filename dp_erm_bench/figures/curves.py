@@ -1,0 +1,196 @@
+"""Look up the report runs of one line of a panel in the tidy table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Array = npt.NDArray[np.float64]
+
+FACTS = (
+    "dataset",
+    "standardise",
+    "n",
+    "p",
+    "loss",
+    "penalty",
+    "strength",
+    "epsilon",
+    "delta",
+    "adjacency",
+    "calibration",
+    "accountant",
+    "epsilon_certified",
+    "uncharged",
+    "params",
+)
+
+
+class NotRun(Exception):
+    """A line that a figure or a claim needs is not in the table; says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Relative errors of the report runs of one line.
+
+    Attributes
+    ----------
+    passes : ndarray of shape (k,)
+        Passes over the data at the checkpoints; the first one is 0.
+    errors : ndarray of shape (seeds, k)
+        Relative error to the certified optimum; inf where a run diverged.
+    facts : mapping
+        What the runs share: the columns named in `FACTS`.
+    """
+
+    passes: Array
+    errors: Array
+    facts: Mapping[str, Any]
+
+    @property
+    def n_seeds(self) -> int:
+        """Return the number of report seeds."""
+        return int(self.errors.shape[0])
+
+    @property
+    def mean(self) -> Array:
+        """Return the mean over seeds at each checkpoint, shape (k,)."""
+        return np.asarray(self.errors.mean(axis=0))
+
+    @property
+    def median(self) -> Array:
+        """Return the median over seeds at each checkpoint, shape (k,)."""
+        ordered = np.sort(self.errors, axis=0)
+        return np.asarray(ordered[self._middle].mean(axis=0))
+
+    @property
+    def low(self) -> Array:
+        """Return the smallest error at each checkpoint, shape (k,)."""
+        return np.asarray(self.errors.min(axis=0))
+
+    @property
+    def high(self) -> Array:
+        """Return the largest error at each checkpoint, shape (k,)."""
+        return np.asarray(self.errors.max(axis=0))
+
+    @property
+    def _middle(self) -> list[int]:
+        # Not np.median: the mean of two infinities there is a warning and a nan.
+        return [(self.n_seeds - 1) // 2, self.n_seeds // 2]
+
+    def mean_at(self, passes: npt.ArrayLike) -> Array:
+        """Interpolate the mean error at given passes; flat after the end.
+
+        Parameters
+        ----------
+        passes : array_like
+            Passes over the data.
+
+        Returns
+        -------
+        ndarray
+            Mean relative errors, of the shape of `passes`.
+        """
+        at = np.asarray(passes, dtype=float)
+        return np.asarray(np.interp(at, self.passes, self.mean))
+
+
+def report_runs(table: pd.DataFrame, panel: str) -> pd.DataFrame:
+    """Return the report rows of a panel.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table, one row per checkpoint.
+    panel : str
+        Its label.
+
+    Raises
+    ------
+    NotRun
+        If the panel has no report row; with the message of a failed run if any.
+    """
+    rows = table[table["panel"] == panel]
+    report = rows[rows["phase"] == "report"]
+    if report.empty:
+        raise NotRun(_why(rows, f"panel {panel} has no report runs"))
+    return report
+
+
+def data_seeds(table: pd.DataFrame, panel: str) -> list[int]:
+    """Return the data seeds that a panel was reported on, sorted."""
+    seeds = report_runs(table, panel)["dataset_seed"].unique()
+    return sorted(int(seed) for seed in seeds)
+
+
+def curves(
+    table: pd.DataFrame,
+    panel: str,
+    line: str,
+    epsilon: float = 1.0,
+    data_seed: int | None = None,
+) -> Curves:
+    """Return the report runs of one line at one epsilon.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table, one row per checkpoint.
+    panel, line : str
+        Labels of the experiment's block.
+    epsilon : float
+        The epsilon asked for.
+    data_seed : int, optional
+        Seed of the data where the panel has several.
+
+    Raises
+    ------
+    NotRun
+        If nothing ran, a run failed or the problem has no certified optimum.
+    """
+    rows = report_runs(table, panel)
+    rows = rows[(rows["line"] == line) & np.isclose(rows["epsilon"], epsilon)]
+    if data_seed is not None:
+        rows = rows[rows["dataset_seed"] == data_seed]
+    if rows.empty:
+        tried = table[(table["panel"] == panel) & (table["line"] == line)]
+        default = f"{line} has no report runs at epsilon = {epsilon:g}"
+        raise NotRun(_why(tried, default))
+    failed = rows[~rows["status"].isin(["ok", "diverged"])]
+    if not failed.empty:
+        raise NotRun(_why(failed, f"{line} failed"))
+    return _pivot(rows, line)
+
+
+def _pivot(rows: pd.DataFrame, line: str) -> Curves:
+    """Arrange rows as a matrix seeds x checkpoints."""
+    grid = rows.pivot_table(
+        index="trial", columns="iteration", values="relative_error", dropna=False
+    )
+    errors = grid.sort_index(axis=1).to_numpy(float)
+    if np.isnan(errors).all():
+        raise NotRun(f"{line} has no certified optimum to compare with")
+    passes = rows.groupby("iteration")["passes"].first().sort_index()
+    first = rows.iloc[0]
+    return Curves(
+        passes=passes.to_numpy(float),
+        errors=np.where(np.isnan(errors), np.inf, errors),
+        facts={name: first[name] for name in FACTS},
+    )
+
+
+def _why(rows: pd.DataFrame, default: str) -> str:
+    """Return the commonest message of rows that are not ok, else the default."""
+    bad = rows[~rows["status"].isin(["ok", "diverged"])]
+    messages = bad["message"].dropna()
+    messages = messages[messages != ""]
+    if messages.empty:
+        return default
+    status = str(bad["status"].iloc[0])
+    return f"{status}: {str(messages.mode().iloc[0]).splitlines()[0]}"

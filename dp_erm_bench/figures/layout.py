@@ -1,0 +1,152 @@
+"""Put panels, one legend and a caption on a sheet and save it as PDF and PNG."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Cell = Callable[["Axes"], None]
+
+# Inches.
+LEFT, RIGHT, TOP, AXIS, GAP = 0.75, 0.2, 0.4, 0.5, 0.85
+CAPTION_LINE, LEGEND_LINE, LEGEND_WIDTH = 0.15, 0.19, 2.45
+CHARACTERS_PER_INCH = 17.0
+MAX_PNG_BYTES = 200_000
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Geometry of a sheet: cells in a grid, a legend, a caption below.
+
+    Attributes
+    ----------
+    cells : sequence of callable
+        Each draws into the axes given.
+    columns : int
+        Cells in a row; with one cell the legend stands at its right, else below.
+    caption : str
+        Paragraphs under everything, wrapped to the width.
+    size : (float, float)
+        Width and height of one cell's axes in inches.
+    """
+
+    cells: Sequence[Cell]
+    columns: int
+    caption: str
+    size: tuple[float, float]
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return -(-len(self.cells) // self.columns)
+
+    @property
+    def width(self) -> float:
+        """Return the width of the sheet in inches."""
+        axes = self.columns * self.size[0] + (self.columns - 1) * GAP
+        return LEFT + axes + (LEGEND_WIDTH if len(self.cells) == 1 else RIGHT)
+
+    @property
+    def text(self) -> list[str]:
+        """Return the caption's lines."""
+        wrap = textwrap.TextWrapper(
+            width=int((self.width - 0.3) * CHARACTERS_PER_INCH),
+            break_long_words=False,
+            break_on_hyphens=False,
+            subsequent_indent="    ",
+        )
+        return [line for part in self.caption.splitlines() for line in wrap.wrap(part)]
+
+
+def save(sheet: Sheet, path: Path) -> list[Path]:
+    """Draw a sheet and write it beside `path` as .pdf and .png.
+
+    Parameters
+    ----------
+    sheet : Sheet
+        What to draw.
+    path : Path
+        Folder and stem.
+
+    Returns
+    -------
+    list of Path
+        The two files written; the PNG has at most `MAX_PNG_BYTES`.
+    """
+    import matplotlib.pyplot as plt
+
+    figure = plt.figure()
+    _fill(figure, sheet)
+    pdf, png = path.with_suffix(".pdf"), path.with_suffix(".png")
+    figure.savefig(pdf, metadata={"CreationDate": None})
+    for dpi in (125, 100, 80, 60):
+        figure.savefig(png, dpi=dpi)
+        if png.stat().st_size <= MAX_PNG_BYTES:
+            break
+    plt.close(figure)
+    return [pdf, png]
+
+
+def _fill(figure: Figure, sheet: Sheet) -> None:
+    """Draw cells, legend and caption at places given in inches."""
+    drawn = [figure.add_axes((0, 0, 1, 1)) for _ in sheet.cells]
+    for cell, ax in zip(sheet.cells, drawn, strict=True):
+        cell(ax)
+    entries = _entries(drawn)
+    per_row = max(1, int(sheet.width / 2.2))
+    alone = len(drawn) == 1
+    legend = 0.0 if alone else LEGEND_LINE * -(-len(entries) // per_row) + 0.1
+    below = CAPTION_LINE * len(sheet.text) + 0.1 + legend + AXIS
+    (width, height), gap = sheet.size, AXIS + TOP
+    total = below + sheet.rows * height + (sheet.rows - 1) * gap + TOP
+    figure.set_size_inches(sheet.width, total)
+    for place, ax in enumerate(drawn):
+        row, column = divmod(place, sheet.columns)
+        x = LEFT + column * (width + GAP)
+        y = total - TOP - height - row * (height + gap)
+        ax.set_position(_relative((x, y, width, height), sheet.width, total))
+        if column == 0:
+            ax.set_ylabel(r"relative error $F(w)/F^* - 1$")
+    anchor = (LEFT + width + 0.15, total - TOP) if alone else (0.15, below - AXIS)
+    figure.legend(
+        entries.values(),
+        entries.keys(),
+        loc="upper left",
+        bbox_to_anchor=(anchor[0] / sheet.width, anchor[1] / total),
+        ncols=1 if alone else per_row,
+        frameon=False,
+        borderaxespad=0,
+        columnspacing=1.2,
+    )
+    figure.text(
+        0.15 / sheet.width,
+        0.1 / total,
+        "\n".join(sheet.text),
+        fontsize=7.5,
+        va="bottom",
+        linespacing=1.25,
+    )
+
+
+def _relative(
+    box: tuple[float, float, float, float], width: float, height: float
+) -> tuple[float, float, float, float]:
+    """Return a box in inches as fractions of the sheet."""
+    return box[0] / width, box[1] / height, box[2] / width, box[3] / height
+
+
+def _entries(drawn: Sequence[Axes]) -> dict[str, Any]:
+    """Return legend handles by label, each label once, in order of appearance."""
+    found: dict[str, Any] = {}
+    for ax in drawn:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    authors = {name: found[name] for name in found if name.endswith("figure)")}
+    return {**{k: v for k, v in found.items() if k not in authors}, **authors}

@@ -1,0 +1,101 @@
+"""The figures' log: which numbers were drawn, what did not run, grid edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dp_erm_bench.figures.authors import decoded, source
+from dp_erm_bench.figures.caption import proof, setting
+from dp_erm_bench.figures.curves import Curves
+from dp_erm_bench.figures.panels import Found
+
+NO_EDGE = {"", "false", "0", "no", "none", "inside", "[]", "{}"}
+
+
+def write(folder: Path, paper: str, found: Sequence[Found], profile: str) -> Path:
+    """Write log.txt beside the figures.
+
+    Parameters
+    ----------
+    folder : Path
+        The figures' folder; choices.csv is read from its parent.
+    paper : str
+        Name of the experiment.
+    found : sequence of Found
+        What the table had, panel by panel.
+    profile : str
+        The profile that was run.
+    """
+    text = [f"{paper}, profile {profile}", ""]
+    for panel in found:
+        text += [
+            *(_panel(panel) if panel.lines else _not_run(panel, paper, profile)),
+            "",
+        ]
+    text += ["Values at an edge of a tuning grid", *edges(folder.parent), ""]
+    text += [f"Dashed curves: {source()}"]
+    path = folder / "log.txt"
+    path.write_text("\n".join(text) + "\n", encoding="utf-8")
+    return path
+
+
+def _not_run(found: Found, paper: str, profile: str) -> list[str]:
+    """Say why a panel is not drawn and how to get it."""
+    reasons = dict.fromkeys(found.missing.values())
+    command = f"dp-erm-bench experiment={paper} profile={profile}"
+    return [
+        f"{found.panel.name}: not run ({'; '.join(reasons)}); then: {command}",
+    ]
+
+
+def _panel(found: Found) -> list[str]:
+    """Return the final errors and settings of a panel's lines."""
+    panel = found.panel
+    lines = [f"{panel.name}: final errors, relative"]
+    lines += [_numbers(line, run) for line, run in found.lines.items()]
+    for line, runs in found.over_epsilon.items():
+        lines += [_numbers(f"{line}, epsilon = {e:g}", run) for e, run in runs]
+    lines += [f"  not drawn: {name} ({why})" for name, why in found.missing.items()]
+    unused = decoded(panel.name).keys() - set(panel.authors.values())
+    lines += [f"  decoded, not drawn: {name}" for name in sorted(unused)]
+    return lines
+
+
+def _numbers(name: str, run: Curves) -> str:
+    values = (run.median[-1], run.mean[-1], run.low[-1], run.high[-1])
+    numbers = ", ".join(
+        f"{word} {value:.4g}"
+        for word, value in zip(("median", "mean", "min", "max"), values, strict=True)
+    )
+    return (
+        f"  {name}: {numbers}; {run.n_seeds} seeds, {run.passes[-1]:g} passes; "
+        f"certified epsilon {proof(run)}; {setting(run)}"
+    )
+
+
+def edges(folder: Path) -> list[str]:
+    """Return the chosen values that lie on an edge of their grid.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder with the runner's choices.csv.
+    """
+    import pandas as pd
+
+    path = folder / "choices.csv"
+    if not path.is_file():
+        return ["  unknown: there is no choices.csv"]
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    flags = [name for name in table.columns if "edge" in name.lower()]
+    at_edge = [
+        row
+        for row in table.to_dict("records")
+        if any(row[name].lower() not in NO_EDGE for name in flags)
+    ]
+    lines = [
+        "  " + ", ".join(f"{name}={value}" for name, value in row.items() if value)
+        for row in at_edge
+    ]
+    return lines or ["  none"]

@@ -1,0 +1,107 @@
+"""Draw all figures of a paper: each panel, an overview and a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dp_erm_bench.figures import log
+from dp_erm_bench.figures.caption import (
+    caption,
+    epsilon_caption,
+    overview_caption,
+)
+from dp_erm_bench.figures.layout import Cell, Sheet, save
+from dp_erm_bench.figures.panels import (
+    Found,
+    Panel,
+    draw_epsilon,
+    draw_passes,
+    look_up,
+)
+from dp_erm_bench.figures.style import house_style
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SINGLE, SMALL = (4.4, 3.0), (2.5, 2.0)
+
+
+def draw_paper(
+    paper: str,
+    panels: Sequence[Panel],
+    table: pd.DataFrame,
+    folder: Path,
+    config: Mapping[str, Any],
+    rules: Sequence[Panel] = (),
+) -> list[Path]:
+    """Draw every panel that ran, the overview and the log of a paper.
+
+    Parameters
+    ----------
+    paper : str
+        Stem of the overview and name of the experiment.
+    panels : sequence of Panel
+        What to draw.
+    table : DataFrame
+        The tidy table, one row per checkpoint.
+    folder : Path
+        Where the files go; choices.csv is looked for beside it and in it.
+    config : mapping
+        The experiment's resolved yaml; its `profile` is named in the captions.
+    rules : sequence of Panel
+        Panels that compare greedy rules, drawn on one sheet of their own.
+
+    Returns
+    -------
+    list of Path
+        The files written: .pdf, .png and log.txt.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    profile = str(config.get("profile", "?"))
+    drawn = [look_up(table, panel) for panel in panels]
+    written: list[Path] = []
+    with house_style():
+        for panel in drawn:
+            written += _singles(panel, folder, profile)
+        written += _overview(drawn, folder / paper, profile)
+        compared = [look_up(table, panel) for panel in rules]
+        written += _overview(compared, folder / f"{paper}_rules", profile)
+    return [*written, log.write(folder, paper, drawn, profile)]
+
+
+def _singles(found: Found, folder: Path, profile: str) -> list[Path]:
+    """Draw one panel against passes and against epsilon, each on its own."""
+    panel, written = found.panel, []
+    if found.lines:
+        text = caption(panel, found.lines, profile)
+        cell = partial(draw_passes, panel=panel, lines=found.lines)
+        written += save(Sheet([cell], 1, text, SINGLE), folder / panel.name)
+    if found.over_epsilon:
+        text = epsilon_caption(found.over_epsilon, profile)
+        cell = partial(draw_epsilon, panel=panel, lines=found.over_epsilon)
+        path = folder / f"{panel.name}_epsilon"
+        written += save(Sheet([cell], 1, text, SINGLE), path)
+    return written
+
+
+def _overview(found: Sequence[Found], path: Path, profile: str) -> list[Path]:
+    """Draw all panels on one sheet: against passes above, against epsilon below."""
+    ran = [one for one in found if one.lines]
+    if not ran:
+        return []
+    cells: list[Cell] = [
+        partial(draw_passes, panel=one.panel, lines=one.lines) for one in ran
+    ]
+    if all(one.over_epsilon for one in ran):
+        cells += [
+            partial(draw_epsilon, panel=one.panel, lines=one.over_epsilon)
+            for one in ran
+        ]
+    text = overview_caption([one.lines for one in ran], profile)
+    missing = [one.panel.title for one in found if not one.lines]
+    if missing:
+        text += f" Not run: {', '.join(missing)} (log.txt says why)."
+    return save(Sheet(cells, len(ran), text, SMALL), path)

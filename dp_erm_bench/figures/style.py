@@ -1,0 +1,107 @@
+"""Colour, marker and size of every line, after its label in the table.
+
+Colours are those of Okabe and Ito ("Color Universal Design", 2008), which stay
+apart for readers with colour-vision deficiency; markers tell lines apart in grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one line looks.
+
+    Attributes
+    ----------
+    label : str
+        Its name in the legend.
+    colour : str
+        Hexadecimal colour.
+    marker : str
+        Matplotlib marker.
+    size : float
+        Marker size in points.
+    width : float
+        Line width in points.
+    """
+
+    label: str
+    colour: str
+    marker: str
+    size: float = 4.5
+    width: float = 1.6
+
+    def curve(self) -> dict[str, Any]:
+        """Return the arguments of a line plot."""
+        return {
+            "color": self.colour,
+            "marker": self.marker,
+            "markersize": self.size,
+            "linewidth": self.width,
+            "label": self.label,
+        }
+
+    def authors(self) -> dict[str, Any]:
+        """Return the arguments of the authors' curve: thin, dashed, behind."""
+        return {
+            "color": self.colour,
+            "linewidth": 1.0,
+            "linestyle": (0, (4, 2)),
+            "label": f"{self.label.split(',')[0]} (authors' figure)",
+            "zorder": 1.5,
+        }
+
+
+BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
+VERMILLION, ORANGE, PURPLE, BLACK = "#D55E00", "#E69F00", "#CC79A7", "#000000"
+
+STYLES = {
+    "DP-CD cyclic": Style("DP-CD, cyclic", BLUE, "o"),
+    "DP-CD cyclic reversed": Style("DP-CD, cyclic reversed", BLUE, "o"),
+    "DP-CD uniform": Style("DP-CD, uniform", SKY, "s"),
+    "DP-CD public M": Style("DP-CD, public $M_j$", BLACK, "x", 5.0),
+    "DP-SGD authors": Style("DP-SGD, authors' noise", VERMILLION, "^"),
+    "DP-SGD authors 50 passes": Style("DP-SGD, authors' noise", VERMILLION, "^"),
+    "DP-SGD tight batch 1": Style("DP-SGD, tight, batch 1", ORANGE, "v"),
+    "DP-SGD tight batch 100": Style("DP-SGD, tight, batch 100", PURPLE, "D", 4.0),
+    "DP-GCD tight": Style("DP-GCD, tight noise", GREEN, "P", 5.5, 2.0),
+    "DP-GCD poster": Style("DP-GCD, poster noise", BLACK, "X", 5.5),
+    "DP-GCD tight GS-s": Style("DP-GCD, rule GS-s", ORANGE, "v"),
+    "DP-GCD tight GS-q": Style("DP-GCD, rule GS-q", BLUE, "o"),
+}
+
+
+def of(line: str) -> Style:
+    """Return the style of a line by its label in the table."""
+    return STYLES[line]
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Set fonts, sizes and the Agg backend for the figures drawn inside."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    settings: Any = {
+        "font.size": 9,
+        "axes.titlesize": 9.5,
+        "axes.labelsize": 9,
+        "legend.fontsize": 8,
+        "xtick.labelsize": 8,
+        "ytick.labelsize": 8,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.color": "#e4e4e4",
+        "grid.linewidth": 0.6,
+        "axes.axisbelow": True,
+        "pdf.fonttype": 42,
+        "svg.hashsalt": "dp_erm_bench",
+    }
+    with matplotlib.rc_context(settings):
+        yield
