@@ -8,7 +8,6 @@ strings allowed (beside numbers, where the annotation is `Any`), `help` what it 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,9 +110,11 @@ def run_options(
     UsageError
         If a value is out of range.
     """
+    import joblib
+
     runner = dict(config["runner"])
     if runner["n_jobs"] == "auto":
-        runner["n_jobs"] = len(os.sched_getaffinity(0))
+        runner["n_jobs"] = joblib.cpu_count()
     runner["retry"] = tuple(runner["retry"])
     return RunOptions(
         **runner,

@@ -1,0 +1,168 @@
+"""Hydra's part: compose, hand over to our sweeper, say errors in one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from dp_erm_bench.cli.compose import Composer
+from dp_erm_bench.cli.grammar import Given, parse
+from dp_erm_bench.cli.request import Request, read
+from dp_erm_bench.cli.sweep import run_sweep
+from dp_erm_bench.cli.values import shown
+from dp_erm_bench.config import PARTS, Frame
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.registry import conf_dir
+
+SWEEPER = "hydra_plugins.dp_erm_bench.BlockSweeper"
+_NOISE = re.compile(
+    r"^\s*(full_key:|object_type=|reference_type=|See https?://|Config search path|"
+    r"provider=|Set the environment variable|$)"
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a sweep, or show its configuration, and return the exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        The command line without the program's name.
+    """
+    try:
+        flags, overrides = _split(arguments)
+        folders = [Path(flags.config_dir)] if flags.config_dir else []
+        request = read(overrides, folders)
+        return _hydra(_hydra_arguments(flags, overrides, request))
+    except KeyboardInterrupt:
+        print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
+        return 130
+    except (UsageError, HydraException, OmegaConfBaseException) as error:
+        print(f"dp-erm-bench: {sentence(error)}", file=sys.stderr)
+        return 2
+
+
+def sweep(arguments: Sequence[str], loader: ConfigLoader, config: DictConfig) -> int:
+    """Run the sweep that Hydra hands to the plug-in and return its exit code."""
+    search = [entry.path or "" for entry in loader.get_search_path().get_path()]
+    folders = [Path(p.removeprefix("file://")) for p in search if p.startswith("file:")]
+    request = read([argument.removeprefix("++") for argument in arguments], folders)
+    node = config.hydra
+    composer = Composer(loader, node.job.config_name, list(node.overrides.hydra))
+    command = [a.removeprefix("++") for a in sys.argv if a != "--multirun"]
+    return run_sweep(composer, request, command)
+
+
+def sentence(error: BaseException) -> str:
+    """Return the message of an error and of its causes as one line."""
+    parts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        lines = [line for line in str(cause).splitlines() if not _NOISE.match(line)]
+        text = " ".join(" ".join(lines).split())
+        if text and not any(text in part for part in parts):
+            parts.append(text)
+        cause = cause.__cause__
+    return ": ".join(parts) or type(error).__name__
+
+
+def _split(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Separate Hydra's flags from the `key=value` arguments."""
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False
+    )
+    parser.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--cfg", "-c", choices=["job", "hydra", "all"])
+    parser.add_argument("--package", "-p")
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("--config-name", "-cn")
+    parser.add_argument("--config-dir", "-cd")
+    parser.add_argument("--shell-completion", "-sc", action="store_true")
+    try:
+        flags, rest = parser.parse_known_args(list(arguments))
+    except argparse.ArgumentError as error:
+        raise UsageError(str(error)) from None
+    for argument in rest:
+        if argument.startswith("-"):
+            raise UsageError(f"{argument}: no such option; see dp-erm-bench --help")
+    if flags.config_dir and not Path(flags.config_dir).is_dir():
+        raise UsageError(f"--config-dir {flags.config_dir}: no such folder")
+    return flags, rest
+
+
+def _hydra_arguments(
+    flags: argparse.Namespace, overrides: Sequence[str], request: Request
+) -> list[str]:
+    """Return the command line for Hydra.
+
+    `--multirun` is what calls a sweeper at all; a configuration is shown for the first
+    value of every axis. Hydra wants a key that no yaml holds to be added by force.
+    """
+    if flags.shell_completion:
+        return ["--shell-completion", *overrides]
+    result: list[str] = []
+    for name in ("cfg", "package", "config_name", "config_dir"):
+        if getattr(flags, name):
+            result += [f"--{name.replace('_', '-')}", getattr(flags, name)]
+    result += ["--resolve"] if flags.resolve else []
+    result += [] if flags.cfg else ["--multirun"]
+    for given in map(parse, overrides):
+        forced = "." in given.key and given.key.split(".")[0] in (*PARTS, "algorithm")
+        text = _first(given) if flags.cfg and given.swept else given.text
+        result.append(f"++{text}" if forced else text)
+    return result
+
+
+def _first(given: Given) -> str:
+    value = given.values[0]
+    quoted = isinstance(value, str) and not re.fullmatch(r"[\w.\-]+", value)
+    return f"{given.key}='{value}'" if quoted else f"{given.key}={shown(value)}"
+
+
+def _hydra(arguments: Sequence[str]) -> int:
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Frame)
+    for group in ("loss", "penalty"):
+        store.store(group=group, name="auto", node={})
+    store.store(group="hydra/sweeper", name="blocks", node={"_target_": SWEEPER})
+    main: Any = hydra.main(
+        version_base="1.3", config_path=str(conf_dir()), config_name="config"
+    )(_never)
+    with _environment(["dp-erm-bench", *arguments]):
+        try:
+            main()
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def _never(config: DictConfig) -> None:
+    raise AssertionError("the sweeper runs the trials, not Hydra")
+
+
+@contextmanager
+def _environment(arguments: list[str]) -> Iterator[None]:
+    """Lend Hydra the command line, and have it raise its errors to us."""
+    before, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = arguments, "1"
+    try:
+        yield
+    finally:
+        sys.argv = before
+        if full is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full

@@ -1,0 +1,69 @@
+"""The commands that need no composition: list, collect, report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.registry import check_choice
+
+
+def command(name: str, arguments: Sequence[str]) -> int:
+    """Run one of the commands and return the exit code.
+
+    Parameters
+    ----------
+    name : str
+        `list`, `collect` or `report`.
+    arguments : sequence of str
+        Config groups to list, or results folders.
+    """
+    try:
+        check_choice("command", name, sorted(COMMANDS))
+        return COMMANDS[name](arguments)
+    except UsageError as error:
+        print(f"dp-erm-bench: {error}", file=sys.stderr)
+        return 2
+
+
+def _list(groups: Sequence[str]) -> int:
+    from dp_erm_bench.cli.listing import GROUPS, listing
+
+    for group in groups:
+        check_choice("list", group, list(GROUPS))
+    print("\n\n".join(listing(group) for group in groups or GROUPS))
+    return 0
+
+
+def _collect(folders: Sequence[str]) -> int:
+    from dp_erm_bench.cli.folders import collect
+
+    for folder in _existing(folders):
+        collect(folder)
+    return 0
+
+
+def _report(folders: Sequence[str]) -> int:
+    from dp_erm_bench.cli.folders import report
+
+    for folder in _existing(folders):
+        report(folder)
+    return 0
+
+
+def _existing(folders: Sequence[str]) -> list[Path]:
+    if not folders:
+        raise UsageError("name at least one results folder, as in results/sweep")
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise UsageError(f"{folder}: no such folder")
+    return [Path(folder) for folder in folders]
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "list": _list,
+    "collect": _collect,
+    "report": _report,
+}

@@ -1,0 +1,129 @@
+"""Hydra's override grammar: what one `key=value` asks for, as plain lists."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import (
+    Glob,
+    Override,
+    OverrideType,
+    QuotedString,
+)
+from hydra.errors import HydraException
+
+from dp_erm_bench import registry
+from dp_erm_bench.errors import UsageError
+
+# Hydra's lexer knows no '^': powers of the number of records are quoted for it.
+_POWER = re.compile(r"(?<!['\"\w.])(\d[\d.]*/n\^\d[\d.]*)(?!['\"\w.])")
+_SWEEP = re.compile(r"^\s*\w+\(.*\)\s*$|,")
+
+
+@dataclass(frozen=True)
+class Given:
+    """One `key=value` as the user gave it.
+
+    Parameters
+    ----------
+    key : str
+        Dotted key or config group.
+    values : list
+        The values, without repetitions; a single one if nothing is swept.
+    swept : bool
+        Whether the grammar asks for an axis.
+    text : str
+        The argument in a form that Hydra parses.
+    """
+
+    key: str
+    values: list[Any]
+    swept: bool
+    text: str
+
+
+def parse(argument: str) -> Given:
+    """Read one argument of the command line.
+
+    Raises
+    ------
+    UsageError
+        If the argument is no `key=value`, adds or deletes a key, or asks for an
+        axis that cannot be enumerated or is empty.
+    """
+    text = _POWER.sub(r"'\1'", argument)
+    override = _override(text, argument)
+    if override.type is not OverrideType.CHANGE:
+        raise UsageError(f"{argument}: keys are only set, as key=value, without + or ~")
+    if override.package is not None or not override.key_or_group:
+        raise UsageError(f"{argument}: write key=value with a dotted key")
+    values = _values(override, argument)
+    if not values:
+        raise UsageError(f"{argument}: the axis is empty; give at least one value")
+    return Given(override.key_or_group, values, override.is_sweep_override(), text)
+
+
+def expand(key: str, value: Any) -> Any:
+    """Return the list that a string of the sweep grammar stands for, else the value.
+
+    Parameters
+    ----------
+    key : str
+        Where the value stands, for the sentence.
+    value : Any
+        A value of an experiment's block, such as `"range(0,10)"`.
+    """
+    if not isinstance(value, str) or not _SWEEP.search(value):
+        return value
+    given = parse(f"{key}={value}")
+    return given.values if given.swept else given.values[0]
+
+
+@functools.cache
+def _parser() -> OverridesParser:
+    return OverridesParser.create()
+
+
+def _override(text: str, argument: str) -> Override:
+    try:
+        return _parser().parse_override(text)
+    except HydraException as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(
+            f"{argument}: not understood as key=value ({reason})"
+        ) from None
+
+
+def _values(override: Override, argument: str) -> list[Any]:
+    if not override.is_sweep_override():
+        return [_plain(override.value())]
+    if override.is_interval_sweep():
+        raise UsageError(
+            f"{argument}: an interval has no list of values; use range(start,stop,step)"
+        )
+    if isinstance(override._value, Glob):
+        group = override.key_or_group
+        return list(override._value.filter(registry.names(group)))
+    try:
+        return unique([_plain(value) for value in override.sweep_iterator()])
+    except (HydraException, ValueError) as error:
+        raise UsageError(f"{argument}: {error}") from None
+
+
+def unique(values: list[Any]) -> list[Any]:
+    """Return the values without repetitions, in order; 1, 1.0 and true differ."""
+    return list({(type(value), repr(value)): value for value in values}.values())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, QuotedString):
+        return value.text
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,56 @@
+"""Entry point: answer the light commands at once, hand the rest to Hydra."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR")
+"""Libraries whose `<name>_NUM_THREADS` is 1: the trials are the parallelism."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Without the program's name; those of the process by default.
+
+    Returns
+    -------
+    int
+        0 if all went well, 1 if a trial failed, 2 for wrong input, 130 if interrupted.
+    """
+    for library in THREADS:
+        os.environ[f"{library}_NUM_THREADS"] = "1"
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] == "help" or {"-h", "--help"} & set(given):
+        return _print_help()
+    if given == ["--version"]:
+        return _print_version()
+    if "=" not in given[0] and not given[0].startswith(("-", "+", "~")):
+        from dp_erm_bench.cli.commands import command
+
+        return command(given[0], given[1:])
+    from dp_erm_bench.cli.app import run
+
+    return run(given)
+
+
+def _print_help() -> int:
+    from dp_erm_bench.cli.help import text
+
+    print(text())
+    return 0
+
+
+def _print_version() -> int:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        print(f"dp-erm-bench {version('dp_erm_bench')}")
+    except PackageNotFoundError:
+        print("dp-erm-bench, not installed")
+    return 0

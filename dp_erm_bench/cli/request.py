@@ -1,0 +1,190 @@
+"""What a command line asks for, checked by name before anything is composed."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from dp_erm_bench import registry
+from dp_erm_bench.cli.grammar import Given, parse
+from dp_erm_bench.cli.values import check_key, shown
+from dp_erm_bench.config import (
+    CHOSEN,
+    PARTS,
+    BudgetConfig,
+    Frame,
+    RunnerConfig,
+    settings,
+)
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.runner.parameters import typed
+
+SINGLE = ("experiment", "runner")
+PARAMETERS = ("algorithm.NAME.PARAMETER", "dataset.KEY", "penalty.strength")
+ONLY_WITH_EXPERIMENT = ("panel", "profile")
+PASSED = ("hydra.searchpath", "hydra.verbose")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command line, parsed.
+
+    Parameters
+    ----------
+    experiment : str or None
+        The experiment whose blocks are run.
+    choices : dict of str to Given
+        Config groups whose choice is given.
+    axes : dict of str to Given
+        Keys of the blocks: budget, seed, parameters of datasets and algorithms.
+    frame : dict of str to Given
+        All other keys; none of them is swept but `panel`.
+    """
+
+    experiment: str | None
+    choices: dict[str, Given]
+    axes: dict[str, Given]
+    frame: dict[str, Given]
+
+    @property
+    def panels(self) -> list[str]:
+        """Names of the panels to run, none for all."""
+        values = self.frame["panel"].values if "panel" in self.frame else []
+        flat = [v for value in values for v in (value if _many(value) else [value])]
+        return [str(value) for value in flat if value is not None]
+
+
+def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
+    """Parse and check the arguments of a command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Every `key=value`.
+    folders : sequence of Path
+        Config folders beside our own, where a user's experiments may be.
+
+    Raises
+    ------
+    UsageError
+        For an unknown key or name, a wrong type, or an axis where none may be.
+    """
+    request = Request(None, {}, {}, {})
+    seen: set[str] = set()
+    for given in map(parse, arguments):
+        if given.key in seen:
+            raise UsageError(f"{given.key}: given twice; write the values as one list")
+        seen.add(given.key)
+        if given.key == "experiment":
+            request = dataclasses.replace(
+                request, experiment=_experiment(given, folders)
+            )
+        else:
+            _sort(given, request)
+    for key in ONLY_WITH_EXPERIMENT:
+        if key in request.frame and request.experiment is None:
+            raise UsageError(f"{key}: belongs to an experiment; add experiment=NAME")
+    return request
+
+
+def _sort(given: Given, request: Request) -> None:
+    """Check one key and put it where it belongs."""
+    first, _, rest = given.key.partition(".")
+    if given.key in CHOSEN:
+        request.choices[given.key] = _choice(given)
+    elif first in (*PARTS, "algorithm") and rest:
+        if first == "algorithm":
+            _check_algorithm_key(given.key)
+        request.axes[given.key] = given
+    elif given.key == "seed" or first == "budget":
+        request.axes[given.key] = _setting(given)
+    elif given.key in PASSED:
+        request.frame[given.key] = _one(given)
+    else:
+        request.frame[given.key] = _frame(given)
+
+
+def _experiment(given: Given, folders: Sequence[Path]) -> str | None:
+    name = _one(given).values[0]
+    if name is None:
+        return None
+    own = [path.stem for f in folders for path in (f / "experiment").glob("*.yaml")]
+    known = sorted({*own, *registry.names("experiment")})
+    registry.check_choice("experiment", shown(name), known)
+    return str(name)
+
+
+def _choice(given: Given) -> Given:
+    """Return the choices of a group as one list, `[a,b]` being `a,b`."""
+    values = [v for value in given.values for v in (value if _many(value) else [value])]
+    if not values:
+        raise UsageError(f"{given.key}=[]: the axis is empty; name at least one")
+    auto = ["auto"] if given.key in ("loss", "penalty") else []
+    for value in values:
+        registry.check_choice(
+            given.key, shown(value), [*auto, *registry.names(given.key)]
+        )
+    return dataclasses.replace(given, values=list(dict.fromkeys(map(str, values))))
+
+
+def _check_algorithm_key(key: str) -> None:
+    _, name, *parameter = key.split(".")
+    known = registry.names("algorithm")
+    if name not in known or len(parameter) != 1:
+        raise UsageError(
+            f"{key}: write algorithm.NAME.PARAMETER, NAME one of {', '.join(known)}"
+        )
+
+
+def _frame(given: Given) -> Given:
+    if given.key == "runner":
+        registry.check_choice("runner", shown(_one(given).values[0]), runners())
+        return given
+    return _setting(given if given.key == "panel" else _one(given))
+
+
+def runners() -> list[str]:
+    """Return the choices of the group `runner`."""
+    return registry.names("runner")
+
+
+def _setting(given: Given) -> Given:
+    """Check a key of the frame and the type of its values."""
+    fields = dict(settings())
+    check_key(given.key, [*CHOSEN, *SINGLE, *PARAMETERS, *fields])
+    hint = _hint(given.key, fields[given.key])
+    values: list[Any] = []
+    for value in given.values:
+        if typing.get_origin(hint) is list:
+            (inner,) = typing.get_args(hint)
+            items = value if _many(value) else [value]
+            values.append([typed(given.key, item, inner) for item in items])
+        else:
+            values.append(typed(given.key, value, hint))
+    return dataclasses.replace(given, values=values)
+
+
+def _hint(key: str, entry: dataclasses.Field[Any]) -> Any:
+    """Return the type of a key, its words as a literal."""
+    section = {"budget": BudgetConfig, "runner": RunnerConfig}
+    schema = section.get(key.partition(".")[0], Frame)
+    hint = typing.get_type_hints(schema)[entry.name]
+    words = entry.metadata["words"]
+    if not words:
+        return hint
+    literal = cast(Any, typing.Literal)[words]
+    return {Any: int | literal, list[str]: list[literal]}.get(hint, literal)
+
+
+def _one(given: Given) -> Given:
+    if given.swept:
+        raise UsageError(f"{given.key}={shown(given.values)}: takes one value, no axis")
+    return given
+
+
+def _many(value: Any) -> bool:
+    return isinstance(value, list)

@@ -1,0 +1,26 @@
+"""Settings of every test: one thread, a cache of its own, the data mirror."""
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+# Before anything imports numpy.
+for library in ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR"):
+    os.environ[f"{library}_NUM_THREADS"] = "1"
+
+CACHE = tempfile.mkdtemp(prefix="dp_erm_bench_tests_")
+os.environ["DP_ERM_BENCH_CACHE"] = CACHE
+atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
+
+MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
+if (MIRROR / "MANIFEST.csv").is_file():
+    os.environ.setdefault("DP_ERM_BENCH_DATA", str(MIRROR))
+
+
+def pytest_configure() -> None:
+    from hypothesis import settings
+
+    settings.register_profile("project", deadline=None, derandomize=True)
+    settings.load_profile("project")
