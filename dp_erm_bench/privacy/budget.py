@@ -1,0 +1,107 @@
+"""The privacy budget of a trial."""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.privacy.adjacency import Adjacency
+
+POWER_OF_N = re.compile(r"1/n(?:\^(\d+(?:\.\d+)?))?")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Privacy that a trial may spend.
+
+    Attributes
+    ----------
+    epsilon : float
+        Positive, or ``inf`` for no privacy (no noise at all). The word ``"inf"``
+        is accepted.
+    delta : float or str
+        Number in [0, 1), or ``'1/n'``, ``'1/n^2'``, ``'1/n^k'`` until ``resolved``.
+    adjacency : Adjacency
+        Which datasets are neighbours.
+
+    Raises
+    ------
+    UsageError
+        For any other value.
+    """
+
+    epsilon: float
+    delta: float | str
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        for name, parse in (
+            ("epsilon", parsed_epsilon),
+            ("delta", parsed_delta),
+            ("adjacency", parsed_adjacency),
+        ):
+            object.__setattr__(self, name, parse(getattr(self, name)))
+
+    def resolved(self, n: int) -> "Budget":
+        """Return the budget with delta as a number, for ``n`` records."""
+        if isinstance(self.delta, float):
+            return self
+        match = POWER_OF_N.fullmatch(self.delta)
+        assert match is not None
+        value = float(n) ** -float(match[1] or 1)
+        if value >= 1:
+            raise UsageError(
+                f"delta={self.delta} with n={n} is {value:g}: "
+                "must be a number in [0, 1)"
+            )
+        return replace(self, delta=value)
+
+    @property
+    def number(self) -> float:
+        """Delta as a number; UsageError while it still depends on n."""
+        if isinstance(self.delta, str):
+            raise UsageError(
+                f"delta={self.delta} depends on n: resolve the budget first"
+            )
+        return self.delta
+
+
+def number_or_nan(value: Any) -> float:
+    """Return a number, NaN for anything that is none (booleans are none)."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def parsed_epsilon(value: Any) -> float:
+    """Return epsilon as a float or refuse it in one sentence."""
+    number = number_or_nan(value)
+    if not number > 0:
+        raise UsageError(f"epsilon={value}: must be a positive number or inf")
+    return number
+
+
+def parsed_delta(value: Any) -> float | str:
+    """Return delta as a float or as a power of 1/n, or refuse it."""
+    if isinstance(value, str):
+        text = value.replace(" ", "")
+        match = POWER_OF_N.fullmatch(text)
+        if match is not None and float(match[1] or 1) > 0:
+            return text
+    number = number_or_nan(value)
+    if not 0 <= number < 1:
+        raise UsageError(
+            f"delta={value}: must be a number in [0, 1), '1/n', '1/n^2' or '1/n^k'"
+        )
+    return number
+
+
+def parsed_adjacency(value: Any) -> Adjacency:
+    """Return the adjacency of that name or refuse it."""
+    try:
+        return Adjacency(value)
+    except ValueError:
+        names = " or ".join(Adjacency)
+        raise UsageError(f"adjacency={value}: must be {names}") from None

@@ -1,0 +1,109 @@
+"""Noise constants printed in papers, as z = scale / sensitivity.
+
+Every rule maps (budget, events) to z. The absolute noise is the paper's under both
+adjacencies: where the sensitivity is half as large, z is twice as large.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.privacy.search import smallest_multiplier
+
+Rule = Callable[[Budget, tuple[Event, ...]], float]
+
+
+def log_inverse_delta(budget: Budget) -> float:
+    """Return log(1/delta), refusing delta = 0."""
+    if budget.number == 0:
+        raise UsageError("delta=0: must be positive where a printed constant is used")
+    return -math.log(budget.number)
+
+
+def updates(events: tuple[Event, ...], kind: str) -> int:
+    """Return how often the releases of a kind happen."""
+    return sum(event.times for event in events if event.kind == kind)
+
+
+def mangold2023(budget: Budget, events: tuple[Event, ...]) -> float:
+    """Return z of DP greedy coordinate descent.
+
+    lambda_j = 8 L_j sqrt(T log(1/delta)) / (n eps) for the noise inside the selection
+    and for the update (Mangold, Bellet, Salmon, Tommasi, "High-Dimensional Private ERM
+    by Greedy Coordinate Descent", AISTATS 2023, poster). The sensitivity is 2 L_j / n
+    under replace_one and L_j / n under zero_out. No adjacency is printed.
+    """
+    root = math.sqrt(updates(events, "laplace") * log_inverse_delta(budget))
+    return 8 * root / budget.epsilon / budget.adjacency.of_sum(1.0)
+
+
+def mangold2022(budget: Budget, events: tuple[Event, ...]) -> float:
+    """Return z of DP coordinate descent.
+
+    sigma_j^2 = 12 L_j^2 T K log(1/delta) / (n eps)^2, proved for eps <= 1 and
+    delta < 1/3 under replace_one (Mangold, Bellet, Salmon, Tommasi, "Differentially
+    Private Coordinate Descent for Composite ERM", ICML 2022, Theorem 1).
+    """
+    root = math.sqrt(12 * updates(events, "gaussian") * log_inverse_delta(budget))
+    return root / budget.epsilon / budget.adjacency.of_sum(1.0)
+
+
+PAPERS: dict[str, Rule] = {"mangold2022": mangold2022, "mangold2023": mangold2023}
+
+
+def printed_multiplier(
+    name: str | None, budget: Budget, events: tuple[Event, ...]
+) -> float:
+    """Return the z that a paper prints; UsageError where it prints none."""
+    if name not in PAPERS:
+        raise UsageError(
+            "calibration=paper: no noise constant is printed for this algorithm, "
+            "use calibration=certified"
+        )
+    return PAPERS[name](budget, events)
+
+
+def authors_multiplier(budget: Budget, events: tuple[Event, ...]) -> float:
+    """Return z of the DP-SGD that Mangold et al. compare with.
+
+    Their noise has standard deviation C z_a on the sum of clipped gradients with
+    z_a = 2 z_RDP, z_RDP being the noise multiplier of Renyi accounting for Poisson
+    sampling and a record added or removed (Mironov, Talwar, Zhang, 2019, at
+    dp_accounting's default orders). z is that noise over the adjacency's sensitivity.
+    """
+    if len(events) != 1 or events[0].kind not in ("poisson_gaussian", "gaussian"):
+        raise UsageError(
+            "calibration=authors: is defined for sgd only, use calibration=certified"
+        )
+    log_inverse_delta(budget)
+    event = events[0]
+    noise = sampled_rdp_multiplier(
+        event.rate, event.times, budget.epsilon, budget.number
+    )
+    return 2 * noise / budget.adjacency.of_sum(1.0) / event.weight
+
+
+@functools.cache
+def sampled_rdp_multiplier(
+    rate: float, times: int, epsilon: float, delta: float
+) -> float:
+    """Return the noise multiplier that Renyi accounting needs (add or remove)."""
+
+    def epsilon_at(z: float) -> float:
+        return sampled_rdp_epsilon(rate, times, z, delta)
+
+    spent = rate * math.sqrt(-times * math.log(delta)) / epsilon
+    return smallest_multiplier(epsilon_at, epsilon, 1 + 2 * spent, 1e-7)
+
+
+def sampled_rdp_epsilon(rate: float, times: int, z: float, delta: float) -> float:
+    """Return dp_accounting's Renyi epsilon of a Poisson sampled Gaussian."""
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant()
+    event = PoissonSampledDpEvent(rate, GaussianDpEvent(z))
+    return float(accountant.compose(event, times).get_epsilon(delta))
