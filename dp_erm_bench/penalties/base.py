@@ -74,4 +74,5 @@ class Penalty(ABC):
         slack = np.where(w == 0.0, self.l1, 0.0)
         down = np.maximum(centre - slack, 0.0) * (w > self.lower)
         up = np.maximum(-centre - slack, 0.0) * (w < self.upper)
-        return down + up
+        distance: Array = down + up
+        return distance

@@ -1,6 +1,8 @@
 """Mechanisms: calibrated releases, ready to be called, and counted."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,29 @@ Score = Callable[[Array], Array]
 Batch = tuple[Indices, Indices]
 
 
-class Mechanism:
+@dataclass(frozen=True, eq=False)
+class Query:
+    """What the replay audit sees of one use of a mechanism.
+
+    Attributes
+    ----------
+    name : str
+        The release.
+    value : array of shape (B,) or (B, size)
+        What the noise is added to.
+    sensitivity : array, broadcastable to (B, 1) or (B, size)
+        Declared for this use.
+    vector : bool
+        Whether the sensitivity is of the euclidean norm of the whole row.
+    """
+
+    name: str
+    value: Array
+    sensitivity: Array
+    vector: bool
+
+
+class Mechanism(ABC):
     """A release with its noise, for a batch of B trials.
 
     Parameters
@@ -39,13 +63,19 @@ class Mechanism:
         The noise scale.
     used : int
         How often it was used.
+    intercept : callable or None
+        Where the replay audit listens: gets each query and a function that
+        publishes the answer, and returns the answer that the solver is to see.
     """
+
+    vector = False
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
         self.release = release
         self.seeds = stream_seeds(identities, release.name)
         self.scale = self._scale(z * release.weight, len(identities))
         self.used = 0
+        self.intercept: Callable[[Query, Callable[[], Any]], Any] | None = None
 
     def _scale(self, multiplier: float, batch: int) -> Array:
         sensitivity = np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
@@ -54,9 +84,29 @@ class Mechanism:
             return np.zeros(shape)
         return multiplier * np.broadcast_to(sensitivity, shape)
 
-    def __call__(self, *query: Any, **keys: Any) -> Any:
-        """Publish the noisy answer to a query; each kind says how."""
-        raise NotImplementedError
+    def __call__(self, *args: Any, **keys: Any) -> Any:
+        """Publish the noisy answer to a query, see ``publish`` of each kind."""
+        if self.intercept is None:
+            return self.publish(*args, **keys)
+        query = Query(
+            self.release.name,
+            self.query(*args, **keys),
+            self.sensitivity_of(*args, **keys),
+            self.vector,
+        )
+        return self.intercept(query, lambda: self.publish(*args, **keys))
+
+    @abstractmethod
+    def publish(self, *args: Any, **keys: Any) -> Any:
+        """Return the noisy answer and count the use."""
+
+    @abstractmethod
+    def query(self, *args: Any, **keys: Any) -> Array:
+        """Return what the noise is added to."""
+
+    @abstractmethod
+    def sensitivity_of(self, *args: Any, **keys: Any) -> Array:
+        """Return the sensitivity that is declared for a call."""
 
     def spend(self, uses: int) -> int:
         """Count ``uses`` more; return how often it was used before.
@@ -87,7 +137,7 @@ class Mechanism:
 class AdditiveMechanism(Mechanism):
     """Adds noise to a number of each trial, or to a vector of each trial."""
 
-    def __call__(self, value: Array, coordinate: Indices | None = None) -> Array:
+    def publish(self, value: Array, coordinate: Indices | None = None) -> Array:
         """Return the noisy value.
 
         Parameters
@@ -101,15 +151,13 @@ class AdditiveMechanism(Mechanism):
         return value + self.take_vectors(1, value.shape[1])[:, 0]
 
     def query(self, value: Array, coordinate: Indices | None = None) -> Array:
-        """Return what is published, without the noise (for the replay audit)."""
-        return value
+        """Return the value."""
+        return value if value.ndim == 2 else value[:, None]
 
-    def sensitivity_of(self, coordinate: Indices | None = None) -> Array:
-        """Return the sensitivity declared for a call, (B,) or scalar-like."""
+    def sensitivity_of(self, value: Array, coordinate: Indices | None = None) -> Array:
+        """Return the sensitivity of the value, (B, 1)."""
         declared = np.broadcast_to(self.release.sensitivity, self.scale.shape)
-        columns = self._column(coordinate)
-        sensitivity: Array = np.take_along_axis(declared, columns, axis=1)[:, 0]
-        return sensitivity
+        return np.take_along_axis(declared, self._column(coordinate), axis=1)
 
     def _column(self, coordinate: Indices | None) -> Indices:
         if coordinate is None or self.scale.shape[1] == 1:
@@ -138,7 +186,7 @@ class MaxMechanism(Mechanism):
         widest: Array = scale.max(axis=1, keepdims=True)
         return widest
 
-    def __call__(self, gradient: Array, score: Score) -> Indices:
+    def publish(self, gradient: Array, score: Score) -> Indices:
         """Return the winner of each trial, (B,).
 
         Parameters
@@ -154,12 +202,12 @@ class MaxMechanism(Mechanism):
         return winners
 
     def query(self, gradient: Array, score: Score) -> Array:
-        """Return what the noise is added to (for the replay audit)."""
+        """Return what the noise is added to: the gradient or its scores."""
         inside = isinstance(self.release, InsideNoisyMax)
         return gradient if inside else score(gradient)
 
-    def sensitivity_of(self, score: Score) -> Array:
-        """Return the sensitivity declared for each entry of the query."""
+    def sensitivity_of(self, gradient: Array, score: Score) -> Array:
+        """Return the sensitivity of each entry of the query."""
         return np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
 
 
@@ -169,6 +217,8 @@ class PoissonMechanism(AdditiveMechanism):
     The sample belongs to the mechanism: it is drawn from a stream of its own,
     secret like the noise.
     """
+
+    vector = True
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
         super().__init__(release, z, identities)
@@ -196,19 +246,24 @@ class Mechanisms(dict[str, Mechanism]):
 
     Attributes
     ----------
+    batch : int
+        B, the number of trials.
     ahead : bool
         Whether noise may be taken ahead for many uses, by a compiled step; the
         replay audit, which answers each query itself, says no.
     """
 
-    ahead = True
+    def __init__(self, batch: int) -> None:
+        super().__init__()
+        self.batch = batch
+        self.ahead = True
 
 
 def make_mechanisms(
     releases: Iterable[Release], z: float, identities: Sequence[str]
 ) -> Mechanisms:
     """Return the mechanisms of declared releases at the multiplier z."""
-    made = Mechanisms()
+    made = Mechanisms(len(identities))
     for release in releases:
         made[release.name] = _kind(release)(release, z, identities)
     return made

@@ -124,4 +124,5 @@ class DenseOracle:
         margins = self.margins if w is self.w else w @ self.X.T
         code = self.problem.loss.code
         sums = [loss_sum(code, self.y, z) for z in margins]
-        return np.array(sums) / self.problem.n + self.problem.penalty.value(w)
+        means: Array = np.array(sums) / self.problem.n
+        return means + np.asarray(self.problem.penalty.value(w))

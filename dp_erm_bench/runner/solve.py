@@ -3,14 +3,15 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from dp_erm_bench.privacy.calibration import Calibration, calibrate
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
+from dp_erm_bench.privacy.calibration import Calibration, calibrate
+from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
 from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.oracle import DenseOracle
 from dp_erm_bench.problems.problem import Problem
@@ -67,10 +68,8 @@ class Solved:
     ----------
     problem : Problem
         With the smoothness constants that were used.
-    solver : Solver
-        The variant that was run, of the first trial.
     solvers : tuple of Solver
-        The same, of every trial.
+        The variant that was run, of every trial.
     releases : tuple of Release
     calibration : Calibration
     rows : Recorder
@@ -132,14 +131,25 @@ def solve(
     events = tuple(release.event() for release in releases)
     calibrated = calibrate(events, budget, calibration, solver.printed)
     mechanisms = make_mechanisms(releases, calibrated.z, identities)
-    oracle = DenseOracle(problem, len(solvers))
+    rows = _run(problem, solver, mechanisms, schedule, n_checkpoints)
+    return Solved(problem, tuple(solvers), releases, calibrated, rows)
+
+
+def _run(
+    problem: Problem,
+    solver: Solver,
+    mechanisms: Mechanisms,
+    schedule: Any,
+    n_checkpoints: int,
+) -> Recorder:
+    oracle = DenseOracle(problem, mechanisms.batch)
     rows = Recorder(oracle, solver)
     checkpoints = checkpoints_of(solver.iterations(problem), n_checkpoints)
-    elapsed, start = 0.0, time.perf_counter()
     iterates = solver.iterates(oracle, mechanisms, checkpoints, schedule)
+    elapsed, start = 0.0, time.perf_counter()
     with np.errstate(over="ignore", invalid="ignore"):
         for checkpoint, w in zip(checkpoints, iterates, strict=True):
             elapsed += time.perf_counter() - start
-            rows.add(checkpoint, elapsed / len(solvers), w)
+            rows.add(checkpoint, elapsed / oracle.batch, w)
             start = time.perf_counter()
-    return Solved(problem, tuple(solvers), releases, calibrated, rows)
+    return rows

@@ -2,17 +2,16 @@
 
 import numpy as np
 
+from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
-from dp_erm_bench.kernels import draws
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.oracle import DenseOracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Solver, stack
-from dp_erm_bench.solvers.greedy_cd import GreedyCD
-from dp_erm_bench.solvers.random_cd import RandomCD
-from dp_erm_bench.solvers.sgd import SGD
+
+TINY = {"n_iter": 2, "clip": 1.0}
 
 
 def compile_kernels() -> None:
@@ -23,14 +22,10 @@ def compile_kernels() -> None:
     y.setflags(write=False)
     data = Dataset("warm-up", X, y, None, "")
     problem = build_problem(data, "logistic", "none").with_smoothness("data")
-    draws.gumbel(np.zeros(4, dtype=np.uint32), 0, 2)
-    solvers: list[Solver] = [
-        GreedyCD(n_iter=2, clip=1.0),
-        RandomCD(n_iter=2, clip=1.0),
-        SGD(n_iter=2, clip=1.0),
-    ]
-    for solver in solvers:
-        _run(problem, stack([solver]))
+    for name in registry.names("algorithm"):
+        fields = registry.target("algorithm", name).__dataclass_fields__
+        given = {k: v for k, v in TINY.items() if k in fields}
+        _run(problem, stack([registry.build("algorithm", name, **given)]))
 
 
 def _run(problem: Problem, solver: Solver) -> None:
