@@ -47,10 +47,7 @@ def _print_help() -> int:
 
 
 def _print_version() -> int:
-    from importlib.metadata import PackageNotFoundError, version
+    from dp_erm_bench import __version__
 
-    try:
-        print(f"dp-erm-bench {version('dp_erm_bench')}")
-    except PackageNotFoundError:
-        print("dp-erm-bench, not installed")
+    print(f"dp-erm-bench {__version__}")
     return 0

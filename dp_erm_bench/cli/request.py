@@ -176,7 +176,7 @@ def _hint(key: str, entry: dataclasses.Field[Any]) -> Any:
     words = entry.metadata["words"]
     if not words:
         return hint
-    literal = cast(Any, typing.Literal)[words]
+    literal: Any = cast(Any, typing.Literal)[words]
     return {Any: int | literal, list[str]: list[literal]}.get(hint, literal)
 
 

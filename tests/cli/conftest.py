@@ -1,0 +1,43 @@
+from types import SimpleNamespace
+
+import pytest
+
+from dp_erm_bench.cli.main import main
+from dp_erm_bench.runner import experiment
+
+
+@pytest.fixture
+def line(monkeypatch, tmp_path, capsys):
+    """Run a command line without its trials; return what the runner would get."""
+
+    def run(*arguments, code=0):
+        calls = []
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path)
+            patch.setattr(
+                experiment, "run_experiment", lambda *given: calls.append(given) or 0
+            )
+            patch.setattr("dp_erm_bench.cli.sweep._finish", lambda folder, config: None)
+            assert main(list(arguments)) == code
+        captured = capsys.readouterr()
+        result = SimpleNamespace(out=captured.out, err=captured.err, calls=calls)
+        if calls:
+            ((result.blocks, result.name, result.folder, result.options),) = calls
+        return result
+
+    return run
+
+
+@pytest.fixture
+def experiments(tmp_path):
+    """A config folder of a user's own, with one experiment."""
+    folder = tmp_path / "mine"
+    (folder / "experiment").mkdir(parents=True)
+
+    def write(text, name="tiny"):
+        (folder / "experiment" / f"{name}.yaml").write_text(
+            "# @package _global_\n" + text
+        )
+        return f"--config-dir={folder}"
+
+    return write
