@@ -30,7 +30,7 @@ from dp_erm_bench.privacy.search import smallest_multiplier
 VERSION = 1
 MODES = ("certified", "paper", "authors")
 QUICK_TOLERANCE = 1e-10
-SLOW_TOLERANCE = 1e-6
+SLOW_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,8 @@ def discretised(law: Law, step: float, times: int) -> Steps:
     first = int(cells.min())
     index = (cells - first).astype(np.int64)
     size = int(index.max()) + 2
-    masses = np.bincount(index, law.masses - upper, size)
+    masses = np.zeros(size)
+    masses += np.bincount(index, law.masses - upper, size)
     masses[1:] += np.bincount(index, upper, size - 1)
     return Steps(first, masses, law.infinite, times)
 
@@ -162,8 +163,9 @@ class Composition:
             smallest = modulus if smallest is None else np.minimum(smallest, modulus)
         assert product is not None and smallest is not None
         error = np.mean(np.abs(product) / np.maximum(smallest, ROUNDING))
-        values = np.roll(fft.irfft(product, size), -(low % size))
-        return np.maximum(values, 0) + (self.uses + 1) * ROUNDING * float(error)
+        values: Floats = np.roll(fft.irfft(product, size), -(low % size))
+        values = np.maximum(values, 0) + (self.uses + 1) * ROUNDING * float(error)
+        return values
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon >= 0 proved at ``delta``; infinite if none was found."""

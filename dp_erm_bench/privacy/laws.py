@@ -45,7 +45,8 @@ def integrated(breaks: Floats) -> tuple[Floats, Floats]:
 
 def lattice_points(low: float, high: float, step: float) -> Floats:
     """Return the lattice points i * step strictly between two losses."""
-    return step * np.arange(math.floor(low / step) + 1, math.ceil(high / step))
+    first, end = math.floor(low / step) + 1, math.ceil(high / step)
+    return step * np.arange(first, end).astype(np.float64)
 
 
 def pure_law(level: float) -> Law:
@@ -214,10 +215,11 @@ def replacement_outcome(loss: Floats, rate: float, half: float) -> Floats:
 def replacement_pair(rate: float, mu: float) -> MonotonePair:
     """Return (1-q) N(0,1) + q N(m,1) against (1-q) N(0,1) + q N(-m,1), m = mu/2.
 
-    The pair of Poisson sampling with a replaced record, as in dp_accounting's
-    GaussianPrivacyLoss under REPLACE_ONE: the record's clipped term, if sampled, is v
-    in one dataset and v' in the other, with norms at most half the sensitivity. Its
-    two directions are mirror images.
+    The pair of Poisson sampling with a replaced record: the record's clipped term, if
+    sampled, is v in one dataset and v' in the other, with norms at most half the
+    sensitivity. That opposite vectors are the worst ones is the claim of dp_accounting
+    (GaussianPrivacyLoss, REPLACE), on which this rests. The two directions are mirror
+    images.
     """
     m = mu / 2
     return MonotonePair(

@@ -22,7 +22,7 @@ CELLS = 1 << 18
 
 
 class Part(NamedTuple):
-    """One mechanism: its uses, typical loss, span of losses, finest useful step.
+    """One mechanism: its uses, typical loss and span of losses.
 
     ``law`` makes its loss law from (lattice step, cut-off mass, reversed).
     """
@@ -30,7 +30,6 @@ class Part(NamedTuple):
     times: int
     scale: float
     span: float
-    finest: float
     law: Callable[[float, float, bool], laws.Law]
     mirrored: bool = True
 
@@ -46,13 +45,13 @@ def bounded_part(event: Event, z: float) -> Part:
             return laws.laplace_law(level, step)
         return laws.bounded_range_law(level, step)
 
-    return Part(event.times, level, 2 * level, 0.0, law)
+    return Part(event.times, level, 2 * level, law)
 
 
 def gaussian_part(mu: float, tail: float) -> Part:
     """Return all Gaussian releases as the single one that they amount to."""
     pair = laws.gaussian_pair(mu)
-    return Part(1, mu, pair.span(tail), 0.0, lambda step, tail, _: pair.law(step, tail))
+    return Part(1, mu, pair.span(tail), lambda step, tail, _: pair.law(step, tail))
 
 
 def sampled_part(event: Event, z: float, adjacency: Adjacency, tail: float) -> Part:
@@ -70,7 +69,6 @@ def sampled_part(event: Event, z: float, adjacency: Adjacency, tail: float) -> P
         event.times,
         scale,
         span,
-        rate / 2,
         lambda step, tail, reverse: pairs[reverse].law(step, tail),
         adjacency is Adjacency.REPLACE_ONE,
     )
@@ -94,15 +92,16 @@ def lattice_step(parts: list[Part]) -> float:
     """Return the spacing of the lattice, a power of two.
 
     Splitting adds at most step^2 / 4 to the variance of a loss, so step^2 is taken as
-    FINENESS times the mean square loss of a step; sampled steps, most of whose losses
-    lie within the rate, need a step below it. Powers of two keep the lattice fixed
-    along nearly all of a search for z.
+    FINENESS times the mean square loss of a step. The law of a step, and about 20
+    deviations of the sum, must fit on CELLS points. Powers of two keep the lattice
+    fixed along nearly all of a search for z.
     """
     uses = sum(part.times for part in parts)
     square = sum(part.times * part.scale**2 for part in parts)
     step = math.sqrt(FINENESS * square / uses)
     step = min(step, sum(part.times * part.span for part in parts) / (1 << 15))
-    step = max([step, *(part.span / CELLS for part in parts)])
+    spread = sum(math.sqrt(part.times) * part.scale for part in parts)
+    step = max([step, 5 * spread / CELLS, *(part.span / CELLS for part in parts)])
     return float(2.0 ** math.floor(math.log2(step)))
 
 
@@ -123,7 +122,13 @@ def pld_epsilon(
     parts = parts_of(events, z, adjacency, tail)
     step = lattice_step(parts)
     orders = (False,) if all(part.mirrored for part in parts) else (False, True)
-    return max(directed_epsilon(parts, step, tail, delta, order) for order in orders)
+    for coarser in (1, 4, 16):
+        found = [
+            directed_epsilon(parts, coarser * step, tail, delta, o) for o in orders
+        ]
+        if math.isfinite(max(found)):
+            return max(found)
+    return math.inf
 
 
 def directed_epsilon(

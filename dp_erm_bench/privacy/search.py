@@ -37,14 +37,14 @@ def smallest_true(holds: Callable[[float], bool]) -> float:
 def smallest_multiplier(
     epsilon_at: Callable[[float], float],
     epsilon: float,
-    safe: float,
+    start: float,
     tolerance: float,
 ) -> float:
     """Return about the smallest z whose certified epsilon is within a budget.
 
-    The search runs on log z against log epsilon, where accountants are nearly
-    straight lines: false position, aimed a little to the safe side, with a bisection
-    whenever it stalls. It stops at a z that was itself evaluated and is safe.
+    A secant search on log z against log epsilon, where accountants are nearly straight
+    lines, kept inside a bracket of one refused and one safe z and aimed a little to
+    the safe side. It returns a z that was itself evaluated and is safe.
 
     Parameters
     ----------
@@ -52,57 +52,54 @@ def smallest_multiplier(
         Certified epsilon of a z; falls with z, up to rounding. May be infinite.
     epsilon : float
         The budget, positive and finite.
-    safe : float
+    start : float
         First guess of z.
     tolerance : float
         The epsilon certified ends within [1 - tolerance, 1] times the budget, or z
         within that relative distance of a z that is refused.
+
+    Raises
+    ------
+    ArithmeticError
+        If no z below 1e200 is safe.
     """
-    at = epsilon_at(safe)
-    if at <= epsilon:
-        low, low_at = safe, at
-        while low_at <= epsilon:
-            safe, at = low, low_at
-            if at >= epsilon * (1 - tolerance) or low < 1e-200:
-                return safe
-            low = step_down(safe, at, epsilon)
-            low_at = epsilon_at(low)
-    else:
-        while at > epsilon:
-            low, low_at = safe, at
-            safe = step_up(low, low_at, epsilon)
-            at = epsilon_at(safe)
-    return refined(epsilon_at, epsilon, (low, low_at), (safe, at), tolerance)
-
-
-def step_down(z: float, at: float, epsilon: float) -> float:
-    """Return a smaller z, somewhat beyond the goal if epsilon goes like 1/z."""
-    return z * min(0.97, max(0.1, (at / epsilon) ** 0.8 * 0.99))
-
-
-def step_up(z: float, at: float, epsilon: float) -> float:
-    """Return a larger z, somewhat beyond the goal if epsilon goes like 1/z."""
-    return z * (10.0 if math.isinf(at) else min(10.0, (at / epsilon) ** 1.2 * 1.01))
-
-
-def refined(
-    epsilon_at: Callable[[float], float],
-    epsilon: float,
-    low: tuple[float, float],
-    safe: tuple[float, float],
-    tolerance: float,
-) -> float:
-    """Shrink a bracket (z, epsilon) refused .. safe as ``smallest_multiplier``."""
-    stalled = 0
-    while safe[1] < epsilon * (1 - tolerance) and safe[0] > low[0] * (1 + tolerance):
-        bend = math.log(low[1] / epsilon) if math.isfinite(low[1]) else 0.0
-        part = 0.5
-        if stalled < 2 and bend > 0 and safe[1] > 0:
-            aim = epsilon * (1 - tolerance / 2)
-            part = math.log(low[1] / aim) / math.log(low[1] / safe[1])
-        z = low[0] * (safe[0] / low[0]) ** min(max(part, 1e-6), 1 - 1e-6)
+    refused, safe, z = 0.0, math.inf, start
+    points: list[tuple[float, float]] = []
+    while refused < 1e200:
         at = epsilon_at(z)
-        side = at <= epsilon
-        stalled = stalled + 1 if (z > (low[0] * safe[0]) ** 0.5) != side else 0
-        low, safe = (low, (z, at)) if side else ((z, at), safe)
-    return safe[0]
+        points.append((z, at))
+        if at <= epsilon:
+            safe = z
+        else:
+            refused = z
+        done = at >= epsilon * (1 - tolerance) or safe < 1e-200
+        if safe == z and done or safe <= refused * (1 + tolerance):
+            return safe
+        aim = math.log(epsilon * (1 - tolerance / 2))
+        z = next_point(secant(points, aim), refused, safe, len(points) % 7 == 0)
+    raise ArithmeticError(f"no noise is certified for epsilon={epsilon}")
+
+
+def secant(points: list[tuple[float, float]], aim: float) -> float:
+    """Return where the line through the last two points meets log epsilon = aim.
+
+    NaN where there is no such line.
+    """
+    usable = [(math.log(z), math.log(e)) for z, e in points if 0 < e < math.inf]
+    if len(usable) < 2:
+        return math.nan
+    (x, f), (y, g) = usable[-2:]
+    if f == g or x == y:
+        return math.nan
+    return math.exp(max(-600.0, min(600.0, y + (aim - g) * (y - x) / (g - f))))
+
+
+def next_point(guess: float, refused: float, safe: float, halve: bool) -> float:
+    """Return the z to try next: the guess, or where it is of no use a plain step."""
+    if refused == 0:
+        return guess if 0.1 * safe < guess < safe else 0.7 * safe
+    if math.isinf(safe):
+        return guess if refused < guess < 10 * refused else 1.4 * refused
+    if halve or not refused < guess < safe:
+        return refused * math.sqrt(safe / refused)
+    return guess
