@@ -14,13 +14,15 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from dp_erm_bench.paths import write_atomic
 
 FINISHED = ("ok", "skipped", "diverged")
 FAILED = ("error", "timeout", "killed")
+PLAN = "plan.jsonl"
 START = b'{"key":"'
 MIDDLE = b'","status":"'
 KEY = slice(len(START), len(START) + 64)
@@ -84,15 +86,11 @@ class Store:
         Of several records of one key a finished one is kept, else the latest.
         """
         self.index = {}
-        for segment in self.segments():
+        for segment in segments_of(self.folder):
             for key, entry in _entries(segment):
                 old = self.index.get(key)
                 if old is None or not _better(old.status, entry.status):
                     self.index[key] = entry
-
-    def segments(self) -> list[Path]:
-        """Return the segments, oldest first."""
-        return sorted((self.folder / "segments").glob("*.jsonl"))
 
     def statuses(self) -> dict[str, str]:
         """Return the status of every recorded trial by key."""
@@ -100,17 +98,23 @@ class Store:
 
     def record(self, key: str) -> dict[str, Any] | None:
         """Return a record, or None if there is none or it cannot be parsed."""
-        entry = self.index.get(key)
-        return None if entry is None else _parsed(entry)
+        return next(self.records([key]))
 
     def records(self, keys: Iterable[str]) -> Iterator[dict[str, Any] | None]:
-        """Yield the records of keys in the order given."""
-        return map(self.record, keys)
+        """Yield the records of keys in the order given, None where `record` would."""
+        with ExitStack() as stack:
+            files: dict[Path, BinaryIO] = {}
+            for key in keys:
+                entry = self.index.get(key)
+                if entry is not None and entry.segment not in files:
+                    opened = stack.enter_context(entry.segment.open("rb"))
+                    files[entry.segment] = opened
+                yield None if entry is None else _parsed(entry, files[entry.segment])
 
     @property
     def plan_file(self) -> Path:
         """Return the path of the plan."""
-        return self.folder / "plan.jsonl"
+        return self.folder / PLAN
 
     def plan(self) -> list[dict[str, Any]]:
         """Return the lines of the plan; a torn last line is left out."""
@@ -122,14 +126,24 @@ class Store:
 
     def replace_plan(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Replace the plan, atomically."""
-        text = b"".join(_compact(line) + b"\n" for line in lines)
-        write_atomic(self.plan_file, lambda file: file.write(text))
+        text = map(_line, lines)
+        write_atomic(self.plan_file, lambda file: file.writelines(text))
+
+    def append_plan(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Add lines to the plan that `replace_plan` has begun."""
+        with self.plan_file.open("ab") as file:
+            file.writelines(map(_line, lines))
+
+
+def segments_of(folder: Path) -> list[Path]:
+    """Return the segments of a results folder, oldest first."""
+    return sorted((folder / "segments").glob("*.jsonl"))
 
 
 def encoded(record: Mapping[str, Any]) -> bytes:
     """Return the line of a record: key and status first, no NaN, no infinity."""
     first = {name: record[name] for name in ("key", "status")}
-    return _compact({**first, **record}) + b"\n"
+    return _line({**first, **record})
 
 
 def final_objective(record: Mapping[str, Any] | None) -> float:
@@ -138,6 +152,10 @@ def final_objective(record: Mapping[str, Any] | None) -> float:
         return math.inf
     objective = (record.get("trajectory") or {}).get("objective") or [None]
     return math.inf if objective[-1] is None else float(objective[-1])
+
+
+def _line(value: Any) -> bytes:
+    return _compact(value) + b"\n"
 
 
 def _compact(value: Any) -> bytes:
@@ -181,11 +199,10 @@ def _better(old: str, new: str) -> bool:
     return old in FINISHED and new not in FINISHED
 
 
-def _parsed(entry: Entry) -> dict[str, Any] | None:
-    with entry.segment.open("rb") as file:
-        file.seek(entry.offset)
-        try:
-            record: dict[str, Any] = json.loads(file.read(entry.length))
-        except ValueError:
-            return None
+def _parsed(entry: Entry, file: BinaryIO) -> dict[str, Any] | None:
+    file.seek(entry.offset)
+    try:
+        record: dict[str, Any] = json.loads(file.read(entry.length))
+    except ValueError:
+        return None
     return record

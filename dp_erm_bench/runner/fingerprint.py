@@ -31,6 +31,7 @@ INERT = (
     PACKAGE,
     *(f"{PACKAGE}.{name}" for name in ("errors", "paths", "registry", "results")),
     f"{PACKAGE}.runner.trial",
+    f"{PACKAGE}.runner.warm",
 )
 
 

@@ -9,7 +9,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import Unsupported, UsageError
@@ -47,7 +47,7 @@ class Algorithm:
     def work(self, problem: Any) -> float:
         """Return the rough cost of one trial, in passes x n x p."""
         try:
-            passes = self.solver.passes(problem, self.solver.iterations(problem))
+            passes = self.solver.passes_at(problem, self.solver.iterations(problem))
         except Unsupported:
             return 0.0
         return float(passes * problem.n * problem.p)
@@ -61,18 +61,43 @@ def algorithm_of(name: str, given: Mapping[str, Any]) -> Algorithm:
     UsageError
         From the solver's own check, naming the value and what is allowed.
     """
-    solver = registry.build("algorithm", name, **given)
-    fields = {f.name: f for f in dataclasses.fields(solver)}
-    full = {key: _plain(getattr(solver, key)) for key in fields}
-    kinds = {key: f.metadata.get("kind") for key, f in fields.items()}
+    known = _known(name)
+    solver = known.made(**{**known.preset, **given})
+    full = {key: _plain(getattr(solver, key)) for key in known.kinds}
     return Algorithm(
         name=name,
-        target=registry.read("algorithm", name)["_target_"],
+        target=known.target,
         given={key: _plain(value) for key, value in given.items()},
         full=full,
-        shape={key: full[key] for key in fields if kinds[key] != "value"},
+        shape={key: full[key] for key, kind in known.kinds.items() if kind != "value"},
         batchable=getattr(solver, "batchable", True),
         solver=solver,
+    )
+
+
+class _Known(NamedTuple):
+    """An algorithm's yaml and class, looked up once per process."""
+
+    target: str
+    preset: dict[str, Any]
+    made: Any
+    kinds: dict[str, str | None]
+    hints: dict[str, Any]
+
+
+@functools.cache
+def _known(algorithm: str) -> _Known:
+    preset = registry.read("algorithm", algorithm)
+    target = preset.pop("_target_")
+    made = registry.locate(target)
+    fields = [f for f in dataclasses.fields(made) if f.init]
+    hints = typing.get_type_hints(made)
+    return _Known(
+        target,
+        preset,
+        made,
+        {f.name: f.metadata.get("kind") for f in fields},
+        {f.name: hints[f.name] for f in fields},
     )
 
 
@@ -86,20 +111,13 @@ def normalised(algorithm: str, parameter: str, value: Any) -> Any:
     """
     check_parameter(algorithm, parameter)
     key = f"algorithm.{algorithm}.{parameter}"
-    return typed(key, value, _hints(algorithm)[parameter])
+    return typed(key, value, _known(algorithm).hints[parameter])
 
 
 def check_parameter(algorithm: str, parameter: str) -> None:
     """Raise UsageError if an algorithm has no such parameter."""
-    allowed = sorted(_hints(algorithm))
+    allowed = sorted(_known(algorithm).hints)
     registry.check_choice(f"parameter of {algorithm}", parameter, allowed)
-
-
-@functools.cache
-def _hints(algorithm: str) -> dict[str, Any]:
-    cls = registry.target("algorithm", algorithm)
-    hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init}
 
 
 def typed(key: str, value: Any, hint: Any) -> Any:
@@ -163,4 +181,6 @@ def _words(hint: Any) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in (str, int, bool, types.NoneType):
+        return value
     return spelled(value.value if isinstance(value, enum.Enum) else value)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from functools import cache, cached_property
+from hashlib import sha256
 from typing import Any
 
 from dp_erm_bench.datasets.load import load_dataset
@@ -62,9 +63,9 @@ class Subject:
         clipped = algorithm.full.get("clip") is not None
         return Setting(
             spec=spec,
-            digest=digest([*how, algorithm.full]),
+            digest=_digest([*how, algorithm.full]),
             code=code_fingerprint(algorithm.target),
-            group=digest([*how, algorithm.shape, clipped]),
+            group=_digest([*how, algorithm.shape, clipped]),
             work=algorithm.work(self.problem),
             batchable=algorithm.batchable,
         )
@@ -109,6 +110,12 @@ def _subject(text: str) -> Subject:
         digest=digest([data.content_hash, told, parts]),
         problem=problem,
     )
+
+
+def _digest(value: Any) -> str:
+    """Digest what is spelled already, at a third of the time of `paths.digest`."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return sha256(text.encode()).hexdigest()
 
 
 def _described(part: Any) -> dict[str, Any]:

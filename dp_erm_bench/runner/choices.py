@@ -1,0 +1,79 @@
+"""choices.csv: what each tuned line chose, and whether a grid was too small."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dp_erm_bench.paths import write_atomic
+from dp_erm_bench.runner.tune import Choice
+
+NAME = "choices.csv"
+COLUMNS = (
+    "experiment",
+    "panel",
+    "line",
+    "dataset",
+    "standardise",
+    "algorithm",
+    "params",
+    "epsilon",
+    "delta",
+    "adjacency",
+    "calibration",
+    "chosen",
+    "mean_objective",
+    "seeds",
+    "settings",
+    "edges",
+    "extended",
+)
+
+
+def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> None:
+    """Write one row per choice; parameters as JSON, edges as `clip top`."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_row(experiment, choice) for choice in choices)
+    write_atomic(folder / NAME, lambda file: file.write(text.getvalue().encode()))
+
+
+def edge_lines(choices: Iterable[Choice]) -> Iterator[str]:
+    """Yield a sentence per line whose best value is on the edge of a grid."""
+    for choice in choices:
+        where = f"{choice.case.panel} / {choice.case.line}"
+        where += f" (epsilon {choice.case.budget['epsilon']})"
+        if choice.mean == float("inf"):
+            yield f"{where}: no setting had a finite mean objective"
+        elif choice.edges:
+            yield f"{where}: best value on the edge of its grid: " + ", ".join(
+                f"{edge} ({choice.values[edge.split()[0]]:.3g})"
+                for edge in choice.edges
+            )
+
+
+def _row(experiment: str, choice: Choice) -> dict[str, Any]:
+    case = choice.case
+    dataset = case.subject.spec["dataset"]
+    return {
+        "experiment": experiment,
+        "panel": case.panel,
+        "line": case.line,
+        "dataset": dataset["name"],
+        "standardise": dataset.get("standardise", False),
+        "algorithm": case.algorithm,
+        "params": json.dumps(dict(case.params), sort_keys=True),
+        **case.budget,
+        "calibration": case.calibration,
+        "chosen": json.dumps(choice.values, sort_keys=True),
+        "mean_objective": choice.mean,
+        "seeds": choice.n_seeds,
+        "settings": choice.n_settings,
+        "edges": "; ".join(choice.edges),
+        "extended": "; ".join(choice.extended),
+    }

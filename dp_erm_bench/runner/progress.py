@@ -1,0 +1,103 @@
+"""Progress on stderr: a bar on a terminal, a line per 5 % elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from dp_erm_bench.results.store import FAILED
+
+STEPS = 20
+QUIET = 0.5
+"""Seconds between two lines at least, the last line excepted."""
+
+
+class Progress:
+    """Count trials done and failed, and show them.
+
+    Parameters
+    ----------
+    title : str
+        What is counted.
+    enabled : bool
+        Whether to show anything.
+    total : int
+        Trials expected; it grows if more are announced.
+    """
+
+    def __init__(self, title: str, enabled: bool, total: int) -> None:
+        self.title = title
+        self.enabled = enabled
+        self.total = total
+        self.done = self.failed = self.ran = self.announced = 0
+        self._bar: Any = None
+        self._task: Any = None
+        self._step = 0
+        self._start = self._last = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        """Open the bar if stderr is a terminal."""
+        if self.enabled and sys.stderr.isatty():
+            self._bar, self._task = _bar(self.title, self.total)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def announce(self, recorded: int, todo: int) -> None:
+        """Count the trials of a round: those recorded earlier are done."""
+        self.announced += recorded + todo
+        self.total = max(self.total, self.announced)
+        self.done += recorded
+        self._step = STEPS * self.done // max(self.total, 1)
+        if self._bar is not None:
+            self._bar.update(self._task, total=self.total, completed=self.done)
+
+    def advance(self, statuses: Iterable[str]) -> None:
+        """Count the trials of a batch."""
+        statuses = list(statuses)
+        self.done += len(statuses)
+        self.ran += len(statuses)
+        self.failed += sum(status in FAILED for status in statuses)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.done, failed=self.failed)
+        elif self.enabled:
+            self._line()
+
+    def _line(self) -> None:
+        now, step = time.monotonic(), STEPS * self.done // max(self.total, 1)
+        soon = now - self._last < QUIET and self.done < self.total
+        if step == self._step or soon:
+            return
+        self._step, self._last = step, now
+        spent = now - self._start
+        left = spent / self.ran * (self.total - self.done)
+        text = (
+            f"{self.title}: {100 * self.done // self.total} % "
+            f"({self.done} of {self.total} trials, {self.failed} failed, "
+            f"{spent:.0f} s, {left:.0f} s left)"
+        )
+        print(text, file=sys.stderr, flush=True)
+
+
+def _bar(title: str, total: int) -> tuple[Any, Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    failed = "{task.fields[failed]} failed"
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), failed)
+    console = Console(stderr=True)
+    bar = Bar(*columns, TimeRemainingColumn(), console=console, refresh_per_second=5)
+    return bar, bar.add_task(title, total=total, failed=0)

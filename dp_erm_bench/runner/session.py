@@ -1,0 +1,167 @@
+"""One run of an experiment: what is planned, what is recorded, what is to do."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dp_erm_bench import registry
+from dp_erm_bench.results.store import Store, final_objective
+from dp_erm_bench.runner.batches import batches_of
+from dp_erm_bench.runner.case import Case
+from dp_erm_bench.runner.options import FAILED, RunOptions
+from dp_erm_bench.runner.pool import Pool
+from dp_erm_bench.runner.progress import Progress
+from dp_erm_bench.runner.trial import Planned
+from dp_erm_bench.runner.tune import Tuner
+
+
+class Session:
+    """The state of a run; the store alone would do to rebuild it.
+
+    Parameters
+    ----------
+    name : str
+        Of the experiment.
+    folder : Path
+        The results folder.
+    options : RunOptions
+        How to run.
+    """
+
+    def __init__(self, name: str, folder: Path, options: RunOptions) -> None:
+        self.name = name
+        self.folder = folder
+        self.options = options
+        self.store = Store(folder)
+        self.statuses: dict[str, str] = {}
+        self.finals: dict[str, float] = {}
+        self.messages: dict[str, list[str]] = {}
+        self.ran = 0
+        self._lines: set[tuple[str, ...]] = set()
+        self._begun = False
+
+    def announce(self, planned: Iterable[Planned]) -> list[tuple[Planned, bool]]:
+        """Take new trials into the plan; tell for each whether it is to do.
+
+        A trial wanted by two lines is to do once.
+        """
+        fresh: list[Planned] = []
+        found = []
+        for one in planned:
+            key = one.trial.key
+            line = (key, one.panel, one.line, one.phase)
+            if line not in self._lines:
+                self._lines.add(line)
+                fresh.append(one)
+                found.append((one, key not in self.statuses and not self._done(one)))
+                self.statuses.setdefault(key, "planned")
+        if self.options.mode == "run":
+            self._write_plan(fresh)
+        return found
+
+    def execute(self, todo: list[Planned], pool: Pool, progress: Progress) -> None:
+        """Run trials, keep their status and final objective."""
+        options = self.options
+        batches = batches_of(todo, options.batch_trials, options.batch_work)
+        for outcomes in pool.run(batches):
+            for key, status, final, message in outcomes:
+                self.statuses[key], self.finals[key] = status, final
+                if status in FAILED:
+                    self.messages.setdefault(status, []).append(message)
+            self.ran += len(outcomes)
+            progress.advance(outcome.status for outcome in outcomes)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of distinct trials by status."""
+        return dict(sorted(Counter(self.statuses.values()).items()))
+
+    def _done(self, one: Planned) -> bool:
+        entry = self.store.index.get(one.trial.key)
+        if entry is None or entry.status in self.options.retry:
+            return False
+        self.statuses[one.trial.key] = entry.status
+        if one.phase == "tune":
+            record = self.store.record(one.trial.key)
+            self.finals[one.trial.key] = final_objective(record)
+        return True
+
+    def _write_plan(self, planned: Iterable[Planned]) -> None:
+        rows: Iterable[dict[str, Any]] = (one.row(self.name) for one in planned)
+        if self._begun:
+            return self.store.append_plan(rows)
+        self._begun = True
+        if self.options.append_plan:
+            rows = _merged(self.store.plan(), rows)
+        return self.store.replace_plan(rows)
+
+
+def _merged(
+    old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    seen = set()
+    for row in (*old, *new):
+        labels = ("key", "experiment", "panel", "line", "phase")
+        name = tuple(row[label] for label in labels)
+        if name not in seen:
+            seen.add(name)
+            yield row
+
+
+def sweep_of(case: Case, n_checkpoints: int) -> list[Planned]:
+    """Return the trials of a case that is not tuned."""
+    setting = case.setting()
+    return [
+        Planned(
+            setting.trial(seed, n_checkpoints), setting, case.panel, case.line, "sweep"
+        )
+        for seed in case.seeds
+    ]
+
+
+def stages_of(
+    cases: Iterable[Case], tuners: Iterable[Tuner], n_checkpoints: int
+) -> Iterator[list[Planned]]:
+    """Yield the trials of each round, those of all lines together.
+
+    The caller runs a round before it asks for the next.
+    """
+    sweeps = [case for case in cases if case.tune is None]
+    first = [one for case in sweeps for one in sweep_of(case, n_checkpoints)]
+    active = [tuner.stages() for tuner in tuners]
+    while active or first:
+        stages = [(stage, next(stage, None)) for stage in active]
+        active = [stage for stage, found in stages if found is not None]
+        yield first + [one for _, found in stages for one in found or ()]
+        first = []
+
+
+def run_stages(
+    session: Session, stages: Iterable[list[Planned]], expected: int
+) -> None:
+    """Run every round of an experiment; the workers stay between rounds."""
+    options = session.options
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(
+            Pool(options.n_jobs, session.folder, options.execute)
+        )
+        progress = stack.enter_context(
+            Progress(session.name, options.progress, expected)
+        )
+        for planned in stages:
+            found = session.announce(planned)
+            todo = [one for one, missing in found if missing]
+            progress.announce(len(found) - len(todo), len(todo))
+            if todo:
+                _warm_up(options.execute, session)
+                session.execute(todo, pool, progress)
+
+
+def _warm_up(execute: str, session: Session) -> None:
+    """Let the parent compile what workers would all compile at once."""
+    if session.ran == 0:
+        with contextlib.suppress(AttributeError):
+            registry.locate(f"{execute.rpartition('.')[0]}.warm_up")()
