@@ -135,6 +135,6 @@ def results_folder(config: Mapping[str, Any], experiment: str | None) -> Path:
         If `name` is not a plain folder name.
     """
     name = config["name"] or experiment or "sweep"
-    if Path(name).name != name:
+    if Path(name).name != name or name == "..":
         raise UsageError(f"name={name}: must be the name of a folder, not a path")
     return Path(config["results_dir"]) / name

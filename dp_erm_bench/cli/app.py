@@ -17,10 +17,11 @@ from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from dp_erm_bench.cli.compose import Composer
 from dp_erm_bench.cli.grammar import Given, parse
-from dp_erm_bench.cli.request import Request, read
+from dp_erm_bench.cli.request import read
 from dp_erm_bench.cli.sweep import run_sweep
 from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import PARTS, Frame
@@ -45,12 +46,14 @@ def run(arguments: Sequence[str]) -> int:
     try:
         flags, overrides = _split(arguments)
         folders = [Path(flags.config_dir)] if flags.config_dir else []
-        request = read(overrides, folders)
-        return _hydra(_hydra_arguments(flags, overrides, request))
+        if flags.shell_completion:
+            return _hydra(["--shell-completion", *overrides])
+        read(overrides, folders)
+        return _hydra(_hydra_arguments(flags, overrides))
     except KeyboardInterrupt:
         print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
         return 130
-    except (UsageError, HydraException, OmegaConfBaseException) as error:
+    except (UsageError, HydraException, OmegaConfBaseException, YAMLError) as error:
         print(f"dp-erm-bench: {sentence(error)}", file=sys.stderr)
         return 2
 
@@ -103,16 +106,12 @@ def _split(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return flags, rest
 
 
-def _hydra_arguments(
-    flags: argparse.Namespace, overrides: Sequence[str], request: Request
-) -> list[str]:
+def _hydra_arguments(flags: argparse.Namespace, overrides: Sequence[str]) -> list[str]:
     """Return the command line for Hydra.
 
     `--multirun` is what calls a sweeper at all; a configuration is shown for the first
     value of every axis. Hydra wants a key that no yaml holds to be added by force.
     """
-    if flags.shell_completion:
-        return ["--shell-completion", *overrides]
     result: list[str] = []
     for name in ("cfg", "package", "config_name", "config_dir"):
         if getattr(flags, name):

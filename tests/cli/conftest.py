@@ -1,3 +1,5 @@
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -41,3 +43,10 @@ def experiments(tmp_path):
         return f"--config-dir={folder}"
 
     return write
+
+
+@pytest.fixture
+def environment():
+    """The environment of a subprocess that runs this checkout."""
+    root = str(Path(__file__).resolve().parents[2])
+    return {**os.environ, "PYTHONPATH": root}

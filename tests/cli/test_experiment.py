@@ -1,0 +1,171 @@
+import pytest
+
+TINY = """
+profile: default
+profiles:
+  default: {steps: [1, 2], seeds: "range(0,3)"}
+  smoke: {steps: [1], seeds: "range(0,1)"}
+blocks:
+  - &main
+    panel: first
+    line: DP-CD, cyclic
+    dataset: {name: log1, n: 200}
+    algorithm: {name: random_cd, order: "uniform,cyclic"}
+    budget: {epsilon: 1, delta: 1/n^2, adjacency: replace_one}
+    calibration: certified
+    tune:
+      axes:
+        step: ${profiles.${profile}.steps}
+        clip: {unit: gradient_rms, values: [0.1, 1]}
+      seeds: ${profiles.${profile}.seeds}
+      refine: {best: 2, seeds: "range(10,12)"}
+      extend: [clip]
+      report: "range(100,103)"
+  - <<: *main
+    panel: second
+    tune: null
+    algorithm: {name: sgd, step: 1}
+    seed: range(0,2)
+figures: dp_erm_bench.figures.mangold2022
+claims: []
+"""
+
+
+@pytest.fixture
+def tiny(line, experiments):
+    flag = experiments(TINY)
+    return lambda *arguments, code=0: line(
+        flag, "experiment=tiny", *arguments, code=code
+    )
+
+
+def test_the_grammar_in_blocks_is_expanded(tiny):
+    run = tiny()
+    first, second = run.blocks
+    assert first["line"] == second["line"] == "DP-CD, cyclic"
+    assert first["algorithm"] == {"name": "random_cd", "order": ["uniform", "cyclic"]}
+    assert first["tune"] == {
+        "axes": {"step": [1, 2], "clip": {"unit": "gradient_rms", "values": [0.1, 1]}},
+        "seeds": [0, 1, 2],
+        "refine": {"best": 2, "seeds": [10, 11]},
+        "extend": ["clip"],
+        "report": [100, 101, 102],
+    }
+    assert second["tune"] is None
+    assert second["seed"] == [0, 1]
+    assert first["budget"]["delta"] == "1/n^2"
+
+
+def test_an_experiment_has_its_own_folder_and_replaces_its_plan(tiny):
+    run = tiny("profile=smoke")
+    assert (run.name, str(run.folder)) == ("tiny", "results/tiny")
+    assert run.options.profile == "smoke"
+    assert not run.options.append_plan
+    assert run.options.config["figures"] == "dp_erm_bench.figures.mangold2022"
+    assert run.options.config["blocks"] == run.blocks
+
+
+def test_a_profile_changes_what_is_interpolated(tiny):
+    tune = tiny("profile=smoke").blocks[0]["tune"]
+    assert tune["axes"]["step"] == [1]
+    assert tune["seeds"] == [0]
+
+
+@pytest.mark.parametrize("text", ["panel=second", "panel=[second]"])
+def test_panels_are_chosen(tiny, text):
+    assert [block["panel"] for block in tiny(text).blocks] == ["second"]
+
+
+@pytest.mark.parametrize("text", ["panel=second,first", "panel=[first,second]"])
+def test_the_order_of_the_panels_is_the_experiments(tiny, text):
+    assert [block["panel"] for block in tiny(text).blocks] == ["first", "second"]
+
+
+def test_keys_of_the_command_line_replace_those_of_every_block(tiny):
+    blocks = tiny(
+        "budget.epsilon=0.1,10", "budget.adjacency=zero_out", "calibration=paper"
+    ).blocks
+    for block in blocks:
+        assert block["budget"] == {
+            "epsilon": [0.1, 10.0],
+            "delta": "1/n^2",
+            "adjacency": "zero_out",
+        }
+        assert block["calibration"] == "paper"
+
+
+def test_objectives_and_data_of_every_block(tiny):
+    for block in tiny(
+        "dataset.n=100", "loss=squared", "penalty=l1", "penalty.strength=0.1"
+    ).blocks:
+        assert block["dataset"] == {"name": "log1", "n": 100}
+        assert block["loss"] == {"name": "squared"}
+        assert block["penalty"] == {"name": "l1", "strength": 0.1}
+
+
+def test_one_value_fixes_a_tuned_parameter(tiny):
+    first, second = tiny("algorithm.random_cd.clip=2.5").blocks
+    assert first["algorithm"]["clip"] == 2.5
+    assert list(first["tune"]["axes"]) == ["step"]
+    assert first["tune"]["extend"] == []
+    assert "clip" not in second["algorithm"]
+
+
+def test_several_values_replace_a_tuned_axis(tiny):
+    first, _ = tiny("algorithm.random_cd.step=3,4").blocks
+    assert first["tune"]["axes"]["step"] == [3, 4]
+    assert "step" not in first["algorithm"]
+
+
+def test_seeds_are_replaced_where_nothing_is_tuned(tiny):
+    (block,) = tiny("panel=second", "seed=5,6").blocks
+    assert block["seed"] == [5, 6]
+    assert "is tuned" in tiny("seed=5,6", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["panel=frist"], "did you mean first?"),
+        (["profile=smok"], "did you mean smoke?"),
+        (["dataset=log2"], "panel=NAME"),
+        (["algorithm=sgd"], "panel=NAME"),
+        (["loss=logistic,squared"], "one value"),
+        (["algorithm.greedy_cd.step=1"], "no block of the experiment runs greedy_cd"),
+        (["algorithm.random_cd=1"], "algorithm.NAME.PARAMETER"),
+        (["budget.epsilon=abc"], "must be a number"),
+    ],
+)
+def test_wrong_keys_are_refused(tiny, arguments, said):
+    run = tiny(*arguments, code=2)
+    assert said in run.err
+    assert not run.calls
+    assert len(run.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("blocks: []\n", "needs `blocks`"),
+        ("blocks: [1, 2]\n", "needs `blocks`"),
+        ("blcks: []\n", "blcks"),
+        ("blocks: [{dataset: log1, seed: 'range(3,3)'}]\n", "empty"),
+        ("blocks: [{dataset: log1, seed: 'range(3,('}]\n", "seed=range(3,("),
+        ("blocks: [{dataset: log1, seed: 'interval(0,1)'}]\n", "interval"),
+        ("blocks: [{dataset: '${nowhere}'}]\n", "nowhere"),
+        ("blocks: [\n", "tiny.yaml"),
+        ("seed: abc\nblocks: [{dataset: log1}]\n", "abc"),
+    ],
+)
+def test_wrong_files_are_refused_in_one_line(line, experiments, text, said):
+    run = line(experiments(text), "experiment=tiny", code=2)
+    assert said in run.err
+    assert len(run.err.splitlines()) == 1
+    assert not run.calls
+
+
+def test_without_profiles_there_is_no_profile(line, experiments):
+    flag = experiments("blocks: [{dataset: log1, algorithm: sgd}]\n")
+    assert line(flag, "experiment=tiny").blocks
+    run = line(flag, "experiment=tiny", "profile=smoke", code=2)
+    assert "has no profiles" in run.err
