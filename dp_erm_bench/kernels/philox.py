@@ -20,7 +20,10 @@ _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
 _W0 = np.uint64(0x9E3779B9)
 _W1 = np.uint64(0xBB67AE85)
+_LOW = np.uint64(11)
 _ULP = 2.0**-53
+# Counters that go through the rounds together; their words stay in the L1 cache.
+_LANES = 256
 
 
 @exact
@@ -46,13 +49,35 @@ def fill_uniforms(seed, first_block, out):  # type: ignore[no-untyped-def]
     The 128-bit seed (four words) is the key and the upper half of the counter;
     the lower half counts blocks of two uniforms.
     """
+    words = np.empty((4, _LANES), dtype=np.uint64)
+    for start in range(0, out.size // 2, _LANES):
+        size = min(_LANES, out.size // 2 - start)
+        _fill_words(seed, first_block + start, size, words)
+        a, b, c, d = words[0], words[1], words[2], words[3]
+        for i in range(size):
+            k = 2 * (start + i)
+            out[k] = (np.int64((a[i] << _SHIFT | b[i]) >> _LOW) + 0.5) * _ULP
+            out[k + 1] = (np.int64((c[i] << _SHIFT | d[i]) >> _LOW) + 0.5) * _ULP
+
+
+@exact
+def _fill_words(seed, first, size, words):  # type: ignore[no-untyped-def]
+    # Round by round over many counters, as ``block`` for each: this vectorises.
     k0, k1 = np.uint64(seed[0]), np.uint64(seed[1])
-    c2, c3 = np.uint64(seed[2]), np.uint64(seed[3])
-    for i in range(out.size // 2):
-        count = np.uint64(first_block + i)
-        a, b, c, d = block(count & _MASK, count >> _SHIFT, c2, c3, k0, k1)
-        out[2 * i] = (np.int64((a << _SHIFT | b) >> np.uint64(11)) + 0.5) * _ULP
-        out[2 * i + 1] = (np.int64((c << _SHIFT | d) >> np.uint64(11)) + 0.5) * _ULP
+    w0, w1, w2, w3 = words[0], words[1], words[2], words[3]
+    for i in range(size):
+        count = np.uint64(first + i)
+        w0[i], w1[i] = count & _MASK, count >> _SHIFT
+        w2[i], w3[i] = np.uint64(seed[2]), np.uint64(seed[3])
+    for _ in range(10):
+        for i in range(size):
+            high, low = _M0 * w0[i], _M1 * w2[i]
+            w0[i] = (low >> _SHIFT) ^ w1[i] ^ k0
+            w1[i] = low & _MASK
+            w2[i] = (high >> _SHIFT) ^ w3[i] ^ k1
+            w3[i] = high & _MASK
+        k0 = (k0 + _W0) & _MASK
+        k1 = (k1 + _W1) & _MASK
 
 
 def uniforms(seed: NDArray[np.uint32], start: int, count: int) -> NDArray[np.float64]:
