@@ -77,4 +77,4 @@ def _label(axis: Axis, ticks: Sequence[float]) -> None:
 
     axis.set_major_locator(FixedLocator(list(ticks)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.3g}"))
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.6g}"))

@@ -49,7 +49,7 @@ def epsilon_caption(lines: OverEpsilon, profile: str) -> str:
     flat = {line: runs[-1][1] for line, runs in lines.items()}
     facts = next(iter(flat.values())).facts
     proofs = [
-        f"{of(line).label} {', '.join(f'{proof(r)} at {e:g}' for e, r in runs)}"
+        f"{of(line).label}: {', '.join(f'{proof(r)} at {e:g}' for e, r in runs)}"
         for line, runs in lines.items()
     ]
     return "\n".join(
@@ -57,7 +57,7 @@ def epsilon_caption(lines: OverEpsilon, profile: str) -> str:
             f"{problem(facts)} delta = {delta(facts)}, {adjacency(facts)}.",
             f"{seeds(flat, profile)} Passes as chosen at epsilon = 1.",
             uncharged(flat),
-            f"Certified epsilon: {'; '.join(proofs)}.",
+            f"Certified epsilon. {'; '.join(proofs)}.",
         )
     )
 
@@ -78,15 +78,14 @@ def overview_caption(panels: Sequence[Lines], profile: str) -> str:
         for place, lines in enumerate(panels)
         for line, run in lines.items()
     }
-    given = {str(run.facts["uncharged"] or "") for run in runs.values()}
-    words = sorted({word for text in given for word in text.split(",") if word})
+    words = sorted({use for run in runs.values() for use in uses(run)})
     beyond = {line for lines in panels for line, run in lines.items() if exceeds(run)}
     labels = ", ".join(
         dict.fromkeys(of(line).label for line in STYLES if line in beyond)
     )
     parts = [
-        *(problem(facts) for facts in first),
-        f"Against passes: epsilon = {float(first[0]['epsilon']):g}; delta = 1/n^2, "
+        " ".join(problem(facts) for facts in first),
+        f"Against passes: epsilon = {float(first[0]['epsilon']):g}, delta = 1/n^2, "
         f"{adjacency(first[0])}.",
         seeds(runs, profile),
         f"Uncharged: {', '.join(words) or 'none'}.",
@@ -148,8 +147,7 @@ def uncharged(lines: Lines) -> str:
     """Return what the data gave away without being charged, by line."""
     by_list: dict[str, list[str]] = {}
     for line, run in lines.items():
-        given = run.facts["uncharged"]
-        text = given.replace(",", ", ") if isinstance(given, str) and given else "none"
+        text = ", ".join(uses(run)) or "none"
         by_list.setdefault(text, []).append(of(line).label)
     if len(by_list) == 1:
         return f"Uncharged: {next(iter(by_list))}."
@@ -157,13 +155,19 @@ def uncharged(lines: Lines) -> str:
     return f"Uncharged: {'; '.join(groups)}."
 
 
+def uses(run: Curves) -> list[str]:
+    """Return the uncharged uses of the data by one line."""
+    given = run.facts["uncharged"]
+    return given.split(",") if isinstance(given, str) and given else []
+
+
 def certified(lines: Lines) -> str:
     """Return the certified epsilon of each line with its calibration."""
     proofs = [
-        f"{of(line).label} {proof(run)} ({run.facts['calibration']})"
+        f"{of(line).label}: {proof(run)} ({run.facts['calibration']})"
         for line, run in lines.items()
     ]
-    return f"Certified epsilon (calibration): {'; '.join(proofs)}."
+    return f"Certified epsilon (calibration). {'; '.join(proofs)}."
 
 
 def proof(run: Curves) -> str:

@@ -16,7 +16,7 @@ Cell = Callable[["Axes"], None]
 
 # Inches.
 LEFT, RIGHT, TOP, AXIS, GAP = 0.75, 0.2, 0.4, 0.5, 0.85
-CAPTION_LINE, LEGEND_LINE, LEGEND_WIDTH = 0.15, 0.19, 2.45
+CAPTION_LINE, LEGEND_LINE, LEGEND_WIDTH = 0.133, 0.19, 2.45
 CHARACTERS_PER_INCH = 17.0
 MAX_PNG_BYTES = 200_000
 
@@ -62,7 +62,9 @@ class Sheet:
             break_on_hyphens=False,
             subsequent_indent="    ",
         )
-        return [line for part in self.caption.splitlines() for line in wrap.wrap(part)]
+        # "epsilon = 1" stays on one line.
+        text = self.caption.replace(" = ", "\u00a0=\u00a0")
+        return [line for part in text.splitlines() for line in wrap.wrap(part)]
 
 
 def save(sheet: Sheet, path: Path) -> list[Path]:

@@ -10,8 +10,6 @@ from dp_erm_bench.figures.caption import proof, setting
 from dp_erm_bench.figures.curves import Curves
 from dp_erm_bench.figures.panels import Found
 
-NO_EDGE = {"", "false", "0", "no", "none", "inside", "[]", "{}"}
-
 
 def write(folder: Path, paper: str, found: Sequence[Found], profile: str) -> Path:
     """Write log.txt beside the figures.
@@ -88,14 +86,9 @@ def edges(folder: Path) -> list[str]:
     if not path.is_file():
         return ["  unknown: there is no choices.csv"]
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    flags = [name for name in table.columns if "edge" in name.lower()]
-    at_edge = [
-        row
+    return [
+        f"  {row['panel']} / {row['line']}, epsilon = {row['epsilon']}: "
+        f"{row['edges']} in {row['chosen']}"
         for row in table.to_dict("records")
-        if any(row[name].lower() not in NO_EDGE for name in flags)
-    ]
-    lines = [
-        "  " + ", ".join(f"{name}={value}" for name, value in row.items() if value)
-        for row in at_edge
-    ]
-    return lines or ["  none"]
+        if row["edges"]
+    ] or ["  none"]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 TIGHT = ("DP-SGD tight batch 1", "DP-SGD tight batch 100")
 RIGOROUS = (
-    "At 50 passes the authors' DP-SGD has z = {authors}; fixed-size batches under "
-    "replace-one, accounted rigorously by RDP, need z = {rigorous}."
+    "{name}: at 50 passes the authors' DP-SGD has z = {authors}; fixed-size batches "
+    "under replace-one, accounted rigorously by RDP, need z = {rigorous}."
 )
 
 PANELS = (
@@ -35,7 +35,7 @@ PANELS = (
         ),
         ("DP-CD cyclic", "DP-SGD tight batch 100"),
         {"DP-CD cyclic": "DP-CD", "DP-SGD authors 50 passes": "DP-SGD"},
-        RIGOROUS.format(authors=1.914, rigorous="1.960"),
+        RIGOROUS.format(name="electricity", authors=1.914, rigorous="1.960"),
     ),
     Panel(
         "electricity_standardised",
@@ -49,7 +49,7 @@ PANELS = (
         ("DP-CD cyclic reversed", "DP-CD uniform", "DP-SGD authors 50 passes", *TIGHT),
         ("DP-CD cyclic reversed", "DP-SGD tight batch 100"),
         {"DP-CD cyclic reversed": "DP-CD", "DP-SGD authors 50 passes": "DP-SGD"},
-        RIGOROUS.format(authors=1.934, rigorous="2.036"),
+        RIGOROUS.format(name="california", authors=1.934, rigorous="2.036"),
     ),
     Panel(
         "california_standardised",

@@ -53,7 +53,7 @@ RULES = tuple(
         lines=("DP-GCD tight", "DP-GCD tight GS-s", "DP-GCD tight GS-q"),
         over_epsilon=(),
         authors={},
-        note="One iteration of DP-GCD counts as one pass.",
+        note="One iteration of DP-GCD counts as one pass; tight noise has rule GS-r.",
     )
     for panel in PANELS
 )

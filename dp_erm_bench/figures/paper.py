@@ -101,7 +101,8 @@ def _overview(found: Sequence[Found], path: Path, profile: str) -> list[Path]:
             for one in ran
         ]
     text = overview_caption([one.lines for one in ran], profile)
+    text = "\n".join([text, *dict.fromkeys(one.panel.note for one in ran)])
     missing = [one.panel.title for one in found if not one.lines]
     if missing:
-        text += f" Not run: {', '.join(missing)} (log.txt says why)."
+        text += f"\nNot run: {', '.join(missing)} (log.txt says why)."
     return save(Sheet(cells, len(ran), text, SMALL), path)

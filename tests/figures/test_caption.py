@@ -1,0 +1,138 @@
+"""Captions say what stands behind a figure, and what its epsilon is worth."""
+
+import math
+import re
+
+import pandas as pd
+import pytest
+
+from dp_erm_bench.figures import caption
+from dp_erm_bench.figures.curves import curves
+from dp_erm_bench.figures.panels import Panel, look_up
+
+PANEL = Panel(
+    "log1",
+    "log1",
+    ("DP-CD cyclic", "DP-SGD authors"),
+    ("DP-CD cyclic",),
+    {"DP-CD cyclic": "DP-CD"},
+    "A note.",
+)
+
+
+@pytest.fixture
+def text(tabulate):
+    """Caption of two lines, given as keyword dictionaries."""
+
+    def build(first=None, second=None):
+        table = tabulate(first or {}, {"line": "DP-SGD authors", **(second or {})})
+        return caption.caption(PANEL, look_up(table, PANEL).lines, "smoke")
+
+    return build
+
+
+def test_caption_names_problem_budget_and_seeds(text):
+    found = text()
+    assert "log1: n x p = 1000 x 100, logistic loss, l2 penalty 0.001." in found
+    assert "epsilon = 1, delta = 1/n^2 = 1e-06, adjacency replace_one." in found
+    assert "Median and min..max of 4 report seeds" in found
+    assert "(profile smoke)" in found
+    assert "A note." in found
+    assert "Dashed: the mean in the authors' own figure." in found
+
+
+def test_standardised_data_are_called_so(text):
+    given = {"standardise": True, "uncharged": "standardisation,smoothness,tuning"}
+    found = text(given, given)
+    assert found.startswith("log1, standardised: n x p")
+    assert "Uncharged: standardisation, smoothness, tuning." in found
+
+
+def test_uncharged_is_always_printed(text):
+    assert "Uncharged: smoothness, tuning." in text()
+    assert "Uncharged: none." in text({"uncharged": ""}, {"uncharged": ""})
+    assert "Uncharged: none." in text({"uncharged": None}, {"uncharged": pd.NA})
+
+
+def test_lines_with_other_uncharged_uses_are_told_apart(text):
+    found = text({}, {"uncharged": "tuning"})
+    assert (
+        "Uncharged: smoothness, tuning (DP-CD, cyclic); "
+        "tuning (DP-SGD, authors' noise)." in found
+    )
+
+
+def test_certified_epsilon_and_calibration_of_each_line(text):
+    found = text({"certified": 0.997}, {"certified": 1.87, "calibration": "authors"})
+    assert "DP-CD, cyclic: 0.997 (certified)" in found
+    assert "DP-SGD, authors' noise: 1.87 (authors)" in found
+
+
+@pytest.mark.parametrize("missing", [None, math.nan])
+def test_no_certificate_is_none_not_nan(text, missing):
+    found = text({}, {"certified": missing, "calibration": "paper (not proved)"})
+    assert "DP-SGD, authors' noise: none (paper (not proved))" in found
+    assert "nan" not in found
+
+
+def test_different_numbers_of_seeds(text):
+    assert "of 2 or 4 report seeds" in text({}, {"n_seeds": 2})
+
+
+def test_delta_that_is_not_one_over_n_squared(tabulate):
+    table = tabulate({})
+    table["delta"] = 1e-3
+    run = curves(table, "log1", "DP-CD cyclic")
+    assert caption.delta(run.facts) == "0.001"
+
+
+def test_no_penalty(tabulate):
+    run = curves(tabulate({"penalty": "none"}), "log1", "DP-CD cyclic")
+    assert caption.problem(run.facts).endswith("logistic loss, no penalty.")
+
+
+def test_epsilon_caption(tabulate):
+    table = tabulate(
+        {"certified": 0.99},
+        {"line": "DP-CD cyclic over epsilon", "epsilon": 0.1, "certified": 0.097},
+        {"line": "DP-CD cyclic over epsilon", "epsilon": 10.0, "certified": 9.9},
+    )
+    found = caption.epsilon_caption(look_up(table, PANEL).over_epsilon, "default")
+    assert "DP-CD, cyclic: 0.097 at 0.1, 0.99 at 1, 9.9 at 10." in found
+    assert "Passes as chosen at epsilon = 1." in found
+    assert "Uncharged: smoothness, tuning." in found
+    assert "delta = 1/n^2" in found
+
+
+@pytest.mark.parametrize(
+    ("certified", "exceeds"),
+    [(0.99, False), (1.0, False), (1.01, True), (math.nan, True), (None, True)],
+)
+def test_unproved_epsilon_is_named_in_the_overview(tabulate, certified, exceeds):
+    table = tabulate({}, {"line": "DP-SGD authors", "certified": certified})
+    found = caption.overview_caption([look_up(table, PANEL).lines], "default")
+    last = found.splitlines()[-1]
+    assert last.startswith("Certified epsilon above the nominal one or unknown:")
+    assert last.endswith("DP-SGD, authors' noise." if exceeds else "no line.")
+
+
+def test_overview_lists_every_problem_and_all_uncharged_uses(tabulate):
+    table = tabulate(
+        {"uncharged": "smoothness,tuning"},
+        {"panel": "log2", "dataset": "log2", "uncharged": "standardisation,tuning"},
+    )
+    panels = [PANEL, Panel("log2", "log2", PANEL.lines)]
+    lines = [look_up(table, panel).lines for panel in panels]
+    found = caption.overview_caption(lines, "default")
+    assert re.search(r"log1: n x p.*log2: n x p", found)
+    assert "Uncharged: smoothness, standardisation, tuning." in found
+
+
+def test_overview_without_uncharged_uses(tabulate):
+    lines = look_up(tabulate({"uncharged": pd.NA}), PANEL).lines
+    assert "Uncharged: none." in caption.overview_caption([lines], "default")
+
+
+def test_setting_is_readable(tabulate):
+    run = curves(tabulate({"passes": 20.0}), "log1", "DP-CD cyclic")
+    assert caption.setting(run) == "clip=1.25, passes=20, step=0.5"

@@ -1,0 +1,332 @@
+"""The experiments' yaml: grids of the papers, profiles, references between parts."""
+
+import dataclasses
+import importlib
+import itertools
+import math
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from dp_erm_bench import registry
+from dp_erm_bench.claims import MEASURES, evaluate
+from dp_erm_bench.cli.grammar import expand
+from dp_erm_bench.figures.authors import decoded
+
+NAMES = ("mangold2022", "mangold2023")
+PROFILES = ("paper", "default", "smoke")
+BOTH = [(name, profile) for name in NAMES for profile in PROFILES]
+CLIP = [0.05, 0.1, 0.2, 0.5, 1, 2, 4]
+STEPS = {
+    "random_cd": [0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1, 1.5, 2, 2.5],
+    "greedy_cd": [0.5, 1, 2, 4],
+    "sgd": [10 ** (k / 2) for k in range(-12, 1)],
+}
+LENGTHS = {
+    "random_cd": ("passes", [0.5, 1, 2, 5, 10, 20, 50]),
+    "greedy_cd": ("n_iter", [1, 2, 3, 4, 5, 7, 10, 15, 20, 30]),
+    "sgd": ("passes", [5, 20, 50]),
+}
+# Trials without the extension of the clip axis: (paper, default, smoke).
+TRIALS = {"mangold2022": (53977, 8519, 395), "mangold2023": (159521, 13582, 530)}
+
+
+def load(name, profile):
+    config = OmegaConf.load(registry.conf_dir() / "experiment" / f"{name}.yaml")
+    config.profile = profile
+    return OmegaConf.to_container(config, resolve=True)
+
+
+@pytest.fixture(params=BOTH, ids=lambda pair: "-".join(pair))
+def resolved(request):
+    return load(*request.param)
+
+
+def seeds(text):
+    return expand("seeds", text) if isinstance(text, str) else list(text)
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [value]
+
+
+def axis(block, name):
+    value = block["tune"]["axes"][name]
+    return value["values"] if isinstance(value, dict) else value
+
+
+def tuned(config, over_epsilon=False):
+    """Blocks with a full grid of their own."""
+    return [
+        block
+        for block in config["blocks"]
+        if "tune" in block
+        and bool(block["tune"].get("inherit")) == over_epsilon
+        and block["line"] != "DP-CD printed noise"
+    ]
+
+
+def count(block):
+    points = len(as_list(block["budget"]["epsilon"]))
+    points *= len(as_list(block["dataset"].get("seed", 0)))
+    if "tune" not in block:
+        return points * len(seeds(block["seed"]))
+    tune = block["tune"]
+    settings = math.prod(len(axis(block, name)) for name in tune["axes"])
+    refine = tune["refine"]
+    more = refine["best"] * len(seeds(refine["seeds"])) if refine else 0
+    return points * (
+        settings * len(seeds(tune["seeds"])) + more + len(seeds(tune["report"]))
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_number_of_trials(name):
+    counts = tuple(
+        sum(map(count, load(name, profile)["blocks"])) for profile in PROFILES
+    )
+    assert counts == TRIALS[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_default_profile(name):
+    config = load(name, "default")
+    assert config["profile"] == yaml_of(name)["profile"] == "default"
+
+
+def yaml_of(name):
+    path = registry.conf_dir() / "experiment" / f"{name}.yaml"
+    return yaml.safe_load(path.read_text())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_profiles_have_the_same_keys(name):
+    profiles = yaml_of(name)["profiles"]
+    assert tuple(profiles) == PROFILES
+    assert len({frozenset(profile) for profile in profiles.values()}) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_paper_grids_are_complete(name):
+    for block in tuned(load(name, "paper")):
+        algorithm = block["algorithm"]["name"]
+        length, lengths = LENGTHS[algorithm]
+        assert axis(block, "clip") == CLIP
+        assert axis(block, "step") == pytest.approx(STEPS[algorithm], rel=2e-3)
+        if block["line"] != "DP-SGD authors 50 passes":
+            assert axis(block, length) == lengths
+        tune = block["tune"]
+        assert len(seeds(tune["seeds"])) == (3 if algorithm == "sgd" else 6)
+        assert tune["refine"]["best"] == 5
+        assert len(seeds(tune["refine"]["seeds"])) == 20
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_default_grids_are_every_second_value(name):
+    for block in tuned(load(name, "default")):
+        algorithm = block["algorithm"]["name"]
+        length, lengths = LENGTHS[algorithm]
+        steps = [1, 2] if algorithm == "greedy_cd" else STEPS[algorithm][::2]
+        assert axis(block, "clip") == CLIP[::2]
+        assert axis(block, "step") == pytest.approx(steps)
+        if block["line"] != "DP-SGD authors 50 passes":
+            assert axis(block, length) == lengths
+        assert block["tune"]["refine"] is None
+        assert len(seeds(block["tune"]["seeds"])) == 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_smoke_grids_are_two_by_two(name):
+    for block in tuned(load(name, "smoke")):
+        length, _ = LENGTHS[block["algorithm"]["name"]]
+        assert len(axis(block, "clip")) == len(axis(block, "step")) == 2
+        expected = 3 if length == "n_iter" else 5
+        assert axis(block, length) == [expected]
+        assert len(seeds(block["tune"]["seeds"])) == 2
+        assert len(seeds(block["tune"]["report"])) == 2
+        assert block["tune"]["extend"] == []
+
+
+@pytest.mark.parametrize(("name", "profile"), BOTH)
+def test_reports_are_on_fresh_seeds(name, profile):
+    config = load(name, profile)
+    blocks = tuned(config) + tuned(config, over_epsilon=True)
+    for block in blocks:
+        tune = block["tune"]
+        parts = [seeds(tune["seeds"]), seeds(tune["report"])]
+        parts += [seeds(tune["refine"]["seeds"])] if tune["refine"] else []
+        for one, other in itertools.combinations(parts, 2):
+            assert not set(one) & set(other)
+        if profile != "smoke":
+            assert len(seeds(tune["report"])) == 10
+            assert tune["extend"] == ["clip"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "others"),
+    [("paper", [0.1, 0.3, 3, 10]), ("default", [0.1, 10]), ("smoke", [0.1, 10])],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_other_epsilons_retune_step_and_clip_only(name, profile, others):
+    blocks = tuned(load(name, profile), over_epsilon=True)
+    assert blocks
+    for block in blocks:
+        assert block["budget"]["epsilon"] == others
+        assert set(block["tune"]["axes"]) == {"step", "clip"}
+        length, _ = LENGTHS[block["algorithm"]["name"]]
+        inherit = block["tune"]["inherit"]
+        assert inherit["parameters"] == [length]
+        assert block["line"] == f"{inherit['line']} over epsilon"
+
+
+def test_inherited_lines_come_first_and_are_the_same_algorithm(resolved):
+    seen = {}
+    for block in resolved["blocks"]:
+        inherit = block.get("tune", {}).get("inherit")
+        if inherit:
+            main = seen[block["panel"], inherit["line"]]
+            for key in ("dataset", "algorithm", "calibration"):
+                assert block[key] == main[key]
+            assert main["budget"]["epsilon"] == 1
+        seen[block["panel"], block["line"]] = block
+
+
+def test_labels_are_unique(resolved):
+    labels = [(block["panel"], block["line"]) for block in resolved["blocks"]]
+    assert len(set(labels)) == len(labels)
+
+
+def test_blocks_name_what_exists(resolved):
+    for block in resolved["blocks"]:
+        algorithm = dict(block["algorithm"])
+        target = registry.read("algorithm", algorithm.pop("name"))["_target_"]
+        fields = {field.name for field in dataclasses.fields(registry.locate(target))}
+        assert set(algorithm) <= fields
+        assert set(block.get("tune", {}).get("axes", {})) <= fields
+        known = registry.read("dataset", block["dataset"]["name"])
+        assert set(block["dataset"]) <= set(known)
+        assert block["budget"]["delta"] == "1/n^2"
+        assert block["budget"]["adjacency"] == "replace_one"
+
+
+def test_each_noise_has_its_calibration(resolved):
+    for block in resolved["blocks"]:
+        line, algorithm = block["line"], block["algorithm"]
+        if line.startswith("DP-SGD authors"):
+            assert (block["calibration"], algorithm["batch_size"]) == ("authors", 1)
+        elif line in ("DP-GCD poster", "DP-CD printed noise"):
+            assert block["calibration"] == "paper"
+        else:
+            assert block["calibration"] == "certified"
+        if algorithm["name"] == "greedy_cd":
+            poster = block["calibration"] == "paper"
+            assert algorithm["noise"] == ("poster" if poster else "gumbel")
+        assert algorithm["smoothness"] == ("public" if "public" in line else "data")
+
+
+def test_orders_of_coordinates(resolved):
+    for block in resolved["blocks"]:
+        order = block["algorithm"].get("order")
+        if order is None:
+            continue
+        if "uniform" in block["line"]:
+            assert order == "uniform"
+        elif "california" in block["panel"] and "public" not in block["line"]:
+            assert order == "cyclic_reversed"
+        else:
+            assert order == "cyclic"
+
+
+def test_repeats_use_other_data_seeds():
+    for profile, number in (("paper", 8), ("default", 2), ("smoke", 1)):
+        for block in load("mangold2023", profile)["blocks"]:
+            if not block["panel"].endswith("_repeats"):
+                assert "seed" not in block["dataset"]
+                continue
+            own = registry.read("dataset", block["dataset"]["name"])["seed"]
+            assert len(set(block["dataset"]["seed"])) == number
+            assert own not in block["dataset"]["seed"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_line_that_a_figure_draws_is_run(name):
+    config = load(name, "default")
+    run = {(block["panel"], block["line"]) for block in config["blocks"]}
+    module = importlib.import_module(config["figures"])
+    assert config["figures"].endswith(name)
+    for panel in [*module.PANELS, *getattr(module, "RULES", ())]:
+        for line in panel.lines:
+            assert (panel.name, line) in run
+        for line in panel.over_epsilon:
+            assert (panel.name, f"{line} over epsilon") in run
+        for curve in panel.authors.values():
+            assert curve in decoded(panel.name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_claims_name_panels_lines_and_curves_that_exist(name):
+    config = load(name, "default")
+    run = {(block["panel"], block["line"]) for block in config["blocks"]}
+    panels = {panel for panel, _ in run}
+    for claim in config["claims"]:
+        assert claim["measure"] in MEASURES
+        assert ("reason" in claim) == (claim["measure"] == "later")
+        if claim["measure"] == "later":
+            continue
+        for figure in as_list(claim["figure"]):
+            assert figure in panels
+            for key in ("line", "other", "over", "under"):
+                for line in as_list(claim.get(key, [])):
+                    assert (figure, line) in run
+            if "curve" in claim:
+                assert claim["curve"] in decoded(figure)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_claims_without_any_run_are_rows_that_say_so(name, empty_table):
+    found = evaluate(empty_table, load(name, "default"))
+    assert set(found["paper"]) == {name}
+    assert set(found["profile"]) == {"default"}
+    assert found["verdict"].str.match(r"not run \(.+\)$").all()
+    texts = found["statement"] + found["measured"]
+    assert not texts.str.contains("[{}]").any()
+    assert not found.duplicated(["figure", "statement", "measured"]).any()
+
+
+@pytest.fixture
+def empty_table():
+    import pandas as pd
+
+    names = "panel line phase epsilon dataset_seed status message relative_error"
+    return pd.DataFrame(columns=names.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "identity", "threshold"),
+    [
+        ("mangold2022", "electricity_raw", "cd_beats_sgd", ">= 10"),
+        ("mangold2022", "california_raw", "cd_beats_sgd", ">= 5"),
+        ("mangold2022", "california_raw", "cd_beats_sgd", ">= 3"),
+        ("mangold2022", "electricity_standardised", "cd_beats_sgd", ">= 1.5"),
+        ("mangold2022", "california_standardised", "cd_is_faster", "<= 0.25"),
+        ("mangold2022", "electricity_raw", "public_smoothness", ">= 10"),
+        ("mangold2022", "electricity_raw", "cd_like_authors", "<= 2"),
+        ("mangold2022", "california_raw", "sgd_like_authors", "<= 2"),
+        ("mangold2023", "log2", "gcd_beats_sgd", "<= 0.6"),
+        ("mangold2023", "log2", "disjoint_bands", ">= 1"),
+        ("mangold2023", "madelon", "disjoint_bands", ">= 1"),
+        ("mangold2023", "madelon", "first_iterations", ">= 0.7"),
+        ("mangold2023", "log1", "tie", "<= 1"),
+        ("mangold2023", "madelon", "sgd_stuck", "<= 0.2"),
+    ],
+)
+def test_thresholds_of_the_papers(name, figure, identity, threshold, empty_table):
+    config = load(name, "default")
+    claims = [
+        claim
+        for claim in config["claims"]
+        if claim["id"] == identity and figure in as_list(claim["figure"])
+    ]
+    found = evaluate(empty_table, {**config, "claims": claims})
+    assert threshold in set(found["threshold"])
