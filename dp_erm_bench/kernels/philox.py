@@ -20,8 +20,11 @@ _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
 _W0 = np.uint64(0x9E3779B9)
 _W1 = np.uint64(0xBB67AE85)
-_LOW = np.uint64(11)
-_ULP = 2.0**-53
+# 52 bits below the exponent of 1 are a number in [1, 2); less 1 - 2^-53 they are
+# the middle of one of 2^52 intervals. (With 53 bits the last would round to 1.)
+_LOW = np.uint64(12)
+_ONE = np.uint64(0x3FF0000000000000)
+_BELOW_ONE = 1.0 - 2.0**-53
 # Counters that go through the rounds together; their words stay in the L1 cache.
 _LANES = 256
 
@@ -44,7 +47,7 @@ def block(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 @exact
 def fill_uniforms(seed, first_block, out):  # type: ignore[no-untyped-def]
-    """Fill ``out``, of even length, with uniforms of 53 bits inside (0, 1).
+    """Fill ``out``, of even length, with uniforms of 52 bits inside (0, 1).
 
     The 128-bit seed (four words) is the key and the upper half of the counter;
     the lower half counts blocks of two uniforms.
@@ -56,8 +59,13 @@ def fill_uniforms(seed, first_block, out):  # type: ignore[no-untyped-def]
         a, b, c, d = words[0], words[1], words[2], words[3]
         for i in range(size):
             k = 2 * (start + i)
-            out[k] = (np.int64((a[i] << _SHIFT | b[i]) >> _LOW) + 0.5) * _ULP
-            out[k + 1] = (np.int64((c[i] << _SHIFT | d[i]) >> _LOW) + 0.5) * _ULP
+            out[k] = _unit(a[i] << _SHIFT | b[i])
+            out[k + 1] = _unit(c[i] << _SHIFT | d[i])
+
+
+@exact
+def _unit(bits):  # type: ignore[no-untyped-def]
+    return np.uint64(bits >> _LOW | _ONE).view(np.float64) - _BELOW_ONE
 
 
 @exact
