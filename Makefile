@@ -40,16 +40,20 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# One experiment's failure does not keep the others from running.
+# One experiment's failure does not keep the others from running; an interrupt does.
+# Each run ends with its claims: of several, they are printed again together.
 reproduce-figures: $(READY)
 	@status=0; folders=; \
 	for name in $(EXPERIMENT); do \
-	    echo "== $$name, profile $(PROFILE)"; \
-	    $(BIN)/dp-erm-bench experiment=$$name profile=$(PROFILE) || status=$$?; \
-	    if [ "$$status" -ge 130 ]; then exit $$status; fi; \
-	    folders="$$folders results/$$name"; \
+	    echo "== $$name, profile $(PROFILE)"; code=0; \
+	    $(BIN)/dp-erm-bench experiment=$$name profile=$(PROFILE) || code=$$?; \
+	    [ $$code -lt 130 ] || exit $$code; \
+	    [ $$code -eq 0 ] || status=$$code; \
+	    [ ! -d results/$$name ] || folders="$$folders results/$$name"; \
 	done; \
-	$(BIN)/dp-erm-bench report $$folders || [ $$status -ne 0 ] || status=$$?; \
+	if [ $(words $(EXPERIMENT)) -gt 1 ] && [ -n "$$folders" ]; then \
+	    $(BIN)/dp-erm-bench report $$folders; \
+	fi; \
 	exit $$status
 
 clean:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import importlib
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.manifest import read_manifest
 
-SHOWN = ("figure", "statement", "measured", "threshold", "value", "verdict")
+SHOWN = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
+"""Columns of the claims on the terminal and their share of its width."""
+
+PLAIN_WIDTH = 140
 COLOUR = {"holds": "green", "fails": "red"}
 
 
@@ -67,7 +70,9 @@ def report(folder: Path) -> None:
     """Print the claims of a folder and where its figures are."""
     from rich.console import Console
 
-    console = Console(soft_wrap=False)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH)
     claims = folder / "claims.csv"
     if claims.is_file():
         console.print(_claims_table(folder.name, claims))
@@ -80,20 +85,27 @@ def report(folder: Path) -> None:
 
 def _claims_table(name: str, claims: Path) -> Any:
     """Return the claims as a table for the terminal, with the counts as its title."""
+    from rich import box
     from rich.table import Table
 
     with claims.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    verdicts = [row["verdict"].partition(" (")[0] for row in rows]
-    counts = ", ".join(
-        f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)
+    verdicts = [row["verdict"].partition(" (") for row in rows]
+    found = [verdict for verdict, _, _ in verdicts]
+    counts = ", ".join(f"{found.count(v)} {v}" for v in dict.fromkeys(found))
+    table = Table(
+        title=f"{name}: {counts or 'no claims'}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
     )
-    table = Table(title=f"{name}: {counts or 'no claims'}", title_justify="left")
-    for column in SHOWN:
-        table.add_column(column, overflow="fold")
-    for row, verdict in zip(rows, verdicts, strict=True):
+    for column, share in SHOWN.items():
+        table.add_column(column, ratio=share)
+    table.add_column("verdict", no_wrap=True)
+    for row, (verdict, _, reason) in zip(rows, verdicts, strict=True):
+        if reason:
+            row["measured"] = reason.removesuffix(")")
         cells = [_cell(row.get(column, "")) for column in SHOWN]
-        table.add_row(*cells, style=COLOUR.get(verdict, ""))
+        table.add_row(*cells, verdict, style=COLOUR.get(verdict, ""))
     return table
 
 
@@ -107,8 +119,7 @@ def _cell(text: str) -> str:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return dict(manifest.get("config") or {})
+    """Return the configuration of the folder's last run, empty if it is lost."""
+    manifest: Any = read_manifest(folder)
+    config = manifest.get("config") if isinstance(manifest, dict) else None
+    return dict(config or {})

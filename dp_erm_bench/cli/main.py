@@ -25,7 +25,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     for library in THREADS:
         os.environ[f"{library}_NUM_THREADS"] = "1"
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, such as `head`, has enough; the interpreter must not flush again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    return code
+
+
+def _dispatch(given: list[str]) -> int:
     if not given or given[0] == "help" or {"-h", "--help"} & set(given):
         return _print_help()
     if given == ["--version"]:

@@ -1,0 +1,105 @@
+import dataclasses
+import json
+
+import pandas as pd
+import pytest
+
+from dp_erm_bench import registry
+from dp_erm_bench.cli.commands import command
+from dp_erm_bench.cli.listing import GROUPS, listing
+from dp_erm_bench.cli.main import main
+
+CLAIMS = """\
+paper,figure,statement,measured,threshold,value,verdict,profile
+p,log1,Greedy [is] best,final error,<= 2,1.23456,holds,smoke
+p,log1,Greedy is first,passes,<= 1,3.0,fails,smoke
+p,mtp,Greedy is there,nothing yet,,,not run (no data set (yet)),smoke
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "tiny"
+    (made / "figures").mkdir(parents=True)
+    (made / "claims.csv").write_text(CLAIMS)
+    (made / "figures" / "log1.png").touch()
+    return made
+
+
+@pytest.mark.parametrize("group", [g for g in GROUPS if g != "settings"])
+def test_every_choice_is_listed_with_what_it_is(group):
+    lines = listing(group).splitlines()
+    for name in registry.names(group):
+        (line,) = [line for line in lines if line.split()[0] == name]
+        assert len(line.split()) > 2, f"{group} {name} says nothing about itself"
+
+
+@pytest.mark.parametrize("name", registry.names("algorithm"))
+def test_every_parameter_is_listed_with_default_and_meaning(name):
+    text = listing("algorithm")
+    for field in dataclasses.fields(registry.target("algorithm", name)):
+        assert field.metadata["help"] in text
+        assert f"      {field.name} " in text
+
+
+def test_list_takes_groups(capsys):
+    assert command("list", ["penalty"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "penalty"
+    assert command("list", []) == 0
+    assert "electricity" in capsys.readouterr().out
+
+
+def test_settings_are_listed_with_their_words(capsys):
+    assert command("list", ["settings"]) == 0
+    said = capsys.readouterr().out
+    assert "budget.adjacency" in said and "replace_one" in said
+
+
+def test_report_prints_verdicts_and_figures(folder, capsys):
+    assert command("report", [str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "tiny: 1 holds, 1 fails, 1 not run" in said
+    assert "Greedy [is] best" in said and "1.235" in said
+    assert "no data set (yet)" in said
+    assert "log1.pdf and .png" in said
+
+
+def test_report_of_an_empty_folder(tmp_path, capsys):
+    assert command("report", [str(tmp_path)]) == 0
+    assert "no claims" in capsys.readouterr().out
+
+
+def test_collect_needs_a_plan(folder, capsys):
+    assert command("collect", [str(folder)]) == 2
+    assert "no results folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("manifest", ["", "{", "[]", "{}", '{"config": null}'])
+def test_collect_lives_without_a_manifest(folder, manifest, capsys):
+    (folder / "manifest.json").write_text(manifest)
+    (folder / "plan.jsonl").touch()
+    assert command("collect", [str(folder)]) == 0
+    assert "results.parquet" in capsys.readouterr().err
+
+
+def test_collect_draws_and_judges_again(folder, monkeypatch, capsys):
+    seen = []
+    config = {"figures": "dp_erm_bench.figures.mangold2022", "claims": [{"id": "x"}]}
+    (folder / "manifest.json").write_text(json.dumps({"config": config}))
+    (folder / "plan.jsonl").touch()
+    monkeypatch.setattr(
+        "dp_erm_bench.figures.mangold2022.draw",
+        lambda table, into, given: seen.append((into, given)) or [],
+    )
+    monkeypatch.setattr(
+        "dp_erm_bench.claims.evaluate",
+        lambda table, given: pd.DataFrame({"verdict": ["holds"], "figure": ["log1"]}),
+    )
+    assert command("collect", [str(folder)]) == 0
+    assert seen == [(folder / "figures", config)]
+    assert "tiny: 1 holds" in capsys.readouterr().out
+
+
+def test_a_word_that_is_no_command(capsys):
+    assert main(["colect", "x"]) == 2
+    assert "did you mean collect?" in capsys.readouterr().err

@@ -1,0 +1,143 @@
+"""Every yaml of conf/ and experiments/ composes and says what it must."""
+
+import dataclasses
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+
+from dp_erm_bench import registry
+from dp_erm_bench.cli.compose import Composer
+from dp_erm_bench.cli.request import read
+from dp_erm_bench.cli.sweep import resolved
+from dp_erm_bench.config import CHOSEN, PARTS, BudgetConfig, Frame, RunnerConfig
+from dp_erm_bench.runner.options import RunOptions
+
+CONF = registry.conf_dir()
+GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir())
+CHOICES = [(group, name) for group in GROUPS for name in registry.names(group)]
+EXPERIMENTS = registry.names("experiment")
+BUILT = ("loss", "penalty", "constraint", "algorithm", "dataset")
+
+
+@pytest.fixture(scope="module")
+def composed():
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Frame)
+    for group in ("loss", "penalty"):
+        store.store(group=group, name="auto", node={})
+    store.store(group="hydra/sweeper", name="blocks", node={})
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield lambda *overrides: compose("config", overrides=list(overrides))
+
+
+def test_the_groups_are_those_the_command_line_knows():
+    assert {*GROUPS} == {*CHOSEN, "runner", "experiment"}
+    assert CHOICES
+
+
+@pytest.mark.parametrize(("group", "name"), CHOICES)
+def test_every_choice_composes(group, name, composed):
+    config = composed(f"{group}={name}")
+    if group in PARTS:
+        assert set(registry.read(group, name)) <= set(config[group])
+    if group == "algorithm":
+        assert list(config.algorithm) == [name]
+    if group == "calibration":
+        assert config.calibration == name
+
+
+@pytest.mark.parametrize(("group", "name"), CHOICES)
+def test_targets_exist(group, name):
+    if group in BUILT:
+        assert callable(registry.target(group, name))
+    else:
+        assert "_target_" not in registry.read(group, name)
+
+
+@pytest.mark.parametrize("name", registry.names("dataset"))
+def test_datasets_are_called_as_their_file(name):
+    fields = registry.read("dataset", name)
+    assert fields["name"] == name
+    assert {"standardise", "seed", "usual", "bounds"} <= set(fields)
+    for key in ("usual", "usual_standardised"):
+        if fields.get(key):
+            registry.check_choice("loss", fields[key]["loss"], registry.names("loss"))
+            penalties = registry.names("penalty")
+            registry.check_choice("penalty", fields[key]["penalty"], penalties)
+
+
+@pytest.mark.parametrize("name", registry.names("algorithm"))
+def test_an_algorithm_has_its_package_and_only_its_class(name):
+    text = (CONF / "algorithm" / f"{name}.yaml").read_text()
+    assert text.startswith(f"# @package algorithm.{name}\n")
+    fields = registry.read("algorithm", name)
+    known = {f.name for f in dataclasses.fields(registry.target("algorithm", name))}
+    assert set(fields) - {"_target_"} <= known
+
+
+def test_algorithms_stand_side_by_side(composed):
+    names = registry.names("algorithm")
+    config = composed(f"algorithm=[{','.join(names)}]")
+    assert sorted(config.algorithm) == names
+
+
+def test_the_schema_has_the_values_of_the_file(composed):
+    config = OmegaConf.to_object(composed())
+    assert isinstance(config, Frame)
+    assert config.budget == BudgetConfig()
+    assert config.runner == RunnerConfig()
+    plain = {f.name: f.default for f in dataclasses.fields(Frame)}
+    written = yaml.safe_load((CONF / "config.yaml").read_text())
+    for key, value in written.items():
+        if plain.get(key, dataclasses.MISSING) is not dataclasses.MISSING:
+            assert plain[key] == value
+
+
+def test_the_runners_defaults_are_the_options():
+    options = {f.name: f.default for f in dataclasses.fields(RunOptions)}
+    for field in dataclasses.fields(RunnerConfig):
+        assert field.name in options
+        if field.name not in ("n_jobs", "retry"):
+            assert field.default == options[field.name]
+
+
+@pytest.mark.parametrize("key", ["sed", "budget.epsiln", "runner.jobs", "dataset.x"])
+def test_the_schema_refuses_unknown_keys(key, composed):
+    with pytest.raises(Exception, match="Could not override"):
+        composed(f"{key}=1")
+
+
+class Loader:
+    """What `Composer` needs of Hydra's loader."""
+
+    def __init__(self, compose_):
+        self.compose = compose_
+
+    def load_configuration(self, name, overrides, run_mode):
+        return compose(name, overrides=overrides, return_hydra_config=True)
+
+
+@pytest.mark.parametrize("profile", ["smoke", "default", "paper"])
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_resolves_in_every_profile(experiment, profile, composed):
+    request = read([f"experiment={experiment}", f"profile={profile}"])
+    blocks, config = resolved(Composer(Loader(composed), "config", []), request)
+    assert callable(registry.locate(f"{config['figures']}.draw"))
+    assert config["claims"]
+    for block in blocks:
+        assert block["panel"] and block["line"]
+        seeds = (block.get("tune") or {}).get("seeds", block.get("seed"))
+        assert isinstance(seeds, list | int)
+        assert "${" not in str(block) and "range(" not in str(block)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_an_experiment_is_global_and_its_lines_are_distinct(experiment):
+    text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
+    assert text.startswith("# @package _global_\n")
+    blocks = registry.read("experiment", experiment)["blocks"]
+    labels = [(block["panel"], block["line"]) for block in blocks]
+    assert len(labels) == len(set(labels))

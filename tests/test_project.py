@@ -1,0 +1,226 @@
+"""Guards of the whole project: sizes, the lock, the registry, the infrastructure."""
+
+import ast
+import dataclasses
+import re
+import statistics
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from dp_erm_bench import registry
+from dp_erm_bench.solvers.base import Solver
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "dp_erm_bench"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCK = (ROOT / "requirements.lock").read_text().splitlines()
+
+
+def named(path):
+    return str(path.relative_to(ROOT))
+
+
+def functions(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node, node.end_lineno - node.lineno + 1
+
+
+def body_lines(node):
+    """Count the lines of a function without decorators, signature and docstring."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_files_and_functions_are_short(path):
+    lines = path.read_text().count("\n")
+    assert lines <= 250
+    for node, lines in functions(path):
+        assert lines <= 50, f"{node.name} has {lines} lines"
+
+
+def test_the_median_function_is_short():
+    lengths = [body_lines(node) for path in MODULES for node, _ in functions(path)]
+    assert statistics.median(lengths) <= 8
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_everything_public_is_documented(path):
+    tree = ast.parse(path.read_text())
+    if path.name != "__init__.py":
+        assert ast.get_docstring(tree)
+    public = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+    ]
+    for node in public:
+        assert ast.get_docstring(node), node.name
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if p.name == "__init__.py"], ids=named
+)
+def test_only_the_top_package_has_content(path):
+    assert path.parent == PACKAGE or path.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "folder", [p for p in PACKAGE.rglob("*") if p.is_dir()], ids=named
+)
+def test_every_folder_of_modules_is_a_package(folder):
+    if any(folder.glob("*.py")):
+        assert (folder / "__init__.py").is_file()
+
+
+def test_every_solver_has_a_yaml_and_every_yaml_a_solver():
+    defined = set()
+    for path in (PACKAGE / "solvers").glob("*.py"):
+        module = registry.importlib.import_module(f"dp_erm_bench.solvers.{path.stem}")
+        defined |= {
+            value
+            for value in vars(module).values()
+            if isinstance(value, type)
+            and issubclass(value, Solver)
+            and value is not Solver
+            and value.__module__ == module.__name__
+        }
+    named_ = {registry.target("algorithm", n) for n in registry.names("algorithm")}
+    assert named_ == defined
+
+
+@pytest.mark.parametrize("name", registry.names("algorithm"))
+def test_a_solver_is_frozen_and_its_parameters_say_what_they_are(name):
+    solver = registry.target("algorithm", name)
+    assert solver.__dataclass_params__.frozen
+    for field in dataclasses.fields(solver):
+        assert field.metadata["kind"] in ("shape", "value")
+        assert field.metadata["help"]
+    assert "References" in solver.__doc__
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "solvers").glob("*.py")), ids=named)
+def test_no_solver_knows_a_budget_or_a_noise_scale(path):
+    names = {
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name | ast.Attribute)
+    }
+    assert not names & {"epsilon", "delta", "sigma", "Budget", "calibrate"}
+
+
+def locked():
+    return dict(line.split("==") for line in LOCK)
+
+
+def test_the_lock_is_names_and_versions_only():
+    for line in LOCK:
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line), line
+    names = [canonicalize_name(name) for name in locked()]
+    assert len(names) == len(set(names))
+    assert "dp-erm-bench" not in names
+
+
+def test_the_lock_covers_and_satisfies_every_requirement():
+    versions = {canonicalize_name(n): v for n, v in locked().items()}
+    extras = PROJECT["project"]["optional-dependencies"]
+    asked = [
+        *PROJECT["project"]["dependencies"],
+        *(r for group in extras.values() for r in group if "dp_erm_bench" not in r),
+        *PROJECT["build-system"]["requires"],
+        "editables",
+        "pyyaml",
+    ]
+    for requirement in map(Requirement, asked):
+        version = versions.get(canonicalize_name(requirement.name))
+        assert version is not None, requirement
+        assert requirement.specifier.contains(version), requirement
+
+
+def test_what_is_imported_is_required():
+    asked = {
+        canonicalize_name(Requirement(r).name)
+        for r in PROJECT["project"]["dependencies"]
+    }
+    providers = {"sklearn": "scikit-learn", "hydra": "hydra-core", "yaml": "omegaconf"}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                modules = [node.module]
+            for module in modules:
+                top = module.partition(".")[0]
+                own = top in ("dp_erm_bench", *sys.stdlib_module_names)
+                name = canonicalize_name(providers.get(top, top))
+                assert own or name in asked, f"{path.name} imports {top}"
+
+
+def test_hooks_are_local():
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    assert [repository["repo"] for repository in config["repos"]] == ["local"]
+
+
+def test_the_makefile_knows_its_targets():
+    said = subprocess.run(
+        ["make", "-n", "-C", str(ROOT), "reproduce-figures", "PROFILE=smoke"],
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode == 0
+    assert "profile=smoke" in said.stdout
+    for experiment in registry.names("experiment"):
+        assert experiment in said.stdout
+
+
+def test_an_old_python_is_refused_in_one_sentence(tmp_path):
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+    for name in ("pyproject.toml", "requirements.lock"):
+        (tmp_path / name).touch()
+    old = tmp_path / "python"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    said = subprocess.run(
+        ["make", "-C", str(tmp_path), "test", f"PYTHON={old}"],
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode != 0
+    assert "needs Python 3.11, 3.12 or 3.13" in said.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_ci_lints_tests_and_draws():
+    run = ROOT / ".ci" / "run"
+    assert run.stat().st_mode & 0o111
+    lines = run.read_text().splitlines()
+    assert "set -euo pipefail" in lines
+    makes = [line for line in lines if line.startswith("make")]
+    assert makes == ["make lint", "make test", "make reproduce-figures PROFILE=smoke"]
+
+
+def test_nothing_names_a_path_or_an_index_of_a_machine():
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()
+    words = [f"/{word}/" for word in ("work", "tmp", "root")]
+    words += ["pypi." + "org", "--extra" + "-index", "--find" + "-links"]
+    for name in listed:
+        path = ROOT / name
+        if path.suffix in (".py", ".yaml", ".toml", ".md", ".lock", "") and (
+            path.is_file() and path.name != "LICENSE"
+        ):
+            text = path.read_text()
+            for word in words:
+                assert word not in text, f"{name}: {word}"
