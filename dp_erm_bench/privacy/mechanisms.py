@@ -1,14 +1,12 @@
 """Mechanisms: calibrated releases, ready to be called, and counted."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import BudgetExhausted
+from dp_erm_bench.privacy.base import Mechanism as Mechanism
+from dp_erm_bench.privacy.base import Query as Query
 from dp_erm_bench.privacy.releases import (
     Array,
     InsideNoisyMax,
@@ -24,118 +22,14 @@ Score = Callable[[Array], Array]
 Batch = tuple[Indices, Indices]
 
 
-@dataclass(frozen=True, eq=False)
-class Query:
-    """What the replay audit sees of one use of a mechanism.
-
-    Attributes
-    ----------
-    name : str
-        The release.
-    value : array of shape (B,) or (B, size)
-        What the noise is added to.
-    sensitivity : array, broadcastable to (B, 1) or (B, size)
-        Declared for this use.
-    vector : bool
-        Whether the sensitivity is of the euclidean norm of the whole row.
-    """
-
-    name: str
-    value: Array
-    sensitivity: Array
-    vector: bool
-
-
-class Mechanism(ABC):
-    """A release with its noise, for a batch of B trials.
-
-    Parameters
-    ----------
-    release : Release
-    z : float
-        Noise scale / sensitivity; 0 for no noise.
-    identities : sequence of str
-        One per trial; they seed the streams.
-
-    Attributes
-    ----------
-    scale : array of shape (B, 1) or (B, p)
-        The noise scale.
-    used : int
-        How often it was used.
-    intercept : callable or None
-        Where the replay audit listens: gets each query and a function that
-        publishes the answer, and returns the answer that the solver is to see.
-    """
-
-    vector = False
-
-    def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
-        self.release = release
-        self.seeds = stream_seeds(identities, release.name)
-        self.scale = self._scale(z * release.weight, len(identities))
-        self.used = 0
-        self.intercept: Callable[[Query, Callable[[], Any]], Any] | None = None
-
-    def _scale(self, multiplier: float, batch: int) -> Array:
-        sensitivity = np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
-        shape = (batch, sensitivity.shape[1])
-        if multiplier == 0.0:
-            return np.zeros(shape)
-        return multiplier * np.broadcast_to(sensitivity, shape)
-
-    def __call__(self, *args: Any, **keys: Any) -> Any:
-        """Publish the noisy answer to a query, see ``publish`` of each kind."""
-        if self.intercept is None:
-            return self.publish(*args, **keys)
-        query = Query(
-            self.release.name,
-            self.query(*args, **keys),
-            self.sensitivity_of(*args, **keys),
-            self.vector,
-        )
-        return self.intercept(query, lambda: self.publish(*args, **keys))
-
-    @abstractmethod
-    def publish(self, *args: Any, **keys: Any) -> Any:
-        """Return the noisy answer and count the use."""
-
-    @abstractmethod
-    def query(self, *args: Any, **keys: Any) -> Array:
-        """Return what the noise is added to."""
-
-    @abstractmethod
-    def sensitivity_of(self, *args: Any, **keys: Any) -> Array:
-        """Return the sensitivity that is declared for a call."""
-
-    def spend(self, uses: int) -> int:
-        """Count ``uses`` more; return how often it was used before.
-
-        Raises
-        ------
-        BudgetExhausted
-            If that is more often than declared.
-        """
-        before = self.used
-        if before + uses > self.release.times:
-            raise BudgetExhausted(
-                f"release {self.release.name} was declared {self.release.times} times "
-                f"and is asked for use {before + uses}"
-            )
-        self.used = before + uses
-        return before
-
-    def unit_noise(self, uses: int, size: int) -> Array:
-        """Spend some uses and return their noise of scale 1, (B, uses, size)."""
-        start, count = self.spend(uses) * size, uses * size
-        if not self.scale.any():
-            return np.zeros((len(self.seeds), uses, size))
-        noise = [self.release.draw(seed, start, count) for seed in self.seeds]
-        return np.stack(noise).reshape(len(self.seeds), uses, size)
-
-
 class AdditiveMechanism(Mechanism):
-    """Adds noise to a number of each trial, or to a vector of each trial."""
+    """Adds noise to a number of each trial, or to a vector of each trial.
+
+    A vector is one use only if its noise is Gaussian and of one scale, that of its
+    euclidean sensitivity; else every entry would be a release of its own.
+    """
+
+    vector = True
 
     def publish(self, value: Array, coordinate: Indices | None = None) -> Array:
         """Return the noisy value.
@@ -160,8 +54,13 @@ class AdditiveMechanism(Mechanism):
         return np.take_along_axis(declared, self._column(coordinate), axis=1)
 
     def _column(self, coordinate: Indices | None) -> Indices:
-        if coordinate is None or self.scale.shape[1] == 1:
+        if self.scale.shape[1] == 1:
             return np.zeros((len(self.seeds), 1), dtype=np.int64)
+        if coordinate is None:
+            raise TypeError(
+                f"release {self.release.name} has a sensitivity per coordinate: "
+                "its mechanism must be told the coordinate"
+            )
         return coordinate[:, None]
 
     def take(self, uses: int, coordinates: Indices) -> Array:
@@ -172,7 +71,17 @@ class AdditiveMechanism(Mechanism):
         return noise * np.take_along_axis(self.scale, coordinates, axis=1)
 
     def take_vectors(self, uses: int, size: int) -> Array:
-        """Return the noise of the next uses on vectors, (B, uses, size)."""
+        """Return the noise of the next uses on vectors, (B, uses, size).
+
+        Raises
+        ------
+        TypeError
+            If the release does not cover a vector with one use.
+        """
+        if size > 1 and not (self.release.vectors and self.scale.shape[1] == 1):
+            raise TypeError(
+                f"release {self.release.name} covers one number a use, not a vector"
+            )
         return self.unit_noise(uses, size) * self.scale[:, None, :]
 
 
@@ -217,8 +126,6 @@ class PoissonMechanism(AdditiveMechanism):
     The sample belongs to the mechanism: it is drawn from a stream of its own,
     secret like the noise.
     """
-
-    vector = True
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
         super().__init__(release, z, identities)
@@ -265,6 +172,8 @@ def make_mechanisms(
     """Return the mechanisms of declared releases at the multiplier z."""
     made = Mechanisms(len(identities))
     for release in releases:
+        if release.name in made:
+            raise ValueError(f"two releases are named {release.name}")
         made[release.name] = _kind(release)(release, z, identities)
     return made
 

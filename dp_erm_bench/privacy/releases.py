@@ -6,6 +6,7 @@ accountant sees it, and ``draw``, the noise of scale 1 that is added.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,14 @@ class Release(ABC):
         How often it is published at most.
     weight : float
         Noise scale / (z * sensitivity).
+
+    Attributes
+    ----------
+    vectors : bool
+        Whether one use may publish a vector, of given euclidean sensitivity.
     """
+
+    vectors: ClassVar[bool] = False
 
     name: str
     sensitivity: Array | float
@@ -56,6 +64,7 @@ class Gaussian(Release):
     The sensitivity of a vector is in the euclidean norm.
     """
 
+    vectors: ClassVar[bool] = True
     draw = staticmethod(draws.gaussian)
 
     def event(self) -> Event:
@@ -85,6 +94,7 @@ class PoissonGaussian(Release):
         part of the mechanism: it stays secret.
     """
 
+    vectors: ClassVar[bool] = True
     rate: float = 1.0
     draw = staticmethod(draws.gaussian)
 
@@ -140,11 +150,12 @@ class InsideNoisyMax(Release):
 
     The noise, of scale z times the gradient's sensitivity per coordinate, is
     added before the score is taken. Let the score of coordinate j be |affine in
-    g_j| (or its excess over a dead zone) with slope c_j. Given the other
-    coordinates' noise, j wins when its noisy g_j lies outside an interval; between
-    neighbours each end moves by Delta_j (the gradient) and max_i s_i / c_j (the
-    level to beat), with s_i = c_i Delta_i. The level is therefore at most
-    (1 + max_i s_i / min_j s_j) / z.
+    g_j| with slope c_j, less a constant. Given the other coordinates' noise, j
+    wins when its noisy g_j lies outside an interval; between neighbours each end
+    moves by at most Delta_j (the gradient) and max_i s_i / c_j (the level to
+    beat), with s_i = c_i Delta_i. The level is therefore at most
+    (1 + max_i s_i / min_j s_j) / z. A score that is floored at zero is not covered:
+    where all others tie at zero, the interval vanishes at once.
 
     Parameters
     ----------

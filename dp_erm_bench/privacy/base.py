@@ -1,0 +1,124 @@
+"""What all mechanisms share: the noise scale, the streams and the count."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench.errors import BudgetExhausted
+from dp_erm_bench.privacy.releases import Array, Release
+from dp_erm_bench.privacy.streams import stream_seeds
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """What the replay audit sees of one use of a mechanism.
+
+    Attributes
+    ----------
+    name : str
+        The release.
+    value : array of shape (B,) or (B, size)
+        What the noise is added to.
+    sensitivity : array, broadcastable to (B, 1) or (B, size)
+        Declared for this use.
+    vector : bool
+        Whether the sensitivity is of the euclidean norm of the whole row.
+    """
+
+    name: str
+    value: Array
+    sensitivity: Array
+    vector: bool
+
+
+class Mechanism(ABC):
+    """A release with its noise, for a batch of B trials.
+
+    Parameters
+    ----------
+    release : Release
+    z : float
+        Noise scale / sensitivity; 0 for no noise.
+    identities : sequence of str
+        One per trial; they seed the streams.
+
+    Attributes
+    ----------
+    scale : array of shape (B, 1) or (B, p)
+        The noise scale.
+    used : int
+        How often it was used.
+    intercept : callable or None
+        Where the replay audit listens: gets each query and a function that
+        publishes the answer, and returns the answer that the solver is to see.
+    """
+
+    vector = False
+
+    def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
+        self.release = release
+        self.seeds = stream_seeds(identities, release.name)
+        self.scale = self._scale(z * release.weight, len(identities))
+        self.used = 0
+        self._drawn = 0
+        self.intercept: Callable[[Query, Callable[[], Any]], Any] | None = None
+
+    def _scale(self, multiplier: float, batch: int) -> Array:
+        sensitivity = np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
+        shape = (batch, sensitivity.shape[1])
+        if multiplier == 0.0:
+            return np.zeros(shape)
+        return multiplier * np.broadcast_to(sensitivity, shape)
+
+    def __call__(self, *args: Any, **keys: Any) -> Any:
+        """Publish the noisy answer to a query, see ``publish`` of each kind."""
+        if self.intercept is None:
+            return self.publish(*args, **keys)
+        query = Query(
+            self.release.name,
+            self.query(*args, **keys),
+            self.sensitivity_of(*args, **keys),
+            self.vector,
+        )
+        return self.intercept(query, lambda: self.publish(*args, **keys))
+
+    @abstractmethod
+    def publish(self, *args: Any, **keys: Any) -> Any:
+        """Return the noisy answer and count the use."""
+
+    @abstractmethod
+    def query(self, *args: Any, **keys: Any) -> Array:
+        """Return what the noise is added to."""
+
+    @abstractmethod
+    def sensitivity_of(self, *args: Any, **keys: Any) -> Array:
+        """Return the sensitivity that is declared for a call."""
+
+    def spend(self, uses: int) -> None:
+        """Count ``uses`` more.
+
+        Raises
+        ------
+        BudgetExhausted
+            If that is more often than declared.
+        """
+        if self.used + uses > self.release.times:
+            raise BudgetExhausted(
+                f"release {self.release.name} was declared {self.release.times} times "
+                f"and is asked for use {self.used + uses}"
+            )
+        self.used += uses
+
+    def unit_noise(self, uses: int, size: int) -> Array:
+        """Spend some uses and return their noise of scale 1, (B, uses, size)."""
+        self.spend(uses)
+        # Not uses times size: calls of unequal size must not share a draw.
+        start, count = self._drawn, uses * size
+        self._drawn += count
+        if not self.scale.any():
+            return np.zeros((len(self.seeds), uses, size))
+        noise = [self.release.draw(seed, start, count) for seed in self.seeds]
+        return np.stack(noise).reshape(len(self.seeds), uses, size)
