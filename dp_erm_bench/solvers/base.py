@@ -176,12 +176,15 @@ def coordinate_bounds(problem: Problem, clip: Array | float | None) -> Array:
     With a threshold C: C_j = C sqrt(M_j / sum_k M_k), so that the C_j are C
     together (Mangold et al., ICML 2022, section 5). Without: the Lipschitz
     constant L_j = G R_j from declared bounds, infinite where there are none.
+    Zero where M_j is: such a coordinate is never updated.
     """
+    M = problem.smoothness.columns
     if clip is not None:
-        M = problem.smoothness.columns
         total = M.sum()
         return np.atleast_2d(clip * np.sqrt(M / total if total > 0 else M))
-    return problem.loss.lipschitz * _declared(problem)
+    active, bounds = M > 0.0, np.zeros((1, problem.p))
+    bounds[:, active] = problem.loss.lipschitz * _declared(problem)[:, active]
+    return bounds
 
 
 def _declared(problem: Problem) -> Array:

@@ -1,5 +1,6 @@
 """Private greedy coordinate descent."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -26,7 +27,7 @@ from dp_erm_bench.solvers.base import (
     take,
     value,
 )
-from dp_erm_bench.solvers.greedy_rules import RULES, Rule
+from dp_erm_bench.solvers.greedy_rules import RULES, ExcessRule, Rule
 
 SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 
@@ -83,8 +84,12 @@ class GreedyCD(Solver):
         return float(iteration)
 
     def greedy_rule(self) -> Rule:
-        """Return the rule that scores the coordinates."""
-        return RULES[self.rule]
+        """Return the rule that scores the coordinates.
+
+        With noise on the gradient ties have positive probability, and no proof.
+        """
+        inside = self.noise == "poster" and self.rule == "GS-s"
+        return ExcessRule() if inside else RULES[self.rule]
 
     def releases(
         self, problem: Problem, adjacency: Adjacency, schedule: Any
@@ -135,10 +140,13 @@ def _inverse(M: Array) -> Array:
 
 
 def _spread(scores: Array) -> float:
-    """Return the ratio of the largest to the smallest positive score sensitivity."""
+    """Return the ratio of the largest to the smallest positive score sensitivity.
+
+    Rounded upwards, so that thresholds of the same ratios have the same noise.
+    """
     positive = np.where(scores > 0.0, scores, np.nan)
     if np.isnan(positive).all() or not np.isfinite(scores).all():
         return 1.0
     ratios = np.nanmax(positive, axis=1) / np.nanmin(positive, axis=1)
     spread = float(ratios.max())
-    return 1.0 if spread < 1.0 + 1e-12 else spread
+    return 1.0 if spread < 1.0 + 1e-12 else math.ceil(spread * 1e9) / 1e9

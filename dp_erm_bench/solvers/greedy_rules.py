@@ -51,6 +51,23 @@ class SubgradientRule(Rule):
         return 1.0 / np.sqrt(M)
 
 
+class ExcessRule(SubgradientRule):
+    """GS-s without its floor: minus the distance to where the score is positive.
+
+    The same winner wherever a score of GS-s is positive. Where all are zero (the
+    dead zone of an L1 penalty) there are no ties, which would tell of every
+    coordinate at once that its noisy derivative lies in there.
+    """
+
+    def _score(self, g: Array, w: Array, M: Array, penalty: Penalty) -> Array:
+        centre = g + penalty.l2 * w + penalty.l1 * np.sign(w)
+        slack = np.where(w == 0.0, penalty.l1, 0.0)
+        down = np.where(w > penalty.lower, centre - slack, -np.inf)
+        up = np.where(w < penalty.upper, -centre - slack, -np.inf)
+        excess: Array = np.maximum(down, up) / np.sqrt(M)
+        return excess
+
+
 class StepRule(Rule):
     """GS-r: the length of the proximal step, times sqrt(M_j)."""
 
