@@ -44,11 +44,14 @@ class ReplayReport:
         Whether the two runs' iterates are equal to the bit.
     same_queries : bool
         Whether the runs asked the same releases in the same order.
+    same_noise : bool
+        Whether sensitivities, hence noise scales, are the same in both runs.
     """
 
     ratios: dict[str, float] = field(default_factory=dict)
     same_iterates: bool = True
     same_queries: bool = True
+    same_noise: bool = True
 
     def violations(self, slack: float = 1e-9) -> list[str]:
         """Return a sentence for each thing that is wrong."""
@@ -61,6 +64,8 @@ class ReplayReport:
             found.append("iterates depend on the data past the mechanisms")
         if not self.same_queries:
             found.append("the releases depend on the data")
+        if not self.same_noise:
+            found.append("sensitivities depend on the data")
         return found
 
 
@@ -87,13 +92,15 @@ def replay_audit(
     replayed = iter(list(log))
 
     def answer(query: Query, publish: Callable[[], Any]) -> Any:
-        publish()  # counts the use, and keeps the streams in step
+        fresh = publish()  # counts the use, and keeps the streams in step
         exchange = next(replayed, None)
         if exchange is None or exchange.query.name != query.name:
             report.same_queries = False
-            return publish()
-        ratio = _ratio(exchange.query, query)
+            return fresh
+        told = exchange.query
+        ratio = _ratio(told, query)
         report.ratios[query.name] = max(report.ratios.get(query.name, 0.0), ratio)
+        report.same_noise &= np.array_equal(told.sensitivity, query.sensitivity)
         return exchange.answer
 
     _listen(second, answer)
@@ -119,11 +126,12 @@ def _write(log: list[Exchange], query: Query, publish: Callable[[], Any]) -> Any
 
 
 def _ratio(a: Query, b: Query) -> float:
-    both = np.isfinite(a.value) | np.isfinite(b.value)
-    change = np.abs(np.subtract(a.value, b.value, where=both, out=np.zeros(both.shape)))
+    same = (a.value == b.value) & np.isinf(a.value)  # what is excluded in both runs
+    with np.errstate(invalid="ignore"):
+        change = np.where(same, 0.0, np.abs(a.value - b.value))
     if a.vector:
         change = np.sqrt(np.square(change).sum(axis=1, keepdims=True))
     declared = np.broadcast_to(a.sensitivity, change.shape)
     # A release of sensitivity 0 must not move at all, but for rounding.
     quotient = np.divide(change, declared, out=change * 1e12, where=declared > 0.0)
-    return float(quotient.max())
+    return float(np.where(np.isnan(quotient), np.inf, quotient).max(initial=0.0))
