@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.base import Bounds, Dataset
+from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import digest, spelled
@@ -127,50 +128,40 @@ def problem_from_arrays(
         For wrong shapes, values that are not finite, labels outside the domain of
         the loss, or a record outside the declared bounds.
     """
-    data = _dataset(np.asarray(X, np.float64), np.asarray(y, np.float64), bounds)
+    declared = None if bounds is None else _bounds(bounds, np.shape(X)[-1])
+    data = dataset_from_arrays(_floats("X", X), _floats("y", y), bounds=declared)
     if strength is not None:
         named = {"name": penalty} if isinstance(penalty, str) else dict(penalty)
         penalty = {**named, "strength": strength}
     return build_problem(data, loss, penalty)
 
 
-def _dataset(X: Array, y: Array, bounds: Mapping[str, Any] | None) -> Dataset:
-    if X.ndim != 2 or y.shape != X.shape[:1] or 0 in X.shape:
-        raise UsageError(
-            f"X of shape {X.shape} and y of shape {y.shape}: must be (n, p) and (n,), "
-            "not empty"
-        )
-    if not (np.isfinite(X).all() and np.isfinite(y).all()):
-        raise UsageError("X and y: must be finite numbers")
-    X, y = np.array(X, order="F"), y.copy()
-    for array in (X, y):
-        array.setflags(write=False)
-    content = digest([list(X.shape), _sha(X), _sha(y)])
-    return Dataset("arrays", X, y, _bounds(X, y, bounds), content)
+def _floats(key: str, values: Any) -> Array:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise UsageError(f"{key}: must be an array of numbers") from None
 
 
-def _sha(array: Array) -> str:
-    return digest(array.tobytes(order="C").hex())
-
-
-def _bounds(X: Array, y: Array, given: Mapping[str, Any] | None) -> Bounds | None:
-    if given is None:
-        return None
+def _bounds(given: Mapping[str, Any], p: int) -> Bounds:
     for key in given:
         registry.check_choice("bounds", key, ["columns", "label", "norm"])
-    if "columns" not in given:
-        raise UsageError("bounds: must name columns, the bound R_j of each feature")
-    columns = np.broadcast_to(np.asarray(given["columns"], np.float64), X.shape[1:])
-    norm = float(given.get("norm", np.sqrt(np.square(columns).sum())))
-    label = given.get("label")
-    slack = 1.0 + 1e-12
-    if (np.abs(X) > columns * slack).any():
-        raise UsageError("bounds.columns: a record lies outside the declared bounds")
-    if (np.square(X).sum(axis=1) > (norm * slack) ** 2).any():
-        raise UsageError(f"bounds.norm={norm:g}: a record lies outside of it")
-    if label is not None and (np.abs(y) > float(label) * slack).any():
-        raise UsageError(f"bounds.label={label}: a label lies outside of it")
-    return Bounds(columns, norm, None if label is None else float(label))
+    columns = _bound("columns", given.get("columns"))
+    if columns.shape not in ((), (p,)):
+        raise UsageError(
+            f"bounds.columns of shape {columns.shape}: must be one number or {p}"
+        )
+    columns = np.broadcast_to(columns, (p,))
+    norm = _bound("norm", given.get("norm", np.linalg.norm(columns)))
+    label = None if "label" not in given else float(_bound("label", given["label"]))
+    return Bounds(columns, float(norm), label)
+
+
+def _bound(key: str, value: Any) -> Array:
+    bound = _floats(f"bounds.{key}", value)
+    if not (np.isfinite(bound) & (bound >= 0.0)).all():
+        raise UsageError(f"bounds.{key}={value}: must be finite and >= 0")
+    return bound
 
 
 def fit(
@@ -225,10 +216,16 @@ def fit(
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     identity = secrets.token_hex(16)
     if seed is not None:
+        _check_seed(seed)
         what = [problem.key, algorithm, asdict(solver), asdict(budget), calibration]
         identity = digest([*spelled(what), seed])
     solved = solve(problem, [solver], budget, calibration, [identity], CHECKPOINTS)
     return _result(solved, seed is not None)
+
+
+def _check_seed(seed: int) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
 
 
 def _result(solved: Solved, reproducible: bool) -> FitResult:
