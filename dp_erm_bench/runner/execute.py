@@ -12,7 +12,7 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import load_dataset
-from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.build import build_problem
@@ -42,6 +42,8 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
         return _records(trials)
     except Unsupported as reason:
         return [_failure(trial, "skipped", str(reason)) for trial in trials]
+    except UsageError as error:
+        return [_failure(trial, "error", str(error)) for trial in trials]
     except Exception as error:
         text = "".join(traceback.format_exception(error, limit=-3)).strip()
         return [_failure(trial, "error", f"{error}\n{text}") for trial in trials]
