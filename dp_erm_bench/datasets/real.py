@@ -23,10 +23,9 @@ def _load_breast_cancer() -> Raw:
 
 
 def _parse_electricity(content: bytes) -> Raw:
-    import pandas as pd
-
-    table = pd.read_csv(io.BytesIO(content), float_precision="round_trip")
-    return _electricity(table.drop(columns="class").to_numpy(), table["class"])
+    numeric = content.replace(b"UP", b"1").replace(b"DOWN", b"-1")
+    table = np.loadtxt(io.BytesIO(numeric), delimiter=",", skiprows=1)
+    return table[:, :-1], table[:, -1]
 
 
 def _fetch_electricity() -> Raw:
@@ -34,12 +33,9 @@ def _fetch_electricity() -> Raw:
 
     # A frame keeps the day's label 1..7; as an array it would be its code 0..6.
     bunch = fetch_openml(data_id=ELECTRICITY_ID, as_frame=True, n_retries=1)
-    return _electricity(bunch.data.astype(object).to_numpy(), bunch.target)
-
-
-def _electricity(X: object, label: object) -> Raw:
-    up = np.asarray(label).astype(str) == "UP"
-    return np.asarray(X).astype(np.float64), np.where(up, 1.0, -1.0)
+    up = np.asarray(bunch.target).astype(str) == "UP"
+    X = bunch.data.astype(object).to_numpy().astype(np.float64)
+    return X, np.where(up, 1.0, -1.0)
 
 
 def _parse_california(content: bytes) -> Raw:

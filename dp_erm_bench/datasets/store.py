@@ -61,5 +61,4 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Array], str] | None:
 
 
 def _mapped(path: Path) -> Array:
-    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    return np.asarray(mapped).view(np.ndarray)
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

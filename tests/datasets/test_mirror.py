@@ -1,0 +1,71 @@
+import bz2
+import gzip
+import lzma
+import os
+
+import pytest
+
+from dp_erm_bench.datasets.mirror import open_mirror
+from dp_erm_bench.errors import DataUnavailable
+
+
+def test_no_variable_means_no_mirror(no_mirror):
+    assert open_mirror() is None
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"),
+    [
+        ("", bytes),
+        (".bz2", bz2.compress),
+        (".xz", lzma.compress),
+        (".gz", gzip.compress),
+    ],
+)
+def test_files_are_decompressed_by_their_suffix(make_mirror, suffix, compress):
+    make_mirror({"toy": (f"toy.csv{suffix}", compress(b"1,2,3"))})
+    assert open_mirror().read("toy") == b"1,2,3"
+
+
+def test_lists_needs_every_name(make_mirror):
+    make_mirror({"a": ("a", b"1"), "b": ("b", b"2")})
+    found = open_mirror()
+    assert found.lists(["a", "b"])
+    assert not found.lists(["a", "c"])
+
+
+@pytest.mark.parametrize("damage", [b"", b"1,2", b"1,2,4"])
+def test_truncated_or_altered_file_is_refused(make_mirror, damage):
+    folder = make_mirror({"toy": ("toy.csv", b"1,2,3")})
+    (folder / "toy.csv").write_bytes(damage)
+    with pytest.raises(DataUnavailable, match=r"toy\.csv does not have the SHA-256"):
+        open_mirror().read("toy")
+
+
+def test_file_altered_after_it_was_verified_is_refused(make_mirror):
+    folder = make_mirror({"toy": ("toy.csv", b"1,2,3")})
+    open_mirror().verify("toy")
+    (folder / "toy.csv").write_bytes(b"1,2,4")
+    os.utime(folder / "toy.csv", ns=(1, 1))
+    with pytest.raises(DataUnavailable, match="truncated or altered"):
+        open_mirror().verify("toy")
+
+
+def test_missing_file_is_refused(make_mirror):
+    folder = make_mirror({"toy": ("toy.csv", b"1,2,3")})
+    (folder / "toy.csv").unlink()
+    with pytest.raises(DataUnavailable, match=r"toy\.csv is listed .* cannot be read"):
+        open_mirror().read("toy")
+
+
+def test_folder_without_manifest_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("DP_ERM_BENCH_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(DataUnavailable, match=r"DP_ERM_BENCH_DATA=.*MANIFEST\.csv"):
+        open_mirror()
+
+
+def test_manifest_without_check_sums_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "MANIFEST.csv").write_text("name,file\na,a.csv\n")
+    monkeypatch.setenv("DP_ERM_BENCH_DATA", str(tmp_path))
+    with pytest.raises(DataUnavailable, match="columns name, file and sha256"):
+        open_mirror()

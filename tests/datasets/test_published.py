@@ -1,0 +1,170 @@
+import sys
+import types
+import urllib.error
+
+import numpy as np
+import pytest
+
+from dp_erm_bench.datasets import published, real
+from dp_erm_bench.datasets.published import Bundled, Published
+from dp_erm_bench.errors import DataUnavailable
+
+
+def toy(**changes):
+    """Return a published dataset of which every fetch gives other numbers."""
+    counter = iter(range(1, 10))
+    fields = {
+        "name": "toy",
+        "files": ("toy",),
+        "parse": lambda content: (np.full((2, 1), float(content)), np.ones(2)),
+        "fetch": lambda: (np.full((2, 1), 100.0 * next(counter)), np.ones(2)),
+        "fetched": lambda: False,
+        "host": "https://toy.example",
+        "command": "get toy",
+    }
+    return Published(**fields | changes)
+
+
+@pytest.fixture
+def online(monkeypatch):
+    monkeypatch.setattr(published, "reachable", lambda host: True)
+
+
+def test_the_mirror_goes_before_the_network(make_mirror, online):
+    make_mirror({"toy": ("toy.txt", b"7")})
+    assert toy()()[0][0, 0] == 7.0
+
+
+def test_a_mirror_without_the_dataset_leaves_it_to_the_network(make_mirror, online):
+    make_mirror({"other": ("other.txt", b"7")})
+    assert toy()()[0][0, 0] == 100.0
+
+
+def test_a_damaged_mirror_is_not_passed_over(make_mirror, online):
+    folder = make_mirror({"toy": ("toy.txt", b"7")})
+    (folder / "toy.txt").write_bytes(b"8")
+    with pytest.raises(DataUnavailable, match="altered"):
+        toy()()
+    with pytest.raises(DataUnavailable, match="altered"):
+        toy().origin()
+
+
+def test_a_download_is_kept(no_mirror, online):
+    loader = toy()
+    assert not loader.origin().now
+    assert [loader()[0][0, 0] for _ in range(2)] == [100.0, 100.0]
+    assert loader.origin().now and loader.origin().fingerprint is not None
+
+
+def test_without_both_the_sentence_names_dataset_ways_and_command(no_mirror):
+    with pytest.raises(DataUnavailable) as caught:
+        toy()()
+    for part in ("dataset toy", "DP_ERM_BENCH_DATA", "MANIFEST.csv", "get toy"):
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_clients_cache_is_asked_without_network(no_mirror):
+    loader = toy(fetched=lambda: True)
+    assert loader.origin().now
+    assert loader()[0][0, 0] == 100.0
+
+
+@pytest.mark.parametrize("error", [OSError, ValueError, KeyError, EOFError])
+def test_any_failure_of_a_client_becomes_the_sentence(no_mirror, online, error):
+    def fail():
+        raise error("deep inside")
+
+    with pytest.raises(DataUnavailable, match=error.__name__):
+        toy(fetch=fail)()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (None, True),
+        (urllib.error.HTTPError("u", 403, "no", {}, None), True),
+        (urllib.error.URLError("no route"), False),
+        (TimeoutError(), False),
+        (ValueError("unknown url type"), False),
+    ],
+)
+def test_reachable_is_an_answer_of_any_kind(monkeypatch, answer, expected):
+    def urlopen(request, timeout):
+        assert timeout <= 10.0 and request.get_method() == "HEAD"
+        if answer is not None:
+            raise answer
+        return types.SimpleNamespace(close=lambda: None)
+
+    monkeypatch.undo()
+    published.reachable.cache_clear()
+    monkeypatch.setattr(published.urllib.request, "urlopen", urlopen)
+    assert published.reachable("https://toy.example") is expected
+    published.reachable.cache_clear()
+
+
+def test_the_fingerprint_of_a_bundled_dataset_names_the_version():
+    import sklearn
+
+    found = Bundled("scikit-learn", lambda: None).origin()
+    assert sklearn.__version__ in found.fingerprint
+
+
+REAL = [real.electricity, real.california, real.madelon]
+
+
+@pytest.mark.parametrize("loader", REAL, ids=lambda loader: loader.name)
+def test_the_commands_of_the_real_datasets_are_python(loader, no_mirror):
+    program = loader.command.removeprefix('python -c "').removesuffix('"')
+    compile(program, "command", "exec")
+    with pytest.raises(DataUnavailable, match="with network access: python -c"):
+        loader()
+
+
+def test_california_through_its_client_equals_the_mirror(mirror, monkeypatch, tmp_path):
+    import joblib
+
+    from dp_erm_bench.datasets.mirror import open_mirror
+
+    content = open_mirror().read("california_housing")
+    table = np.array([line.split(b",") for line in content.split()], dtype=float)
+    home = tmp_path / "clients"
+    home.mkdir()
+    joblib.dump(table[:, [8, 7, 2, 3, 4, 5, 6, 1, 0]], home / "cal_housing_py3.pkz")
+    expected = real.california()
+    monkeypatch.delenv("DP_ERM_BENCH_DATA")
+    assert real.california.origin().now
+    for found, wanted in zip(real.california(), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_electricity_through_its_client_keeps_the_days_label(
+    no_mirror, online, monkeypatch
+):
+    import pandas as pd
+    import sklearn.datasets
+
+    data = pd.DataFrame({"date": [0.0, 0.5], "day": pd.Categorical(["2", "7"])})
+    target = pd.Series(pd.Categorical(["UP", "DOWN"]))
+
+    def fetch_openml(data_id, as_frame, n_retries):
+        assert (data_id, as_frame) == (151, True)
+        return types.SimpleNamespace(data=data, target=target)
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch_openml)
+    X, y = real.electricity()
+    np.testing.assert_array_equal(X, [[0.0, 2.0], [0.5, 7.0]])
+    np.testing.assert_array_equal(y, [1.0, -1.0])
+
+
+def test_madelon_through_its_client_is_train_then_validation(
+    no_mirror, online, monkeypatch
+):
+    client = types.ModuleType("libsvmdata")
+    parts = {"madelon": (np.zeros((2, 3)), np.array([-1.0, 1.0]))}
+    parts["madelon_test"] = (np.ones((1, 3)), np.array([1.0]))
+    client.fetch_dataset = parts.__getitem__
+    monkeypatch.setitem(sys.modules, "libsvmdata", client)
+    X, y = real.madelon()
+    np.testing.assert_array_equal(X, [[0.0] * 3, [0.0] * 3, [1.0] * 3])
+    np.testing.assert_array_equal(y, [-1.0, 1.0, 1.0])
