@@ -13,6 +13,7 @@ CONVERGED = 1e-24
 LOCAL = 1e-8
 DEPENDENT = 1e-12
 WELL_CONDITIONED = 1e-8
+SPANNED = 1e-9
 
 
 class Quadratic:
@@ -124,29 +125,46 @@ def minimise_free(X: Array, y: Array, loss: Loss) -> tuple[Array, float, str]:
     reason : str
         Why the bound is no certificate; empty if it is one.
     """
-    n, p = X.shape
     norms = np.sqrt(np.square(X).mean(axis=0))
     scale = np.where(norms > 0.0, norms, 1.0)
-    kept = _independent(X / scale)
+    kept, exact = _independent(X / scale)
+    w = np.zeros(X.shape[1])
+    if not kept.size:
+        return w, 0.0, ""
     S = np.asfortranarray(X[:, kept] / scale[kept])
     v, decrement = newton(S, y, loss, 0.0, np.zeros(kept.size))
-    w = np.zeros(p)
     w[kept] = v / scale[kept]
+    reason = _doubt(S, y, loss, v)
+    if not (reason or exact):
+        reason = "the features are nearly dependent and there is no penalty"
+    return w, 0.5 * decrement, reason
+
+
+def _doubt(S: Array, y: Array, loss: Loss, v: Array) -> str:
+    """Return why the Newton decrement is no certificate; empty if it is one."""
     z = S @ v
     if loss.classification and (y * z).min() > 0.0:
-        return w, decrement, "the classes are separable and there is no penalty"
-    curvature = linalg.eigvalsh(
-        _gram(S * np.sqrt(loss.second_derivative(y, z) / n)[:, None], False),
-        lower=False,
-    )
-    if curvature[0] < WELL_CONDITIONED * loss.smoothness:
-        return w, decrement, "the Hessian is ill-conditioned and there is no penalty"
-    return w, 0.5 * decrement, ""
+        return "the classes are separable and there is no penalty"
+    weights = loss.second_derivative(y, z) / y.size
+    hessian = _gram(S * np.sqrt(weights)[:, None], False)
+    least = linalg.eigvalsh(hessian, lower=False, subset_by_index=(0, 0))[0]
+    if least < WELL_CONDITIONED * loss.smoothness:
+        return "the Hessian is ill-conditioned and there is no penalty"
+    return ""
 
 
-def _independent(S: Array) -> Array:
-    """Return the indices of columns that span the others, by pivoted Cholesky."""
-    n, p = S.shape
-    gram = _gram(S, False) / n
+def _independent(S: Array) -> tuple[Array, bool]:
+    """Return columns that span the others, and whether they do so exactly."""
+    gram = _gram(S, False) / S.shape[0]
     _, pivots, rank, _ = linalg.lapack.dpstrf(gram, tol=DEPENDENT, lower=0)
-    return np.sort(pivots[:rank] - 1)
+    kept, dropped = np.sort(pivots[:rank] - 1), np.sort(pivots[rank:] - 1)
+    if not (kept.size and dropped.size):
+        return kept, True
+    basis = Quadratic(S[:, kept], np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
+    residual = S[:, dropped]
+    for _ in range(2):
+        fitted = [
+            basis.solve(S[:, kept].T @ column / S.shape[0]) for column in residual.T
+        ]
+        residual = residual - S[:, kept] @ np.array(fitted).T
+    return kept, bool(np.abs(residual).max() <= SPANNED)

@@ -5,13 +5,14 @@ set, find the support and the signs; Newton's method on the support finishes.
 """
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
-from scipy import linalg
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.problems.optimum_gap import duality_gap
+from dp_erm_bench.problems.optimum_smooth import Quadratic
 
 FINISHED = 1e-14
 ENOUGH = 1e-10
@@ -142,30 +143,19 @@ def polish(problem: Composite, w: Array) -> Array:
     return w
 
 
-def _orthant_steps(problem: Composite, w: Array) -> list[Array]:
-    """Return trial points along the Newton direction of the face of w."""
+def _orthant_steps(problem: Composite, w: Array) -> Iterator[Array]:
+    """Yield trial points along the Newton direction of the face of w."""
     g = problem.gradient(w)
     free = (w != 0.0) | (np.abs(g) > problem.l1 * (1.0 + 1e-12))
+    # More free coordinates than records: the signs are far from those sought.
+    if not 0 < np.count_nonzero(free) <= problem.y.size:
+        return
     sign = np.where(w != 0.0, np.sign(w), -np.sign(g))[free]
-    step = np.zeros_like(w)
-    step[free] = -_newton_direction(problem, w, free, g[free] + problem.l1 * sign)
-    trials = []
+    weights = problem.loss.second_derivative(problem.y, problem.X @ w) / problem.y.size
+    system = Quadratic(problem.X[:, free], weights, problem.l2)
+    step = system.solve(g[free] + problem.l1 * sign)
     for size in (1.0, 0.5, 0.1, 0.01):
-        trial = w + size * step
-        trial[free] = np.where(trial[free] * sign > 0.0, trial[free], 0.0)
-        trials.append(trial)
-    return trials
-
-
-def _newton_direction(problem: Composite, w: Array, free: Array, g: Array) -> Array:
-    z = problem.X @ w
-    d = problem.loss.second_derivative(problem.y, z) / problem.y.size
-    part = problem.X[:, free]
-    hessian = (part * d[:, None]).T @ part
-    hessian[np.diag_indices_from(hessian)] += problem.l2
-    scale = 1.0 / np.sqrt(np.maximum(hessian.diagonal(), np.finfo(np.float64).tiny))
-    scaled = hessian * scale * scale[:, None]
-    try:
-        return np.asarray(scale * linalg.solve(scaled, scale * g, assume_a="pos"))
-    except (linalg.LinAlgError, linalg.LinAlgWarning):
-        return np.asarray(scale * linalg.lstsq(scaled, scale * g)[0])
+        moved = w[free] - size * step
+        trial = np.zeros_like(w)
+        trial[free] = np.where(moved * sign > 0.0, moved, 0.0)
+        yield trial
