@@ -116,13 +116,11 @@ class Store:
         """Return the path of the plan."""
         return self.folder / PLAN
 
-    def plan(self) -> list[dict[str, Any]]:
-        """Return the lines of the plan; a torn last line is left out."""
-        try:
+    def plan(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines of the plan; a torn last line is left out."""
+        if self.plan_file.is_file():
             with self.plan_file.open("rb") as file:
-                return [json.loads(line) for line in file if line.endswith(b"}\n")]
-        except FileNotFoundError:
-            return []
+                yield from (json.loads(line) for line in file if line.endswith(b"}\n"))
 
     def replace_plan(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Replace the plan, atomically."""

@@ -97,9 +97,19 @@ def load_results(folder: str | Path) -> pd.DataFrame:
     import pandas as pd
 
     folder = Path(folder)
-    if _stale(folder):
+    if is_stale(folder):
         collect(folder)
     return pd.read_parquet(folder / NAME)
+
+
+def is_stale(folder: Path) -> bool:
+    """Return whether a folder's table is missing or older than what it is made of."""
+    table = folder / NAME
+    if not table.is_file():
+        return True
+    sources = [*segments_of(folder), folder / PLAN]
+    newest = max((s.stat().st_mtime_ns for s in sources if s.is_file()), default=0)
+    return table.stat().st_mtime_ns < newest
 
 
 def collect(folder: Path) -> Path:
@@ -110,30 +120,20 @@ def collect(folder: Path) -> Path:
     import pyarrow.parquet as pq
 
     store, schema = Store(folder), _schema()
-    plan = [line for line in store.plan() if line["key"] in store.index]
 
     def write(file: Any) -> None:
         with pq.ParquetWriter(file, schema) as writer:
-            for chunk in _chunks(plan, store):
+            for chunk in _chunks(store):
                 writer.write_table(_table(chunk, schema))
 
     write_atomic(folder / NAME, write)
     return folder / NAME
 
 
-def _stale(folder: Path) -> bool:
-    table = folder / NAME
-    if not table.is_file():
-        return True
-    sources = [*segments_of(folder), folder / PLAN]
-    newest = max((s.stat().st_mtime_ns for s in sources if s.is_file()), default=0)
-    return table.stat().st_mtime_ns < newest
-
-
-def _chunks(
-    plan: Sequence[Row], store: Store
-) -> Iterator[Sequence[tuple[Row, Mapping[str, Any]]]]:
-    pairs = zip(plan, store.records(line["key"] for line in plan), strict=True)
+def _chunks(store: Store) -> Iterator[Sequence[tuple[Row, Mapping[str, Any]]]]:
+    planned = (line for line in store.plan() if line["key"] in store.index)
+    lines, same = itertools.tee(planned)
+    pairs = zip(lines, store.records(line["key"] for line in same), strict=True)
     known = ((line, record) for line, record in pairs if record is not None)
     while chunk := list(itertools.islice(known, CHUNK)):
         yield chunk

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.results.manifest import environment, write_manifest
+from dp_erm_bench.results.manifest import environment, read_manifest, write_manifest
 from dp_erm_bench.results.store import FAILED, FINISHED
-from dp_erm_bench.results.table import collect
+from dp_erm_bench.results.table import collect, is_stale
 from dp_erm_bench.runner.case import NotRun
 from dp_erm_bench.runner.choices import edge_lines, write_choices
 from dp_erm_bench.runner.expand import expand
@@ -75,14 +75,27 @@ def run_experiment(
         return 0
     expected = sum(len(case.seeds) for case in cases)
     expected += sum(tuner.expected() for tuner in tuners)
+    previous = read_manifest(folder)
     with _manifest(session, missing):
         run_stages(session, stages, expected)
         choices = [tuner.choice for tuner in tuners if tuner.choice is not None]
-        if choices or not options.append_plan:
-            write_choices(folder, name, choices)
-        collect(folder)
+        _derive(session, choices, previous)
     _print_summary(session, choices, missing)
     return int(any(status not in FINISHED for status in session.statuses.values()))
+
+
+def _derive(
+    session: Session, choices: Sequence[Choice], previous: Mapping[str, Any]
+) -> None:
+    """Write plan, choices and table, unless the last run left the very same."""
+    folder = session.folder
+    same = session.ran == 0 and previous.get("plan") == session.plan_digest()
+    if same and session.store.plan_file.is_file() and not is_stale(folder):
+        return
+    session.write_plan()
+    if choices or not session.options.append_plan:
+        write_choices(folder, session.name, choices)
+    collect(folder)
 
 
 def _nothing(missing: Sequence[NotRun]) -> UsageError:
@@ -120,6 +133,7 @@ def _manifest(session: Session, missing: Sequence[NotRun]) -> Iterator[None]:
             "outcome": outcome,
             "trials_run": session.ran,
             "counts": session.counts(),
+            "plan": session.plan_digest() if outcome == "complete" else None,
         }
         write_manifest(session.folder, content)
 

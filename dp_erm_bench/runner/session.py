@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -42,25 +44,23 @@ class Session:
         self.messages: dict[str, list[str]] = {}
         self.ran = 0
         self._lines: set[tuple[str, ...]] = set()
+        self._unwritten: list[Planned] = []
         self._begun = False
+        self._digest = sha256(f"{name} {options.append_plan}".encode())
 
     def announce(self, planned: Iterable[Planned]) -> list[tuple[Planned, bool]]:
         """Take new trials into the plan; tell for each whether it is to do.
 
         A trial wanted by two lines is to do once.
         """
-        fresh: list[Planned] = []
         found = []
         for one in planned:
-            key = one.trial.key
-            line = (key, one.panel, one.line, one.phase)
+            line = (one.trial.key, one.panel, one.line, one.phase)
             if line not in self._lines:
                 self._lines.add(line)
-                fresh.append(one)
-                found.append((one, key not in self.statuses and not self._done(one)))
-                self.statuses.setdefault(key, "planned")
-        if self.options.mode == "run":
-            self._write_plan(fresh)
+                self._unwritten.append(one)
+                self._digest.update(repr(line).encode())
+                found.append((one, self._to_do(one)))
         return found
 
     def execute(self, todo: list[Planned], pool: Pool, progress: Progress) -> None:
@@ -79,31 +79,39 @@ class Session:
         """Return the number of distinct trials by status."""
         return dict(sorted(Counter(self.statuses.values()).items()))
 
-    def _done(self, one: Planned) -> bool:
-        entry = self.store.index.get(one.trial.key)
-        if entry is None or entry.status in self.options.retry:
-            return False
-        self.statuses[one.trial.key] = entry.status
-        if one.phase == "tune":
-            record = self.store.record(one.trial.key)
-            self.finals[one.trial.key] = final_objective(record)
-        return True
+    def plan_digest(self) -> str:
+        """Return the digest of all lines planned so far."""
+        return self._digest.hexdigest()
 
-    def _write_plan(self, planned: Iterable[Planned]) -> None:
-        rows: Iterable[dict[str, Any]] = (one.row(self.name) for one in planned)
+    def write_plan(self) -> None:
+        """Write what was announced since the last call."""
+        rows: Iterable[dict[str, Any]]
+        rows = (one.row(self.name) for one in self._unwritten)
         if self._begun:
-            return self.store.append_plan(rows)
-        self._begun = True
-        if self.options.append_plan:
-            rows = _merged(self.store.plan(), rows)
-        return self.store.replace_plan(rows)
+            self.store.append_plan(rows)
+        elif self.options.append_plan:
+            self.store.replace_plan(_merged(self.store.plan(), rows))
+        else:
+            self.store.replace_plan(rows)
+        self._begun, self._unwritten = True, []
+
+    def _to_do(self, one: Planned) -> bool:
+        key = one.trial.key
+        entry = self.store.index.get(key)
+        recorded = entry is not None and entry.status not in self.options.retry
+        new = key not in self.statuses
+        if new:
+            self.statuses[key] = entry.status if entry and recorded else "planned"
+        if recorded and one.phase == "tune" and key not in self.finals:
+            self.finals[key] = final_objective(self.store.record(key))
+        return new and not recorded
 
 
 def _merged(
     old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     seen = set()
-    for row in (*old, *new):
+    for row in itertools.chain(old, new):
         labels = ("key", "experiment", "panel", "line", "phase")
         name = tuple(row[label] for label in labels)
         if name not in seen:
@@ -156,6 +164,7 @@ def run_stages(
             todo = [one for one, missing in found if missing]
             progress.announce(len(found) - len(todo), len(todo))
             if todo:
+                session.write_plan()
                 _warm_up(options.execute, session)
                 session.execute(todo, pool, progress)
 
