@@ -19,6 +19,7 @@ from dp_erm_bench.privacy.lattice import Composition, discretised
 KNOWN = ("gaussian", "laplace", "bounded_range", "pure", "poisson_gaussian")
 FINENESS = 6e-5
 CELLS = 1 << 18
+SMALLEST_DELTA = 1e-250
 
 
 class Part(NamedTuple):
@@ -74,6 +75,16 @@ def sampled_part(event: Event, z: float, adjacency: Adjacency, tail: float) -> P
     )
 
 
+def tractable(event: Event, z: float) -> bool:
+    """Return whether the losses of one use stay within the range of exponentials."""
+    steepness = 1 / event.multiplier(z)
+    if event.kind == "gaussian":
+        return steepness * math.sqrt(event.times) <= laws.STEEPEST
+    if event.kind == "poisson_gaussian":
+        return steepness <= laws.STEEPEST
+    return event.level(z) <= 2 * laws.STEEPEST
+
+
 def parts_of(
     events: tuple[Event, ...], z: float, adjacency: Adjacency, tail: float
 ) -> list[Part]:
@@ -115,8 +126,7 @@ def pld_epsilon(
     """
     if any(event.kind not in KNOWN for event in events):
         return None
-    steepest = max(1 / event.multiplier(z) for event in events)
-    if delta <= 0 or steepest > laws.STEEPEST:
+    if delta < SMALLEST_DELTA or not all(tractable(event, z) for event in events):
         return math.inf
     tail = 1e-7 * delta / sum(event.times for event in events)
     parts = parts_of(events, z, adjacency, tail)

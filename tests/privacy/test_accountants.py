@@ -1,0 +1,149 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.privacy.accountants import (
+    Certificate,
+    certify,
+    pure_epsilon,
+    quick,
+    slow,
+)
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.events import KINDS, Event
+from dp_erm_bench.privacy.gdp import gdp_epsilon
+
+REPLACE, ZERO = Adjacency
+
+EVENTS = st.lists(
+    st.builds(
+        Event,
+        st.sampled_from(["gaussian", "laplace", "bounded_range", "pure"]),
+        st.integers(0, 30),
+        st.floats(0.5, 4),
+    ),
+    min_size=1,
+    max_size=3,
+).map(tuple)
+
+
+def epsilon_of(
+    events: tuple[Event, ...], z: float, delta: float, adjacency: Adjacency = REPLACE
+) -> float:
+    return certify(events, z, delta, adjacency).epsilon
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.floats(0.1, 10)), min_size=1, max_size=4),
+    st.floats(1, 50),
+)
+def test_gaussians_of_any_weights_are_exact(
+    uses: list[tuple[int, float]], z: float
+) -> None:
+    events = tuple(Event("gaussian", times, weight) for times, weight in uses)
+    mu = math.sqrt(sum(times / (z * weight) ** 2 for times, weight in uses))
+    found = certify(events, z, 1e-6, REPLACE)
+    assert found.accountant == "gdp"
+    assert found.epsilon == pytest.approx(gdp_epsilon(mu, 1e-6), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("events", "accountant"),
+    [
+        ((Event("gaussian", 5),), "gdp"),
+        ((Event("poisson_gaussian", 5, rate=1.0), Event("gaussian", 1)), "gdp"),
+        ((Event("laplace", 50), Event("bounded_range", 50)), "rdp"),
+        ((Event("laplace", 50), Event("pure", 50)), "pld"),
+        ((Event("poisson_gaussian", 50, rate=0.1),), "pld"),
+    ],
+)
+def test_who_wins_where(events: tuple[Event, ...], accountant: str) -> None:
+    assert certify(events, 60.0, 1e-6, REPLACE).accountant == accountant
+
+
+def test_pure_composition_wins_where_delta_is_tiny() -> None:
+    events = (Event("laplace", 2), Event("pure", 2, spread=3.0))
+    found = certify(events, 10.0, 1e-60, REPLACE)
+    assert found.accountant == "pure"
+    assert found.epsilon == pytest.approx(2 / 10 + 2 * 4 / 10)
+    assert epsilon_of(events, 10.0, 0.0) == found.epsilon
+
+
+def test_pure_composition_knows_no_gaussian() -> None:
+    assert pure_epsilon((Event("gaussian", 1),), 1.0) is None
+
+
+@settings(max_examples=25)
+@given(EVENTS, st.floats(2, 200), st.floats(-30, -3))
+def test_certificate_is_the_smallest(
+    events: tuple[Event, ...], z: float, log_delta: float
+) -> None:
+    delta = math.exp(log_delta)
+    found = epsilon_of(events, z, delta)
+    used = tuple(event for event in events if event.times)
+    if used:
+        assert found <= quick(used, z, delta).epsilon * (1 + 1e-12)
+        assert found <= slow(used, z, delta, REPLACE).epsilon * (1 + 1e-12)
+        levels = [event for event in used if event.kind != "gaussian"]
+        assert epsilon_of(tuple(levels), z, delta) <= found * (1 + 1e-3) + 1e-9
+    else:
+        assert found == 0
+
+
+@settings(max_examples=25)
+@given(EVENTS, st.floats(2, 200), st.floats(-30, -3), st.integers(0, 2))
+def test_certificate_is_monotone(
+    events: tuple[Event, ...], z: float, log_delta: float, which: int
+) -> None:
+    delta = math.exp(log_delta)
+    at = epsilon_of(events, z, delta)
+    slack = 2e-3 * at + 1e-9
+    assert epsilon_of(events, 1.1 * z, delta) <= at + slack
+    assert epsilon_of(events, z, 2 * delta) <= at + slack
+    assert epsilon_of((*events, Event(KINDS[which], 3)), z, delta) >= at - slack
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_sampling_helps_and_never_hurts(adjacency: Adjacency) -> None:
+    found = [
+        epsilon_of((Event("poisson_gaussian", 100, rate=q),), 10.0, 1e-6, adjacency)
+        for q in (0.01, 0.1, 0.5, 1.0)
+    ]
+    assert found == sorted(found)
+    assert found[0] < 0.1 * found[-1]
+
+
+def test_both_adjacencies_meet_at_full_batch() -> None:
+    full = (Event("poisson_gaussian", 100, rate=1.0),)
+    assert epsilon_of(full, 10.0, 1e-6) == epsilon_of(full, 10.0, 1e-6, ZERO)
+
+
+def test_trivial_compositions() -> None:
+    assert certify((), 1.0, 1e-6, REPLACE) == Certificate(0.0, "none")
+    nothing = (Event("laplace", 0),)
+    assert certify(nothing, 0.0, 0.0, REPLACE) == Certificate(0.0, "none")
+    loud = certify((Event("laplace", 1),), 0.0, 1e-6, REPLACE)
+    assert loud == Certificate(math.inf, "none")
+
+
+@pytest.mark.parametrize("z", [1e-150, 1e-6, 1e-2, 1e6, 1e150])
+@pytest.mark.parametrize("kind", KINDS)
+def test_extreme_noise_is_safe(kind: str, z: float) -> None:
+    rate = 0.01 if kind == "poisson_gaussian" else 1.0
+    found = epsilon_of((Event(kind, 10, rate=rate),), z, 1e-6)
+    assert found >= 0 and not math.isnan(found)
+    assert found > 100 if z < 0.1 else found < 1e-2
+
+
+def test_unknown_events_are_loud() -> None:
+    with pytest.raises(TypeError, match="'magic': no accountant knows it"):
+        certify((Event("gaussian", 1), Event("magic", 1)), 1.0, 1e-6, REPLACE)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson_gaussian"])
+def test_zero_delta_needs_pure_events(kind: str) -> None:
+    with pytest.raises(UsageError, match="^delta=0: must be positive"):
+        certify((Event("laplace", 1), Event(kind, 1)), 1.0, 0.0, REPLACE)

@@ -1,0 +1,61 @@
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.budget import Budget
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, math.nan, "many", None, True, -math.inf])
+def test_epsilon_is_refused_in_one_sentence(epsilon: Any) -> None:
+    with pytest.raises(UsageError) as error:
+        Budget(epsilon, 1e-6)
+    assert str(error.value) == f"epsilon={epsilon}: must be a positive number or inf"
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1, 1.5, math.nan, "1/m", "1/n^0", "1/n^-1"])
+def test_delta_is_refused_naming_what_is_allowed(delta: Any) -> None:
+    with pytest.raises(UsageError, match=r"^delta=.*\[0, 1\), '1/n', '1/n\^2'"):
+        Budget(1.0, delta)
+
+
+def test_adjacency_is_refused_naming_the_choices() -> None:
+    with pytest.raises(UsageError, match="adjacency=add: must be replace_one or zero"):
+        Budget(1.0, 0.0, "add")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("delta", "n", "value"),
+    [("1/n", 10, 0.1), ("1/n^2", 1000, 1e-6), ("1/n^1.5", 100, 1e-3), (0.25, 7, 0.25)],
+)
+def test_delta_is_resolved(delta: Any, n: int, value: float) -> None:
+    resolved = Budget(1, delta, Adjacency.ZERO_OUT).resolved(n)
+    assert resolved.number == pytest.approx(value)
+    assert resolved.adjacency is Adjacency.ZERO_OUT
+
+
+def test_delta_of_one_record_is_refused() -> None:
+    with pytest.raises(UsageError, match="with n=1 is 1"):
+        Budget(1, "1/n^2").resolved(1)
+
+
+def test_unresolved_delta_is_not_a_number() -> None:
+    with pytest.raises(UsageError, match="resolve"):
+        _ = Budget(1, "1/n").number
+
+
+def test_words_and_numbers_make_equal_budgets() -> None:
+    written = Budget("inf", "1e-6", "replace_one")  # type: ignore[arg-type]
+    assert written == Budget(math.inf, 1e-6)
+    assert hash(written) == hash(Budget(math.inf, 1e-6))
+
+
+@given(st.integers(2, 10**9), st.floats(0.1, 4))
+def test_resolved_is_valid_and_idempotent(n: int, power: float) -> None:
+    budget = Budget(1.0, f"1/n^{power:.3f}").resolved(n)
+    assert 0 < budget.number < 1
+    assert budget.resolved(n + 1) is budget
