@@ -153,7 +153,8 @@ def _bounds(given: Mapping[str, Any], p: int) -> Bounds:
         )
     columns = np.broadcast_to(columns, (p,))
     norm = _bound("norm", given.get("norm", np.linalg.norm(columns)))
-    label = None if "label" not in given else float(_bound("label", given["label"]))
+    label = given.get("label")
+    label = label if label is None else float(_bound("label", label))
     return Bounds(columns, float(norm), label)
 
 
@@ -183,7 +184,7 @@ def fit(
     algorithm : str
         A name of conf/algorithm.
     epsilon : float
-        The budget; ``inf`` runs the same code with noise exactly 0.
+        The budget; ``inf``: noise exactly 0.
     delta : float or str
         A number, or '1/n^2'.
     adjacency : {'replace_one', 'zero_out'}
@@ -216,16 +217,12 @@ def fit(
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     identity = secrets.token_hex(16)
     if seed is not None:
-        _check_seed(seed)
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
         what = [problem.key, algorithm, asdict(solver), asdict(budget), calibration]
         identity = digest([*spelled(what), seed])
     solved = solve(problem, [solver], budget, calibration, [identity], CHECKPOINTS)
     return _result(solved, seed is not None)
-
-
-def _check_seed(seed: int) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
 
 
 def _result(solved: Solved, reproducible: bool) -> FitResult:
