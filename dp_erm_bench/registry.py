@@ -1,5 +1,6 @@
 """The yaml files of ``conf/`` are the registry; here they are read by name."""
 
+import copy
 import difflib
 import functools
 import importlib
@@ -27,6 +28,8 @@ def check_choice(key: str, value: Any, allowed: list[str]) -> None:
     """Refuse a value that is not among the allowed ones, suggesting the nearest."""
     if value in allowed:
         return
+    if not allowed:
+        raise UsageError(f"{key}={value}: there is none")
     near = difflib.get_close_matches(str(value), allowed, 1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     raise UsageError(f"{key}={value}{hint}: must be one of {', '.join(allowed)}")
@@ -46,7 +49,7 @@ def read(group: str, name: str) -> dict[str, Any]:
         If there is no such choice; the sentence lists those there are.
     """
     check_choice(group, name, names(group))
-    return dict(_parsed(conf_dir() / group / f"{name}.yaml"))
+    return copy.deepcopy(_parsed(conf_dir() / group / f"{name}.yaml"))
 
 
 def locate(target: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from dp_erm_bench.datasets.base import Dataset, Usual
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.registry import build, check_choice, read
+from dp_erm_bench.registry import build
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Part:
         """Read ``'l2'`` or ``{'name': 'l2', 'strength': 0.1}``."""
         if isinstance(spec, str):
             return cls(spec, {})
+        if "name" not in spec:
+            raise UsageError(f"{dict(spec)}: must have a name beside its parameters")
         hidden = ("name", "_target_")
         return cls(spec["name"], {k: v for k, v in spec.items() if k not in hidden})
 
@@ -86,15 +88,11 @@ def _resolved(part: Part, group: str, dataset: Dataset) -> Part:
 
 
 def _penalty(part: Part, dataset: Dataset) -> Any:
-    fields = read("penalty", part.name)
     given = dict(part.parameters)
-    made = build("penalty", part.name)
-    if not hasattr(made, "strength"):
-        given = {k: v for k, v in given.items() if (k, v) != ("strength", "auto")}
-        for key in given:
-            check_choice(f"parameter of penalty {part.name}", key, sorted(fields))
-        return made
     strength = given.pop("strength", "auto")
+    if not hasattr(build("penalty", part.name), "strength"):
+        stray = {} if strength == "auto" else {"strength": strength}
+        return build("penalty", part.name, **given, **stray)
     if strength == "auto":
         strength = _usual_strength(part.name, dataset)
     return build(
