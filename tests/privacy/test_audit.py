@@ -1,0 +1,326 @@
+"""The replay audit: quiet for the solvers of conf/, loud for broken ones."""
+
+import copy
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from dp_erm_bench.datasets.base import Bounds
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.errors import BudgetExhausted
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.audit import replay_audit
+from dp_erm_bench.privacy.mechanisms import make_mechanisms
+from dp_erm_bench.privacy.releases import Gaussian, Laplace, NoisyMax
+from dp_erm_bench.solvers.base import coordinate_bounds, take
+from dp_erm_bench.solvers.greedy_cd import GreedyCD
+from dp_erm_bench.solvers.random_cd import RandomCD
+from dp_erm_bench.solvers.sgd import SGD
+from tests.solvers.cases import (
+    VARIANTS,
+    Run,
+    label,
+    objective_problem,
+    objectives,
+    solver_of,
+    supported,
+)
+
+RADIUS = np.array([1.0, 2.0, 0.5, 3.0])
+TRIALS = tuple("abcdef")
+LOUD = 30.0
+CLIP = 0.3
+
+
+def made(X, y, loss, penalty):
+    bounds = Bounds(RADIUS, float(np.linalg.norm(RADIUS)), 1.0)
+    data = dataset_from_arrays(X, y, bounds=bounds)
+    return objective_problem(data, loss, penalty).with_smoothness("public")
+
+
+def neighbours(loss, penalty, adjacency):
+    """Pairs of problems that differ in the first record, at the extremes.
+
+    All records sit at corners of the declared bounds. The first one has one
+    coordinate flipped, or all; or it is zero.
+    """
+    corner = np.array([1.0, 1.0, -1.0, 1.0])
+    rng = np.random.default_rng(0)
+    X = RADIUS * np.sign(rng.normal(size=(8, 4)))
+    y = np.sign(rng.normal(size=8))
+    X[0], y[0] = RADIUS * corner, 1.0
+    first = made(X, y, loss, penalty)
+    if adjacency is Adjacency.ZERO_OUT:
+        signs = [np.zeros(4)]
+    else:
+        signs = [*(1.0 - 2.0 * np.eye(4)), -np.ones(4)]
+    for sign in signs:
+        other = X.copy()
+        other[0] *= sign
+        yield first, made(other, y, loss, penalty)
+
+
+def audit(pair, solvers, adjacency, z=LOUD):
+    """Audit solvers on a pair of neighbours, a batch of one trial per solver."""
+    identities = TRIALS[: len(solvers)]
+    runs = [
+        Run(problem, solvers, z=z, identities=identities, adjacency=adjacency)
+        for problem in pair
+    ]
+    first, second = runs
+    return replay_audit(
+        first.mechanisms, first.iterates, second.mechanisms, second.iterates
+    )
+
+
+def cases():
+    for variant, objective in itertools.product(VARIANTS, objectives()):
+        for adjacency, clip in itertools.product(Adjacency, (CLIP, None)):
+            problem = made(np.zeros((2, 4)), np.ones(2), *objective)
+            bounded = clip is not None or np.isfinite(problem.loss.lipschitz)
+            if bounded and supported(variant, problem):
+                yield variant, *objective, adjacency, clip
+
+
+def name(case):
+    variant, *rest = case
+    return "-".join([label(variant), *map(str, rest)])
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=name)
+def test_solvers_keep_what_they_declare_and_declare_no_more(case):
+    variant, loss, penalty, adjacency, clip = case
+    solvers = [solver_of(variant, clip=clip)] * len(TRIALS)
+    largest = {}
+    for pair in neighbours(loss, penalty, adjacency):
+        report = audit(pair, solvers, adjacency)
+        assert report.violations() == []
+        for release, ratio in report.ratios.items():
+            largest[release] = max(largest.get(release, 0.0), ratio)
+    assert largest
+    assert min(largest.values()) > 0.5, largest
+
+
+# Broken twins: each must be found.
+
+
+class NoFactorTwo(RandomCD):
+    """Declares a sensitivity without the factor 2 of a replaced record."""
+
+    def releases(self, problem, adjacency, schedule):
+        for release in super().releases(problem, adjacency, schedule):
+            yield dataclasses.replace(release, sensitivity=release.sensitivity / 2.0)
+
+
+class NoFactorTwoGreedy(GreedyCD):
+    def releases(self, problem, adjacency, schedule):
+        for release in super().releases(problem, adjacency, schedule):
+            yield dataclasses.replace(release, sensitivity=release.sensitivity / 2.0)
+
+
+class NoFactorTwoSGD(SGD):
+    def releases(self, problem, adjacency, schedule):
+        yield from super().releases(problem, Adjacency.ZERO_OUT, schedule)
+
+
+class WrongRule(GreedyCD):
+    """Scores GS-s, declares the smaller constant of GS-r under L2."""
+
+    def releases(self, problem, adjacency, schedule):
+        twin = copy.copy(self)
+        object.__setattr__(twin, "rule", "GS-r")
+        yield from GreedyCD.releases(twin, problem, adjacency, schedule)
+
+
+class Leak(RandomCD):
+    """Moves along the raw derivative, after asking for the noisy one."""
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        bound = np.broadcast_to(coordinate_bounds(oracle.problem, self.clip), (1, 4))
+        yield oracle.w
+        for j in schedule.T:
+            gradient = oracle.coordinate_gradient(j, clip=take(bound, j))
+            mechanisms["measure"](gradient, coordinate=j)
+            oracle.prox_step(j, gradient, step=np.ones(1))
+            yield oracle.w
+
+
+class PrivateStep(RandomCD):
+    """Takes its step size from the data."""
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        largest = np.abs(oracle.X.sum(axis=0)).max()
+        object.__setattr__(self, "step", self.step / largest)
+        yield from super().iterates(oracle, mechanisms, checkpoints, schedule)
+
+
+class ClipAfterMean(RandomCD):
+    """Clips the mean of the derivatives in place of each of them."""
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        bound = np.broadcast_to(coordinate_bounds(oracle.problem, self.clip), (1, 4))
+        yield oracle.w
+        for j in schedule.T:
+            mean = oracle.coordinate_gradient(j, clip=np.full(1, np.inf))
+            clipped = np.clip(mean, -take(bound, j), take(bound, j))
+            noisy = mechanisms["measure"](clipped, coordinate=j)
+            oracle.prox_step(j, noisy, step=np.ones(1))
+            yield oracle.w
+
+
+class PrivateScale(RandomCD):
+    """Declares the largest derivative of the data as sensitivity."""
+
+    def releases(self, problem, adjacency, schedule):
+        for release in super().releases(problem, adjacency, schedule):
+            seen = np.abs(problem.gradient(np.zeros(4))) + 1.0
+            yield dataclasses.replace(release, sensitivity=4.0 * seen[None, :])
+
+
+class PrivateSelection(RandomCD):
+    """Picks a coordinate by the data: one more release, undeclared."""
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        gradient = oracle.gradient(clip=np.full((1, 4), np.inf))
+        best = (np.abs(gradient).sum(axis=1) * 1e6).astype(np.int64) % 4
+        moved = np.broadcast_to(best[:, None], schedule.shape).copy()
+        yield from super().iterates(oracle, mechanisms, checkpoints, moved)
+
+
+TWINS = {
+    "no factor 2": (NoFactorTwo(clip=CLIP, n_iter=10), "declared sensitivity"),
+    "no factor 2, greedy": (NoFactorTwoGreedy(clip=CLIP), "declared sensitivity"),
+    "no factor 2, sgd": (
+        NoFactorTwoSGD(clip=CLIP, n_iter=10, batch_size="full"),
+        "declared sensitivity",
+    ),
+    "constant of another rule": (WrongRule(rule="GS-s", clip=CLIP), "sensitivity"),
+    "leak": (Leak(clip=CLIP, n_iter=10), "iterates depend on the data"),
+    "private step": (PrivateStep(clip=CLIP, n_iter=10), "iterates depend"),
+    "clip after mean": (ClipAfterMean(clip=CLIP, n_iter=10), "declared sensitivity"),
+    "private scale": (PrivateScale(clip=CLIP, n_iter=10), "sensitivities depend"),
+    "private selection": (PrivateSelection(clip=CLIP, n_iter=10), "iterates depend"),
+}
+
+
+def violations(solver, strength=0.02):
+    found = []
+    for first, second in neighbours("logistic", "l2", Adjacency.REPLACE_ONE):
+        pair = [
+            objective_problem(p.dataset, "logistic", "l2", strength).with_smoothness(
+                "public"
+            )
+            for p in (first, second)
+        ]
+        found += audit(pair, [solver], Adjacency.REPLACE_ONE).violations()
+    return found
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_broken_twins_are_found(twin):
+    solver, complaint = TWINS[twin]
+    found = violations(solver, strength=1.0)
+    assert any(complaint in sentence for sentence in found)
+
+
+@pytest.mark.parametrize("rule", ["GS-r", "GS-s", "GS-q"])
+def test_the_sound_greedy_passes_where_its_twin_fails(rule):
+    assert violations(GreedyCD(rule=rule, clip=CLIP), strength=1.0) == []
+
+
+class OneTooMany(GreedyCD):
+    """Measures twice per iteration what it declares once."""
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        yield from super().iterates(oracle, mechanisms, checkpoints, schedule)
+        mechanisms["measure"](np.zeros(1), coordinate=np.zeros(1, dtype=np.int64))
+
+
+def test_one_release_too_many_is_stopped():
+    with pytest.raises(BudgetExhausted, match="measure was declared 10 times"):
+        violations(OneTooMany(clip=CLIP))
+
+
+# The audit itself, on runs made by hand.
+
+
+def by_hand(release, values, calls=lambda m, v: m["r"](v)):
+    """Audit two runs that publish the two given values."""
+    pair = [make_mechanisms([release], 1.0, ["a"]) for _ in values]
+
+    def run(value):
+        return lambda mechanisms: [np.asarray(calls(mechanisms, value))]
+
+    return replay_audit(pair[0], run(values[0]), pair[1], run(values[1]))
+
+
+def vectors(first, second, sensitivity):
+    values = [np.array([first]), np.array([second])]
+    return by_hand(Gaussian("r", sensitivity, 1), values)
+
+
+def test_ratios_of_vectors_are_of_euclidean_norms():
+    report = vectors([3.0, 0.0], [0.0, 4.0], 5.0)
+    assert report.ratios == {"r": pytest.approx(1.0)}
+    assert report.violations() == []
+    assert vectors([3.0, 0.0], [0.0, 4.0], 4.9).violations()
+
+
+@pytest.mark.parametrize("pair", [(np.nan, np.nan), (np.nan, 0.0), (0.0, np.nan)])
+def test_values_that_are_no_numbers_are_violations(pair):
+    report = by_hand(Laplace("r", 1.0, 1), [np.array([v]) for v in pair])
+    assert report.ratios == {"r": np.inf}
+    assert "differs by inf times" in report.violations()[0]
+
+
+def test_a_release_of_sensitivity_zero_may_not_move():
+    still = by_hand(Laplace("r", 0.0, 1), [np.array([1.0]), np.array([1.0])])
+    moved = by_hand(Laplace("r", 0.0, 1), [np.array([1.0]), np.array([1.001])])
+    assert still.violations() == [] and moved.violations()
+
+
+def maximum(first, second):
+    release = NoisyMax("r", 1.0, 1)
+    values = [np.array([first]), np.array([second])]
+    return by_hand(release, values, lambda m, v: m["r"](v, lambda g: g))
+
+
+def test_entries_excluded_in_both_runs_are_no_difference():
+    assert maximum([0.0, -np.inf], [0.5, -np.inf]).ratios == {"r": 0.5}
+    assert maximum([0.0, -np.inf], [0.5, 0.0]).violations()
+
+
+def queries(mechanisms, names):
+    return [mechanisms[name](np.zeros(1)) for name in names]
+
+
+@pytest.mark.parametrize("names", [("b", "a"), ("a",), ("a", "b", "b")])
+def test_other_queries_than_in_the_first_run_are_violations(names):
+    releases = [Laplace("a", 1.0, 2), Laplace("b", 1.0, 2)]
+    first, second = (make_mechanisms(releases, 1.0, ["t"]) for _ in range(2))
+    report = replay_audit(
+        first,
+        lambda m: queries(m, ("a", "b")),
+        second,
+        lambda m: queries(m, names),
+    )
+    assert "the releases depend on the data" in report.violations()
+    assert {k: m.used for k, m in second.items()} == {
+        name: names.count(name) for name in "ab"
+    }
+
+
+def test_the_answers_of_the_first_run_are_fed_to_the_second():
+    releases = [Laplace("a", 1.0, 1)]
+    first, second = (make_mechanisms(releases, 1.0, [t]) for t in ("t", "other"))
+    seen = []
+    replay_audit(
+        first,
+        lambda m: seen.append(m["a"](np.zeros(1))) or [],
+        second,
+        lambda m: seen.append(m["a"](np.ones(1))) or [],
+    )
+    np.testing.assert_array_equal(*seen)
+    assert not first.ahead and not second.ahead
