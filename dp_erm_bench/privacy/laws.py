@@ -82,8 +82,8 @@ def laplace_law(level: float, step: float) -> Law:
 def bounded_range_law(level: float, step: float) -> Law:
     """Return a law that dominates every ``level``-bounded-range mechanism.
 
-    The largest profile over the two-point pairs of Dong, Durfee, Rogers (ICML 2020,
-    Lemma 3.2) is delta(e) = (1 - u)^2 / (1 - e^-level), u = e^((e - level)/2). As
+    The largest profile over the two-point pairs of Dong, Durfee, Rogers (ICML
+    2020) is delta(e) = (1 - u)^2 / (1 - e^-level), u = e^((e - level)/2). As
     P(l > e) = delta(e) - delta'(e) for every profile, that is
     P(l > e) = (1 - u) / (1 - e^-level): density e^((l - level)/2) / (2 (1 - e^-level)).
     """
@@ -139,6 +139,7 @@ class MonotonePair:
         x, widths = integrated(breaks)
         masses = np.append(self.density(x) * widths, self.below(low))
         infinite = sum(w * float(ndtr(c - high)) for w, c in self.centres)
+        masses *= (1 - infinite) / masses.sum()
         return Law(np.append(self.loss(x), bottom), masses, infinite)
 
     def below(self, x: float) -> float:

@@ -86,7 +86,7 @@ def bounded_range_rdp(orders: Floats, level: float) -> Floats:
 
     The exponential mechanism's log-ratios lie in some [t - level, t] (Durfee and
     Rogers, NeurIPS 2019); the worst pair puts them on its two ends (Dong, Durfee,
-    Rogers, "Optimal DP Composition for Exponential Mechanisms", ICML 2020, Lemma 3.2)
+    Rogers, "Optimal DP Composition for Exponential Mechanisms", ICML 2020)
     and the curve is the largest over t. Setting the derivative in t to zero gives
     t* = level/2 + g(a level) - g((a-1) level), which lies in [0, level] because
     (1 - e^-x)/x falls and (e^x - 1)/x grows, and
