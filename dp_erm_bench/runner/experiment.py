@@ -69,7 +69,7 @@ def run_experiment(
         raise _nothing(missing)
     session = Session(name, folder, options)
     tuners = tuners_of(cases, options.n_checkpoints, session.finals)
-    stages = stages_of(cases, tuners, options.n_checkpoints)
+    stages = stages_of(cases, tuners, session)
     if options.mode == "plan":
         print_plan(session, cases, tuners, stages)
         return 0

@@ -20,6 +20,8 @@ from dp_erm_bench.runner.progress import Progress
 from dp_erm_bench.runner.trial import Planned
 from dp_erm_bench.runner.tune import Tuner
 
+Stages = tuple[Iterator[list[Planned] | None], Iterable[Planned]]
+
 
 class Session:
     """The state of a run; the store alone would do to rebuild it.
@@ -79,6 +81,10 @@ class Session:
         """Return the number of distinct trials by status."""
         return dict(sorted(Counter(self.statuses.values()).items()))
 
+    def settled(self, planned: Iterable[Planned]) -> bool:
+        """Return whether every one of these trials has been run."""
+        return all(self.statuses[one.trial.key] != "planned" for one in planned)
+
     def plan_digest(self) -> str:
         """Return the digest of all lines planned so far."""
         return self._digest.hexdigest()
@@ -131,20 +137,24 @@ def sweep_of(case: Case, n_checkpoints: int) -> list[Planned]:
 
 
 def stages_of(
-    cases: Iterable[Case], tuners: Iterable[Tuner], n_checkpoints: int
+    cases: Iterable[Case], tuners: Iterable[Tuner], session: Session
 ) -> Iterator[list[Planned]]:
     """Yield the trials of each round, those of all lines together.
 
-    The caller runs a round before it asks for the next.
+    A tuner goes on as soon as all trials of its last stage have a status. The
+    caller announces a round, and runs it if it means to, before it asks for the
+    next.
     """
+    rows = session.options.n_checkpoints
     sweeps = [case for case in cases if case.tune is None]
-    first = [one for case in sweeps for one in sweep_of(case, n_checkpoints)]
-    active = [tuner.stages() for tuner in tuners]
-    while active or first:
-        stages = [(stage, next(stage, None)) for stage in active]
-        active = [stage for stage, found in stages if found is not None]
-        yield first + [one for _, found in stages for one in found or ()]
-        first = []
+    yield [one for case in sweeps for one in sweep_of(case, rows)]
+    active: list[Stages] = [(tuner.stages(), []) for tuner in tuners]
+    while active := [one for one in active if session.settled(one[1])]:
+        found = [(stages, next(stages, ())) for stages, _ in active]
+        if all(stage is None for _, stage in found):
+            return
+        yield [one for _, stage in found for one in stage or ()]
+        active = [(stages, stage or ()) for stages, stage in found if stage != ()]
 
 
 def run_stages(

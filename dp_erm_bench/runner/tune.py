@@ -84,10 +84,10 @@ class Tuner:
         self.inherited: Point = {}
         self._tried: dict[tuple[Any, ...], Planned] = {}
 
-    def stages(self) -> Iterator[list[Planned]]:
-        """Yield the new trials of each stage, none while the source is tuned."""
+    def stages(self) -> Iterator[list[Planned] | None]:
+        """Yield the new trials of each stage, None while the source is tuned."""
         while self.source is not None and self.source.choice is None:
-            yield []
+            yield None
         self.inherited = self._inherit()
         seeds, more = self.tune.seeds, self.tune.refine_seeds
         while True:

@@ -1,0 +1,74 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_erm_bench.runner.batches import LEAST, batches_of
+from dp_erm_bench.runner.expand import expand
+from dp_erm_bench.runner.session import sweep_of
+from dp_erm_bench.runner.trial import Planned, Setting
+
+
+def planned(group, count, work=1.0, batchable=True, n_checkpoints=51):
+    setting = Setting({}, group, "code", group, work, batchable)
+    return [
+        Planned(setting.trial(seed, n_checkpoints), setting, "", "", "sweep")
+        for seed in range(count)
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 70), st.floats(0, 1e9), st.booleans()), max_size=6
+    ),
+    st.integers(1, 40),
+)
+def test_every_trial_is_in_one_batch_of_its_group(groups, most):
+    work = {str(i): w for i, (_, w, _) in enumerate(groups)}
+    single = {str(i) for i, (_, _, b) in enumerate(groups) if not b}
+    trials = [
+        one
+        for i, (count, w, batchable) in enumerate(groups)
+        for one in planned(str(i), count, w, batchable)
+    ]
+    group_of = {one.trial.key: one.setting.group for one in trials}
+    batches = batches_of(trials, most, 1e8)
+    keys = [trial.key for batch in batches for trial in batch]
+    assert sorted(keys) == sorted(group_of)
+    for batch in batches:
+        (group,) = {group_of[trial.key] for trial in batch}
+        assert 1 <= len(batch) <= (1 if group in single else most)
+    loads = [work[group_of[b[0].key]] * len(b) for b in batches]
+    assert loads == sorted(loads, reverse=True)
+
+
+def test_checkpoints_split_a_group():
+    trials = planned("a", 3) + planned("a", 3, n_checkpoints=2)
+    assert sorted(map(len, batches_of(trials, 32, 1e8))) == [3, 3]
+
+
+@pytest.mark.parametrize("work, size", [(0.0, 32), (1e6, 32), (1e7, 10), (1e9, LEAST)])
+def test_heavy_trials_come_in_smaller_batches(work, size):
+    batches = batches_of(planned("a", 320, work), 32, 1e8)
+    assert max(map(len, batches)) == size
+    assert max(map(len, batches)) - min(map(len, batches)) <= 1
+
+
+def test_ten_heavy_seeds_keep_two_workers_busy():
+    assert list(map(len, batches_of(planned("a", 10, 2e7), 32, 1e8))) == [5, 5]
+
+
+def groups_of(*blocks):
+    cases, _ = expand(blocks)
+    return {one.setting.group for case in cases for one in sweep_of(case, 51)}
+
+
+def test_value_parameters_share_a_group_and_shape_parameters_do_not(block):
+    def with_(**given):
+        return block(algorithm={"name": "random_cd", "passes": 2, "clip": 1, **given})
+
+    assert len(groups_of(with_(step=[0.1, 1], clip=[1, 2]))) == 1
+    assert len(groups_of(with_(passes=[1, 2]))) == 2
+    assert len(groups_of(with_(order=["cyclic", "uniform"]))) == 2
+    assert len(groups_of(with_(clip=[1, None]))) == 2
+    assert len(groups_of(with_(), block(budget={"epsilon": 3}))) == 2
+    assert len(groups_of(with_(), block(calibration="paper"))) == 2

@@ -1,0 +1,226 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.runner import subject
+from dp_erm_bench.runner.axes import product, values_of
+from dp_erm_bench.runner.expand import expand
+from dp_erm_bench.runner.parameters import algorithm_of, typed
+from dp_erm_bench.runner.session import sweep_of
+
+
+def trials(*blocks):
+    cases, _ = expand(blocks)
+    return [one.trial for case in cases for one in sweep_of(case, 51)]
+
+
+def test_a_block_is_the_product_of_its_lists(block):
+    made = block(
+        dataset={"name": "log1", "n": [50, 60], "p": 5},
+        penalty={"name": "l2", "strength": [0.1, 0.2]},
+        algorithm={"name": ["random_cd", "sgd"], "clip": [1, 2], "passes": 1},
+        budget={"epsilon": [1, "inf"], "delta": ["1/n", 1e-5]},
+        calibration=["certified", "authors"],
+        seed=list(range(3)),
+    )
+    found = trials(made)
+    assert len(found) == 2 * 2 * 2 * 2 * 2 * 2 * 2 * 3
+    assert len({trial.key for trial in found}) == len(found)
+    assert {trial.spec["dataset"]["n"] for trial in found} == {50, 60}
+    assert {trial.spec["penalty"]["strength"] for trial in found} == {0.1, 0.2}
+
+
+def test_choices_may_be_lists_of_names_and_mappings(block):
+    small = {"name": "log1", "n": 50, "p": 5}
+    made = block(dataset=[small, {"name": "log2", "n": 50, "p": 5}], loss=["logistic"])
+    names = {trial.spec["dataset"]["name"] for trial in trials(made)}
+    assert names == {"log1", "log2"}
+
+
+def test_the_usual_objective_stands_for_auto(block):
+    spec = trials(block())[0].spec
+    assert spec["loss"] == {"name": "logistic"}
+    assert spec["penalty"] == {"name": "l2", "strength": 0.001}
+    assert spec["constraint"] == {"name": "none"}
+
+
+def test_values_that_mean_the_same_are_one(block):
+    algorithm = {"name": "random_cd", "passes": [1, 1.0, "1"], "clip": 1}
+    assert len(trials(block(algorithm=algorithm, seed=[1, 1]))) == 1
+
+
+def test_relative_thresholds_are_multiples_of_the_gradient(block):
+    clip = {"unit": "gradient_rms", "values": [0.5, 2]}
+    cases, _ = expand([block(algorithm={"name": "random_cd", "clip": clip})])
+    unit = cases[0].subject.problem.gradient_rms
+    found = [case.params["clip"] for case in cases]
+    assert found == pytest.approx([0.5 * unit, 2 * unit], rel=1e-11)
+
+
+def test_the_unit_is_rounded_so_that_threads_do_not_change_keys(block):
+    (case,), _ = expand([block()])
+    unit = case.subject.gradient_rms
+    assert unit == float(f"{unit:.12g}")
+
+
+WRONG = {
+    "unknown key of a block": ({"sed": 1}, "block.sed"),
+    "unknown dataset": ({"dataset": "log9"}, "log9"),
+    "unknown key of a dataset": ({"dataset": {"name": "log1", "rows": 3}}, "rows"),
+    "a dataset's number": ({"dataset": {"name": "log1", "n": "many"}}, "dataset.n"),
+    "no dataset": ({"dataset": None}, "dataset"),
+    "unknown loss": ({"loss": "hinged"}, "hinged"),
+    "negative strength": ({"penalty": {"name": "l2", "strength": -1}}, "strength"),
+    "unknown algorithm": ({"algorithm": "newton"}, "newton"),
+    "unknown parameter": ({"algorithm": {"name": "sgd", "lr": 1}}, "lr"),
+    "parameter of no type": (
+        {"algorithm": {"name": "sgd", "step": "big"}},
+        "algorithm.sgd.step=big",
+    ),
+    "fraction of a step": (
+        {"algorithm": {"name": "greedy_cd", "n_iter": 1.5}},
+        "algorithm.greedy_cd.n_iter=1.5",
+    ),
+    "out of range": ({"algorithm": {"name": "greedy_cd", "n_iter": -1}}, "n_iter=-1"),
+    "one bad value of an axis": (
+        {"algorithm": {"name": "random_cd", "clip": [1.0, -2.0]}},
+        "clip=-2.0",
+    ),
+    "empty axis": ({"algorithm": {"name": "sgd", "step": []}}, "step=[]"),
+    "unknown rule": ({"algorithm": {"name": "greedy_cd", "rule": "x"}}, "rule=x"),
+    "epsilon zero": ({"budget": {"epsilon": 0}}, "epsilon=0"),
+    "delta two": ({"budget": {"delta": 2}}, "delta=2"),
+    "unknown key of a budget": ({"budget": {"eps": 1}}, "budget.eps"),
+    "unknown calibration": ({"calibration": "cheap"}, "cheap"),
+    "negative seed": ({"seed": -1}, "seed=-1"),
+    "seed as text": ({"seed": "range(0,3)"}, "seed=range(0,3)"),
+    "no seeds": ({"seed": []}, "seed=[]"),
+    "unit": (
+        {"algorithm": {"name": "sgd", "clip": {"unit": "cm", "values": [1]}}},
+        "unit=cm",
+    ),
+    "multiples": (
+        {"algorithm": {"name": "sgd", "clip": {"unit": "gradient_rms", "values": 0}}},
+        "values=0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_blocks_die_with_one_sentence(block, name):
+    changes, told = WRONG[name]
+    with pytest.raises(UsageError) as caught:
+        expand([block(**changes)])
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+WRONG_TUNE = {
+    "no report": ({"report": None}, "tune.report"),
+    "no axes": ({"axes": None}, "tune.axes"),
+    "unknown key": ({"seed": [1]}, "tune.seed"),
+    "report on a tuning seed": ({"report": [5, 1]}, "tune.report=1"),
+    "report on a refining seed": (
+        {"refine": {"best": 1, "seeds": [7]}, "report": [7]},
+        "tune.report=7",
+    ),
+    "refine on a tuning seed": (
+        {"refine": {"best": 1, "seeds": [0]}},
+        "tune.refine.seeds=0",
+    ),
+    "refine none": ({"refine": {"best": 0, "seeds": [9]}}, "best=0"),
+    "extend no axis": ({"extend": ["passes"]}, "extend=passes"),
+    "axis of no parameter": ({"axes": {"steps": [1]}}, "steps"),
+    "axis that is fixed": ({"axes": {"passes": [1, 2]}}, "passes: is given twice"),
+    "wrong value": ({"axes": {"step": [0.1, "x"]}}, "step=x"),
+    "refused value": ({"axes": {"step": [0.1, -3]}}, "step=-3"),
+    "inherit nothing": ({"inherit": {"line": "line"}}, "tune.inherit.parameters"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TUNE)
+def test_wrong_tuning_dies_with_one_sentence(tuned, name):
+    changes, told = WRONG_TUNE[name]
+    with pytest.raises(UsageError) as caught:
+        expand([tuned(changes)])
+    assert told in str(caught.value)
+
+
+def test_tuned_blocks_have_no_seed_of_their_own(tuned):
+    with pytest.raises(UsageError, match="block.seed"):
+        expand([{**tuned(), "seed": 1}])
+
+
+def test_lines_without_data_are_listed_and_the_others_stay(block, monkeypatch):
+    load = subject.load_dataset
+
+    def fetch(spec):
+        if spec["name"] == "log2":
+            raise DataUnavailable("log2 is far away")
+        return load(spec)
+
+    monkeypatch.setattr(subject, "load_dataset", fetch)
+    gone = {"name": "log2", "n": 41}
+    cases, missing = expand([block(dataset=gone, line="gone"), block()])
+    assert [case.line for case in cases] == ["line"]
+    (one,) = missing
+    assert (one.line, one.dataset, one.reason) == ("gone", "log2", "log2 is far away")
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(), max_size=4)))
+def test_the_product_has_every_point_once(axes):
+    points = [tuple(point.items()) for point in product(axes)]
+    assert len(points) == math.prod(len(values) for values in axes.values())
+    assert all(set(dict(p)) == set(axes) for p in points)
+
+
+def test_a_list_by_nature_is_one_value():
+    assert values_of("columns", [1, 2], [0, 0, 0]) == [[1, 2]]
+    assert values_of("columns", [[1, 2], [3]], [0]) == [[1, 2], [3]]
+    assert values_of("n", [1, 2], 5) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "value, hint, expected",
+    [
+        (1, float, 1.0),
+        ("1e-3", float, 1e-3),
+        (3.0, int, 3),
+        ("3", int, 3),
+        (None, float | None, None),
+        (2, float | None, 2.0),
+        ("full", int | str, "full"),
+        (True, bool, True),
+    ],
+)
+def test_values_take_the_type_of_their_field(value, hint, expected):
+    found = typed("key", value, hint)
+    assert found == expected and type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    "value, hint",
+    [
+        (True, int),
+        (1, bool),
+        (float("nan"), float),
+        (None, float),
+        ("x", int | None),
+        ([1], str),
+        (1.5, int),
+    ],
+)
+def test_values_of_no_allowed_type_are_refused(value, hint):
+    with pytest.raises(UsageError, match="key=.*: must be"):
+        typed("key", value, hint)
+
+
+def test_an_algorithm_tells_shape_from_value():
+    found = algorithm_of("random_cd", {"step": 0.5})
+    assert found.given == {"step": 0.5}
+    assert {"passes", "order"} <= set(found.shape)
+    assert not {"step", "clip"} & set(found.shape)
+    assert found.full["step"] == 0.5 and found.full["clip"] is None

@@ -1,0 +1,153 @@
+import copy
+
+import pytest
+
+from dp_erm_bench.runner import fingerprint
+from dp_erm_bench.runner.expand import expand
+from dp_erm_bench.runner.fingerprint import code_fingerprint, numeric_modules
+from dp_erm_bench.runner.subject import trial_of
+
+SOLVER = "dp_erm_bench.solvers.random_cd.RandomCD"
+
+
+def only(block):
+    (case,), missing = expand([block])
+    assert missing == []
+    return case.setting().trial(0, 51)
+
+
+def changed(block, path, value):
+    made = copy.deepcopy(block)
+    *parents, last = path.split(".")
+    inner = made
+    for key in parents:
+        inner = inner.setdefault(key, {})
+    inner[last] = value
+    return made
+
+
+CHANGES = {
+    "dataset.seed": 11,
+    "dataset.noise": 0.5,
+    "dataset.standardise": True,
+    "dataset.test_fraction": 0.25,
+    "loss": "squared",
+    "penalty": {"name": "l2", "strength": 0.5},
+    "constraint": "none",
+    "algorithm.passes": 3,
+    "algorithm.step": 0.5,
+    "algorithm.clip": 2.0,
+    "algorithm.order": "cyclic",
+    "algorithm.smoothness": "data",
+    "budget.epsilon": 2,
+    "budget.delta": 1e-6,
+    "budget.adjacency": "zero_out",
+    "calibration": "paper",
+}
+
+
+def test_each_field_that_decides_a_number_changes_the_key(block):
+    base = block()
+    trials = [only(changed(base, path, value)) for path, value in CHANGES.items()]
+    same = [i for i, path in enumerate(CHANGES) if path == "constraint"]
+    keys = [trial.key for trial in trials]
+    identities = [trial.identity for trial in trials]
+    assert len(set(keys) | {only(base).key}) == len(CHANGES) + 1 - len(same)
+    assert len(set(identities)) == len(CHANGES)
+    assert keys[same[0]] == only(base).key
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        ("panel", "another"),
+        ("line", "another"),
+        ("algorithm.passes", 2.0),
+        ("algorithm.passes", "2"),
+        ("algorithm.clip", 1),
+        ("algorithm.step", 1),
+        ("algorithm.step", 1.0),
+        ("algorithm.n_iter", None),
+        ("budget.epsilon", "1"),
+        ("budget.adjacency", "replace_one"),
+        ("budget.delta", "1/n^2"),
+        ("calibration", "certified"),
+        ("loss", "logistic"),
+        ("penalty", {"name": "l2", "strength": 0.001}),
+        ("penalty", {"name": "auto"}),
+        ("dataset.seed", 10),
+        ("dataset.sigma", 1),
+    ],
+)
+def test_labels_defaults_and_spelling_do_not(block, path, value):
+    assert only(changed(block(), path, value)).key == only(block()).key
+
+
+def test_seed_changes_the_draws_but_checkpoints_only_the_record(block):
+    (case,), _ = expand([block()])
+    setting = case.setting()
+    first, again = setting.trial(0, 51), setting.trial(0, 51)
+    assert (first.key, first.identity) == (again.key, again.identity)
+    assert setting.trial(1, 51).identity != first.identity
+    coarse = setting.trial(0, 2)
+    assert coarse.identity == first.identity
+    assert coarse.key != first.key
+
+
+def test_infinite_epsilon_is_spelled_in_json(block):
+    trial = only(block(budget={"epsilon": float("inf")}))
+    assert trial.spec["budget"]["epsilon"] == "inf"
+    assert trial.key == only(block(budget={"epsilon": "inf"})).key
+
+
+def test_a_trial_is_made_again_from_its_spec(block):
+    trial = only(block())
+    again = trial_of(trial.spec)
+    assert (again.key, again.identity) == (trial.key, trial.identity)
+    assert again.spec == trial.spec
+
+
+def test_the_fingerprint_covers_what_the_numbers_come_from():
+    numeric = numeric_modules()
+    for name in ("kernels.philox", "datasets.prepare", "privacy.rdp", "losses.base"):
+        assert f"dp_erm_bench.{name}" in numeric
+    closure = fingerprint._closure("dp_erm_bench.solvers.greedy_cd")
+    closure |= fingerprint._closure(fingerprint.EXECUTE)
+    for name in ("solvers.greedy_rules", "solvers.base", "runner.solve"):
+        assert f"dp_erm_bench.{name}" in closure
+    for name in ("runner.trial", "runner.pool", "results.store", "paths", "cli"):
+        assert f"dp_erm_bench.{name}" not in closure
+
+
+def fresh_fingerprint(target=SOLVER):
+    for cached in ("code_fingerprint", "_imports", "_file", "_source_digest"):
+        getattr(fingerprint, cached).cache_clear()
+    return code_fingerprint(target)
+
+
+def test_a_solver_of_ones_own_is_followed_into_its_imports(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    package = tmp_path / "own_solver_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "helper.py").write_text("VALUE = 1\n")
+    (package / "solver.py").write_text(
+        "from own_solver_package.helper import VALUE\nimport json\n"
+    )
+    target = "own_solver_package.solver.Mine"
+    before = fresh_fingerprint(target)
+    assert before == fresh_fingerprint(target)
+    (package / "helper.py").write_text("VALUE = 2\n")
+    after = fresh_fingerprint(target)
+    assert after != before
+    (package / "unused.py").write_text("VALUE = 3\n")
+    assert fresh_fingerprint(target) == after
+
+
+def test_solvers_differ_and_a_library_of_another_version_counts(monkeypatch):
+    before = fresh_fingerprint()
+    assert before != code_fingerprint("dp_erm_bench.solvers.sgd.SGD")
+    monkeypatch.setattr(fingerprint, "_minor", lambda name: "0.1")
+    assert fresh_fingerprint() != before
+    monkeypatch.undo()
+    assert fresh_fingerprint() == before

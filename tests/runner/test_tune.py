@@ -1,0 +1,177 @@
+import csv
+
+import pytest
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.table import load_results
+from dp_erm_bench.runner.expand import expand
+from dp_erm_bench.runner.link import tuners_of
+from dp_erm_bench.runner.tune import EXTENSIONS
+
+GRID = {"step": [0.1, 0.3, 1.0], "clip": [2.0, 4.0, 8.0, 16.0]}
+
+
+def choices(folder):
+    with (folder / "choices.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def phases(folder):
+    table = load_results(folder).drop_duplicates(["trial", "line", "phase"])
+    return table.groupby("phase").size().to_dict()
+
+
+def test_the_best_setting_is_chosen_and_reported_on_fresh_seeds(inline, tuned):
+    assert inline(tuned()) == 0
+    (choice,) = choices(inline.folder)
+    assert choice["chosen"] == '{"clip": 8.0, "step": 0.3}'
+    assert choice["edges"] == "" and choice["extended"] == ""
+    assert (choice["seeds"], choice["settings"]) == ("2", "12")
+    assert float(choice["mean_objective"]) == pytest.approx(1.0, abs=2e-6)
+    assert phases(inline.folder) == {"tune": 24, "report": 2}
+    table = load_results(inline.folder)
+    report = table[table["phase"] == "report"]
+    assert set(report["seed"]) == {100, 101}
+    assert report["tuned"].all() and not table["tuned"].all()
+    assert report["uncharged"].str.contains("tuning").all()
+
+
+def test_tuning_records_two_rows_and_reports_record_all(inline, tuned):
+    cases, _ = expand([tuned()])
+    finals = {}
+    (tuner,) = tuners_of(cases, 51, finals)
+    seen = {}
+    for stage in tuner.stages():
+        for one in stage:
+            seen.setdefault(one.phase, set()).add(one.trial.spec["n_checkpoints"])
+            finals[one.trial.key] = 1.0
+    assert seen == {"tune": {2}, "report": {51}}
+
+
+def test_an_axis_grows_while_its_top_is_best(inline, tuned):
+    axes = {"step": [0.3], "clip": [1.0, 2.0]}
+    assert inline(tuned({"axes": axes, "extend": ["clip"]})) == 0
+    (choice,) = choices(inline.folder)
+    assert choice["chosen"] == '{"clip": 8.0, "step": 0.3}'
+    assert choice["extended"] == "clip"
+    assert choice["settings"] == "5"
+    assert choice["edges"] == ""
+
+
+def test_a_best_value_on_an_edge_is_told(inline, tuned, capsys):
+    axes = {"step": [0.3, 1.0], "clip": [1.0, 2.0]}
+    assert inline(tuned({"axes": axes})) == 0
+    (choice,) = choices(inline.folder)
+    assert choice["edges"] == "step bottom; clip top"
+    assert "on the edge of its grid: step bottom (0.3), clip top (2)" in (
+        capsys.readouterr().out
+    )
+
+
+def test_growth_ends(tuned):
+    axes = {"clip": [1.0, 2.0], "step": [1.0, 0.5]}
+    cases, _ = expand([tuned({"axes": axes, "extend": ["clip", "step"]})])
+    finals = {}
+    (tuner,) = tuners_of(cases, 51, finals)
+    for stage in tuner.stages():
+        for one in stage:
+            params = one.trial.spec["algorithm"]["params"]
+            finals[one.trial.key] = -params["clip"] - params["step"]
+    assert len(tuner.axes["clip"]) == len(tuner.axes["step"]) == 2 + EXTENSIONS
+    assert tuner.choice.values == {"clip": 2.0**11, "step": 2.0**10}
+    assert set(tuner.choice.extended) == {"clip", "step"}
+
+
+def test_the_best_are_refined_and_the_refined_mean_decides(tuned):
+    refine = {"best": 2, "seeds": [5, 6]}
+    cases, _ = expand([tuned({"axes": {"step": [1.0, 2.0, 3.0]}, "refine": refine})])
+    finals = {}
+    (tuner,) = tuners_of(cases, 51, finals)
+    # Step 1 is best on the tuning seeds, step 2 on all; step 3 never gets the others.
+    value = {1.0: (0.0, 9.0), 2.0: (1.0, 1.0), 3.0: (2.0, -99.0)}
+    refined = set()
+    for stage in tuner.stages():
+        for one in stage:
+            step = one.trial.spec["algorithm"]["params"]["step"]
+            late = one.trial.spec["seed"] in refine["seeds"]
+            finals[one.trial.key] = value[step][late]
+            refined |= {step} if late else set()
+    assert refined == {1.0, 2.0}
+    assert tuner.choice.values == {"step": 2.0}
+    assert (tuner.choice.mean, tuner.choice.n_seeds) == (1.0, 4)
+
+
+def test_diverged_settings_are_never_chosen(inline, tuned):
+    axes = {"step": [2.0, 1.5, 0.9], "clip": [8.0]}
+    assert inline(tuned({"axes": axes}), execute="diverging") == 0
+    (choice,) = choices(inline.folder)
+    assert choice["chosen"] == '{"clip": 8.0, "step": 0.9}'
+
+
+@pytest.mark.parametrize("execute", ["all_diverging", "skipping"])
+def test_without_a_finite_objective_the_line_is_still_reported(
+    inline, tuned, execute, capsys
+):
+    assert inline(tuned({"extend": ["clip"]}), execute=execute) == 0
+    (choice,) = choices(inline.folder)
+    assert choice["mean_objective"] == "inf" and choice["extended"] == ""
+    assert phases(inline.folder)["report"] == 2
+    assert "no setting had a finite mean objective" in capsys.readouterr().out
+
+
+def test_each_budget_is_tuned_for_itself(inline, tuned):
+    assert inline(tuned(budget={"epsilon": [1.0, 10.0]})) == 0
+    assert [choice["epsilon"] for choice in choices(inline.folder)] == ["1.0", "10.0"]
+
+
+def inheriting(tuned, **changes):
+    inherit = {"line": "line", "parameters": ["clip"], **changes.pop("inherit", {})}
+    section = {"axes": {"step": [0.2, 0.4]}, "inherit": inherit}
+    return tuned(section, line="heir", **changes)
+
+
+def test_a_line_takes_parameters_from_the_choice_of_another(inline, tuned):
+    heir = inheriting(tuned, budget={"epsilon": [0.1, 10.0]})
+    assert inline(heir, tuned(budget={"epsilon": [1.0, 3.0]})) == 0
+    found = [c["chosen"] for c in choices(inline.folder) if c["line"] == "heir"]
+    assert found == ['{"clip": 8.0, "step": 0.4}'] * 2
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"inherit": {"line": "nobody"}}, "there are 0"),
+        ({"inherit": {"panel": "elsewhere"}}, "there are 0"),
+        ({"inherit": {"parameters": ["order"]}}, "it does not choose order"),
+        ({"inherit": {"line": "heir"}}, "heir"),
+    ],
+)
+def test_what_is_inherited_must_exist(inline, tuned, changes, told):
+    with pytest.raises(UsageError, match=told):
+        inline(tuned(), inheriting(tuned, **changes))
+    assert not (inline.folder / "segments").exists()
+
+
+def test_one_of_several_budgets_to_inherit_from_must_be_one(inline, tuned):
+    with pytest.raises(UsageError, match="there are 0"):
+        inline(tuned(budget={"epsilon": [2.0, 3.0]}), inheriting(tuned))
+
+
+def test_a_circle_of_heirs_is_refused(inline, tuned):
+    first = inheriting(tuned, inherit={"line": "b", "parameters": ["clip"]})
+    second = inheriting(tuned, inherit={"line": "a", "parameters": ["clip"]})
+    with pytest.raises(UsageError, match="inherits from itself"):
+        inline({**first, "line": "a"}, {**second, "line": "b"})
+
+
+def test_a_tuned_run_is_resumed_where_it_stopped(inline, tuned, capsys):
+    made = tuned({"axes": {"step": [0.3], "clip": [1.0, 2.0]}, "extend": ["clip"]})
+    assert inline(made) == 0
+    before = choices(inline.folder)
+    for segment in (inline.folder / "segments").iterdir():
+        lines = segment.read_bytes().splitlines(keepends=True)
+        segment.write_bytes(b"".join(lines[:5]))
+    capsys.readouterr()
+    assert inline(made) == 0
+    assert "12 trials (7 run now)" in capsys.readouterr().out
+    assert choices(inline.folder) == before
