@@ -69,7 +69,7 @@ def compute_optimum(problem: Problem) -> Optimum:
     w, gap, reason = _minimise(problem)
     value = float(problem.value(w))
     if value <= NEGLIGIBLE * at_zero or value == 0.0:
-        return _none("the minimum is 0 or close to it, a relative error has no meaning")
+        return _none("the minimum is close to 0, a relative error has no meaning")
     if reason:
         return _none(reason)
     if not gap <= TOLERANCE * value:

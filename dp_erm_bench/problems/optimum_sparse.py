@@ -4,6 +4,7 @@ Reweighted lasso problems, solved by scikit-learn's coordinate descent on a work
 set, find the support and the signs; Newton's method on the support finishes.
 """
 
+import math
 import warnings
 from collections.abc import Iterator
 
@@ -16,7 +17,9 @@ from dp_erm_bench.problems.optimum_smooth import Quadratic
 
 FINISHED = 1e-14
 ENOUGH = 1e-10
-MAX_ROUNDS = 60
+MAX_ROUNDS = 8
+LAST_ROUNDS = 50
+PATH_RATIO = 1.5
 MAX_POLISH = 30
 WORKING_SET = 100
 # Least curvature in the quadratic model, as a part of the loss's smoothness.
@@ -48,13 +51,33 @@ class Composite:
 def minimise_sparse(X: Array, y: Array, loss: Loss, l1: float, l2: float) -> Array:
     """Return the minimiser of (1/n) sum phi + l1 norm1 + (l2/2) norm2^2.
 
-    Rounds of a proximal Newton step on a working set, each with a stricter inner
-    tolerance, then Newton on the support; the best point by certified gap.
+    Where the direct way fails (more features than records and a small penalty)
+    the penalty is lowered step by step, each minimiser starting the next.
     """
     problem = Composite(X, y, loss, l1, l2)
-    w = best = np.zeros(X.shape[1])
-    least = problem.relative_gap(w)
-    for number in range(MAX_ROUNDS):
+    start = np.zeros(X.shape[1])
+    direct = _rounds(problem, start, MAX_ROUNDS)
+    if problem.relative_gap(direct) <= ENOUGH:
+        return direct
+    w, largest = start, float(np.abs(problem.gradient(start)).max())
+    for strength in _path(largest, l1):
+        w = _rounds(Composite(X, y, loss, strength, l2), w, MAX_ROUNDS)
+    return min(direct, _rounds(problem, w, LAST_ROUNDS), key=problem.relative_gap)
+
+
+def _path(largest: float, l1: float) -> Array:
+    steps = max(1, math.ceil(math.log(largest / l1) / math.log(PATH_RATIO)))
+    return np.geomspace(largest, l1, steps + 1)[1:]
+
+
+def _rounds(problem: Composite, w: Array, most: int) -> Array:
+    """Return the best point, by certified gap, of rounds that start at w.
+
+    A round is a proximal Newton step on a working set, its inner tolerance
+    stricter each time, then Newton's method on the support.
+    """
+    best, least = w, problem.relative_gap(w)
+    for number in range(most):
         if least <= ENOUGH:
             break
         w = _proximal_newton(problem, w, tol=10.0 ** -min(4 + number, 14))

@@ -1,0 +1,313 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.losses.logistic import Logistic
+from dp_erm_bench.losses.squared import Squared
+from dp_erm_bench.paths import cache_dir
+from dp_erm_bench.penalties.l1 import L1
+from dp_erm_bench.penalties.l2 import L2
+from dp_erm_bench.penalties.none import NoPenalty
+from dp_erm_bench.problems import optimum
+from dp_erm_bench.problems.build import build_problem
+
+SHAPES = {
+    "tall": (120, 6, False),
+    "square": (60, 60, False),
+    "wide": (30, 90, False),
+    "ill-scaled": (200, 12, True),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path / "cache"))
+
+
+def make(loss, penalty="none", strength=None, shape="tall", seed=0):
+    n, p, ill = SHAPES[shape] if isinstance(shape, str) else shape
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    if ill:
+        X = (X + 2.0 * rng.standard_normal((n, 1))) * 10.0 ** rng.uniform(-3, 3, p)
+    w = rng.standard_normal(p) / (np.abs(X).max(axis=0) * np.sqrt(p))
+    z = X @ w + 0.7 * rng.standard_normal(n)
+    y = z if loss == "squared" else np.where(z > 0.0, 1.0, -1.0)
+    given = {} if strength is None else {"strength": strength}
+    return build_problem(dataset_from_arrays(X, y), loss, {"name": penalty, **given})
+
+
+def stationarity(problem, w):
+    """Return the distance of 0 to the subdifferential, relative to its size at 0."""
+    gradient = problem.gradient(w)
+    scale = np.sqrt(np.square(problem.dataset.X).mean(axis=0))
+    distance = problem.penalty.subdifferential_distance(gradient, w) / scale
+    return distance.max() / (np.abs(problem.gradient(np.zeros(w.size))) / scale).max()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("strength", [1e-5, 1e-2, 1.0])
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_a_penalised_optimum_is_certified_and_stationary(
+    loss, penalty, strength, shape
+):
+    problem = make(loss, penalty, strength, shape)
+    found = optimum.certified_optimum(problem)
+    if found.value is None:
+        assert "close to 0" in found.reason
+        assert shape in ("square", "wide") and strength == 1e-5
+        return
+    assert found.gap <= 1e-9 and found.reason == ""
+    assert found.value == problem.value(found.w)
+    assert stationarity(problem, found.w) <= 1e-7
+
+
+@pytest.mark.parametrize("shape", ["tall", "ill-scaled"])
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_an_optimum_without_penalty_is_certified_and_stationary(loss, shape):
+    problem = make(loss, shape=shape)
+    found = optimum.certified_optimum(problem)
+    assert found.gap <= 1e-12
+    assert stationarity(problem, found.w) <= 1e-9
+
+
+@settings(max_examples=25)
+@given(
+    loss=st.sampled_from(["logistic", "squared"]),
+    penalty=st.sampled_from(["l1", "l2"]),
+    power=st.floats(-4.0, 1.0),
+    n=st.integers(2, 40),
+    p=st.integers(1, 40),
+    seed=st.integers(0, 99),
+)
+def test_no_point_is_better_than_the_certificate_allows(
+    loss, penalty, power, n, p, seed
+):
+    problem = make(loss, penalty, 10.0**power, (n, p, False), seed)
+    found = optimum.compute_optimum(problem)
+    if found.value is None:
+        assert found.reason
+        return
+    rng = np.random.default_rng(seed)
+    lowest = found.value * (1.0 - found.gap) * (1.0 - 1e-14)
+    for size in (1e-8, 1e-4, 1.0):
+        near = found.w + size * rng.standard_normal((50, p))
+        assert problem.value(near).min() >= lowest
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+def test_a_general_purpose_solver_finds_nothing_lower(loss, penalty):
+    problem = make(loss, penalty, 0.05)
+
+    def split(v):
+        kink = problem.penalty.value(v[:6]) + problem.penalty.value(v[6:])
+        margins = problem.dataset.X @ (v[:6] - v[6:])
+        return problem.loss.value(problem.dataset.y, margins).mean() + kink
+
+    found = optimum.certified_optimum(problem)
+    bounds = [(0.0, None)] * 12
+    start = np.full(12, 0.1)
+    other = optimize.minimize(split, start, method="L-BFGS-B", bounds=bounds)
+    assert found.value <= other.fun
+    assert found.value == pytest.approx(other.fun, rel=1e-6)
+
+
+def test_ridge_regression_has_its_closed_form():
+    problem = make("squared", "l2", 0.3)
+    X, y, n = problem.dataset.X, problem.dataset.y, problem.n
+    expected = np.linalg.solve(X.T @ X / n + 0.3 * np.eye(6), X.T @ y / n)
+    np.testing.assert_allclose(problem.optimum.w, expected, rtol=1e-10)
+
+
+def test_lasso_above_the_largest_gradient_is_exactly_zero():
+    largest = np.abs(make("squared").gradient(np.zeros(6))).max()
+    above = make("squared", "l1", 1.0001 * largest).optimum
+    below = make("squared", "l1", 0.999 * largest).optimum
+    assert (above.w == 0.0).all() and above.gap == 0.0
+    assert np.count_nonzero(below.w) == 1
+
+
+def test_sparse_optimum_has_exact_zeros_off_its_support():
+    found = make("logistic", "l1", 0.02, "wide").optimum
+    assert 0 < np.count_nonzero(found.w) < 30
+
+
+def test_the_array_is_read_only():
+    with pytest.raises(ValueError, match="read-only"):
+        make("squared", "l2", 0.1).optimum.w[0] = 1.0
+
+
+def test_scaling_the_units_of_features_does_not_change_the_free_minimum():
+    problem = make("logistic")
+    scaled = dataset_from_arrays(
+        problem.dataset.X * [1e-6, 1e6, 1, 1, 1, 1], problem.dataset.y
+    )
+    found = build_problem(scaled, "logistic", "none").optimum
+    assert found.value == pytest.approx(problem.optimum.value, rel=1e-12)
+
+
+@pytest.mark.parametrize("extra", ["copy", "combination", "zero"])
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_dependent_features_do_not_change_the_free_minimum(loss, extra):
+    problem = make(loss)
+    X = problem.dataset.X
+    column = {"copy": X[:, 0], "combination": X @ np.arange(6.0), "zero": 0.0 * X[:, 0]}
+    wider = dataset_from_arrays(np.column_stack([X, column[extra]]), problem.dataset.y)
+    found = build_problem(wider, loss, "none").optimum
+    assert found.value == pytest.approx(problem.optimum.value, rel=1e-12)
+
+
+def test_features_that_are_all_zero_leave_the_value_at_zero():
+    dataset = dataset_from_arrays(np.zeros((4, 2)), np.array([1.0, -1.0, 1.0, 1.0]))
+    found = build_problem(dataset, "logistic", "none").optimum
+    assert found.value == pytest.approx(math.log(2.0))
+
+
+def test_separable_classes_without_penalty_have_no_optimum():
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    dataset = dataset_from_arrays(X, np.sign(X[:, 0]))
+    found = build_problem(dataset, "logistic", "none").optimum
+    assert (found.value, found.w, found.gap) == (None, None, None)
+    assert "separable" in found.reason or "close to 0" in found.reason
+
+
+def test_quasi_separable_classes_without_penalty_have_no_optimum():
+    # The first feature separates all but two equal records of opposite labels.
+    X = np.array([[1.0, 0.5], [2.0, -1.0], [-1.0, 0.3], [-2.0, 1.0], [0, 1], [0, 1]])
+    dataset = dataset_from_arrays(X, np.array([1.0, 1.0, -1.0, -1.0, 1.0, -1.0]))
+    found = build_problem(dataset, "logistic", "none").optimum
+    assert found.value is None and "ill-conditioned" in found.reason
+    ridge = build_problem(dataset, "logistic", {"name": "l2", "strength": 1e-3}).optimum
+    assert ridge.gap <= 1e-9
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_interpolation_has_no_optimum(loss):
+    found = make(loss, shape="wide").optimum
+    assert found.value is None and found.reason
+
+
+def test_labels_that_are_all_zero_have_no_optimum():
+    dataset = dataset_from_arrays(np.ones((3, 1)), np.zeros(3))
+    found = build_problem(dataset, "squared", {"name": "l2", "strength": 1.0}).optimum
+    assert found.value is None and "close to 0" in found.reason
+
+
+@pytest.mark.parametrize("strength", [1e-4, 1e-2])
+def test_a_loss_that_the_solvers_do_not_know_by_name_is_served(strength):
+    class Tilted(Logistic):
+        def value(self, y, z):
+            return super().value(y, 2.0 * z) / 4.0
+
+        def derivative(self, y, z):
+            return super().derivative(y, 2.0 * z) / 2.0
+
+        def second_derivative(self, y, z):
+            return super().second_derivative(y, 2.0 * z)
+
+    base = make("logistic")
+    for penalty in (NoPenalty(), L1(strength), L2(strength)):
+        fields = (base.dataset, Tilted(), penalty, base.constraint)
+        found = optimum.compute_optimum(type(base)(*fields))
+        assert found.gap <= 1e-9
+
+
+def test_both_parts_of_an_elastic_net_are_served():
+    class Elastic(L1):
+        l2 = 0.05
+
+    base = make("squared", shape="wide")
+    problem = type(base)(base.dataset, Squared(), Elastic(0.1), base.constraint)
+    found = optimum.compute_optimum(problem)
+    assert found.gap <= 1e-9
+    assert stationarity(problem, found.w) <= 1e-9
+    assert 0 < np.count_nonzero(found.w) < 90
+
+
+def test_boxes_and_other_sets_are_answered_with_a_reason():
+    class Box(L2):
+        lower = 0.0
+
+    class Ball:
+        name = "ball"
+
+    base = make("squared")
+    box = type(base)(base.dataset, base.loss, Box(0.1), base.constraint)
+    ball = type(base)(base.dataset, base.loss, L2(0.1), Ball())
+    assert "box" in optimum.compute_optimum(box).reason
+    assert "ball" in optimum.compute_optimum(ball).reason
+
+
+def test_a_failed_solver_is_never_certified(monkeypatch):
+    problem = make("logistic", "l2", 0.1)
+    monkeypatch.setattr(optimum, "minimise_ridge", lambda X, *rest: np.zeros(6))
+    found = optimum.certified_optimum(problem)
+    assert found.value is None and "the relative gap reached is" in found.reason
+
+
+class TestCache:
+    def forbid(self, monkeypatch):
+        def compute(problem):
+            raise AssertionError("computed again")
+
+        monkeypatch.setattr(optimum, "compute_optimum", compute)
+
+    def stored(self):
+        (path,) = (cache_dir() / "optimum").glob("*.json")
+        return path
+
+    @pytest.mark.parametrize("penalty", ["l1", "l2"])
+    def test_the_second_answer_is_read_and_bit_equal(self, penalty, monkeypatch):
+        first = optimum.certified_optimum(make("logistic", penalty, 0.01))
+        self.forbid(monkeypatch)
+        second = optimum.certified_optimum(make("logistic", penalty, 0.01))
+        assert (second.value, second.gap) == (first.value, first.gap)
+        np.testing.assert_array_equal(second.w, first.w)
+        assert not second.w.flags.writeable
+
+    def test_a_reason_is_cached_too(self, monkeypatch):
+        first = optimum.certified_optimum(make("logistic", shape="wide"))
+        self.forbid(monkeypatch)
+        second = optimum.certified_optimum(make("logistic", shape="wide"))
+        assert second.reason == first.reason != ""
+
+    def test_another_objective_is_another_entry(self):
+        values = {make("logistic", "l2", s).optimum.value for s in (0.1, 0.2)}
+        assert len(values) == 2
+        assert len(list((cache_dir() / "optimum").iterdir())) == 2
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"w": [0.0]},
+            {"w": "text"},
+            {"value": 0.123},
+            {"value": None},
+            {"gap": None},
+            {"format": -1},
+            {"w": None},
+        ],
+    )
+    def test_a_damaged_entry_is_computed_again(self, change):
+        problem = make("logistic", "l2", 0.1)
+        first = optimum.certified_optimum(problem)
+        record = json.loads(self.stored().read_text())
+        self.stored().write_text(json.dumps(record | change))
+        second = optimum.certified_optimum(problem)
+        np.testing.assert_array_equal(second.w, first.w)
+        assert json.loads(self.stored().read_text()) == record
+
+    @pytest.mark.parametrize("text", ["", "[1, 2]", "null", "{}"])
+    def test_an_entry_of_another_kind_is_computed_again(self, text):
+        problem = make("logistic", "l2", 0.1)
+        optimum.certified_optimum(problem)
+        self.stored().write_text(text)
+        assert optimum.certified_optimum(problem).gap <= 1e-9
