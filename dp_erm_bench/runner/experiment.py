@@ -72,6 +72,7 @@ def run_experiment(
     stages = stages_of(cases, tuners, session)
     if options.mode == "plan":
         print_plan(session, cases, tuners, stages)
+        _print_missing(missing)
         return 0
     expected = sum(len(case.seeds) for case in cases)
     expected += sum(tuner.expected() for tuner in tuners)
@@ -161,5 +162,9 @@ def _print_summary(
             print(f"{status}: {len(messages)} trials, the first: {messages[0]}")
     for line in edge_lines(choices):
         print(line)
+    _print_missing(missing)
+
+
+def _print_missing(missing: Iterable[NotRun]) -> None:
     for reason in dict.fromkeys(f"{one.dataset}: {one.reason}" for one in missing):
         print(f"not run: {reason}")

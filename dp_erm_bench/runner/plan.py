@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from dp_erm_bench.runner.case import Case
 from dp_erm_bench.runner.options import FAILED
@@ -12,6 +13,7 @@ from dp_erm_bench.runner.trial import Planned
 from dp_erm_bench.runner.tune import Tuner
 
 HEADER = ("panel", "line", "trials", "done", "failed", "to do")
+NUMBERS = (2, 3, 4, 5)
 Label = tuple[str, str]
 
 
@@ -33,7 +35,7 @@ def print_plan(
     for tuner in tuners:
         expected[tuner.case.panel, tuner.case.line] += tuner.expected()
     rows = [_row(label, number, counts) for label, number in expected.items()]
-    totals = [sum(column) for column in zip(*(row[2:] for row in rows), strict=True)]
+    totals = [sum(row[i] for row in rows) for i in NUMBERS]
     for row in (HEADER, *rows, ("", "total", *totals)):
         print(f"{row[0]:<28} {row[1]:<36} " + " ".join(f"{x:>8}" for x in row[2:]))
 
@@ -52,7 +54,7 @@ def _recorded(
 
 def _row(
     label: Label, expected: int, counts: dict[Label, Counter[str]]
-) -> tuple[str, str, int, int, int, int]:
+) -> tuple[Any, ...]:
     found = counts.get(label, Counter())
     failed = sum(found[status] for status in FAILED)
     done = sum(found.values()) - found["planned"] - failed
