@@ -23,6 +23,7 @@ from dp_erm_bench.privacy.accountants import (
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.events import Event, composed
 from dp_erm_bench.privacy.gdp import mu_for
+from dp_erm_bench.privacy.pld import COARSE, pld_epsilon
 from dp_erm_bench.privacy.printed import authors_multiplier, printed_multiplier
 from dp_erm_bench.privacy.search import smallest_multiplier
 
@@ -154,7 +155,9 @@ def certified_multiplier(events: Events, budget: Budget) -> tuple[float, Certifi
     epsilon, delta = budget.epsilon, budget.number
     sampled = any(event.kind == "poisson_gaussian" for event in events)
     z = guess(events, budget)
-    if not sampled:
+    if sampled:
+        z = coarse_multiplier(events, budget, z)
+    else:
         z = smallest_multiplier(
             lambda z: quick(events, z, delta).epsilon, epsilon, z, QUICK_TOLERANCE
         )
@@ -173,6 +176,17 @@ def certified_multiplier(events: Events, budget: Budget) -> tuple[float, Certifi
 
     z = smallest_multiplier(epsilon_at, epsilon, z, SLOW_TOLERANCE)
     return z, proofs[z]
+
+
+def coarse_multiplier(events: Events, budget: Budget, start: float) -> float:
+    """Return the z of a budget to a few per cent, from a coarse lattice."""
+
+    def epsilon_at(z: float) -> float:
+        bound = quick(events, z, budget.number).epsilon
+        proved = pld_epsilon(events, z, budget.number, budget.adjacency, COARSE)
+        return bound if proved is None else min(bound, proved)
+
+    return smallest_multiplier(epsilon_at, budget.epsilon, start, 1e-2)
 
 
 def guess(events: Events, budget: Budget) -> float:

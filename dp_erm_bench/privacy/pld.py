@@ -19,6 +19,7 @@ from dp_erm_bench.privacy.lattice import Composition, discretised
 KNOWN = ("gaussian", "laplace", "bounded_range", "pure", "poisson_gaussian")
 FINENESS = 6e-5
 CELLS = 1 << 18
+COARSE = 1 << 14
 SMALLEST_DELTA = 1e-250
 
 
@@ -99,12 +100,12 @@ def parts_of(
     return parts
 
 
-def lattice_step(parts: list[Part]) -> float:
+def lattice_step(parts: list[Part], cells: int) -> float:
     """Return the spacing of the lattice, a power of two.
 
     Splitting adds at most step^2 / 4 to the variance of a loss, so step^2 is taken as
     FINENESS times the mean square loss of a step. The law of a step, and about 20
-    deviations of the sum, must fit on CELLS points. Powers of two keep the lattice
+    deviations of the sum, must fit on ``cells`` points. Powers of two keep the lattice
     fixed along nearly all of a search for z.
     """
     uses = sum(part.times for part in parts)
@@ -112,17 +113,22 @@ def lattice_step(parts: list[Part]) -> float:
     step = math.sqrt(FINENESS * square / uses)
     step = min(step, sum(part.times * part.span for part in parts) / (1 << 15))
     spread = sum(math.sqrt(part.times) * part.scale for part in parts)
-    step = max([step, 5 * spread / CELLS, *(part.span / CELLS for part in parts)])
+    step = max([step, 5 * spread / cells, *(part.span / cells for part in parts)])
     return float(2.0 ** math.floor(math.log2(step)))
 
 
 def pld_epsilon(
-    events: tuple[Event, ...], z: float, delta: float, adjacency: Adjacency
+    events: tuple[Event, ...],
+    z: float,
+    delta: float,
+    adjacency: Adjacency,
+    cells: int = CELLS,
 ) -> float | None:
     """Return the epsilon that PLD accounting proves, None for unknown kinds.
 
     Infinity means that nothing was proved: delta is 0, or the noise is so small that
-    the lattice would not fit into memory.
+    the lattice would not fit into memory. Fewer ``cells`` are faster and prove a
+    somewhat larger epsilon.
     """
     if any(event.kind not in KNOWN for event in events):
         return None
@@ -130,7 +136,7 @@ def pld_epsilon(
         return math.inf
     tail = 1e-7 * delta / sum(event.times for event in events)
     parts = parts_of(events, z, adjacency, tail)
-    step = lattice_step(parts)
+    step = lattice_step(parts, cells)
     orders = (False,) if all(part.mirrored for part in parts) else (False, True)
     for coarser in (1, 4, 16):
         found = [

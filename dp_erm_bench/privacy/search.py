@@ -83,12 +83,14 @@ def smallest_multiplier(
 def secant(points: list[tuple[float, float]], aim: float) -> float:
     """Return where the line through the last two points meets log epsilon = aim.
 
-    NaN where there is no such line.
+    Through a single point goes the line of epsilon = 1/z^2, between the slopes of
+    full-batch and of sampled noise. NaN where there is no line.
     """
     usable = [(math.log(z), math.log(e)) for z, e in points if 0 < e < math.inf]
-    if len(usable) < 2:
+    if not usable:
         return math.nan
-    (x, f), (y, g) = usable[-2:]
+    (y, g) = usable[-1]
+    (x, f) = usable[-2] if len(usable) > 1 else (y - 1, g + 2)
     if f == g or x == y:
         return math.nan
     return math.exp(max(-600.0, min(600.0, y + (aim - g) * (y - x) / (g - f))))
