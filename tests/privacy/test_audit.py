@@ -184,7 +184,7 @@ class PrivateSelection(RandomCD):
 
     def iterates(self, oracle, mechanisms, checkpoints, schedule):
         gradient = oracle.gradient(clip=np.full((1, 4), np.inf))
-        best = (np.abs(gradient).sum(axis=1) * 1e6).astype(np.int64) % 4
+        best = (np.abs(gradient).sum(axis=1) * 777_777.7).astype(np.int64) % 4
         moved = np.broadcast_to(best[:, None], schedule.shape).copy()
         yield from super().iterates(oracle, mechanisms, checkpoints, moved)
 
