@@ -74,4 +74,6 @@ def _largest_eigenvalue(X: Array) -> float:
         return float(np.linalg.eigvalsh(gram)[-1])
     from scipy.sparse.linalg import eigsh
 
-    return float(eigsh(gram, k=1, v0=np.ones(gram.shape[0]))[0][0])
+    # Generic, unlike the ones, which opposite columns make orthogonal to the answer.
+    start = np.random.default_rng(0).standard_normal(gram.shape[0])
+    return float(eigsh(gram, k=1, v0=start)[0][0])
