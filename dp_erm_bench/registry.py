@@ -1,6 +1,7 @@
 """The yaml files of ``conf/`` are the registry; here they are read by name."""
 
 import copy
+import dataclasses
 import difflib
 import functools
 import importlib
@@ -73,8 +74,8 @@ def build(group: str, name: str, **overrides: Any) -> Any:
     """
     fields = read(group, name)
     made = locate(fields.pop("_target_"))
-    known = getattr(made, "__dataclass_fields__", None)
-    if known is not None:
+    if dataclasses.is_dataclass(made):
+        known = sorted(field.name for field in dataclasses.fields(made))
         for key in overrides:
-            check_choice(f"parameter of {name}", key, sorted(known))
+            check_choice(f"parameter of {name}", key, known)
     return made(**{**fields, **overrides})
