@@ -1,0 +1,162 @@
+"""Problems from names: what auto stands for, and every sentence."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.base import Dataset, Usual
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.problems.build import Part, build_problem, strength_of
+
+X = np.asfortranarray(np.random.default_rng(0).normal(size=(8, 3)))
+LABELS = np.array([1.0, -1.0] * 4)
+USUAL = Usual("logistic", "l2", "1/n")
+DATA = Dataset("toy", X, LABELS, None, "hash", usual=USUAL)
+BARE = dataclasses.replace(DATA, usual=None)
+STRONG = [name for name in registry.names("penalty") if name != "none"]
+
+
+def sentence(*arguments, **options):
+    with pytest.raises(UsageError) as error:
+        build_problem(*arguments, **options)
+    text = str(error.value)
+    assert text and "\n" not in text
+    return text
+
+
+def test_auto_is_the_usual_objective():
+    problem = build_problem(DATA)
+    assert (problem.loss.name, problem.penalty.name) == ("logistic", "l2")
+    assert problem.penalty.l2 == 1 / 8
+    assert problem.constraint.name == "none"
+    assert problem.dataset is DATA
+
+
+@pytest.mark.parametrize("loss", registry.names("loss"))
+@pytest.mark.parametrize("penalty", registry.names("penalty"))
+@pytest.mark.parametrize("constraint", registry.names("constraint"))
+def test_every_name_builds(loss, penalty, constraint):
+    part = {"name": penalty} | ({"strength": 0.25} if penalty in STRONG else {})
+    problem = build_problem(BARE, loss, part, constraint)
+    parts = (problem.loss, problem.penalty, problem.constraint)
+    assert tuple(part.name for part in parts) == (loss, penalty, constraint)
+    if penalty in STRONG:
+        assert problem.penalty.strength == 0.25
+
+
+@pytest.mark.parametrize("name", ["none", "auto", "l2"])
+def test_names_and_mappings_are_the_same(name):
+    by_name, by_mapping = (
+        build_problem(DATA, penalty=p) for p in (name, {"name": name})
+    )
+    assert by_name.key == by_mapping.key
+
+
+def test_a_part_of_the_registry_hides_its_target():
+    given = {"name": "l2", "_target_": "os.system", "strength": 0.5}
+    assert Part.of(given) == Part("l2", {"strength": 0.5})
+    assert build_problem(DATA, penalty=given).penalty.l2 == 0.5
+
+
+@pytest.mark.parametrize("strength", ["auto", None])
+def test_the_usual_penalty_has_its_usual_strength(strength):
+    part = {"name": "l2"} if strength is None else {"name": "l2", "strength": strength}
+    assert build_problem(DATA, penalty=part).penalty.l2 == 1 / 8
+
+
+def test_auto_takes_another_strength():
+    assert (
+        build_problem(DATA, penalty={"name": "auto", "strength": 3}).penalty.l2 == 3.0
+    )
+
+
+@pytest.mark.parametrize("strength", ["1/n", "1 / n", 0.125, "0.125", "1.25e-1"])
+@pytest.mark.parametrize("penalty", STRONG)
+def test_strengths_in_all_spellings(penalty, strength):
+    made = build_problem(BARE, "logistic", {"name": penalty, "strength": strength})
+    assert made.penalty.strength == 0.125
+    assert strength_of(strength, 8) == 0.125
+
+
+@pytest.mark.parametrize("given", [{}, {"strength": "auto"}])
+def test_no_penalty_needs_no_strength(given):
+    problem = build_problem(BARE, "logistic", {"name": "none", **given})
+    assert problem.penalty.parameters()[:2].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("key", ["loss", "penalty"])
+def test_auto_without_a_usual_objective(key):
+    given = {"loss": "logistic", "penalty": "none"} | {key: "auto"}
+    assert sentence(BARE, **given) == (
+        f"{key}=auto: dataset toy names no usual objective; name a {key}"
+    )
+
+
+@pytest.mark.parametrize("data", [BARE, DATA])
+def test_no_usual_strength(data):
+    assert sentence(data, "logistic", "l1") == (
+        "penalty.strength=auto: dataset toy has no usual strength for penalty l1; "
+        "give penalty.strength"
+    )
+
+
+@pytest.mark.parametrize("strength", ["1/m", "", "n", [1], None])
+def test_strengths_that_are_no_numbers(strength):
+    text = sentence(DATA, penalty={"name": "l2", "strength": strength})
+    assert (
+        text == f"penalty.strength={strength}: must be a number >= 0, '1/n' or 'auto'"
+    )
+
+
+@pytest.mark.parametrize("strength", [-1, "-0.1", "inf", "nan"])
+def test_strengths_out_of_range(strength):
+    text = sentence(DATA, penalty={"name": "l2", "strength": strength})
+    assert text.startswith("penalty.strength=") and "must be a number >= 0" in text
+
+
+@pytest.mark.parametrize("group", ["loss", "penalty", "constraint"])
+def test_unknown_names_list_the_choices(group):
+    text = sentence(DATA, **{group: "nothing"})
+    assert text.startswith(f"{group}=nothing")
+    assert text.endswith("must be one of " + ", ".join(registry.names(group)))
+
+
+def test_near_misses_are_suggested():
+    assert "(did you mean logistic?)" in sentence(DATA, loss="logistics")
+
+
+@pytest.mark.parametrize("strong", STRONG)
+def test_stray_parameters_of_a_penalty_are_named(strong):
+    given = {"name": strong, "strength": 1.0, "strenght": 2.0}
+    assert sentence(DATA, penalty=given) == (
+        f"parameter of {strong}=strenght (did you mean strength?): must be one of "
+        "strength"
+    )
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"loss": {"name": "squared", "strength": 1}},
+        {"penalty": {"name": "none", "strength": 1}},
+        {"constraint": {"name": "none", "strength": 1}},
+    ],
+)
+def test_parameters_of_what_has_none_are_named(part):
+    ((group, given),) = part.items()
+    text = sentence(DATA, **part)
+    assert text == f"parameter of {given['name']}=strength: there is none"
+
+
+@pytest.mark.parametrize("group", ["loss", "penalty", "constraint"])
+def test_a_mapping_needs_a_name(group):
+    text = sentence(DATA, **{group: {"strength": 1}})
+    assert text == "{'strength': 1}: must have a name beside its parameters"
+
+
+def test_labels_must_suit_the_loss():
+    real = dataclasses.replace(DATA, y=0.5 * LABELS)
+    assert "labels must be -1 or +1" in sentence(real, "logistic")
+    assert build_problem(real, "squared").loss.name == "squared"
