@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dp_erm_bench.runner.trial import Planned, Trial
 
-LEAST = 4
+LEAST = 2
 """Smaller batches are not made for balance: their kernels would be slower."""
 
 
@@ -26,7 +26,7 @@ def batches_of(
     most : int
         Most trials in a batch.
     aim : float
-        Work of one batch, in passes x n x p.
+        Work of one batch, in the unit of `Setting.work`.
     """
     groups: dict[tuple[str, int], list[Planned]] = {}
     for one in planned:

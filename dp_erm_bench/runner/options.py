@@ -35,7 +35,7 @@ class RunOptions:
     batch_trials : int
         Most trials in one batch.
     batch_work : float
-        Work of one batch that splitting aims at, in passes x n x p (about 1 s).
+        Work of one batch that splitting aims at; 1e8 is about a second.
     append_plan : bool
         Whether earlier trials of the folder stay in the table (ad-hoc sweeps);
         an experiment replaces the plan.

@@ -15,6 +15,9 @@ from dp_erm_bench import registry
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import spelled
 
+PER_ITERATION = 100.0
+PER_FEATURE = 10.0
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Algorithm:
@@ -45,12 +48,18 @@ class Algorithm:
     solver: Any
 
     def work(self, problem: Any) -> float:
-        """Return the rough cost of one trial, in passes x n x p."""
+        """Return the rough cost of one trial, about 1e8 a second.
+
+        The records read, in numbers, and what an iteration costs by itself: many
+        cheap iterations (batches of one record) take longer than their passes say.
+        """
         try:
-            passes = self.solver.passes_at(problem, self.solver.iterations(problem))
+            iterations = self.solver.iterations(problem)
+            passes = self.solver.passes_at(problem, iterations)
         except Unsupported:
             return 0.0
-        return float(passes * problem.n * problem.p)
+        step = PER_ITERATION + PER_FEATURE * problem.p
+        return float(passes * problem.n * problem.p + iterations * step)
 
 
 def algorithm_of(name: str, given: Mapping[str, Any]) -> Algorithm:

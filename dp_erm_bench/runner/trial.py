@@ -45,7 +45,7 @@ class Setting:
     group : str
         Trials may share a batch if this is equal.
     work : float
-        Rough cost of one trial in passes x n x p.
+        Rough cost of one trial; 1e8 is about a second.
     batchable : bool
         Whether more than one trial may run at once.
     """

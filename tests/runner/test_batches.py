@@ -72,3 +72,13 @@ def test_value_parameters_share_a_group_and_shape_parameters_do_not(block):
     assert len(groups_of(with_(clip=[1, None]))) == 2
     assert len(groups_of(with_(), block(budget={"epsilon": 3}))) == 2
     assert len(groups_of(with_(), block(calibration="paper"))) == 2
+
+
+def test_many_cheap_iterations_weigh_more_than_their_passes(block):
+    def work(batch_size):
+        algorithm = {"name": "sgd", "clip": 1, "passes": 5, "batch_size": batch_size}
+        (case,), _ = expand([block(algorithm=algorithm)])
+        return case.setting().work
+
+    assert work("full") < work(10) < work(1)
+    assert work(1) > 5 * 60 * 100
