@@ -32,7 +32,7 @@ def caption(panel: Panel, lines: Lines, profile: str) -> str:
         panel.note,
     ]
     if panel.authors:
-        parts.append("Dashed: the mean in the authors' own figure.")
+        parts.append("Dashed: the authors' own figure.")
     return "\n".join(part for part in parts if part)
 
 

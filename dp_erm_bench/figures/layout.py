@@ -62,8 +62,8 @@ class Sheet:
             break_on_hyphens=False,
             subsequent_indent="    ",
         )
-        # "epsilon = 1" stays on one line.
-        text = self.caption.replace(" = ", "\u00a0=\u00a0")
+        # "epsilon = 1" and "1 (certified)" stay on one line.
+        text = self.caption.replace(" = ", "\u00a0=\u00a0").replace(" (", "\u00a0(")
         return [line for part in text.splitlines() for line in wrap.wrap(part)]
 
 

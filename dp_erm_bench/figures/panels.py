@@ -127,12 +127,13 @@ def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
     lines : mapping of str to Curves
         The runs by label.
     """
-    published = decoded(panel.name)
+    ends = [float(run.passes[-1]) for run in lines.values()]
     for line, name in panel.authors.items():
-        if line in lines and name in published:
-            passes, errors = published[name][0].T
+        if line in lines:
+            passes, errors = decoded(panel.name)[name][0].T
             ax.plot(passes, errors, **of(line).authors())
-    ticks = axes.pass_ticks(max(run.passes[-1] for run in lines.values()))
+            ends.append(float(passes[-1]))
+    ticks = axes.pass_ticks(max(ends))
     for place, (line, run) in enumerate(lines.items()):
         style = of(line)
         ax.fill_between(

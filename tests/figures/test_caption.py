@@ -38,7 +38,7 @@ def test_caption_names_problem_budget_and_seeds(text):
     assert "Median and min..max of 4 report seeds" in found
     assert "(profile smoke)" in found
     assert "A note." in found
-    assert "Dashed: the mean in the authors' own figure." in found
+    assert "Dashed: the authors' own figure." in found
 
 
 def test_standardised_data_are_called_so(text):
