@@ -1,6 +1,7 @@
 """The experiments' yaml: grids of the papers, profiles, references between parts."""
 
 import dataclasses
+import functools
 import importlib
 import itertools
 import math
@@ -32,6 +33,7 @@ LENGTHS = {
 TRIALS = {"mangold2022": (53977, 8519, 395), "mangold2023": (159521, 13582, 530)}
 
 
+@functools.cache
 def load(name, profile):
     config = OmegaConf.load(registry.conf_dir() / "experiment" / f"{name}.yaml")
     config.profile = profile
