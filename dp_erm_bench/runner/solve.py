@@ -117,6 +117,12 @@ def solve(
     Unsupported
         If the algorithm cannot serve the problem under this budget.
     """
+    allowed = solvers[0].calibrations
+    if calibration not in allowed:
+        name = type(solvers[0]).__name__
+        raise Unsupported(
+            f"calibration={calibration}: must be {' or '.join(allowed)} for {name}"
+        )
     problem = problem.with_smoothness(solvers[0].smoothness)
     if calibration == "paper":
         solvers = [solver.printed_form() for solver in solvers]

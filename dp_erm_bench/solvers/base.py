@@ -90,10 +90,13 @@ class Solver(ABC):
         False for a solver that runs with B = 1.
     printed : str or None
         The name of the constant that its paper prints (``privacy.printed``).
+    calibrations : tuple of str
+        The choices of conf/calibration that have a meaning for it.
     """
 
     batchable: ClassVar[bool] = True
     printed: ClassVar[str | None] = None
+    calibrations: ClassVar[tuple[str, ...]] = ("certified",)
 
     smoothness: str = shape(
         "auto", choices=KINDS, help="where the smoothness constants come from"

@@ -47,6 +47,7 @@ class GreedyCD(Solver):
     """
 
     printed: ClassVar[str | None] = "mangold2023"
+    calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
 
     n_iter: int = shape(10, least=0, help="T, the number of iterations")
     rule: str = shape("GS-r", choices=tuple(RULES), help="greedy rule")

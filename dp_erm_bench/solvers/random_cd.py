@@ -45,6 +45,7 @@ class RandomCD(Solver):
     """
 
     printed: ClassVar[str | None] = "mangold2022"
+    calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
 
     passes: float = shape(10.0, least=0, help="passes of p coordinate steps")
     n_iter: int | None = shape(

@@ -39,7 +39,7 @@ class SGD(Solver):
     differential privacy", CCS 2016, Algorithm 1, with a proximal step for psi.
     """
 
-    printed: ClassVar[str | None] = "dp_sgd"
+    calibrations: ClassVar[tuple[str, ...]] = ("certified", "authors")
 
     passes: float = shape(10.0, least=0, help="passes over the n records")
     n_iter: int | None = shape(
