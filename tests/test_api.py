@@ -1,0 +1,402 @@
+"""The Python interface, as the issue tells it."""
+
+import inspect
+import math
+import re
+
+import numpy as np
+import pytest
+
+import dp_erm_bench
+from dp_erm_bench import fit, load_problem, problem_from_arrays, registry
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.runner import solve
+
+ALGORITHMS = registry.names("algorithm")
+FAST = {"greedy_cd": {"n_iter": 6}, "random_cd": {"passes": 2.0}, "sgd": {"passes": 2}}
+N, P = 60, 4
+
+
+def arrays(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (N, P))
+    return X, np.where(X[:, 0] + 0.3 * rng.normal(size=N) > 0.0, 1.0, -1.0)
+
+
+def own_problem(loss="logistic", bounds=None, penalty="l2", **strength):
+    X, y = arrays()
+    given = strength or {"strength": 0.1}
+    return problem_from_arrays(X, y, loss=loss, penalty=penalty, bounds=bounds, **given)
+
+
+def sentence(caught):
+    text = str(caught.value)
+    assert "\n" not in text and text
+    return text
+
+
+# Problems.
+
+
+def test_the_names_are_the_public_ones():
+    for name in ("load_problem", "problem_from_arrays", "fit", "load_results"):
+        assert name in dp_erm_bench.__all__ and callable(getattr(dp_erm_bench, name))
+    with pytest.raises(AttributeError):
+        dp_erm_bench.no_such_thing  # noqa: B018
+
+
+def test_signatures_are_those_of_the_issue():
+    defaults = {
+        k: p.default
+        for k, p in inspect.signature(fit).parameters.items()
+        if p.kind is p.KEYWORD_ONLY
+    }
+    assert defaults == {
+        "epsilon": inspect.Parameter.empty,
+        "delta": "1/n^2",
+        "adjacency": "replace_one",
+        "calibration": "certified",
+        "seed": None,
+    }
+    given = inspect.signature(load_problem).parameters
+    assert [given[k].default for k in ("loss", "penalty", "constraint")] == [
+        "auto",
+        "auto",
+        "none",
+    ]
+
+
+def test_the_bundled_dataset_has_its_usual_objective():
+    problem = load_problem("breast_cancer")
+    assert (problem.n, problem.p) == (569, 30)
+    assert (problem.loss.name, problem.penalty.name) == ("logistic", "l2")
+    assert problem.penalty.strength == 1.0 / 569
+    assert problem.value(np.zeros(30)) == pytest.approx(math.log(2.0))
+    best = problem.optimum
+    assert best.gap <= 1e-9 and best.w.shape == (30,)
+    assert problem.value(best.w) == pytest.approx(best.value, rel=1e-9)
+
+
+def test_objectives_and_overrides_are_taken_by_name():
+    problem = load_problem(
+        "breast_cancer",
+        loss="squared",
+        penalty={"name": "l1", "strength": "1/n"},
+        standardise=False,
+    )
+    assert (problem.loss.name, problem.penalty.l1) == ("squared", 1.0 / 569)
+    assert problem.dataset.uncharged == ()
+    assert load_problem("breast_cancer").dataset.uncharged == ("standardisation",)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: load_problem("brest_cancer"), "did you mean breast_cancer"),
+        (lambda: load_problem("breast_cancer", loss="logstic"), "mean logistic"),
+        (lambda: load_problem("breast_cancer", penalty="l3"), "penalty=l3"),
+        (lambda: load_problem("breast_cancer", constraint="ball"), "constraint=ball"),
+        (lambda: load_problem("breast_cancer", standardize=True), "mean standardise"),
+        (lambda: load_problem("breast_cancer", test_fraction=2), "test_fraction=2"),
+        (lambda: own_problem(loss="hinge"), "loss=hinge"),
+        (lambda: own_problem(loss="auto"), "loss=auto"),
+        (lambda: own_problem(strength=-1.0), "strength=-1.0"),
+        (lambda: own_problem(strength="a lot"), "strength=a lot"),
+    ],
+)
+def test_unknown_names_are_refused_in_one_sentence(call, words):
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert words in sentence(caught)
+
+
+def test_arrays_are_copied_and_locked():
+    X, y = arrays()
+    problem = problem_from_arrays(X, y, loss="logistic")
+    kept = problem.dataset.X.copy()
+    X[:] = 7.0
+    np.testing.assert_array_equal(problem.dataset.X, kept)
+    with pytest.raises(ValueError, match="read-only"):
+        problem.dataset.X[0, 0] = 1.0
+    assert problem.key != problem_from_arrays(X, y, loss="logistic").key
+
+
+@pytest.mark.parametrize(
+    "X, y, words",
+    [
+        (np.zeros((3, 2)), np.ones(2), "shape"),
+        (np.zeros(3), np.ones(3), "shape"),
+        (np.zeros((0, 2)), np.ones(0), "empty"),
+        (np.full((2, 2), np.nan), np.ones(2), "finite"),
+        (np.zeros((2, 2)), np.array([1.0, np.inf]), "finite"),
+        (np.zeros((2, 2)), np.array([0.0, 1.0]), "label 0 is not allowed"),
+        ([["a", "b"]], [1.0], "must be an array of numbers"),
+        ([[1.0], [1.0, 2.0]], [1.0, 1.0], "must be an array of numbers"),
+    ],
+)
+def test_wrong_arrays_are_refused_in_one_sentence(X, y, words):
+    with pytest.raises(UsageError) as caught:
+        problem_from_arrays(X, y, loss="logistic")
+    assert words in sentence(caught)
+
+
+@pytest.mark.parametrize(
+    "bounds, words",
+    [
+        ({"columns": 0.5}, "columns"),
+        ({"columns": [1.0, 1.0, 1.0, 0.01]}, "feature 3"),
+        ({"columns": 1.0, "norm": 0.1}, "norm"),
+        ({"columns": 1.0, "label": 0.5}, "label"),
+        ({"columns": [1.0, 2.0]}, "must be one number or 4"),
+        ({"columns": -1.0}, "must be finite and >= 0"),
+        ({"columns": math.nan}, "must be finite and >= 0"),
+        ({"columns": 1.0, "norm": math.inf}, "must be finite and >= 0"),
+        ({"columns": 1.0, "label": -1.0}, "must be finite and >= 0"),
+        ({"columns": "wide"}, "must be an array of numbers"),
+        ({"norm": 1.0}, "bounds.columns=None"),
+        ({"colums": 1.0}, "did you mean columns"),
+    ],
+)
+def test_wrong_bounds_are_refused_in_one_sentence(bounds, words):
+    with pytest.raises(UsageError) as caught:
+        own_problem(bounds=bounds)
+    assert words in sentence(caught)
+
+
+def test_bounds_are_spread_over_the_columns():
+    bounds = own_problem(bounds={"columns": 2.0, "label": None}).dataset.bounds
+    np.testing.assert_array_equal(bounds.columns, np.full(P, 2.0))
+    assert bounds.norm == pytest.approx(4.0) and bounds.label is None
+
+
+# Fits.
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_a_fit_returns_what_it_promises(algorithm, adjacency):
+    problem = own_problem(bounds={"columns": 1.0})
+    result = fit(
+        problem, algorithm, epsilon=1.0, adjacency=adjacency, seed=1, **FAST[algorithm]
+    )
+    assert result.w.shape == (P,) and np.isfinite(result.w).all() and result.w.any()
+    assert 0.0 < result.epsilon_certified <= 1.0
+    assert result.epsilon_certified > 0.98  # no budget is left unused
+    assert result.calibration == "certified"
+    assert result.reproducible is True
+    assert result.uncharged == ()
+    names = {release.name for release in result.releases}
+    assert names and all(release.times > 0 for release in result.releases)
+    rows = result.trajectory
+    assert list(rows.columns) == [
+        "iteration",
+        "passes",
+        "seconds",
+        "objective",
+        "nnz",
+        "optimum",
+        "relative_error",
+    ]
+    assert rows.iteration[0] == 0 and rows.nnz[0] == 0
+    assert rows.iteration.is_monotonic_increasing
+    assert rows.seconds.is_monotonic_increasing
+    assert rows.objective[0] == pytest.approx(math.log(2.0))
+    assert rows.objective.iloc[-1] == pytest.approx(problem.value(result.w))
+    best = problem.optimum.value
+    np.testing.assert_allclose(rows.relative_error, rows.objective / best - 1.0)
+
+
+def test_half_the_sensitivity_is_half_the_noise():
+    problem = own_problem(bounds={"columns": 1.0})
+    made = {
+        adjacency: fit(
+            problem, "random_cd", epsilon=1.0, adjacency=adjacency, seed=1
+        ).releases[0]
+        for adjacency in ("replace_one", "zero_out")
+    }
+    np.testing.assert_allclose(
+        made["replace_one"].sensitivity, 2.0 * made["zero_out"].sensitivity
+    )
+    np.testing.assert_allclose(made["replace_one"].sensitivity, 2.0 / N)
+
+
+def test_uses_of_the_data_that_are_not_paid_for_are_listed():
+    assert fit(own_problem(), "sgd", epsilon=1.0, clip=1.0, seed=0).uncharged == (
+        "smoothness",
+    )
+    result = fit(load_problem("breast_cancer"), "greedy_cd", epsilon=1.0, clip=1.0)
+    assert result.uncharged == ("standardisation", "smoothness")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_budget_without_clip_and_bounds_is_refused_naming_both(algorithm):
+    with pytest.raises(Unsupported) as caught:
+        fit(own_problem(), algorithm, epsilon=1.0)
+    text = sentence(caught)
+    assert "clip" in text and "declared bounds" in text
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_squared_loss_on_the_whole_space_needs_clipping(algorithm):
+    problem = own_problem("squared", bounds={"columns": 1.0, "label": 1.0})
+    with pytest.raises(Unsupported, match="clip"):
+        fit(problem, algorithm, epsilon=1.0)
+    fit(problem, algorithm, epsilon=1.0, clip=1.0, **FAST[algorithm])
+    fit(problem, algorithm, epsilon=math.inf, **FAST[algorithm])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_without_a_budget_there_is_no_noise_and_no_proof(algorithm):
+    problem, how = own_problem(), {**FAST[algorithm], "step": 0.1}
+    first = fit(problem, algorithm, epsilon=math.inf, seed=1, **how)
+    assert first.epsilon_certified == math.inf
+    if algorithm == "greedy_cd":
+        second = fit(problem, algorithm, epsilon="inf", **how)
+        np.testing.assert_array_equal(first.w, second.w)
+    assert first.trajectory.objective.iloc[-1] < first.trajectory.objective[0]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_seeds_reproduce_and_no_seed_does_not(algorithm):
+    problem, how = own_problem(bounds={"columns": 1.0}), FAST[algorithm]
+
+    def w(**given):
+        return fit(problem, algorithm, **{"epsilon": 1.0, **how, **given}).w
+
+    np.testing.assert_array_equal(w(seed=3), w(seed=3))
+    for other in ({"seed": 4}, {"seed": None}, {"seed": 3, "step": 0.9}):
+        assert not np.array_equal(w(seed=3), w(**other))
+    assert not np.array_equal(w(), w())
+    assert not fit(problem, algorithm, epsilon=1.0, **how).reproducible
+
+
+def test_seeds_share_no_draw_between_fits_that_differ(monkeypatch):
+    """Else the difference of two seeded fits would cancel the noise."""
+    seen = []
+    make = solve.make_mechanisms
+
+    def listen(releases, z, identities):
+        seen.extend(identities)
+        return make(releases, z, identities)
+
+    monkeypatch.setattr(solve, "make_mechanisms", listen)
+    X, y = arrays()
+    moved = problem_from_arrays(X + 1e-9, y, loss="logistic")
+    problem = problem_from_arrays(X, y, loss="logistic")
+    how = {"epsilon": 1.0, "clip": 1.0, "seed": 3, "n_iter": 2}
+    for given in ({"epsilon": 2.0}, {"clip": 2.0}, {"delta": 1e-5}, {"step": 0.5}, {}):
+        fit(problem, "greedy_cd", **{**how, **given})
+    fit(problem, "greedy_cd", **how, adjacency="zero_out")
+    fit(moved, "greedy_cd", **how)
+    assert len(set(seen)) == len(seen) == 7
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", True])
+def test_wrong_seeds_are_refused(seed):
+    with pytest.raises(UsageError, match=re.escape(f"seed={seed}: must be")):
+        fit(own_problem(), "greedy_cd", epsilon=1.0, clip=1.0, seed=seed)
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"algorithm": "greedy"}, "did you mean greedy_cd"),
+        ({"epsilon": 0.0}, "epsilon=0.0"),
+        ({"epsilon": -1}, "epsilon=-1"),
+        ({"epsilon": math.nan}, "epsilon=nan"),
+        ({"epsilon": "one"}, "epsilon=one"),
+        ({"delta": 1.0}, "delta=1.0"),
+        ({"delta": "1/m"}, "delta=1/m"),
+        ({"adjacency": "add"}, "adjacency=add"),
+        ({"calibration": "exact"}, "calibration=exact"),
+        ({"n_iters": 3}, "did you mean n_iter"),
+        ({"n_iter": -3}, "n_iter=-3"),
+        ({"step": 0.0}, "step=0.0"),
+        ({"clip": -1.0}, "clip=-1.0"),
+        ({"rule": "GS"}, "rule=GS"),
+        ({"smoothness": "public"}, "smoothness=public"),
+        ({"algorithm": "sgd", "batch_size": N + 1}, f"batch_size={N + 1}"),
+        ({"algorithm": "random_cd", "n_inner": 7}, "n_inner=7"),
+        ({"algorithm": "sgd", "calibration": "paper"}, "calibration=paper"),
+        ({"calibration": "authors"}, "calibration=authors"),
+        ({"algorithm": "random_cd", "calibration": "authors"}, "calibration=authors"),
+        ({"calibration": "authors", "epsilon": math.inf}, "calibration=authors"),
+        (
+            {"algorithm": "sgd", "calibration": "paper", "epsilon": math.inf},
+            "calibration=paper",
+        ),
+        ({"algorithm": "random_cd", "delta": 0.0}, "delta=0"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_one_sentence(given, words):
+    how = {"algorithm": "greedy_cd", "epsilon": 1.0, "clip": 1.0, **given}
+    with pytest.raises(UsageError) as caught:
+        fit(own_problem(), **how)
+    assert words in sentence(caught)
+
+
+def test_pure_privacy_is_had_from_pure_mechanisms():
+    result = fit(own_problem(), "greedy_cd", epsilon=1.0, delta=0.0, clip=1.0, n_iter=2)
+    assert 0.99 < result.epsilon_certified <= 1.0
+    assert result.accountant == "pure"
+
+
+def test_printed_constants_tell_what_they_really_cost():
+    problem = own_problem()
+    coordinate = fit(
+        problem, "random_cd", epsilon=1.0, calibration="paper", clip=1.0, passes=5.0
+    )
+    assert coordinate.calibration == "paper"
+    assert 0.5 < coordinate.epsilon_certified < 0.7  # printed with room
+    greedy = fit(problem, "greedy_cd", epsilon=1.0, calibration="paper", clip=1.0)
+    assert type(greedy.releases[0]).__name__ == "InsideNoisyMax"
+    assert greedy.epsilon_certified > 0.0
+    loose = fit(
+        problem,
+        "random_cd",
+        epsilon=10.0,
+        delta=0.3,
+        calibration="paper",
+        clip=1.0,
+        passes=12.5,
+    )
+    assert loose.calibration == "paper (not proved)"
+    assert loose.epsilon_certified > 10.0
+
+
+def test_the_authors_noise_is_labelled_and_costs_more():
+    result = fit(
+        own_problem(), "sgd", epsilon=1.0, calibration="authors", clip=1.0, passes=1.0
+    )
+    assert result.calibration == "authors"
+    assert math.isfinite(result.epsilon_certified)
+
+
+def test_no_iterations_cost_nothing():
+    for algorithm in ALGORITHMS:
+        result = fit(own_problem(), algorithm, epsilon=1.0, clip=1.0, n_iter=0)
+        assert not result.w.any() and result.epsilon_certified == 0.0
+        assert result.trajectory.iteration.tolist() == [0]
+
+
+def test_held_out_records_are_measured():
+    problem = load_problem("breast_cancer", test_fraction=0.25)
+    result = fit(problem, "greedy_cd", epsilon=math.inf, n_iter=30)
+    rows = result.trajectory
+    assert rows.test_accuracy.iloc[-1] > 0.9
+    assert rows.test_objective[0] == pytest.approx(math.log(2.0))
+    w, data = result.w, problem.dataset
+    margins = data.y_test * (data.X_test @ w)
+    assert rows.test_accuracy.iloc[-1] == pytest.approx(np.mean(margins > 0.0))
+    penalty = problem.penalty.value(w)
+    assert rows.test_objective.iloc[-1] == pytest.approx(
+        np.log1p(np.exp(-margins)).mean() + penalty
+    )
+
+
+def test_divergence_is_shown_not_raised():
+    problem = own_problem("squared", penalty="none", strength=None)
+    result = fit(
+        problem, "sgd", epsilon=math.inf, step=1e30, passes=300, batch_size="full"
+    )
+    assert not np.isfinite(result.trajectory.objective.iloc[-1])
