@@ -1,4 +1,12 @@
-"""Run the blocks of an experiment or of an ad-hoc sweep."""
+"""Run the blocks of an experiment or of an ad-hoc sweep.
+
+A block is a plain mapping: `panel` and `line` (labels), `dataset` (a name or a mapping
+with `name` and overrides of its yaml), `loss`, `penalty`, `constraint` ("auto", a name,
+or a mapping with `name` and parameters), `algorithm` (a name or a mapping with `name`
+and parameters), `budget` (`epsilon`, `delta`, `adjacency`), `calibration`, and either
+`seed` (a sweep) or `tune`. A list is an axis; seeds are integers or lists of integers.
+Where a parameter is a list by nature, a list of lists is the axis.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +44,7 @@ def run_experiment(
     Parameters
     ----------
     blocks : sequence of mapping
-        Plain resolved blocks. Keys: `panel` and `line` (labels), `dataset` (a name
-        or a mapping with `name` and overrides of its yaml), `loss`, `penalty`,
-        `constraint` ("auto", a name, or a mapping with `name` and parameters),
-        `algorithm` (a name or a mapping with `name` and parameters), `budget`
-        (`epsilon`, `delta`, `adjacency`), `calibration`, and either `seed` (a sweep)
-        or `tune`. A list is an axis; seeds are integers or lists of integers. Where
-        a parameter is a list by nature, a list of lists is the axis.
+        Plain resolved blocks, as above.
     name : str
         Column `experiment` of the table.
     folder : Path
@@ -88,14 +90,14 @@ def run_experiment(
 def _derive(
     session: Session, choices: Sequence[Choice], previous: Mapping[str, Any]
 ) -> None:
-    """Write plan, choices and table, unless the last run left the very same."""
+    """Write choices, and plan and table unless the last run left the very same."""
     folder = session.folder
+    if choices or not session.options.append_plan:
+        write_choices(folder, session.name, choices)
     same = session.ran == 0 and previous.get("plan") == session.plan_digest()
     if same and session.store.plan_file.is_file() and not is_stale(folder):
         return
     session.write_plan()
-    if choices or not session.options.append_plan:
-        write_choices(folder, session.name, choices)
     collect(folder)
 
 

@@ -1,6 +1,10 @@
 import csv
+import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_blocks import make_tuned
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.table import load_results
@@ -175,3 +179,91 @@ def test_a_tuned_run_is_resumed_where_it_stopped(inline, tuned, capsys):
     assert inline(made) == 0
     assert "12 trials (7 run now)" in capsys.readouterr().out
     assert choices(inline.folder) == before
+
+
+def follow(tuner, finals, score):
+    """Run a tuner against a function of the setting and the seed."""
+    seen = []
+    for stage in tuner.stages():
+        seen += stage
+        for one in stage:
+            params = one.trial.spec["algorithm"]["params"]
+            finals[one.trial.key] = score(params, one.trial.spec["seed"])
+    return seen
+
+
+@given(
+    st.lists(st.one_of(st.floats(-5, 5), st.just(math.inf)), min_size=24, max_size=24),
+    st.integers(1, 12),
+)
+def test_the_choice_is_the_smallest_mean_whatever_the_landscape(values, best):
+    refine = {"best": best, "seeds": [7, 8]}
+    cases, _ = expand([make_tuned({"axes": GRID, "refine": refine})])
+    finals = {}
+    (tuner,) = tuners_of(cases, 51, finals)
+    points = [(a, b) for a in GRID["step"] for b in GRID["clip"]]
+    table = {point: values[2 * i : 2 * i + 2] for i, point in enumerate(points)}
+
+    def score(params, seed):
+        first, later = table[params["step"], params["clip"]]
+        return first if seed in (0, 1) else later
+
+    seen = follow(tuner, finals, score)
+    assert len({one.trial.key for one in seen}) == len(seen) == tuner.expected()
+    top = sorted(points, key=lambda point: table[point][0])[:best]
+    mean = {point: sum(table[point]) / 2 for point in top}
+    chosen = (tuner.choice.values["step"], tuner.choice.values["clip"])
+    assert chosen in mean
+    assert mean[chosen] == min(mean.values())
+    reported = {one.trial.spec["seed"] for one in seen if one.phase == "report"}
+    assert reported == {100, 101}
+
+
+@given(st.floats(-3, 9), st.floats(1.5, 4.0))
+def test_growth_brackets_the_best_value_or_tells_the_edge(log_best, ratio):
+    axes = {"clip": [1.0, ratio]}
+    cases, _ = expand([make_tuned({"axes": axes, "extend": ["clip"]})])
+    finals = {}
+    (tuner,) = tuners_of(cases, 51, finals)
+    follow(tuner, finals, lambda p, seed: abs(math.log2(p["clip"]) - log_best))
+    grown = tuner.axes["clip"]
+    ratios = [b / a for a, b in zip(grown, grown[1:], strict=False)]
+    assert ratios == pytest.approx([ratio] * len(ratios))
+    chosen = tuner.choice.values["clip"]
+    if tuner.choice.edges == ("clip top",):
+        assert len(grown) == 2 + EXTENSIONS
+    elif tuner.choice.edges == ():
+        assert grown.index(chosen) == len(grown) - 2
+        assert abs(math.log2(chosen) - log_best) <= math.log2(ratio)
+    else:
+        assert chosen == grown[0] and len(grown) == 2
+
+
+def test_whole_numbers_stay_whole_when_they_grow(tuned):
+    axes = {"n_iter": [3, 5]}
+    algorithm = {"name": "greedy_cd", "clip": 1.0}
+    cases, _ = expand(
+        [tuned({"axes": axes, "extend": ["n_iter"]}, algorithm=algorithm)]
+    )
+    finals = {}
+    (tuner,) = tuners_of(cases, 51, finals)
+    follow(tuner, finals, lambda params, seed: -min(params["n_iter"], 8))
+    assert tuner.axes["n_iter"] == [3, 5, 8, 13]
+    assert tuner.choice.values == {"n_iter": 8}
+
+
+def test_a_value_that_the_solver_refuses_ends_the_growth(tuned, monkeypatch):
+    cases, _ = expand([tuned({"axes": {"step": [1.0, 2.0]}, "extend": ["step"]})])
+    finals = {}
+    (tuner,) = tuners_of(cases, 51, finals)
+    setting = type(cases[0]).setting
+
+    def limited(case, **chosen):
+        if chosen["step"] > 4:
+            raise UsageError("step: at most 4")
+        return setting(case, **chosen)
+
+    monkeypatch.setattr(type(cases[0]), "setting", limited)
+    follow(tuner, finals, lambda params, seed: -params["step"])
+    assert tuner.choice.values == {"step": 4.0}
+    assert tuner.choice.edges == ("step top",)
