@@ -1,0 +1,265 @@
+"""Execution of a batch: records that are complete, whatever happens."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dp_erm_bench import registry
+from dp_erm_bench.privacy.gdp import gdp_epsilon
+from dp_erm_bench.runner import execute
+from dp_erm_bench.runner.execute import problem_of, run_batch, warm_up
+from dp_erm_bench.runner.trial import Trial
+
+ALGORITHMS = registry.names("algorithm")
+FACTS = {
+    "n",
+    "p",
+    "loss",
+    "penalty",
+    "strength",
+    "constraint",
+    "params",
+    "delta",
+    "accountant",
+    "calibration",
+    "epsilon_certified",
+    "z",
+    "uncharged",
+    "smoothness",
+    "batch_size",
+    "optimum",
+    "optimum_reason",
+}
+ROWS = {"iteration", "passes", "seconds", "objective", "nnz"}
+TESTS = {"test_objective", "test_accuracy"}
+
+
+def spec_of(algorithm, epsilon=1.0, n_checkpoints=5, dataset=None, **given):
+    data = {**registry.read("dataset", "log1"), "n": 80, "p": 12, **(dataset or {})}
+    params = {"n_iter": 12, "clip": 1.0, **given.pop("params", {})}
+    return {
+        "dataset": data,
+        "loss": {"name": "logistic"},
+        "penalty": {"name": "l2", "strength": 1e-3},
+        "constraint": {"name": "none"},
+        "algorithm": {"name": algorithm, "params": params},
+        "budget": {"epsilon": epsilon, "delta": "1/n^2", "adjacency": "replace_one"},
+        "calibration": "certified",
+        "seed": 0,
+        "n_checkpoints": n_checkpoints,
+        **given,
+    }
+
+
+def trial(name, algorithm, **given):
+    return Trial(spec_of(algorithm, **given), f"identity {name}", f"key {name}")
+
+
+def check(record):
+    assert set(record) == {"key", "status", "message", "facts", "trajectory"}
+    text = json.dumps(record, allow_nan=False)
+    assert json.loads(text) == record
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("epsilon", [1.0, "inf"])
+def test_records_are_complete_and_plain(algorithm, epsilon):
+    (record,) = run_batch([trial("a", algorithm, epsilon=epsilon)])
+    check(record)
+    assert (record["key"], record["status"], record["message"]) == ("key a", "ok", "")
+    facts, rows = record["facts"], record["trajectory"]
+    assert set(facts) == FACTS and set(rows) == ROWS | TESTS
+    assert {len(rows[k]) for k in ROWS} == {5}
+    assert {len(rows[k]) for k in TESTS} == {0}
+    assert rows["iteration"] == [0, 3, 6, 9, 12]
+    assert (facts["n"], facts["p"], facts["batch_size"]) == (80, 12, 1)
+    assert facts["uncharged"] == ["smoothness"] and facts["smoothness"] == "data"
+    assert facts["delta"] == 1.0 / 80**2
+    assert (facts["penalty"], facts["strength"]) == ("l2", 1e-3)
+    if epsilon == "inf":
+        assert facts["z"] == 0.0 and facts["epsilon_certified"] is None
+    else:
+        assert facts["z"] > 0.0 and 0.9 < facts["epsilon_certified"] <= 1.0
+    problem = problem_of(spec_of(algorithm))
+    assert facts["optimum"] == pytest.approx(problem.optimum.value)
+    assert facts["optimum_reason"] == ""
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_all_parameters_are_recorded_even_those_not_given(algorithm):
+    (record,) = run_batch([trial("a", algorithm, params={"step": 0.25})])
+    params = record["facts"]["params"]
+    known = dataclasses.fields(registry.target("algorithm", algorithm))
+    assert set(params) == {field.name for field in known}
+    assert (params["step"], params["clip"], params["n_iter"]) == (0.25, 1.0, 12)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_batch_of_trials_is_the_trials_one_by_one(algorithm):
+    steps = [0.1, 0.5, 1.0, 0.3, 0.7]
+    trials = [
+        trial(k, algorithm, params={"step": s, "clip": 1.0 + k})
+        for k, s in enumerate(steps)
+    ]
+    together, backwards = run_batch(trials), run_batch(trials[::-1])[::-1]
+    for one, record, other in zip(trials, together, backwards, strict=True):
+        (single,) = run_batch([one])
+        assert record["key"] == single["key"] == one.key
+        for a in (record, other):
+            assert a["facts"]["batch_size"] == 5
+            same = {**a["facts"], "batch_size": 1}
+            assert same == single["facts"]
+            for column in ("objective", "nnz", "iteration", "passes"):
+                np.testing.assert_allclose(
+                    a["trajectory"][column], single["trajectory"][column], rtol=1e-9
+                )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_runs_repeat_to_the_bit(algorithm):
+    trials = [trial(k, algorithm) for k in range(3)]
+    first, second = run_batch(trials), run_batch(trials)
+    for a, b in zip(first, second, strict=True):
+        del a["trajectory"]["seconds"], b["trajectory"]["seconds"]
+        assert a == b
+    ends = {record["trajectory"]["objective"][-1] for record in first}
+    assert len(ends) == 3
+
+
+def test_checkpoints_do_not_change_the_numbers():
+    def ends(count):
+        made = trial("a", "random_cd", n_checkpoints=count)
+        return run_batch([made])[0]["trajectory"]["objective"][-1]
+
+    assert ends(2) == pytest.approx(ends(13), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"params": {"clip": None}}, "clip"),
+        ({"calibration": "authors"}, "calibration=authors"),
+        ({"params": {"smoothness": "public"}}, "smoothness=public"),
+        (
+            {
+                "params": {"noise": "poster", "rule": "GS-q"},
+                "penalty": {"name": "l1", "strength": 0.1},
+            },
+            "rule=GS-s",
+        ),
+    ],
+)
+def test_pairs_that_are_not_served_are_skipped_with_the_reason(given, words):
+    trials = [trial(k, "greedy_cd", **given) for k in "ab"]
+    records = run_batch(trials)
+    for one, record in zip(trials, records, strict=True):
+        check(record)
+        assert (record["key"], record["status"]) == (one.key, "skipped")
+        assert words in record["message"] and "\n" not in record["message"]
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"params": {"step": -1.0}}, "step=-1.0"),
+        ({"params": {"stp": 1.0}}, "did you mean step"),
+        ({"dataset": {"p": 0}}, "p"),
+        ({"loss": {"name": "hinge"}}, "loss=hinge"),
+    ],
+)
+def test_wrong_values_are_errors_of_one_sentence(given, words):
+    (record,) = run_batch([trial("a", "greedy_cd", **given)])
+    check(record)
+    assert record["status"] == "error"
+    assert words in record["message"] and "Traceback" not in record["message"]
+
+
+def test_a_fault_of_the_code_is_an_error_with_its_place(monkeypatch):
+    def broken(*given):
+        raise ZeroDivisionError("by hand")
+
+    monkeypatch.setattr(execute, "solve", broken)
+    records = run_batch([trial(k, "greedy_cd") for k in "ab"])
+    for record in records:
+        check(record)
+        assert record["status"] == "error"
+        assert record["message"].startswith("by hand")
+        assert "Traceback" in record["message"]
+
+
+def test_interruptions_are_not_swallowed(monkeypatch):
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(execute, "solve", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_batch([trial("a", "greedy_cd")])
+
+
+def test_divergence_is_a_status_of_that_trial_alone():
+    loss = {"loss": {"name": "squared"}}
+    given = {"n_iter": 400, "clip": None, "batch_size": "full"}
+    trials = [
+        trial(step, "sgd", epsilon="inf", params={**given, "step": step}, **loss)
+        for step in (0.5, 1e30)
+    ]
+    fine, diverged = run_batch(trials)
+    check(fine)
+    check(diverged)
+    assert (fine["status"], diverged["status"]) == ("ok", "diverged")
+    assert fine["message"] == "" and "not finite" in diverged["message"]
+    assert diverged["trajectory"]["objective"][-1] is None
+    assert math.isfinite(diverged["trajectory"]["objective"][0])
+    assert fine["trajectory"]["objective"][-1] < fine["trajectory"]["objective"][0]
+
+
+def test_an_optimum_that_is_not_certified_is_null_with_the_reason():
+    given = {"dataset": {"n": 20, "p": 40}, "penalty": {"name": "none"}}
+    (record,) = run_batch([trial("a", "greedy_cd", **given)])
+    check(record)
+    assert record["status"] == "ok"
+    assert record["facts"]["optimum"] is None
+    assert record["facts"]["optimum_reason"]
+
+
+def test_held_out_records_are_measured():
+    (record,) = run_batch([trial("a", "greedy_cd", dataset={"test_fraction": 0.25})])
+    check(record)
+    rows = record["trajectory"]
+    assert {len(rows[k]) for k in ROWS | TESTS} == {5}
+    assert all(0.0 <= value <= 1.0 for value in rows["test_accuracy"])
+
+
+def test_standardisation_is_listed_as_uncharged():
+    (record,) = run_batch([trial("a", "sgd", dataset={"standardise": True})])
+    assert record["facts"]["uncharged"] == ["standardisation", "smoothness"]
+
+
+def test_printed_constants_are_recorded_with_their_real_cost():
+    (record,) = run_batch([trial("a", "random_cd", calibration="paper")])
+    facts = record["facts"]
+    assert facts["calibration"] == "paper"
+    # T = 12 times 1 / (2 z^2) with z^2 = 3 T log(1/delta): the exact epsilon of
+    # a Gaussian of mu = 1 / sqrt(3 log(n^2)), less than the 1 that is printed.
+    mu = 1.0 / math.sqrt(3.0 * math.log(80**2))
+    assert facts["epsilon_certified"] == pytest.approx(gdp_epsilon(mu, 80**-2))
+    assert facts["epsilon_certified"] < 0.6
+
+
+def test_warming_up_runs_every_algorithm(monkeypatch):
+    from dp_erm_bench.runner import warm
+
+    seen = []
+    run = warm._run
+    monkeypatch.setattr(
+        warm,
+        "_run",
+        lambda problem, solver: seen.append(solver) or run(problem, solver),
+    )
+    warm_up()
+    assert {type(solver) for solver in seen} == {
+        registry.target("algorithm", name) for name in ALGORITHMS
+    }

@@ -1,0 +1,149 @@
+"""Declare, calibrate, run: a batch of trials on one problem."""
+
+import numpy as np
+import pytest
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.runner.solve import checkpoints_of, solve
+from dp_erm_bench.solvers.greedy_cd import GreedyCD
+from dp_erm_bench.solvers.random_cd import RandomCD
+from dp_erm_bench.solvers.sgd import SGD
+
+ALGORITHMS = registry.names("algorithm")
+BUDGET = Budget(1.0, "1/n^2")
+INFINITE = Budget("inf", "1/n^2")
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(50, 3))
+    y = np.where(X[:, 0] + rng.normal(size=50) > 0.0, 1.0, -1.0)
+    return build_problem(
+        dataset_from_arrays(X, y), "logistic", {"name": "l2", "strength": 0.1}
+    )
+
+
+def made(algorithm, **given):
+    return registry.build("algorithm", algorithm, **{"n_iter": 9, "clip": 1.0, **given})
+
+
+def run(problem, solvers, budget=BUDGET, calibration="certified", checkpoints=4):
+    identities = [f"trial {b}" for b in range(len(solvers))]
+    return solve(problem, solvers, budget, calibration, identities, checkpoints)
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 2, 7, 50, 51, 1000, 45_312 * 50])
+@pytest.mark.parametrize("count", [1, 2, 3, 51])
+def test_checkpoints_are_even_and_hold_both_ends(iterations, count):
+    found = checkpoints_of(iterations, count)
+    assert found[0] == 0 and found[-1] == iterations
+    assert found == sorted(set(found))
+    assert len(found) <= max(count, 2)
+    assert all(type(point) is int for point in found)
+    steps = np.diff(found)
+    assert steps.size == 0 or steps.max() - steps.min() <= 1
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_rows_are_the_checkpoints_and_end_with_the_iterate(problem, algorithm):
+    solved = run(problem, [made(algorithm), made(algorithm, step=0.5)])
+    rows = solved.rows
+    assert rows.iteration == [0, 3, 6, 9]
+    assert rows.passes[-1] == solved.solvers[0].passes_at(problem, 9)
+    assert np.diff(rows.seconds).min() > 0.0
+    assert rows.w.shape == (2, 3)
+    np.testing.assert_allclose(rows.objective[-1], problem.value(rows.w), rtol=1e-12)
+    np.testing.assert_array_equal(rows.nnz[-1], np.count_nonzero(rows.w, axis=1))
+    np.testing.assert_allclose(rows.objective[0], np.log(2.0))
+    assert rows.test_objective == [] and rows.test_accuracy == []
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_noise_is_fixed_once_by_the_declared_releases(problem, algorithm):
+    solved = run(problem, [made(algorithm)])
+    assert 0.0 < solved.calibration.epsilon_certified <= 1.0
+    assert solved.calibration.budget.delta == 1.0 / 50**2
+    assert all(release.times == 9 for release in solved.releases)
+    looser = run(problem, [made(algorithm)], Budget(2.0, "1/n^2"))
+    assert looser.calibration.z < solved.calibration.z
+    other = run(problem, [made(algorithm, clip=5.0)])
+    assert other.calibration.z == solved.calibration.z
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_noise_without_a_budget(problem, algorithm):
+    solved = run(problem, [made(algorithm, clip=None)], INFINITE)
+    assert solved.calibration.z == 0.0
+    assert solved.calibration.epsilon_certified == np.inf
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_budget_needs_finite_sensitivities(problem, algorithm):
+    with pytest.raises(Unsupported, match="clip.*declared bounds"):
+        run(problem, [made(algorithm, clip=None)])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("calibration", registry.names("calibration"))
+def test_calibrations_that_an_algorithm_lacks_are_refused(
+    problem, algorithm, calibration
+):
+    solver = made(algorithm)
+    if calibration in solver.calibrations:
+        label = run(problem, [solver], calibration=calibration).calibration.label
+        assert label.startswith(calibration)
+    else:
+        with pytest.raises(Unsupported, match=f"calibration={calibration}: must be"):
+            run(problem, [solver], calibration=calibration)
+
+
+def test_the_paper_calibration_runs_the_printed_variant(problem):
+    solved = run(problem, [GreedyCD(clip=1.0)], calibration="paper")
+    assert solved.solvers[0].noise == "poster"
+    assert solved.releases[0].event().kind == "pure"
+
+
+def test_unsupported_pairs_are_refused_before_anything_runs(problem):
+    with pytest.raises(Unsupported, match="n_inner=4: must divide"):
+        run(problem, [RandomCD(n_iter=9, n_inner=4, clip=1.0)])
+    with pytest.raises(Unsupported, match="batch_size=51: must be at most n=50"):
+        run(problem, [SGD(batch_size=51, clip=1.0)])
+
+
+def test_the_constants_are_those_asked_for(problem):
+    assert run(problem, [made("sgd")]).problem.smoothness.kind == "data"
+    with pytest.raises(Unsupported, match="smoothness=public"):
+        run(problem, [made("sgd", smoothness="public")])
+
+
+def test_held_out_records_are_measured(problem):
+    data = problem.dataset
+    from dataclasses import replace
+
+    held = replace(data, X_test=data.X[:7], y_test=data.y[:7])
+    solved = run(replace(problem, dataset=held), [made("greedy_cd")], INFINITE)
+    margins = held.X_test @ solved.rows.w[0] * held.y_test
+    assert solved.rows.test_accuracy[-1][0] == np.mean(margins > 0.0)
+    squared = build_problem(held, "squared", "none")
+    rows = run(squared, [made("greedy_cd")], INFINITE).rows
+    assert len(rows.test_objective) == 4 and rows.test_accuracy == []
+
+
+def test_recording_is_not_on_the_clock(problem, monkeypatch):
+    import time
+
+    from dp_erm_bench.runner.solve import Recorder
+
+    add = Recorder.add
+
+    def slow(*given):
+        time.sleep(0.02)
+        add(*given)
+
+    monkeypatch.setattr(Recorder, "add", slow)
+    assert run(problem, [made("greedy_cd")]).rows.seconds[-1] < 0.06
