@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.figures.curves import Curves, NotRun, curves, data_seeds
+from dp_erm_bench.figures.curves import Curves, NotRun, curves, data_seeds, explained
 from dp_erm_bench.figures.measures import MEASURES, Claim, Measure, later
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
         The tidy table of the experiment, one row per checkpoint.
     config : mapping
         The experiment's resolved yaml: `claims`, `profile` and `figures`, whose last
-        part names the paper.
+        part names the paper; and the manifest's `not_run`, if any.
 
     Returns
     -------
@@ -51,6 +51,7 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     """
     import pandas as pd
 
+    table = explained(table, config)
     rows = [
         _row(claim, table, config)
         for entry in config.get("claims", ())

@@ -101,6 +101,34 @@ class Curves:
         return np.asarray(np.interp(at, self.passes, self.mean))
 
 
+def explained(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
+    """Add a row for each line that the runner could not even start.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table, which has no row of such lines.
+    config : mapping
+        Its `not_run`, as in the manifest: mappings with `panel`, `line`, `reason`.
+
+    Returns
+    -------
+    DataFrame
+        The table with skipped rows whose message is the reason.
+    """
+    missing = [
+        {
+            "panel": entry["panel"],
+            "line": entry["line"],
+            "phase": "tune",
+            "status": "skipped",
+            "message": entry["reason"],
+        }
+        for entry in config.get("not_run") or ()
+    ]
+    return pd.concat([table, pd.DataFrame(missing)]) if missing else table
+
+
 def report_runs(table: pd.DataFrame, panel: str) -> pd.DataFrame:
     """Return the report rows of a panel.
 

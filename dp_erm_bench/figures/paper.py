@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from dp_erm_bench.figures.caption import (
     epsilon_caption,
     overview_caption,
 )
+from dp_erm_bench.figures.curves import explained
 from dp_erm_bench.figures.layout import Cell, Sheet, save
 from dp_erm_bench.figures.panels import (
     Found,
@@ -50,7 +52,8 @@ def draw_paper(
     folder : Path
         Where the files go; choices.csv is looked for beside it and in it.
     config : mapping
-        The experiment's resolved yaml; its `profile` is named in the captions.
+        The experiment's resolved yaml; its `profile` is named in the captions. Lines
+        that did not run are taken from `not_run`, else from the manifest beside.
     rules : sequence of Panel
         Panels that compare greedy rules, drawn on one sheet of their own.
 
@@ -61,6 +64,7 @@ def draw_paper(
     """
     folder.mkdir(parents=True, exist_ok=True)
     profile = str(config.get("profile", "?"))
+    table = explained(table, {"not_run": _not_run(folder.parent), **config})
     drawn = [look_up(table, panel) for panel in panels]
     written: list[Path] = []
     with house_style():
@@ -70,6 +74,15 @@ def draw_paper(
         compared = [look_up(table, panel) for panel in rules]
         written += _overview(compared, folder / f"{paper}_rules", profile)
     return [*written, log.write(folder, paper, drawn, profile)]
+
+
+def _not_run(folder: Path) -> list[dict[str, Any]]:
+    """Return what the manifest of a results folder says did not run."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return list(manifest.get("not_run") or ())
 
 
 def _singles(found: Found, folder: Path, profile: str) -> list[Path]:

@@ -113,6 +113,22 @@ def test_data_unavailable_is_the_reason(tabulate):
     )
 
 
+def test_reason_of_a_line_that_never_started(tabulate):
+    reason = "dataset log1 cannot be had: set DP_ERM_BENCH_DATA"
+    entry = {"panel": "log1", "line": "DP-CD cyclic", "reason": reason}
+    missing = {**config(RATIO), "not_run": [entry]}
+    found = evaluate(tabulate({"panel": "log2"}), missing)
+    assert list(found["verdict"]) == [f"not run (skipped: {reason})"]
+
+
+def test_lines_that_never_started_leave_the_others_alone(tabulate):
+    entry = {"panel": "log2", "line": "DP-CD cyclic", "reason": "no data"}
+    table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": 0.5})
+    found = evaluate(table, {**config(RATIO), "not_run": [entry]})
+    assert list(found["verdict"]) == ["holds"]
+    assert found["value"].iloc[0] == pytest.approx(5)
+
+
 def test_failed_report_run_is_not_run(tabulate):
     table = tabulate(
         {"end": 0.1},

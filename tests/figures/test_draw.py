@@ -1,5 +1,6 @@
 """Figures drawn from synthetic tables: files, legends, logs, missing data."""
 
+import json
 import math
 
 import numpy as np
@@ -109,6 +110,18 @@ def test_missing_panel_is_listed_with_the_way_to_get_it(tabulate, tmp_path, quic
     assert f"log2: not run (error: {message}" in log
     assert "madelon: not run (panel madelon has no report runs)" in log
     assert "dp-erm-bench experiment=mangold2023 profile=smoke" in log
+
+
+@pytest.mark.parametrize("text", ["", "[broken", "{}", "LINES"])
+def test_reason_of_the_manifest_is_listed(tabulate, tmp_path, quick, text):
+    reason = "dataset madelon cannot be had: set DP_ERM_BENCH_DATA"
+    entry = {"panel": "madelon", "line": "DP-CD cyclic", "reason": reason}
+    manifest = json.dumps({"not_run": [entry]}) if text == "LINES" else text
+    (tmp_path / "manifest.json").write_text(manifest)
+    mangold2023.draw(tabulate({}), tmp_path / "figures", {"profile": "smoke"})
+    log = (tmp_path / "figures" / "log.txt").read_text()
+    assert "madelon: not run (" in log
+    assert (f"madelon: not run (skipped: {reason}" in log) == (text == "LINES")
 
 
 def test_nothing_to_draw_is_no_error(tabulate, tmp_path):
