@@ -310,7 +310,7 @@ def test_wrong_seeds_are_refused(seed):
         ({"adjacency": "add"}, "adjacency=add"),
         ({"calibration": "exact"}, "calibration=exact"),
         ({"n_iters": 3}, "did you mean n_iter"),
-        ({"printed": "x"}, "printed=x"),
+        ({"printed": "x"}, "greedy_cd=printed"),
         ({"n_iter": -3}, "n_iter=-3"),
         ({"step": 0.0}, "step=0.0"),
         ({"clip": -1.0}, "clip=-1.0"),

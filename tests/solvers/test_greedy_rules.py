@@ -75,8 +75,9 @@ def test_constants_hold_for_hostile_cases(l1, l2, M, w, a, b):
     for rule in ALL_RULES.values():
         scores = [rule.scores(np.array([[g]]), w, M, penalty)[0, 0] for g in (a, b)]
         limit = abs(a - b) * rule.lipschitz(M, penalty)[0]
-        # sqrt(2 q) keeps half the digits of q where it is nearly 0.
-        slack = 1e-6 * (1.0 + np.sqrt(M[0]) * (1.0 + abs(w[0, 0]) + l1 + l2))
+        slack = 1e-13 * (
+            9.0 + M[0] ** -0.5 * 30.0 + np.sqrt(M[0]) * (1.0 + abs(w[0, 0]) + l1 + l2)
+        )
         assert abs(scores[0] - scores[1]) <= limit + slack
 
 
