@@ -1,0 +1,113 @@
+"""Whole commands in their own process: run, rerun, plan, collect, interrupt."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+SWEEP = [
+    *("dataset=log1", "dataset.n=60", "dataset.p=5", "seed=range(0,3)"),
+    *("algorithm=random_cd,greedy_cd", "budget.epsilon=1,inf", "runner.n_jobs=1"),
+    *("algorithm.random_cd.clip=1", "algorithm.greedy_cd.clip=1"),
+]
+EXPERIMENT = """
+blocks:
+  - panel: log1
+    line: DP-CD cyclic
+    dataset: {name: log1, n: 60, p: 5}
+    algorithm: {name: random_cd, order: cyclic}
+    tune:
+      axes: {step: [0.5, 1], clip: {unit: gradient_rms, values: [1]}}
+      seeds: range(0,2)
+      report: range(100,102)
+claims:
+  - {id: zero, figure: log1, line: DP-CD cyclic, measure: error_at_zero, equals: 1,
+     within: 100, statement: There is an error at 0}
+  - {id: never, figure: log1, measure: later, reason: not there, statement: Later}
+"""
+
+
+@pytest.fixture
+def run(tmp_path, environment):
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "dp_erm_bench", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+def test_a_sweep_runs_once_and_adds_to_its_folder(run, tmp_path):
+    first = run(*SWEEP)
+    assert first.returncode == 0, first.stderr
+    table = pd.read_parquet(tmp_path / "results" / "sweep" / "results.parquet")
+    assert table.groupby("trial").ngroups == 12
+    assert set(table["status"]) == {"ok"}
+    assert set(table["epsilon"]) == {1.0, float("inf")}
+
+    again = run(*SWEEP)
+    assert again.returncode == 0
+    assert re.search(r"12 trials \(0 run now\)", again.stdout)
+
+    more = run(*SWEEP[:3], "seed=range(2,5)", *SWEEP[4:])
+    assert re.search(r"\(8 run now\)", more.stdout)
+
+    plan = run(*SWEEP, "mode=plan")
+    assert re.search(r"total +12 +12 +0 +0", plan.stdout)
+
+    (tmp_path / "results" / "sweep" / "results.parquet").unlink()
+    assert run("collect", "results/sweep").returncode == 0
+    table = pd.read_parquet(tmp_path / "results" / "sweep" / "results.parquet")
+    assert table.groupby("trial").ngroups == 20
+
+
+def test_a_plan_runs_nothing(run, tmp_path):
+    plan = run(*SWEEP, "mode=plan")
+    assert plan.returncode == 0
+    assert re.search(r"total +12 +0 +0 +12", plan.stdout)
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_experiment_of_ones_own_ends_with_its_claims(run, experiments, tmp_path):
+    done = run(experiments(EXPERIMENT), "experiment=tiny", "runner.n_jobs=1")
+    assert done.returncode == 0, done.stderr
+    assert "tiny: 1 holds, 1 not run" in done.stdout
+    folder = tmp_path / "results" / "tiny"
+    claims = pd.read_csv(folder / "claims.csv")
+    assert list(claims["statement"]) == ["There is an error at 0", "Later"]
+    phases = pd.read_parquet(folder / "results.parquet").groupby("phase")["trial"]
+    assert phases.nunique().to_dict() == {"tune": 4, "report": 2}
+
+
+def test_an_interrupt_is_130_and_keeps_what_is_recorded(tmp_path, environment):
+    long = ["algorithm.random_cd.passes=20000", "runner.batch_trials=1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dp_erm_bench", *SWEEP[:3], "seed=range(0,5000)"]
+        + ["algorithm.random_cd.clip=1", "runner.n_jobs=1", *long],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    segments = tmp_path / "results" / "sweep" / "segments"
+    deadline = time.monotonic() + 60
+    while not any(f.stat().st_size for f in segments.glob("*")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.splitlines()[-1].startswith("dp-erm-bench: interrupted")
+    assert "Traceback" not in err
+    assert any(f.stat().st_size for f in segments.glob("*"))
