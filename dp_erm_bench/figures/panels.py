@@ -128,11 +128,13 @@ def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
         The runs by label.
     """
     ends = [float(run.passes[-1]) for run in lines.values()]
+    low, high = _extent(list(lines.values()))
     for line, name in panel.authors.items():
         if line in lines:
             passes, errors = decoded(panel.name)[name][0].T
             ax.plot(passes, errors, **of(line).authors())
             ends.append(float(passes[-1]))
+            low, high = min(low, float(errors.min())), max(high, float(errors.max()))
     ticks = axes.pass_ticks(max(ends))
     for place, (line, run) in enumerate(lines.items()):
         style = of(line)
@@ -155,7 +157,7 @@ def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
     ax.set_title(panel.title)
     ax.set_xlabel("passes over the data")
     axes.scale_passes(ax, ticks, panel.log_passes)
-    axes.scale_errors(ax, _extent(list(lines.values())))
+    axes.scale_errors(ax, (low, high))
 
 
 def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:

@@ -188,6 +188,17 @@ def test_legend_names_our_lines_then_the_authors(tabulate, sheet):
     ]
 
 
+def test_authors_curve_is_not_cut_off(tabulate, sheet):
+    panel = mangold2022.PANELS[0]
+    short = {"passes": 5.0, "start": 0.24, "end": 0.2, "spread": 0.0}
+    table = tabulate({"panel": panel.name, **short})
+    figure = sheet(lambda ax: draw_passes(ax, panel, look_up(table, panel).lines))
+    ax = figure.axes[0]
+    assert ax.get_xlim()[1] > 50
+    assert ax.get_ylim()[0] < 0.0024182
+    assert legend(figure) == ["DP-CD, cyclic", "DP-CD (authors' figure)"]
+
+
 def test_each_line_is_drawn_along_its_own_passes(tabulate, sheet):
     panel = mangold2023.PANELS[1]
     table = tabulate(
