@@ -149,7 +149,7 @@ def trajectory(rows: Recorder, b: int) -> dict[str, list[Any]]:
     return {
         "iteration": rows.iteration,
         "passes": rows.passes,
-        "seconds": rows.seconds,
+        "seconds": [round(value, 6) for value in rows.seconds],
         "objective": [_number(values[b]) for values in rows.objective],
         "nnz": [int(values[b]) for values in rows.nnz],
         "test_objective": [_number(values[b]) for values in rows.test_objective],
