@@ -152,7 +152,8 @@ def test_what_is_imported_is_required():
         canonicalize_name(Requirement(r).name)
         for r in PROJECT["project"]["dependencies"]
     }
-    providers = {"sklearn": "scikit-learn", "hydra": "hydra-core", "yaml": "omegaconf"}
+    providers = {"sklearn": "scikit-learn", "hydra": "hydra-core", "PIL": "pillow"}
+    providers["yaml"] = "omegaconf"
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text())):
             modules = []
