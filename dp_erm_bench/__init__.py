@@ -8,7 +8,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dp_erm_bench.api import fit, load_problem, problem_from_arrays
+    from dp_erm_bench.api import fit, load_problem
+    from dp_erm_bench.problems.arrays import problem_from_arrays
     from dp_erm_bench.results.table import load_results
 
 __version__ = "0.1.0"
@@ -17,7 +18,7 @@ __all__ = ["fit", "load_problem", "load_results", "problem_from_arrays"]
 _HOMES = {
     "fit": "dp_erm_bench.api",
     "load_problem": "dp_erm_bench.api",
-    "problem_from_arrays": "dp_erm_bench.api",
+    "problem_from_arrays": "dp_erm_bench.problems.arrays",
     "load_results": "dp_erm_bench.results.table",
 }
 

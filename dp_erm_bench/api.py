@@ -1,4 +1,4 @@
-"""The Python interface: problems by name or from arrays, and single fits."""
+"""The Python interface: problems by name, and single fits."""
 
 import secrets
 from collections.abc import Mapping
@@ -6,12 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.load import load_dataset
-from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import digest, spelled
@@ -98,73 +96,6 @@ def load_problem(
     return build_problem(data, loss, penalty, constraint)
 
 
-def problem_from_arrays(
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    loss: str | Mapping[str, Any],
-    penalty: str | Mapping[str, Any] = "none",
-    strength: float | str | None = None,
-    bounds: Mapping[str, Any] | None = None,
-) -> Problem:
-    """Return the problem of a user's own data.
-
-    Parameters
-    ----------
-    X : array of shape (n, p)
-    y : array of shape (n,)
-        Labels; -1 and +1 for classification.
-    loss, penalty : str or mapping
-        Names of conf/, or mappings with ``name`` and parameters.
-    strength : float or '1/n', optional
-        The strength of the penalty.
-    bounds : mapping, optional
-        Public bounds on a record, not computed from the data: ``columns`` (R_j,
-        one number or p numbers), and optionally ``norm`` (R_2) and ``label``.
-
-    Raises
-    ------
-    UsageError
-        For wrong shapes, values that are not finite, labels outside the domain of
-        the loss, or a record outside the declared bounds.
-    """
-    declared = None if bounds is None else _bounds(bounds, np.shape(X)[-1])
-    data = dataset_from_arrays(_floats("X", X), _floats("y", y), bounds=declared)
-    if strength is not None:
-        named = {"name": penalty} if isinstance(penalty, str) else dict(penalty)
-        penalty = {**named, "strength": strength}
-    return build_problem(data, loss, penalty)
-
-
-def _floats(key: str, values: Any) -> Array:
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise UsageError(f"{key}: must be an array of numbers") from None
-
-
-def _bounds(given: Mapping[str, Any], p: int) -> Bounds:
-    for key in given:
-        registry.check_choice("bounds", key, ["columns", "label", "norm"])
-    columns = _bound("columns", given.get("columns"))
-    if columns.shape not in ((), (p,)):
-        raise UsageError(
-            f"bounds.columns of shape {columns.shape}: must be one number or {p}"
-        )
-    columns = np.broadcast_to(columns, (p,))
-    norm = _bound("norm", given.get("norm", np.linalg.norm(columns)))
-    label = given.get("label")
-    label = label if label is None else float(_bound("label", label))
-    return Bounds(columns, float(norm), label)
-
-
-def _bound(key: str, value: Any) -> Array:
-    bound = _floats(f"bounds.{key}", value)
-    if not (np.isfinite(bound) & (bound >= 0.0)).all():
-        raise UsageError(f"bounds.{key}={value}: must be finite and >= 0")
-    return bound
-
-
 def fit(
     problem: Problem,
     algorithm: str,
@@ -204,25 +135,22 @@ def fit(
         If the algorithm cannot serve the problem under this budget.
     UsageError
         For unknown names or values out of range.
-
-    Examples
-    --------
-    >>> problem = load_problem("breast_cancer")
-    >>> result = fit(problem, "greedy_cd", epsilon=1.0, clip=1.0, n_iter=5, seed=0)
-    >>> result.w.shape
-    (30,)
     """
     registry.check_choice("calibration", calibration, registry.names("calibration"))
     solver = registry.build("algorithm", algorithm, **params)
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
-    identity = secrets.token_hex(16)
-    if seed is not None:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
-        what = [problem.key, algorithm, asdict(solver), asdict(budget), calibration]
-        identity = digest([*spelled(what), seed])
+    what = [problem.key, algorithm, asdict(solver), asdict(budget), calibration]
+    identity = _identity(what, seed)
     solved = solve(problem, [solver], budget, calibration, [identity], CHECKPOINTS)
     return _result(solved, seed is not None)
+
+
+def _identity(what: list[Any], seed: int | None) -> str:
+    if seed is None:
+        return secrets.token_hex(16)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
+    return digest([*spelled(what), seed])
 
 
 def _result(solved: Solved, reproducible: bool) -> FitResult:

@@ -59,7 +59,9 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
 
     table = load_results(folder)
     if config.get("claims"):
-        evaluate(table, config).to_csv(folder / "claims.csv", index=False)
+        missing = read_manifest(folder).get("not_run", [])
+        claims = evaluate(table, {**config, "not_run": missing})
+        claims.to_csv(folder / "claims.csv", index=False)
     if config.get("figures"):
         figures = folder / "figures"
         figures.mkdir(exist_ok=True)

@@ -125,4 +125,5 @@ class DenseOracle:
         code = self.problem.loss.code
         sums = [loss_sum(code, self.y, z) for z in margins]
         means: Array = np.array(sums) / self.problem.n
-        return means + np.asarray(self.problem.penalty.value(w))
+        total: Array = means + self.problem.penalty.value(w)
+        return total

@@ -34,10 +34,7 @@ from dp_erm_bench.runner.tune import Choice
 
 
 def run_experiment(
-    blocks: Sequence[Mapping[str, Any]],
-    name: str,
-    folder: Path,
-    options: RunOptions,
+    blocks: Sequence[Mapping[str, Any]], name: str, folder: Path, options: RunOptions
 ) -> int:
     """Run every block of an experiment and leave its table in a folder.
 

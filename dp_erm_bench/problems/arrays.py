@@ -1,0 +1,81 @@
+"""Problems from a user's own arrays."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.base import Array, Bounds
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.problem import Problem
+
+
+def problem_from_arrays(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    loss: str | Mapping[str, Any],
+    penalty: str | Mapping[str, Any] = "none",
+    strength: float | str | None = None,
+    bounds: Mapping[str, Any] | None = None,
+) -> Problem:
+    """Return the problem of a user's own data.
+
+    Parameters
+    ----------
+    X : array of shape (n, p)
+    y : array of shape (n,)
+        Labels; -1 and +1 for classification.
+    loss, penalty : str or mapping
+        Names of conf/, or mappings with ``name`` and parameters.
+    strength : float or '1/n', optional
+        The strength of the penalty.
+    bounds : mapping, optional
+        Public bounds on a record, not computed from the data: ``columns`` (R_j,
+        one number or p numbers), and optionally ``norm`` (R_2) and ``label``.
+
+    Raises
+    ------
+    UsageError
+        For wrong shapes, values that are not finite, labels outside the domain of
+        the loss, or a record outside the declared bounds.
+    """
+    declared = None if bounds is None else _bounds(bounds, np.shape(X)[-1])
+    data = dataset_from_arrays(_floats("X", X), _floats("y", y), bounds=declared)
+    if strength is not None:
+        named = {"name": penalty} if isinstance(penalty, str) else dict(penalty)
+        penalty = {**named, "strength": strength}
+    return build_problem(data, loss, penalty)
+
+
+def _floats(key: str, values: Any) -> Array:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise UsageError(f"{key}: must be an array of numbers") from None
+
+
+def _bounds(given: Mapping[str, Any], p: int) -> Bounds:
+    for key in given:
+        registry.check_choice("bounds", key, ["columns", "label", "norm"])
+    columns = _bound("columns", given.get("columns"))
+    if columns.shape not in ((), (p,)):
+        raise UsageError(
+            f"bounds.columns of shape {columns.shape}: must be one number or {p}"
+        )
+    columns = np.broadcast_to(columns, (p,))
+    norm = _bound("norm", given.get("norm", np.linalg.norm(columns)))
+    label = given.get("label")
+    label = label if label is None else float(_bound("label", label))
+    return Bounds(columns, float(norm), label)
+
+
+def _bound(key: str, value: Any) -> Array:
+    bound = _floats(f"bounds.{key}", value)
+    if not (np.isfinite(bound) & (bound >= 0.0)).all():
+        raise UsageError(f"bounds.{key}={value}: must be finite and >= 0")
+    return bound
