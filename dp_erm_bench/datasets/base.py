@@ -1,12 +1,19 @@
 """A dataset: what every loader hands out."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array, csr_array
+
 Array = NDArray[np.float64]
+Features: TypeAlias = "Array | csc_array"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +55,9 @@ class Dataset:
     ----------
     name : str
         The name of its yaml.
-    X : array of shape (n, p)
-        Features, float64, column-major, read-only.
+    X : array or csc_array of shape (n, p)
+        Features, float64, column-major, read-only. Sparse ones have sorted int32
+        indices, no duplicates and no stored zeros.
     y : array of shape (n,)
         Labels: -1 and +1 for classification, real numbers for regression.
     bounds : Bounds or None
@@ -63,18 +71,21 @@ class Dataset:
         Private steps that were taken without budget, such as
         ``'standardisation'``.
     X_test, y_test : arrays or None
-        Held-out records.
+        Held-out records; ``X_test`` is sparse where ``X`` is.
+    w_true : array of shape (p,) or None
+        The parameter that labels were drawn from, where it is known.
     """
 
     name: str
-    X: Array
+    X: Features
     y: Array
     bounds: Bounds | None
     content_hash: str
     usual: Usual | None = None
     uncharged: tuple[str, ...] = ()
-    X_test: Array | None = None
+    X_test: Features | None = None
     y_test: Array | None = None
+    w_true: Array | None = None
 
     @property
     def n(self) -> int:
@@ -86,13 +97,24 @@ class Dataset:
         """Return the number of features."""
         return int(self.X.shape[1])
 
+    @property
+    def sparse(self) -> bool:
+        """Return whether the features are sparse."""
+        return not isinstance(self.X, np.ndarray)
+
     @cached_property
-    def rows(self) -> Array:
+    def rows(self) -> Array | csr_array:
         """Return the features row-major, for access by record."""
-        return np.ascontiguousarray(self.X)
+        if isinstance(self.X, np.ndarray):
+            return np.ascontiguousarray(self.X)
+        return self.X.tocsr()
 
     @cached_property
     def row_norms(self) -> Array:
         """Return the euclidean norm of each record's features, shape (n,)."""
-        norms: Array = np.sqrt(np.square(self.X).sum(axis=1))
+        if isinstance(self.X, np.ndarray):
+            squares = np.square(self.X).sum(axis=1)
+        else:
+            squares = np.bincount(self.X.indices, self.X.data**2, self.n)
+        norms: Array = np.sqrt(squares)
         return norms
