@@ -151,7 +151,7 @@ class PrivateStep(RandomCD):
     """Takes its step size from the data."""
 
     def iterates(self, oracle, mechanisms, checkpoints, schedule):
-        largest = np.abs(oracle.X.sum(axis=0)).max()
+        largest = np.abs(oracle.problem.dataset.X.sum(axis=0)).max()
         object.__setattr__(self, "step", self.step / largest)
         yield from super().iterates(oracle, mechanisms, checkpoints, schedule)
 
