@@ -55,6 +55,11 @@ class Problem:
         objective = [self.loss, self.penalty, self.constraint]
         return digest([self.dataset.content_hash, *map(repr, objective)])
 
+    @property
+    def lipschitz(self) -> float:
+        """Return a bound on the loss's derivative in the margin; infinite if none."""
+        return self.loss.lipschitz
+
     @cached_property
     def smoothness(self) -> Smoothness:
         """Return the smoothness constants of the data term."""
@@ -92,5 +97,4 @@ class Problem:
         """
         y = self.dataset.y
         squares = np.square(self.loss.derivative(y, np.zeros_like(y)))
-        norms = np.square(self.dataset.X).sum(axis=1)
-        return float(np.sqrt(np.mean(squares * norms)))
+        return float(np.sqrt(np.mean(squares * np.square(self.dataset.row_norms))))

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.errors import Unsupported, UsageError
@@ -55,8 +57,7 @@ class Smoothness:
         H = self.loss.smoothness
         if self.kind == "public" and self.dataset.bounds is not None:
             return H * np.square(self.dataset.bounds.columns)
-        means: Array = np.square(self.dataset.X).mean(axis=0)
-        return H * means
+        return H * _mean_squares(self.dataset.X)
 
     @cached_property
     def norm(self) -> float:
@@ -67,13 +68,29 @@ class Smoothness:
         return H * _largest_eigenvalue(self.dataset.X)
 
 
-def _largest_eigenvalue(X: Array) -> float:
+def _mean_squares(X: Any) -> Array:
+    squares = X.power(2) if sparse.issparse(X) else np.square(X)
+    means: Array = np.asarray(squares.sum(axis=0)) / X.shape[0]
+    return means
+
+
+def _largest_eigenvalue(X: Any) -> float:
+    """Return the largest eigenvalue of X'X / n; X is dense or sparse."""
     n, p = X.shape
-    gram = X.T @ X / n if p <= n else X @ X.T / n
-    if gram.shape[0] <= _DENSE_EIGENVALUES:
+    side = min(n, p)
+    if side <= _DENSE_EIGENVALUES:
+        gram = (X.T @ X if p <= n else X @ X.T) / n
+        gram = gram.toarray() if sparse.issparse(gram) else gram
         return float(np.linalg.eigvalsh(gram)[-1])
-    from scipy.sparse.linalg import eigsh
+    if not _mean_squares(X).any():
+        return 0.0
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    def product(v: Array) -> Array:
+        image: Array = (X.T @ (X @ v) if p <= n else X @ (X.T @ v)) / n
+        return image
 
     # Generic, unlike the ones, which opposite columns make orthogonal to the answer.
-    start = np.random.default_rng(0).standard_normal(gram.shape[0])
-    return float(eigsh(gram, k=1, v0=start)[0][0])
+    start = np.random.default_rng(0).standard_normal(side)
+    operator = LinearOperator((side, side), matvec=product, dtype=np.float64)
+    return float(eigsh(operator, k=1, v0=start)[0][0])

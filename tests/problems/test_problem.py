@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
@@ -134,3 +135,39 @@ def test_labels_outside_the_domain_are_refused(name):
 def test_a_problem_is_frozen(problem):
     with pytest.raises(dataclasses.FrozenInstanceError):
         problem.penalty = penalty_of("none")
+
+
+@pytest.fixture
+def pair(problem):
+    """A problem whose features are mostly zero, dense and sparse."""
+    data = problem.dataset
+    X = np.where(np.abs(data.X) > 0.8, data.X, 0.0)
+    both = (np.asfortranarray(X), sparse.csc_array(X))
+    return [
+        dataclasses.replace(problem, dataset=dataclasses.replace(data, X=features))
+        for features in both
+    ]
+
+
+def test_sparse_features_give_the_numbers_of_dense_ones(pair):
+    dense, same = pair
+    w = points(dense)
+    for batch in (w, w[:1], w[0]):
+        value = same.value(batch)
+        assert np.shape(value) == batch.shape[:-1]
+        np.testing.assert_allclose(value, dense.value(batch), rtol=1e-13)
+    margins = w @ dense.dataset.X.T
+    np.testing.assert_array_equal(
+        same.value_of_margins(w, margins), dense.value_of_margins(w, margins)
+    )
+    np.testing.assert_allclose(same.gradient(w[0]), dense.gradient(w[0]), atol=1e-14)
+    assert type(same.gradient(w[0])) is np.ndarray
+    assert same.gradient_rms == pytest.approx(dense.gradient_rms, rel=1e-13)
+
+
+def test_sparse_features_are_never_made_dense(pair, monkeypatch):
+    for form in (sparse.csc_array, sparse.csr_array):
+        for method in ("toarray", "todense"):
+            monkeypatch.setattr(form, method, None)
+    w = points(pair[1])
+    pair[1].value(w), pair[1].value(w[0]), pair[1].gradient(w[0]), pair[1].gradient_rms

@@ -1,7 +1,10 @@
 """Smoothness constants against the curvature of the data term."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+from scipy import sparse
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Bounds, Dataset
@@ -128,3 +131,40 @@ def test_lanczos_finds_an_eigenvector_orthogonal_to_ones(loss, monkeypatch):
     expected = loss.smoothness * float(np.linalg.norm(X, 2) ** 2) / 400
     monkeypatch.setattr(module, "_DENSE_EIGENVALUES", 10)
     assert Smoothness("data", data, loss).norm == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("largest", [1000, 10])
+@pytest.mark.parametrize("n, p", [(60, 30), (30, 60)])
+def test_sparse_features_have_the_constants_of_dense_ones(
+    loss, n, p, largest, monkeypatch
+):
+    data = dataset(loss, n, p)
+    X = np.asfortranarray(np.where(np.abs(data.X) > 0.5, data.X, 0.0))
+    dense = Smoothness("data", dataclasses.replace(data, X=X), loss)
+    features = sparse.csc_array(X)
+    same = Smoothness("data", dataclasses.replace(data, X=features), loss)
+    monkeypatch.setattr(module, "_DENSE_EIGENVALUES", largest)
+    assert same.columns.shape == (p,) and type(same.columns) is np.ndarray
+    np.testing.assert_allclose(same.columns, dense.columns, rtol=1e-13)
+    assert same.norm == pytest.approx(dense.norm, rel=1e-9)
+
+
+def test_many_sparse_features_need_neither_their_gram_nor_a_dense_copy(loss):
+    X = sparse.random_array((3000, 200_000), density=1e-4, rng=0, format="csc")
+    data = Dataset("wide", X, np.ones(3000), None, "hash")
+    constants = Smoothness("data", data, loss)
+    v = np.random.default_rng(0).normal(size=200_000)
+    for _ in range(300):
+        v = X.T @ (X @ (v / np.linalg.norm(v)))
+    below = loss.smoothness * np.linalg.norm(v) / 3000  # a Rayleigh quotient
+    assert below <= constants.norm <= 1.01 * below
+    assert np.count_nonzero(constants.columns) == np.count_nonzero(np.diff(X.indptr))
+
+
+@pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
+def test_features_that_are_all_zero_have_no_curvature(loss, form, monkeypatch):
+    data = Dataset("zero", form(np.zeros((30, 20))), np.ones(30), None, "hash")
+    for largest in (1000, 10):
+        monkeypatch.setattr(module, "_DENSE_EIGENVALUES", largest)
+        constants = Smoothness("data", data, loss)
+        assert constants.norm == 0.0 and not constants.columns.any()
