@@ -1,14 +1,14 @@
 """The certificate of a penalised minimum: a duality gap without cancellation."""
 
+from typing import Any
+
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
 
 
-def duality_gap(
-    X: Array, y: Array, loss: Loss, l1: float, l2: float, w: Array
-) -> float:
+def duality_gap(X: Any, y: Array, loss: Loss, l1: float, l2: float, w: Array) -> float:
     """Return an upper bound on F(w) - min F from Fenchel duality.
 
     F(w) = (1/n) sum_i phi(x_i.w, y_i) + l1 norm1(w) + (l2/2) norm2(w)^2. For dual
@@ -20,7 +20,7 @@ def duality_gap(
 
     Parameters
     ----------
-    X : array of shape (n, p)
+    X : array or csc_array of shape (n, p)
     y : array of shape (n,)
     loss : Loss
         Differentiable and non-negative.

@@ -1,10 +1,20 @@
 """Reference minimisers of smooth objectives: damped Newton."""
 
+from typing import Any
+
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg, optimize, sparse
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.problems.optimum_linear import (
+    DIRECT,
+    Quadratic,
+    gram,
+    newton_system,
+    scaled,
+)
+from dp_erm_bench.problems.smoothness import mean_squares
 
 MAX_NEWTON = 200
 # Work of one Hessian (n p min(n, p)) above which a quasi-Newton start pays.
@@ -16,52 +26,7 @@ WELL_CONDITIONED = 1e-8
 SPANNED = 1e-9
 
 
-class Quadratic:
-    """The Newton system (X' diag(d) X + l2 I), solved in the smaller dimension."""
-
-    def __init__(self, X: Array, d: Array, l2: float) -> None:
-        self.l2 = l2
-        self.root = X * np.sqrt(d)[:, None]
-        n, p = X.shape
-        self.dual = p > n and l2 > 0.0
-        self.factor = _factor(_gram(self.root, self.dual), l2)
-
-    def solve(self, g: Array) -> Array:
-        """Return the solution for a right side g, shape (p,)."""
-        if not self.dual:
-            return _apply(self.factor, g)
-        inner = _apply(self.factor, self.root @ g)
-        return (g - self.root.T @ inner) / self.l2
-
-
-def _gram(A: Array, rows: bool) -> Array:
-    """Return A A' or A'A, of which only the upper triangle is filled."""
-    A = np.asfortranarray(A)
-    gram: Array = linalg.blas.dsyrk(1.0, A, trans=0 if rows else 1)
-    return gram
-
-
-def _factor(gram: Array, l2: float) -> tuple[Array, Array]:
-    """Return the Cholesky factor of the system scaled to unit diagonal."""
-    diagonal = gram.diagonal() + l2
-    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-    scaled = gram * scale * scale[:, None]
-    ridge = 0.0
-    while True:
-        np.fill_diagonal(scaled, 1.0 + ridge)
-        try:
-            return linalg.cholesky(scaled, lower=False, check_finite=False), scale
-        except linalg.LinAlgError:
-            ridge = max(10.0 * ridge, 1e-14)
-
-
-def _apply(factor: tuple[Array, Array], g: Array) -> Array:
-    upper, scale = factor
-    solved = linalg.cho_solve((upper, False), scale * g, check_finite=False)
-    return np.asarray(scale * solved)
-
-
-def newton(X: Array, y: Array, loss: Loss, l2: float, w: Array) -> tuple[Array, float]:
+def newton(X: Any, y: Array, loss: Loss, l2: float, w: Array) -> tuple[Array, float]:
     """Return the minimiser of (1/n) sum phi + (l2/2) norm2^2 and the decrement.
 
     Newton's method with backtracking (Armijo) from w until the squared Newton
@@ -73,7 +38,7 @@ def newton(X: Array, y: Array, loss: Loss, l2: float, w: Array) -> tuple[Array, 
     before = np.inf
     for _ in range(MAX_NEWTON):
         g = X.T @ loss.derivative(y, z) / n + l2 * w
-        step = Quadratic(X, loss.second_derivative(y, z) / n, l2).solve(g)
+        step = newton_system(X, loss.second_derivative(y, z) / n, l2).solve(g)
         decrement = float(g @ step)
         local = decrement <= LOCAL * value
         if decrement <= CONVERGED * value or (local and decrement >= 0.5 * before):
@@ -92,15 +57,15 @@ def newton(X: Array, y: Array, loss: Loss, l2: float, w: Array) -> tuple[Array, 
     return w, decrement
 
 
-def minimise_ridge(X: Array, y: Array, loss: Loss, l2: float) -> Array:
+def minimise_ridge(X: Any, y: Array, loss: Loss, l2: float) -> Array:
     """Return the minimiser of (1/n) sum_i phi(x_i.w) + (l2/2) norm2(w)^2."""
     w = np.zeros(X.shape[1])
-    if X.size * min(X.shape) > HEAVY:
+    if not sparse.issparse(X) and X.size * min(X.shape) > HEAVY:
         w = _quasi_newton(X, y, loss, l2)
     return newton(X, y, loss, l2, w)[0]
 
 
-def _quasi_newton(X: Array, y: Array, loss: Loss, l2: float) -> Array:
+def _quasi_newton(X: Any, y: Array, loss: Loss, l2: float) -> Array:
     def objective(w: Array) -> tuple[float, Array]:
         z = X @ w
         value = loss.value(y, z).mean() + 0.5 * l2 * (w @ w)
@@ -114,7 +79,7 @@ def _quasi_newton(X: Array, y: Array, loss: Loss, l2: float) -> Array:
     return np.asarray(found.x)
 
 
-def minimise_free(X: Array, y: Array, loss: Loss) -> tuple[Array, float, str]:
+def minimise_free(X: Any, y: Array, loss: Loss) -> tuple[Array, float, str]:
     """Minimise the mean loss without penalty.
 
     Returns
@@ -125,13 +90,15 @@ def minimise_free(X: Array, y: Array, loss: Loss) -> tuple[Array, float, str]:
     reason : str
         Why the bound is no certificate; empty if it is one.
     """
-    norms = np.sqrt(np.square(X).mean(axis=0))
-    scale = np.where(norms > 0.0, norms, 1.0)
-    kept, exact = _independent(X / scale)
     w = np.zeros(X.shape[1])
+    if sparse.issparse(X) and X.shape[1] > DIRECT:
+        return w, np.inf, f"no reference solver for {w.size} features without penalty"
+    norms = np.sqrt(mean_squares(X))
+    scale = np.where(norms > 0.0, norms, 1.0)
+    kept, exact = _independent(X, scale)
     if not kept.size:
         return w, 0.0, ""
-    S = np.asfortranarray(X[:, kept] / scale[kept])
+    S = _unit(X, kept, scale)
     v, decrement = newton(S, y, loss, 0.0, np.zeros(kept.size))
     w[kept] = v / scale[kept]
     reason = _doubt(S, y, loss, v)
@@ -140,31 +107,46 @@ def minimise_free(X: Array, y: Array, loss: Loss) -> tuple[Array, float, str]:
     return w, 0.5 * decrement, reason
 
 
-def _doubt(S: Array, y: Array, loss: Loss, v: Array) -> str:
+def _unit(X: Any, kept: Array, scale: Array) -> Any:
+    """Return some columns, each divided by its scale."""
+    if sparse.issparse(X):
+        return X[:, kept] @ sparse.diags_array(1.0 / scale[kept], format="csc")
+    return np.asfortranarray(X[:, kept] / scale[kept])
+
+
+def _doubt(S: Any, y: Array, loss: Loss, v: Array) -> str:
     """Return why the Newton decrement is no certificate; empty if it is one."""
     z = S @ v
     if loss.classification and (y * z).min() > 0.0:
         return "the classes are separable and there is no penalty"
     weights = loss.second_derivative(y, z) / y.size
-    hessian = _gram(S * np.sqrt(weights)[:, None], False)
+    hessian = gram(scaled(S, np.sqrt(weights)), False)
     least = linalg.eigvalsh(hessian, lower=False, subset_by_index=(0, 0))[0]
     if least < WELL_CONDITIONED * loss.smoothness:
         return "the Hessian is ill-conditioned and there is no penalty"
     return ""
 
 
-def _independent(S: Array) -> tuple[Array, bool]:
+def _independent(X: Any, scale: Array) -> tuple[Array, bool]:
     """Return columns that span the others, and whether they do so exactly."""
-    gram = _gram(S, False) / S.shape[0]
-    _, pivots, rank, _ = linalg.lapack.dpstrf(gram, tol=DEPENDENT, lower=0)
+    S = _unit(X, np.arange(X.shape[1]), scale)
+    products = gram(S, False) / S.shape[0]
+    _, pivots, rank, _ = linalg.lapack.dpstrf(products, tol=DEPENDENT, lower=0)
     kept, dropped = np.sort(pivots[:rank] - 1), np.sort(pivots[rank:] - 1)
     if not (kept.size and dropped.size):
         return kept, True
-    basis = Quadratic(S[:, kept], np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
-    residual = S[:, dropped]
+    basis = S[:, kept]
+    system = Quadratic(basis, np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
+    return kept, all(_spanned(basis, system, _column(S, j)) for j in dropped)
+
+
+def _column(S: Any, j: int) -> Array:
+    column = S[:, [j]]
+    return np.asarray(column.toarray() if sparse.issparse(S) else column).ravel()
+
+
+def _spanned(basis: Any, system: Quadratic, column: Array) -> bool:
+    residual = column
     for _ in range(2):
-        fitted = [
-            basis.solve(S[:, kept].T @ column / S.shape[0]) for column in residual.T
-        ]
-        residual = residual - S[:, kept] @ np.array(fitted).T
-    return kept, bool(np.abs(residual).max() <= SPANNED)
+        residual = residual - basis @ system.solve(basis.T @ residual / column.size)
+    return bool(np.abs(residual).max() <= SPANNED)

@@ -7,13 +7,14 @@ set, find the support and the signs; Newton's method on the support finishes.
 import math
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.problems.optimum_gap import duality_gap
-from dp_erm_bench.problems.optimum_smooth import Quadratic
+from dp_erm_bench.problems.optimum_linear import newton_system, scaled
 
 FINISHED = 1e-14
 ENOUGH = 1e-10
@@ -29,7 +30,7 @@ CURVATURE = 1e-4
 class Composite:
     """The objective (1/n) sum phi(x_i.w) + l1 norm1(w) + (l2/2) norm2(w)^2."""
 
-    def __init__(self, X: Array, y: Array, loss: Loss, l1: float, l2: float) -> None:
+    def __init__(self, X: Any, y: Array, loss: Loss, l1: float, l2: float) -> None:
         self.X, self.y, self.loss, self.l1, self.l2 = X, y, loss, l1, l2
 
     def value(self, w: Array) -> float:
@@ -48,7 +49,7 @@ class Composite:
         return gap / max(self.value(w), np.finfo(np.float64).tiny)
 
 
-def minimise_sparse(X: Array, y: Array, loss: Loss, l1: float, l2: float) -> Array:
+def minimise_sparse(X: Any, y: Array, loss: Loss, l1: float, l2: float) -> Array:
     """Return the minimiser of (1/n) sum phi + l1 norm1 + (l2/2) norm2^2.
 
     Where the direct way fails (more features than records and a small penalty)
@@ -97,7 +98,7 @@ def _proximal_newton(problem: Composite, w: Array, tol: float) -> Array:
     curvature = problem.loss.second_derivative(problem.y, z)
     floor = CURVATURE * problem.loss.smoothness
     root = np.sqrt(np.maximum(curvature, floor))
-    A = problem.X[:, chosen] * root[:, None]
+    A = scaled(problem.X[:, chosen], root)
     target = root * z - problem.loss.derivative(problem.y, z) / root
     step = np.zeros_like(w)
     step[chosen] = _lasso(problem, A, target, w[chosen], tol) - w[chosen]
@@ -114,7 +115,7 @@ def _working_set(problem: Composite, w: Array) -> Array:
 
 
 def _lasso(
-    problem: Composite, A: Array, target: Array, start: Array, tol: float
+    problem: Composite, A: Any, target: Array, start: Array, tol: float
 ) -> Array:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import ElasticNet
@@ -175,7 +176,7 @@ def _orthant_steps(problem: Composite, w: Array) -> Iterator[Array]:
         return
     sign = np.where(w != 0.0, np.sign(w), -np.sign(g))[free]
     weights = problem.loss.second_derivative(problem.y, problem.X @ w) / problem.y.size
-    system = Quadratic(problem.X[:, free], weights, problem.l2)
+    system = newton_system(problem.X[:, free], weights, problem.l2)
     step = system.solve(g[free] + problem.l1 * sign)
     for size in (1.0, 0.5, 0.1, 0.01):
         moved = w[free] - size * step

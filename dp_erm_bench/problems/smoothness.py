@@ -57,7 +57,7 @@ class Smoothness:
         H = self.loss.smoothness
         if self.kind == "public" and self.dataset.bounds is not None:
             return H * np.square(self.dataset.bounds.columns)
-        return H * _mean_squares(self.dataset.X)
+        return H * mean_squares(self.dataset.X)
 
     @cached_property
     def norm(self) -> float:
@@ -68,7 +68,8 @@ class Smoothness:
         return H * _largest_eigenvalue(self.dataset.X)
 
 
-def _mean_squares(X: Any) -> Array:
+def mean_squares(X: Any) -> Array:
+    """Return mean_i x_ij^2, shape (p,); X is dense or sparse."""
     squares = X.power(2) if sparse.issparse(X) else np.square(X)
     means: Array = np.asarray(squares.sum(axis=0)) / X.shape[0]
     return means
@@ -82,7 +83,7 @@ def _largest_eigenvalue(X: Any) -> float:
         gram = (X.T @ X if p <= n else X @ X.T) / n
         gram = gram.toarray() if sparse.issparse(gram) else gram
         return float(np.linalg.eigvalsh(gram)[-1])
-    if not _mean_squares(X).any():
+    if not mean_squares(X).any():
         return 0.0
     from scipy.sparse.linalg import LinearOperator, eigsh
 

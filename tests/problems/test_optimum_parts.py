@@ -9,8 +9,8 @@ from hypothesis.extra.numpy import arrays
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.problems.optimum_gap import duality_gap
+from dp_erm_bench.problems.optimum_linear import Quadratic
 from dp_erm_bench.problems.optimum_smooth import (
-    Quadratic,
     minimise_free,
     minimise_ridge,
     newton,

@@ -1,0 +1,116 @@
+"""Newton systems of dense and of sparse features, which are never made dense."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import linalg, sparse
+
+from dp_erm_bench.datasets.base import Array
+
+# Unknowns up to which the system of sparse features is factorised.
+DIRECT = 1500
+CG_TOLERANCE = 1e-4
+CG_STEPS = 500
+
+
+class System(Protocol):
+    """A symmetric positive definite system of linear equations."""
+
+    def solve(self, g: Array) -> Array:
+        """Return the solution for a right side g, shape (p,)."""
+
+
+def newton_system(X: Any, d: Array, l2: float) -> System:
+    """Return the system (X' diag(d) X + l2 I), factorised or solved by CG.
+
+    Parameters
+    ----------
+    X : array or csc_array of shape (n, p)
+    d : array of shape (n,)
+        Non-negative weights of the records.
+    l2 : float
+    """
+    side = min(X.shape) if l2 > 0.0 else X.shape[1]
+    if sparse.issparse(X) and side > DIRECT:
+        return Iterative(X, d, l2)
+    return Quadratic(X, d, l2)
+
+
+class Quadratic:
+    """The Newton system (X' diag(d) X + l2 I), solved in the smaller dimension."""
+
+    def __init__(self, X: Any, d: Array, l2: float) -> None:
+        self.l2 = l2
+        self.root = scaled(X, np.sqrt(d))
+        n, p = X.shape
+        self.dual = p > n and l2 > 0.0
+        self.factor = _factor(gram(self.root, self.dual), l2)
+
+    def solve(self, g: Array) -> Array:
+        """Return the solution for a right side g, shape (p,)."""
+        if not self.dual:
+            return _apply(self.factor, g)
+        inner = _apply(self.factor, self.root @ g)
+        return np.asarray((g - self.root.T @ inner) / self.l2)
+
+
+class Iterative:
+    """The Newton system solved by conjugate gradients, diagonally scaled."""
+
+    def __init__(self, X: Any, d: Array, l2: float) -> None:
+        diagonal = np.asarray(scaled(X, np.sqrt(d)).power(2).sum(axis=0)) + l2
+        scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+        self.X, self.d, self.l2, self.scale = X, d, l2, scale
+
+    def solve(self, g: Array) -> Array:
+        """Return the solution up to a relative residual of 1e-4."""
+        from scipy.sparse.linalg import LinearOperator, cg
+
+        p = g.size
+        operator = LinearOperator((p, p), matvec=self._product, dtype=np.float64)
+        options = {"rtol": CG_TOLERANCE, "atol": 0.0, "maxiter": CG_STEPS}
+        found, _ = cg(operator, self.scale * g, **options)
+        return np.asarray(self.scale * found)
+
+    def _product(self, v: Array) -> Array:
+        v = self.scale * v.ravel()
+        image = self.X.T @ (self.d * (self.X @ v)) + self.l2 * v
+        return np.asarray(self.scale * image)
+
+
+def scaled(X: Any, weights: Array) -> Any:
+    """Return diag(weights) X, of the form of X."""
+    if not sparse.issparse(X):
+        return X * weights[:, None]
+    data = X.data * weights[X.indices]
+    return sparse.csc_array((data, X.indices, X.indptr), shape=X.shape)
+
+
+def gram(A: Any, rows: bool) -> Array:
+    """Return A A' or A'A, a dense array of which the upper triangle is filled."""
+    if sparse.issparse(A):
+        product = A @ A.T if rows else A.T @ A
+        return np.asfortranarray(product.toarray())
+    A = np.asfortranarray(A)
+    product = linalg.blas.dsyrk(1.0, A, trans=0 if rows else 1)
+    return np.asarray(product)
+
+
+def _factor(gram: Array, l2: float) -> tuple[Array, Array]:
+    """Return the Cholesky factor of the system scaled to unit diagonal."""
+    diagonal = gram.diagonal() + l2
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    scaled = gram * scale * scale[:, None]
+    ridge = 0.0
+    while True:
+        np.fill_diagonal(scaled, 1.0 + ridge)
+        try:
+            return linalg.cholesky(scaled, lower=False, check_finite=False), scale
+        except linalg.LinAlgError:
+            ridge = max(10.0 * ridge, 1e-14)
+
+
+def _apply(factor: tuple[Array, Array], g: Array) -> Array:
+    upper, scale = factor
+    solved = linalg.cho_solve((upper, False), scale * g, check_finite=False)
+    return np.asarray(scale * solved)
