@@ -1,15 +1,17 @@
 """Load a dataset by its specification; say which can be had."""
 
 import functools
+import inspect
 import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dp_erm_bench.datasets.base import Array, Dataset
+from dp_erm_bench.datasets.base import Dataset, Features
+from dp_erm_bench.datasets.bounds import check_bounds
 from dp_erm_bench.datasets.mirror import VARIABLE
-from dp_erm_bench.datasets.prepare import check_bounds, prepare
+from dp_erm_bench.datasets.prepare import prepare
 from dp_erm_bench.datasets.published import Origin
 from dp_erm_bench.datasets.spec import Spec, check_spec
 from dp_erm_bench.datasets.store import content_hash, load_arrays, save_arrays
@@ -18,7 +20,7 @@ from dp_erm_bench.paths import cache_dir, digest
 from dp_erm_bench.registry import locate, names, read
 
 # Part of the prepared arrays' key: raise it when ``prepare`` or a parser changes.
-FORMAT = 1
+FORMAT = 2
 
 
 def load_dataset(spec: Mapping[str, Any]) -> Dataset:
@@ -49,28 +51,32 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
 def _load(text: str, mirror: str | None, cache: str) -> Dataset:
     spec = check_spec(json.loads(text))
     arrays, content = _prepared(spec)
+    X, y, bounds = arrays["X"], arrays["y"], None
     if spec.bounds is not None:
-        check_bounds(spec.name, arrays["X"], arrays["y"], spec.bounds)
+        bounds = spec.bounds.of(spec.name, X.shape[1])
+        check_bounds(spec.name, X, y, bounds)
     return Dataset(
         name=spec.name,
-        X=arrays["X"],
-        y=arrays["y"],
-        bounds=spec.bounds,
+        X=X,
+        y=y,
+        bounds=bounds,
         content_hash=content,
         usual=spec.usual,
-        uncharged=("standardisation",) if spec.standardise else (),
+        uncharged=spec.recipe.uncharged,
         X_test=arrays.get("X_test"),
         y_test=arrays.get("y_test"),
+        w_true=arrays.get("w_true"),
     )
 
 
-def _prepared(spec: Spec) -> tuple[dict[str, Array], str]:
-    source = origin(spec.loader).fingerprint
+def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:
+    source = origin(spec.loader, spec.options).fingerprint
     if source is None:
         arrays = _prepare(spec)
         return arrays, content_hash(arrays)
-    how = [spec.task, spec.standardise, spec.test_fraction, spec.seed, spec.options]
-    key = digest([FORMAT, spec.name, source, how])
+    covered = getattr(spec.loader, "covered", ())
+    told = {key: value for key, value in spec.options.items() if key not in covered}
+    key = digest([FORMAT, spec.name, source, spec.recipe.key, told])
     found = load_arrays("datasets", key)
     if found is None:
         arrays = _prepare(spec)
@@ -78,23 +84,18 @@ def _prepared(spec: Spec) -> tuple[dict[str, Array], str]:
     return found
 
 
-def _prepare(spec: Spec) -> dict[str, Array]:
-    X, y = spec.loader(**spec.options)
-    return prepare(
-        spec.name,
-        X,
-        y,
-        classification=spec.task == "classification",
-        standardised=spec.standardise,
-        test_fraction=spec.test_fraction,
-        seed=spec.seed,
-    )
+def _prepare(spec: Spec) -> dict[str, Features]:
+    return prepare(spec.name, spec.loader(**spec.options), spec.recipe)
 
 
-def origin(loader: Callable[..., Any]) -> Origin:
+def origin(loader: Callable[..., Any], options: Mapping[str, Any]) -> Origin:
     """Return where a loader's data come from now; a plain function makes them."""
     ask = getattr(loader, "origin", None)
-    return Origin("generated", None) if ask is None else ask()
+    if ask is None:
+        return Origin("generated", None)
+    asked = inspect.signature(ask).parameters
+    found: Origin = ask(**{k: v for k, v in options.items() if k in asked})
+    return found
 
 
 def available(spec: Mapping[str, Any]) -> str | None:
@@ -125,7 +126,8 @@ def list_datasets() -> list[Listed]:
 
 def _listed(name: str) -> Listed:
     try:
-        found = origin(locate(read("dataset", name)["_target_"]))
+        fields = read("dataset", name)
+        found = origin(locate(fields["_target_"]), fields)
     except DataUnavailable as error:
         return Listed(name, False, str(error))
     return Listed(name, found.now, found.where)

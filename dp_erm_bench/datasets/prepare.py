@@ -1,40 +1,88 @@
 """From raw features and labels to what an oracle may use."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dp_erm_bench.datasets.base import Array, Bounds, Dataset, Usual
+from dp_erm_bench.datasets.base import Array, Bounds, Dataset, Features, Usual
+from dp_erm_bench.datasets.bounds import Declared, check_bounds, clipped
+from dp_erm_bench.datasets.features import as_features, frozen, stored
+from dp_erm_bench.datasets.labels import labels
+from dp_erm_bench.datasets.scale import scaled_by_train
 from dp_erm_bench.datasets.store import content_hash
 from dp_erm_bench.errors import UsageError
 
-LABEL_PAIRS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How raw data become a dataset.
+
+    Parameters
+    ----------
+    classification : bool
+        Whether labels become -1 and +1.
+    positive : sequence or None
+        Labels that become +1; None for the larger of a usual pair.
+    standardise : bool or str
+        Whether columns get mean 0 and variance 1; ``'scale'`` divides them by
+        their root mean square instead, which keeps zeros.
+    test_fraction : float
+        Share of the records that is held out.
+    seed : int
+        Of the split.
+    drop_empty : bool
+        Whether columns without a non-zero among the training records go.
+    densify : bool
+        Whether sparse features become a dense array.
+    clip : Declared or None
+        Bounds to which records are clipped.
+    """
+
+    classification: bool = True
+    positive: Sequence[Any] | None = None
+    standardise: bool | str = False
+    test_fraction: float = 0.0
+    seed: int = 0
+    drop_empty: bool = False
+    densify: bool = False
+    clip: Declared | None = None
+
+    @property
+    def key(self) -> list[Any]:
+        """Return what tells two recipes apart, JSON-able."""
+        clip = None if self.clip is None else self.clip.key
+        return [clip, *(v for k, v in vars(self).items() if k != "clip")]
+
+    @property
+    def uncharged(self) -> tuple[str, ...]:
+        """Return the steps that look at private records without budget."""
+        steps = {
+            "standardisation": self.standardise,
+            "dropped columns": self.drop_empty,
+        }
+        return tuple(step for step, taken in steps.items() if taken)
 
 
-def check_raw(name: str, X: Array, y: Array) -> None:
+def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
     """Refuse data that are empty, of unequal length or not finite."""
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise UsageError(
             f"dataset {name}: X of shape {X.shape} and y of shape {y.shape} are "
             "not allowed, they must be (n, p) and (n,)"
         )
-    if not X.size:
+    if not all(X.shape):
         raise UsageError(f"dataset {name}: X of shape {X.shape} is empty")
-    for key, array in (("X", X), ("y", y)):
-        if not np.isfinite(array).all():
-            raise UsageError(f"dataset {name}: {key} holds a value that is not finite")
-
-
-def signs(name: str, y: Array) -> Array:
-    """Map the two labels -1/+1, 0/1 or 1/2 to -1/+1."""
-    found = np.unique(y)
-    if tuple(found) not in LABEL_PAIRS:
-        shown = ", ".join(f"{label:g}" for label in found[:5])
+    if X.shape[0] == 1:
         raise UsageError(
-            f"dataset {name}: labels {shown}{', ...' * (found.size > 5)} are not "
-            "allowed, classification needs both of -1/1, 0/1 or 1/2"
+            f"dataset {name}: has one record, at least two are needed "
+            "(delta = 1/n^2 would be 1)"
         )
-    return np.where(y == found[1], 1.0, -1.0)
+    for key, array in (("X", stored(X)), ("y", y)):
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise UsageError(f"dataset {name}: {key} holds a value that is not finite")
 
 
 def split(n: int, test_fraction: float, seed: int) -> tuple[Array, Array]:
@@ -48,85 +96,71 @@ def split(n: int, test_fraction: float, seed: int) -> tuple[Array, Array]:
     return ~test, test
 
 
-def standardise(X: Array, others: Iterable[Array]) -> list[Array]:
-    """Return X and the others shifted and scaled by the statistics of X.
+def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features]:
+    """Return X, y and what else there is, ready for use.
 
-    Columns of X get mean 0 and (population) variance 1. A column that is
-    constant up to rounding becomes exactly 0, so that it has no influence; the
-    number of features stays what was declared.
+    Parameters
+    ----------
+    name : str
+        Of the dataset, for messages.
+    raw : sequence
+        X of shape (n, p), dense or sparse, y of shape (n,) and, if it is known, the
+        true parameter of shape (p,).
+    recipe : Recipe
+
+    Returns
+    -------
+    dict
+        ``X``, ``y``; ``X_test``, ``y_test`` if there is a split; ``w_true`` if it
+        is known and columns are not rescaled.
     """
-    mean, scale = X.mean(axis=0), X.std(axis=0)
-    rounding = np.finfo(np.float64).eps * np.sqrt(X.shape[0]) * np.abs(X).max(axis=0)
-    constant = scale <= rounding
-    factor = np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, scale))
-    return [(Z - mean) * factor for Z in (X, *others)]
-
-
-def prepare(
-    name: str,
-    X: Array,
-    y: Array,
-    *,
-    classification: bool,
-    standardised: bool,
-    test_fraction: float,
-    seed: int,
-) -> dict[str, Array]:
-    """Return X, y and, if there is a split, X_test, y_test, ready for use."""
-    X, y = np.asfortranarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    X, y = as_features(raw[0]), np.asarray(raw[1])
     check_raw(name, X, y)
-    if classification:
-        y = signs(name, y)
-    arrays = {"X": X, "y": y}
-    if test_fraction:
-        train, test = split(y.size, test_fraction, seed)
-        if not (train.any() and test.any()):
-            raise UsageError(
-                f"dataset.test_fraction={test_fraction}: of the {y.size} records of "
-                f"{name} it must leave at least one to train and one to test on"
-            )
-        arrays = {"X": X[train], "y": y[train], "X_test": X[test], "y_test": y[test]}
-    if standardised:
-        features = [key for key in ("X_test",) if key in arrays]
-        scaled = standardise(arrays["X"], [arrays[key] for key in features])
-        arrays |= dict(zip(["X", *features], scaled, strict=True))
+    if recipe.densify and not isinstance(X, np.ndarray):
+        X = X.toarray()
+    y = labels(name, y, classification=recipe.classification, positive=recipe.positive)
+    arrays = _split(name, X, y, recipe)
+    if len(raw) > 2:
+        arrays["w_true"] = np.asarray(raw[2], dtype=np.float64)
+    if recipe.drop_empty:
+        arrays = _without_empty(name, arrays)
+    if recipe.clip is not None:
+        arrays |= clipped(name, arrays, recipe.clip)
+    if recipe.standardise:
+        arrays = scaled_by_train(name, arrays, recipe.standardise)
     return {key: frozen(array) for key, array in arrays.items()}
 
 
-def frozen(array: Array) -> Array:
-    """Return a column-major, read-only array that nobody else can write."""
-    array = np.array(array, dtype=np.float64, order="F")
-    array.flags.writeable = False
-    return array
+def _split(name: str, X: Features, y: Array, recipe: Recipe) -> dict[str, Features]:
+    if not recipe.test_fraction:
+        return {"X": X, "y": y}
+    train, test = split(y.size, recipe.test_fraction, recipe.seed)
+    if not (train.any() and test.any()):
+        raise UsageError(
+            f"dataset.test_fraction={recipe.test_fraction}: of the {y.size} records of "
+            f"{name} it must leave at least one to train and one to test on"
+        )
+    if not isinstance(X, np.ndarray):
+        X = X.tocsr()
+    return {"X": X[train], "y": y[train], "X_test": X[test], "y_test": y[test]}
 
 
-def check_bounds(name: str, X: Array, y: Array, bounds: Bounds) -> None:
-    """Refuse declared bounds of the wrong length, or that a record breaks."""
-    if bounds.columns.shape != X.shape[1:]:
-        raise UsageError(
-            f"dataset.bounds.columns of {name}: has {bounds.columns.size} values, "
-            f"must have one for each of the {X.shape[1]} features"
-        )
-    broken = np.flatnonzero(np.abs(X).max(axis=0) > bounds.columns)
-    if broken.size:
-        raise UsageError(
-            f"dataset.bounds.columns of {name}: feature {broken[0]} exceeds its "
-            f"declared bound {bounds.columns[broken[0]]:g}"
-        )
-    if np.linalg.norm(X, axis=1).max() > bounds.norm * (1.0 + 1e-12):
-        raise UsageError(
-            f"dataset.bounds.norm of {name}: a record exceeds the declared bound "
-            f"{bounds.norm:g}"
-        )
-    if bounds.label is not None and np.abs(y).max() > bounds.label:
-        raise UsageError(
-            f"dataset.bounds.label of {name}: a label exceeds the declared bound "
-            f"{bounds.label:g}"
-        )
+def _without_empty(name: str, arrays: dict[str, Features]) -> dict[str, Features]:
+    X = as_features(arrays["X"])
+    kept = X.any(axis=0) if isinstance(X, np.ndarray) else np.diff(X.indptr) > 0
+    if not kept.any():
+        raise UsageError(f"dataset.drop_empty=True: every column of {name} is empty")
+    columns = {
+        key: as_features(arrays[key])[:, kept]
+        for key in ("X", "X_test")
+        if key in arrays
+    }
+    true = {key: arrays[key][kept] for key in ("w_true",) if key in arrays}
+    return arrays | columns | true
 
 
 def dataset_from_arrays(
-    X: Array,
+    X: Features,
     y: Array,
     *,
     name: str = "arrays",
@@ -135,14 +169,15 @@ def dataset_from_arrays(
 ) -> Dataset:
     """Make a dataset of arrays as they are: copied, checked, read-only.
 
-    Labels are not mapped: the loss refuses those that it does not know.
+    Labels are not mapped: the loss refuses those that it does not know. A sparse
+    matrix stays sparse.
 
     Raises
     ------
     UsageError
         If they are empty, of unequal length or not finite, or break the bounds.
     """
-    X, y = frozen(np.asarray(X)), frozen(np.asarray(y))
+    X, y = frozen(X), frozen(y)
     check_raw(name, X, y)
     if bounds is not None:
         check_bounds(name, X, y, bounds)

@@ -8,20 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Bounds, Usual
+from dp_erm_bench.datasets.base import Usual
+from dp_erm_bench.datasets.bounds import Declared
+from dp_erm_bench.datasets.prepare import Recipe
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice, locate, read
 
 TASKS = ("classification", "regression")
 DEFAULTS: dict[str, Any] = {
     "task": None,
+    "positive": None,
     "standardise": False,
     "test_fraction": 0.0,
     "seed": 0,
+    "drop_empty": False,
+    "densify": False,
     "usual": None,
     "usual_standardised": None,
     "bounds": None,
+    "clip_to_bounds": False,
 }
+MEMBER = "set"
+"""The option of a loader that stands for many datasets; part of the name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,39 +39,73 @@ class Spec:
     Parameters
     ----------
     name : str
-        Of the yaml.
+        Of the yaml; ``yaml:member`` where it stands for many.
     loader : callable
         Returns raw X and y.
     options : dict
         What the loader is called with.
-    task, standardise, test_fraction, seed, usual, bounds
-        As in the yaml; ``usual`` is that of the chosen form, raw or standardised.
+    recipe : Recipe
+        How the raw data are prepared.
+    usual : Usual or None
+        As in the yaml, of the chosen form, raw or standardised.
+    bounds : Declared or None
+        As in the yaml; None where columns are standardised.
     """
 
     name: str
     loader: Callable[..., Any]
     options: dict[str, Any]
-    task: str
-    standardise: bool
-    test_fraction: float
-    seed: int
+    recipe: Recipe
     usual: Usual | None
-    bounds: Bounds | None
+    bounds: Declared | None
 
 
 def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     """Return a dataset's yaml with overrides, the form that trials carry.
+
+    Parameters
+    ----------
+    name : str
+        Of a yaml, or ``yaml:member`` (``libsvm:a9a``) where it stands for many.
+    **overrides : Any
+        Keys of the yaml and options of the loader.
 
     Raises
     ------
     UsageError
         If the dataset or one of the keys does not exist.
     """
-    fields = read("dataset", name)
+    fields = usual_fields(name)
     allowed = _allowed(locate(fields["_target_"]))
     for key in overrides:
         check_choice(f"key of dataset {name}", key, allowed)
-    return {**fields, **overrides}
+    return _named({**fields, **overrides})
+
+
+def usual_fields(name: str) -> dict[str, Any]:
+    """Return the yaml of a name, with the member that the name chooses.
+
+    Raises
+    ------
+    UsageError
+        If there is no such yaml, or it has no members.
+    """
+    base, _, member = name.partition(":")
+    fields = read("dataset", base)
+    if not member:
+        return fields
+    if MEMBER not in fields:
+        raise UsageError(
+            f"dataset.name={member}: {base} is one dataset; write dataset={member}, or "
+            f"dataset=libsvm dataset.name={member}"
+        )
+    return _named({**fields, MEMBER: member})
+
+
+def _named(fields: dict[str, Any]) -> dict[str, Any]:
+    base = fields["name"].partition(":")[0]
+    member = fields.get(MEMBER)
+    return fields if member is None else {**fields, "name": f"{base}:{member}"}
 
 
 def check_spec(spec: Mapping[str, Any]) -> Spec:
@@ -82,23 +124,54 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
     for key in given:
         check_choice(f"key of dataset {name}", key, _allowed(loader))
     common = DEFAULTS | {key: given.pop(key) for key in DEFAULTS if key in given}
-    if common["task"] not in TASKS:
-        check_choice(f"dataset.task of {name}", common["task"], list(TASKS))
-    seed = _integer("seed", common["seed"])
-    options = given | ({"seed": seed} if "seed" in _parameters(loader) else {})
-    standardise = _boolean("standardise", common["standardise"])
-    usual = (standardise and common["usual_standardised"]) or common["usual"]
+    seed = {"seed": common["seed"]} if "seed" in _parameters(loader) else {}
+    recipe = _recipe(name, common)
+    usual = (recipe.standardise and common["usual_standardised"]) or common["usual"]
     return Spec(
         name=name,
         loader=loader,
-        options=options,
-        task=common["task"],
+        options=given | seed,
+        recipe=recipe,
+        usual=_usual(usual),
+        bounds=None if recipe.standardise else _bounds(common["bounds"]),
+    )
+
+
+def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
+    if common["task"] not in TASKS:
+        check_choice(f"dataset.task of {name}", common["task"], list(TASKS))
+    flags = ("drop_empty", "densify", "clip_to_bounds")
+    drop_empty, densify, clip = (_boolean(flag, common[flag]) for flag in flags)
+    standardise, bounds = _standardise(common["standardise"]), common["bounds"]
+    if clip and (bounds is None or standardise):
+        raise _refuse("clip_to_bounds", True, "false without bounds on raw features")
+    return Recipe(
+        classification=common["task"] == "classification",
+        positive=_positive(common),
         standardise=standardise,
         test_fraction=_fraction("test_fraction", common["test_fraction"]),
-        seed=seed,
-        usual=_usual(usual),
-        bounds=None if standardise else _bounds(common["bounds"]),
+        seed=_integer("seed", common["seed"]),
+        drop_empty=drop_empty,
+        densify=densify,
+        clip=_bounds(bounds) if clip else None,
     )
+
+
+def _positive(common: Mapping[str, Any]) -> list[Any] | None:
+    value = common["positive"]
+    if value is None:
+        return None
+    if common["task"] != "classification":
+        raise _refuse("positive", value, "null for a regression")
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _standardise(value: object) -> bool | str:
+    if value == "scale":
+        return "scale"
+    if isinstance(value, bool):
+        return value
+    raise _refuse("standardise", value, "true, false or scale")
 
 
 def _parameters(loader: Callable[..., Any]) -> list[str]:
@@ -144,7 +217,7 @@ def _usual(value: Mapping[str, Any] | None) -> Usual | None:
     return Usual(**value)
 
 
-def _bounds(value: Mapping[str, Any] | None) -> Bounds | None:
+def _bounds(value: Mapping[str, Any] | None) -> Declared | None:
     if value is None:
         return None
     if not isinstance(value, Mapping) or not {"columns"} <= set(value) <= {
@@ -153,12 +226,16 @@ def _bounds(value: Mapping[str, Any] | None) -> Bounds | None:
         "label",
     }:
         raise _refuse("bounds", value, "null or a mapping with columns, norm, label")
-    columns = np.array([_bound("columns", entry) for entry in value["columns"]])
+    given = value["columns"]
+    if isinstance(given, list | tuple):
+        columns = np.array([_bound("columns", entry) for entry in given])
+    else:
+        columns = np.array(_bound("columns", given))
     columns.flags.writeable = False
     norm, label = value.get("norm"), value.get("label")
-    return Bounds(
+    return Declared(
         columns=columns,
-        norm=float(np.linalg.norm(columns)) if norm is None else _bound("norm", norm),
+        norm=None if norm is None else _bound("norm", norm),
         label=None if label is None else _bound("label", label),
     )
 

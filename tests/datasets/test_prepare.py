@@ -4,21 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.datasets.base import Bounds
-from dp_erm_bench.datasets.prepare import (
-    dataset_from_arrays,
-    prepare,
-    signs,
-    split,
-    standardise,
-)
+from dp_erm_bench.datasets.labels import signs
+from dp_erm_bench.datasets.prepare import Recipe, dataset_from_arrays, prepare, split
+from dp_erm_bench.datasets.scale import standardise
 from dp_erm_bench.errors import UsageError
 
-RAW = {
-    "classification": True,
-    "standardised": False,
-    "test_fraction": 0.0,
-    "seed": 0,
-}
+
+def prepared(X, y, **recipe):
+    return prepare("toy", (X, y), Recipe(**recipe))
 
 
 def toy(n=40, p=3, seed=0):
@@ -72,8 +65,8 @@ def test_constant_columns_become_zero_also_in_the_test_set(constant):
 
 def test_the_test_set_is_scaled_by_the_statistics_of_train():
     X, y = toy()
-    plain = prepare("toy", X, y, **RAW | {"test_fraction": 0.25})
-    scaled = prepare("toy", X, y, **RAW | {"test_fraction": 0.25, "standardised": True})
+    plain = prepared(X, y, test_fraction=0.25)
+    scaled = prepared(X, y, test_fraction=0.25, standardise=True)
     mean, scale = plain["X"].mean(axis=0), plain["X"].std(axis=0)
     np.testing.assert_allclose(scaled["X_test"], (plain["X_test"] - mean) / scale)
     np.testing.assert_array_equal(scaled["y_test"], plain["y_test"])
@@ -82,7 +75,7 @@ def test_the_test_set_is_scaled_by_the_statistics_of_train():
 
 def test_split_keeps_every_record_with_its_label():
     X, y = toy()
-    arrays = prepare("toy", X, y, **RAW | {"test_fraction": 0.3, "seed": 4})
+    arrays = prepared(X, y, test_fraction=0.3, seed=4)
     rows = np.vstack([arrays["X"], arrays["X_test"]])
     labels = np.concatenate([arrays["y"], arrays["y_test"]])
     order, expected = np.lexsort(rows.T), np.lexsort(X.T)
@@ -93,7 +86,7 @@ def test_split_keeps_every_record_with_its_label():
 def test_arrays_are_float64_column_major_read_only_and_nobody_elses():
     X, y = toy()
     X = np.asfortranarray(X)
-    arrays = prepare("toy", X, y, **RAW)
+    arrays = prepared(X, y)
     assert arrays["X"].flags.f_contiguous and arrays["X"].dtype == np.float64
     assert not any(array.flags.writeable for array in arrays.values())
     assert not np.shares_memory(arrays["X"], X) and X.flags.writeable
@@ -104,27 +97,27 @@ def test_values_that_are_not_finite_are_refused(bad):
     X, y = toy()
     X[3, 1] = bad
     with pytest.raises(UsageError, match="X holds a value that is not finite"):
-        prepare("toy", X, y, **RAW)
+        prepared(X, y)
     target = np.where(np.arange(40) == 3, bad, 0.0)
     with pytest.raises(UsageError, match="y holds a value that is not finite"):
-        prepare("toy", toy()[0], target, **RAW | {"classification": False})
+        prepared(toy()[0], target, classification=False)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
 def test_empty_data_are_refused(shape):
     with pytest.raises(UsageError, match="is empty"):
-        prepare("toy", np.zeros(shape), np.zeros(shape[0]), **RAW)
+        prepared(np.zeros(shape), np.zeros(shape[0]))
 
 
 def test_unequal_lengths_are_refused():
     with pytest.raises(UsageError, match=r"must be \(n, p\) and \(n,\)"):
-        prepare("toy", np.zeros((4, 2)), np.zeros(5), **RAW)
+        prepared(np.zeros((4, 2)), np.zeros(5))
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.999])
 def test_a_split_that_leaves_one_side_empty_is_refused(fraction):
     with pytest.raises(UsageError, match=rf"dataset\.test_fraction={fraction}"):
-        prepare("toy", *toy(), **RAW | {"test_fraction": fraction})
+        prepared(*toy(), test_fraction=fraction)
 
 
 def test_dataset_from_arrays_copies_and_hashes():

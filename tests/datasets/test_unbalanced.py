@@ -1,0 +1,35 @@
+"""The unbalanced classification: its variances are what it says."""
+
+import numpy as np
+import pytest
+
+from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.spec import dataset_spec
+from dp_erm_bench.datasets.unbalanced import unbalanced_classification
+
+
+@pytest.mark.parametrize("ratio", [1.0, 100.0, 1e4])
+def test_first_column_has_the_variance_asked_for(ratio):
+    X, y = unbalanced_classification(0, n=200, p=6, ratio=ratio)
+    np.testing.assert_allclose(np.square(X).mean(axis=0), [ratio, 1, 1, 1, 1, 1])
+    assert set(y) == {-1.0, 1.0}
+
+
+def test_ratio_changes_the_first_column_only():
+    (X, y), (Z, z) = (unbalanced_classification(3, n=50, ratio=r) for r in (1, 900))
+    np.testing.assert_array_equal(y, z)
+    np.testing.assert_array_equal(X[:, 1:], Z[:, 1:])
+    np.testing.assert_allclose(30 * X[:, 0], Z[:, 0])
+
+
+def test_first_column_tells_nothing_and_the_others_do():
+    X, y = unbalanced_classification(1, n=20_000, p=5, noise=0.1)
+    weight = np.abs(X.T @ y) / len(y)
+    assert weight[0] < 0.03 < 0.2 < weight[1:].min()
+
+
+def test_it_is_a_dataset():
+    data = load_dataset(dataset_spec("unbalanced", ratio=9.0, n=30))
+    assert (data.n, data.p, data.name) == (30, 10, "unbalanced")
+    assert data.bounds is None
+    assert data.usual.loss == "logistic"
