@@ -8,14 +8,14 @@ from dp_erm_bench.kernels.dense import _add, _coordinate_gradient, prox
 
 @kernel
 def coordinate_steps(  # type: ignore[no-untyped-def]
-    code, X, y, psi, w, margins, coordinates, noise, clip, steps, total
+    loss, X, y, psi, w, margins, coordinates, noise, clip, steps, total
 ):
     """Make k proximal coordinate steps of each trial, in place.
 
     Parameters
     ----------
-    code : int
-        The loss.
+    loss : (int, float)
+        Code and parameter.
     X, y : arrays of shape (n, p), (n,)
     psi : array of shape (4,)
         The penalty's parameters.
@@ -26,7 +26,7 @@ def coordinate_steps(  # type: ignore[no-untyped-def]
         Added to the coordinate's clipped gradient.
     clip, steps : arrays of shape (B, p)
         Thresholds C_j and step sizes gamma_j; a step of 0 leaves w_j alone.
-    total : array of shape (B, p)
+    total : array of shape (B, p), or of no rows
         The sum of the iterates is added to it.
     """
     buffer = np.empty(512)
@@ -35,10 +35,11 @@ def coordinate_steps(  # type: ignore[no-untyped-def]
             j = coordinates[b, k]
             if steps[b, j] > 0.0:
                 x = X[:, j]
-                g = _coordinate_gradient(code, x, y, margins[b], clip[b, j], buffer)
+                g = _coordinate_gradient(loss, x, y, margins[b], clip[b, j], buffer)
                 old = w[b, j]
                 g += noise[b, k]
                 w[b, j] = prox(old - steps[b, j] * g, steps[b, j], psi)
                 if w[b, j] != old:
                     _add(margins[b], x, w[b, j] - old)
-            total[b] += w[b]
+            if total.shape[0] > 0:
+                total[b] += w[b]

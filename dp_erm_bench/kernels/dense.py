@@ -10,10 +10,10 @@ _ROWS = 512
 
 
 @kernel
-def all_residuals(code, y, margins, out):  # type: ignore[no-untyped-def]
+def all_residuals(loss, y, margins, out):  # type: ignore[no-untyped-def]
     """Write phi'(margins, y) into ``out``; margins, out: (B, n)."""
     for b in range(margins.shape[0]):
-        residuals(code, y, margins[b], out[b])
+        residuals(loss, y, margins[b], out[b])
 
 
 @kernel
@@ -68,7 +68,7 @@ def _four_sums(x, first, second, c):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def coordinate_gradients(code, X, y, margins, coordinates, clip, out):  # type: ignore[no-untyped-def]
+def coordinate_gradients(loss, X, y, margins, coordinates, clip, out):  # type: ignore[no-untyped-def]
     """Write the clipped mean derivative of each trial at its own coordinate.
 
     coordinates, clip, out: (B,).
@@ -76,17 +76,17 @@ def coordinate_gradients(code, X, y, margins, coordinates, clip, out):  # type: 
     buffer = np.empty(_ROWS)
     for b in range(margins.shape[0]):
         out[b] = _coordinate_gradient(
-            code, X[:, coordinates[b]], y, margins[b], clip[b], buffer
+            loss, X[:, coordinates[b]], y, margins[b], clip[b], buffer
         )
 
 
 @kernel
-def _coordinate_gradient(code, x, y, z, c, buffer):  # type: ignore[no-untyped-def]
+def _coordinate_gradient(loss, x, y, z, c, buffer):  # type: ignore[no-untyped-def]
     total = 0.0
     for start in range(0, y.size, _ROWS):
         stop = min(start + _ROWS, y.size)
         r = buffer[: stop - start]
-        residuals(code, y[start:stop], z[start:stop], r)
+        residuals(loss, y[start:stop], z[start:stop], r)
         total += _one_sum(x[start:stop], r, c)
     return total / y.size
 

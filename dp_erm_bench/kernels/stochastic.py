@@ -11,7 +11,7 @@ from dp_erm_bench.kernels.residuals import derivative
 
 
 @kernel
-def record_sum(code, rows, y, norms, w, records, clip, out):  # type: ignore[no-untyped-def]
+def record_sum(loss, rows, y, norms, w, records, clip, out):  # type: ignore[no-untyped-def]
     """Write the sum of the records' gradients, clipped in l2, into ``out`` (p,).
 
     rows: (n, p) row-major; norms: (n,) euclidean norms of the rows.
@@ -22,7 +22,7 @@ def record_sum(code, rows, y, norms, w, records, clip, out):  # type: ignore[no-
         z = 0.0
         for j in range(w.size):
             z += x[j] * w[j]
-        r = derivative(code, y[i], z)
+        r = derivative(loss, y[i], z)
         length = abs(r) * norms[i]
         if length > clip:
             r *= clip / length
@@ -32,7 +32,7 @@ def record_sum(code, rows, y, norms, w, records, clip, out):  # type: ignore[no-
 
 @kernel
 def stochastic_steps(  # type: ignore[no-untyped-def]
-    code, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected
+    loss, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected
 ):
     """Make k proximal stochastic gradient steps of one trial, in place.
 
@@ -54,11 +54,16 @@ def stochastic_steps(  # type: ignore[no-untyped-def]
     g = np.empty(w.size)
     for t in range(steps.size):
         batch = records[offsets[t] : offsets[t + 1]]
-        record_sum(code, rows, y, norms, w, batch, clip, g)
-        step = steps[t]
-        for j in range(w.size):
-            v = w[j] - step * ((g[j] + noise[t, j]) / expected)
-            w[j] = prox(v, step, psi)
+        record_sum(loss, rows, y, norms, w, batch, clip, g)
+        prox_gradient(w, g, noise[t], steps[t], expected, psi)
+
+
+@kernel
+def prox_gradient(w, g, noise, step, expected, psi):  # type: ignore[no-untyped-def]
+    """Set w to the prox of step psi at w - step (g + noise) / expected, in place."""
+    for j in range(w.size):
+        v = w[j] - step * ((g[j] + noise[j]) / expected)
+        w[j] = prox(v, step, psi)
 
 
 @kernel

@@ -1,12 +1,39 @@
 """The interface of a loss: elementwise in label and margin."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.errors import UsageError
+
 Array = NDArray[np.float64]
+
+
+def check_positive(name: str, key: str, value: object) -> float:
+    """Return a parameter of a loss as a number, refusing all but finite ones > 0."""
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    number = float(value) if real else math.nan  # type: ignore[arg-type]
+    if not 0.0 < number < math.inf:
+        raise UsageError(f"loss.{key}={value} of {name}: must be a finite number > 0")
+    return number
+
+
+def check_finite(name: str, y: Array) -> None:
+    """Raise UsageError unless every label is finite."""
+    if not np.isfinite(y).all():
+        raise UsageError(f"loss={name}: labels must be finite numbers")
+
+
+def check_signs(name: str, y: Array) -> None:
+    """Raise UsageError unless every label is -1 or +1."""
+    wrong = y[np.abs(y) != 1.0]
+    if wrong.size:
+        raise UsageError(
+            f"loss={name}: label {wrong[0]:g} is not allowed, labels must be -1 or +1"
+        )
 
 
 class Loss(ABC):
@@ -18,6 +45,8 @@ class Loss(ABC):
         The name of its yaml.
     code : int
         What the compiled kernels know it by (``kernels.residuals``).
+    parameter : float
+        The loss's own parameter, for the kernels; 0 if it has none.
     lipschitz : float
         G, the supremum of the absolute derivative in z; infinite if unbounded.
     smoothness : float
@@ -28,9 +57,15 @@ class Loss(ABC):
 
     name: ClassVar[str]
     code: ClassVar[int]
-    lipschitz: ClassVar[float]
-    smoothness: ClassVar[float]
     classification: ClassVar[bool]
+    parameter: float = 0.0
+    lipschitz: float
+    smoothness: float
+
+    @property
+    def kernel(self) -> tuple[int, float]:
+        """Return (code, parameter), the form that the kernels take."""
+        return self.code, float(self.parameter)
 
     @abstractmethod
     def value(self, y: Array, z: Array) -> Array:
@@ -43,6 +78,13 @@ class Loss(ABC):
     @abstractmethod
     def second_derivative(self, y: Array, z: Array) -> Array:
         """Return the second derivative in z, elementwise."""
+
+    def lipschitz_within(self, margin: float, label: float) -> float:
+        """Return the supremum of |phi'(z, y)| over |z| <= margin, |y| <= label.
+
+        Or a bound on it: here the one that holds everywhere.
+        """
+        return self.lipschitz
 
     @abstractmethod
     def check_labels(self, y: Array) -> None:

@@ -104,11 +104,18 @@ class MaxMechanism(Mechanism):
         score : callable
             Maps a gradient to scores, (B, p); minus infinity excludes.
         """
+        if isinstance(self.release, NoisyMax):
+            return self._winners(score(gradient))
         noise = self.unit_noise(1, gradient.shape[1])[:, 0] * self.scale
-        inside = isinstance(self.release, InsideNoisyMax)
-        noisy = score(gradient + noise) if inside else score(gradient) + noise
-        winners: Indices = noisy.argmax(axis=1)
+        winners: Indices = score(gradient + noise).argmax(axis=1)
         return winners
+
+    def _winners(self, scores: Array) -> Indices:
+        assert isinstance(self.release, NoisyMax)
+        self.spend(1)
+        start, self._drawn = self._drawn, self._drawn + scores.shape[1]
+        trials = zip(self.seeds, scores, self.scale[:, 0], strict=True)
+        return np.array([self.release.winner(s, start, x, b) for s, x, b in trials])
 
     def query(self, gradient: Array, score: Score) -> Array:
         """Return what the noise is added to: the gradient or its scores."""

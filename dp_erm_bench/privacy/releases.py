@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.kernels import draws
+from dp_erm_bench.kernels.selection import gumbel_argmax
 from dp_erm_bench.privacy.events import Event
 
 Array = NDArray[np.float64]
@@ -124,6 +125,15 @@ class NoisyMax(Release):
         """Return a mechanism of bounded range 2 / z (scores are not monotone)."""
         return Event("bounded_range", self.times, self.weight)
 
+    def winner(self, seed: Seed, start: int, scores: Array, scale: float) -> int:
+        """Return the largest score's index after noise from a stream.
+
+        The noise of score j is draw ``start + j``; none at scale 0.
+        """
+        if scale == 0.0:
+            return int(scores.argmax())
+        return int(gumbel_argmax(seed, start, scores, scale))
+
 
 @dataclass(frozen=True, eq=False)
 class LaplaceNoisyMax(NoisyMax):
@@ -142,6 +152,13 @@ class LaplaceNoisyMax(NoisyMax):
     def event(self) -> Event:
         """Return a mechanism of which the pure level alone is known."""
         return Event("pure", self.times, self.weight)
+
+    def winner(self, seed: Seed, start: int, scores: Array, scale: float) -> int:
+        """Return the largest score's index after noise from a stream."""
+        if scale == 0.0:
+            return int(scores.argmax())
+        noise = self.draw(seed, start, scores.size)
+        return int((scores + scale * noise).argmax())
 
 
 @dataclass(frozen=True, eq=False)

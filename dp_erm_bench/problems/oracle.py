@@ -1,21 +1,24 @@
-"""First-order oracle over a batch of trials, dense features, margins kept."""
+"""First-order oracle over a batch of trials: what a solver may ask of the data."""
 
+from abc import ABC, abstractmethod
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.kernels import dense
+from dp_erm_bench.kernels.dense import all_residuals
 from dp_erm_bench.kernels.residuals import loss_sum
-from dp_erm_bench.kernels.stochastic import record_sum
 from dp_erm_bench.problems.problem import Problem
 
 Indices = NDArray[np.int64]
 
 
-class DenseOracle:
+class Oracle(ABC):
     """Gradients and steps at the iterates of B trials, which start at zero.
+
+    How a gradient is had (dense, sparse) is chosen once, by ``make_oracle``.
 
     Parameters
     ----------
@@ -27,12 +30,19 @@ class DenseOracle:
     ----------
     w : array of shape (B, p)
         The iterates.
+    kernels : namespace
+        The kernels over this kind of matrix.
+    columns, rows
+        The features in the forms that the kernels walk by column and by record.
     """
+
+    kernels: ClassVar[Any]
 
     def __init__(self, problem: Problem, batch: int) -> None:
         self.problem = problem
-        self.X = problem.dataset.X
         self.y = problem.dataset.y
+        self.loss = problem.loss.kernel
+        self.psi = problem.penalty.parameters()
         self.w = np.zeros((batch, problem.p))
         self._margins: Array | None = np.zeros((batch, problem.n))
 
@@ -42,10 +52,20 @@ class DenseOracle:
         return int(self.w.shape[0])
 
     @property
+    @abstractmethod
+    def columns(self) -> Any:
+        """Return the features for kernels that walk columns."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> Any:
+        """Return the features for kernels that walk records."""
+
+    @property
     def margins(self) -> Array:
         """Return X w of each trial, shape (B, n), computed anew where stale."""
         if self._margins is None:
-            self._margins = self.w @ self.X.T
+            self._margins = self.product(self.w)
         return self._margins
 
     @cached_property
@@ -54,32 +74,8 @@ class DenseOracle:
 
     def residuals(self) -> Array:
         """Return phi'(x_i.w, y_i), shape (B, n); valid until the next call."""
-        code = self.problem.loss.code
-        dense.all_residuals(code, self.y, self.margins, self._residuals)
+        all_residuals(self.loss, self.y, self.margins, self._residuals)
         return self._residuals
-
-    def gradient(self, clip: Array) -> Array:
-        """Return mean_i clip(grad_j loss_i(w), +-clip_bj), shape (B, p).
-
-        ``clip`` has shape (B, p); infinite where no clipping is wanted.
-        """
-        out = np.empty_like(self.w)
-        dense.clipped_gradients(self.X, self.residuals(), clip, out)
-        return out
-
-    def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
-        """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
-        out = np.empty(self.batch)
-        dense.coordinate_gradients(
-            self.problem.loss.code,
-            self.X,
-            self.y,
-            self.margins,
-            coordinates,
-            np.ascontiguousarray(clip),
-            out,
-        )
-        return out
 
     def clipped_sum(self, clip: Array) -> Array:
         """Return sum_i of the gradients clipped in l2 to clip_b, shape (B, p).
@@ -90,14 +86,7 @@ class DenseOracle:
         lengths = np.abs(r) * self.problem.dataset.row_norms
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = np.where(lengths > clip, clip / lengths, 1.0)
-        return (r * factor) @ self.X
-
-    def record_sum(self, trial: int, records: Indices, clip: float) -> Array:
-        """Return the sum of some records' clipped gradients of one trial, (p,)."""
-        data, out = self.problem.dataset, np.empty(self.problem.p)
-        code, w = self.problem.loss.code, self.w[trial]
-        record_sum(code, data.rows, self.y, data.row_norms, w, records, clip, out)
-        return out
+        return self.transposed_product(r * factor)
 
     def prox_step(self, coordinates: Indices, value: Array, step: Array) -> None:
         """Set w_j to prox_{step psi_j}(w_j - step value) at each trial's j.
@@ -108,7 +97,7 @@ class DenseOracle:
         old = self.w[trials, coordinates]
         new = self.problem.penalty.prox(old - step * value, step)
         self.w[trials, coordinates] = new
-        dense.move_coordinates(self.X, margins, coordinates, new - old)
+        self.kernels.move_coordinates(self.columns, margins, coordinates, new - old)
 
     def move_to(self, w: Array) -> None:
         """Set the iterates, shape (B, p); the margins become stale."""
@@ -121,9 +110,87 @@ class DenseOracle:
 
     def objective(self, w: Array) -> Array:
         """Return F at some points, (B, p) to (B,); free of a product at ``self.w``."""
-        margins = self.margins if w is self.w else w @ self.X.T
-        code = self.problem.loss.code
-        sums = [loss_sum(code, self.y, z) for z in margins]
+        margins = self.margins if w is self.w else self.product(w)
+        sums = [loss_sum(self.loss, self.y, z) for z in margins]
         means: Array = np.array(sums) / self.problem.n
         total: Array = means + self.problem.penalty.value(w)
         return total
+
+    @abstractmethod
+    def product(self, w: Array) -> Array:
+        """Return X w of each row of w, (B, p) to (B, n)."""
+
+    @abstractmethod
+    def transposed_product(self, r: Array) -> Array:
+        """Return X' r of each row of r, (B, n) to (B, p)."""
+
+    def gradient(self, clip: Array) -> Array:
+        """Return mean_i clip(grad_j loss_i(w), +-clip_bj), shape (B, p).
+
+        ``clip`` has shape (B, p); infinite where no clipping is wanted.
+        """
+        out = np.empty_like(self.w)
+        self.kernels.clipped_gradients(self.columns, self.residuals(), clip, out)
+        return out
+
+    def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
+        """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
+        out, clip = np.empty(self.batch), np.ascontiguousarray(clip)
+        self.kernels.coordinate_gradients(
+            self.loss, self.columns, self.y, self.margins, coordinates, clip, out
+        )
+        return out
+
+    def record_sum(self, trial: int, records: Indices, clip: float) -> Array:
+        """Return the sum of some records' gradients, clipped in l2, of one trial."""
+        norms, out = self.problem.dataset.row_norms, np.empty(self.problem.p)
+        data = (self.rows, self.y, norms, self.w[trial], records)
+        self.kernels.record_sum(self.loss, *data, clip, out)
+        return out
+
+    def coordinate_steps(
+        self,
+        coordinates: Indices,
+        noise: Array,
+        clip: Array,
+        steps: Array,
+        total: Array,
+    ) -> None:
+        """Make k noisy proximal coordinate steps of each trial.
+
+        Parameters
+        ----------
+        coordinates, noise : arrays of shape (B, k)
+        clip, steps : arrays of shape (B, p)
+        total : array of shape (B, p), or of no rows
+            The sum of the iterates is added to it.
+        """
+        data = (self.columns, self.y, self.psi, self.w, self.margins)
+        self.kernels.coordinate_steps(
+            self.loss, *data, coordinates, noise, clip, steps, total
+        )
+
+    def stochastic_steps(
+        self,
+        trial: int,
+        batches: tuple[Indices, Indices],
+        noise: Array,
+        clip: float,
+        steps: Array,
+        expected: float,
+    ) -> None:
+        """Make k noisy proximal stochastic steps of one trial; call ``touch`` after.
+
+        Parameters
+        ----------
+        batches : (records, offsets)
+            Step t uses ``records[offsets[t]:offsets[t + 1]]``.
+        noise : array of shape (k, p)
+        clip, expected : float
+        steps : array of shape (k,)
+        """
+        norms = self.problem.dataset.row_norms
+        data = (self.rows, self.y, norms, self.psi, self.w[trial])
+        self.kernels.stochastic_steps(
+            self.loss, *data, *batches, noise, clip, steps, expected
+        )

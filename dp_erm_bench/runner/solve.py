@@ -13,7 +13,8 @@ from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import Calibration, calibrate
 from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
 from dp_erm_bench.privacy.releases import Release
-from dp_erm_bench.problems.oracle import DenseOracle
+from dp_erm_bench.problems.oracle import Oracle
+from dp_erm_bench.problems.oracles import make_oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Solver, refuse_unbounded, stack
 
@@ -24,7 +25,7 @@ Array = NDArray[np.float64]
 class Recorder:
     """Rows of the trajectories, one per checkpoint, each of shape (B,)."""
 
-    oracle: DenseOracle
+    oracle: Oracle
     solver: Solver
     iteration: list[int] = field(default_factory=list)
     passes: list[float] = field(default_factory=list)
@@ -148,7 +149,7 @@ def _run(
     schedule: Any,
     n_checkpoints: int,
 ) -> Recorder:
-    oracle = DenseOracle(problem, mechanisms.batch)
+    oracle = make_oracle(problem, mechanisms.batch)
     rows = Recorder(oracle, solver)
     checkpoints = checkpoints_of(solver.iterations(problem), n_checkpoints)
     iterates = solver.iterates(oracle, mechanisms, checkpoints, schedule)

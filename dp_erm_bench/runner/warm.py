@@ -7,7 +7,7 @@ from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.oracle import DenseOracle
+from dp_erm_bench.problems.oracles import make_oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Solver, stack
 
@@ -32,6 +32,6 @@ def _run(problem: Problem, solver: Solver) -> None:
     schedule = solver.plan(problem, ["0"])
     releases = solver.releases(problem, Adjacency.REPLACE_ONE, schedule)
     mechanisms = make_mechanisms(releases, 1.0, ["0"])
-    oracle = DenseOracle(problem, 1)
+    oracle = make_oracle(problem, 1)
     for w in solver.iterates(oracle, mechanisms, [0, 2], schedule):
         oracle.objective(w)

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.privacy.releases import Release
-from dp_erm_bench.problems.oracle import DenseOracle
+from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.problems.smoothness import KINDS
 
@@ -64,7 +65,7 @@ def _complaint(kind: str, limits: Any, given: Any) -> str:
     if given in words and isinstance(given, str):
         return ""
     integer = "int" in kind
-    wanted = int if integer else int | float
+    wanted = numbers.Integral if integer else numbers.Real
     ok = isinstance(given, wanted) and not isinstance(given, bool)
     ok = ok and math.isfinite(given)
     ok = ok and given >= limits.get("least", -math.inf)
@@ -136,7 +137,7 @@ class Solver(ABC):
     @abstractmethod
     def iterates(
         self,
-        oracle: DenseOracle,
+        oracle: Oracle,
         mechanisms: Mechanisms,
         checkpoints: Sequence[int],
         schedule: Any,
@@ -173,6 +174,11 @@ def take(values: Array, coordinates: Indices) -> Array:
     return np.take_along_axis(values, coordinates[:, None], axis=1)[:, 0]
 
 
+def inverse(M: Array) -> Array:
+    """Return 1 / M, 0 where M is 0: such a coordinate is never updated."""
+    return np.divide(1.0, M, out=np.zeros_like(M), where=M > 0.0)
+
+
 def coordinate_bounds(problem: Problem, clip: Array | float | None) -> Array:
     """Return the bound on each record's derivative per coordinate, (1 or B, p).
 
@@ -181,13 +187,14 @@ def coordinate_bounds(problem: Problem, clip: Array | float | None) -> Array:
     constant L_j = G R_j from declared bounds, infinite where there are none.
     Zero where M_j is: such a coordinate is never updated.
     """
-    M = problem.smoothness.columns
-    if clip is not None:
-        total = M.sum()
-        return np.atleast_2d(clip * np.sqrt(M / total if total > 0 else M))
-    active, bounds = M > 0.0, np.zeros((1, problem.p))
-    bounds[:, active] = problem.loss.lipschitz * _declared(problem)[:, active]
-    return bounds
+    M = np.atleast_2d(problem.smoothness.columns)
+    if clip is None:
+        declared = np.broadcast_to(_declared(problem), M.shape)
+        return np.multiply(
+            problem.lipschitz, declared, out=np.zeros(M.shape), where=M > 0.0
+        )
+    total = M.sum(axis=-1, keepdims=True)
+    return np.asarray(clip * np.sqrt(M / np.where(total > 0.0, total, 1.0)))
 
 
 def _declared(problem: Problem) -> Array:
@@ -205,4 +212,4 @@ def norm_bound(problem: Problem, clip: Array | float | None) -> Array:
         return np.atleast_2d(clip)
     bounds = problem.dataset.bounds
     norm = np.inf if bounds is None else bounds.norm
-    return np.atleast_2d(problem.loss.lipschitz * norm)
+    return np.atleast_2d(problem.lipschitz * norm)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.privacy.releases import (
@@ -16,12 +17,13 @@ from dp_erm_bench.privacy.releases import (
     NoisyMax,
     Release,
 )
-from dp_erm_bench.problems.oracle import DenseOracle
+from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import (
     Array,
     Solver,
     coordinate_bounds,
+    inverse,
     shape,
     steps_between,
     take,
@@ -74,6 +76,11 @@ class GreedyCD(Solver):
 
     def printed_form(self) -> Solver:
         """Return the poster's selection, for which the constant is printed."""
+        if self.noise == "gumbel":
+            raise Unsupported(
+                "calibration=paper with noise=gumbel: the constant is printed for "
+                "Laplace noise; use noise=poster or laplace"
+            )
         return replace(self, noise="poster") if self.noise == "auto" else self
 
     def iterations(self, problem: Problem) -> int:
@@ -109,35 +116,45 @@ class GreedyCD(Solver):
 
     def iterates(
         self,
-        oracle: DenseOracle,
+        oracle: Oracle,
         mechanisms: Mechanisms,
         checkpoints: Sequence[int],
         schedule: Any,
     ) -> Iterator[Array]:
         """Yield the iterates at the checkpoints."""
+        run = GreedyRun(oracle, mechanisms, self)
         yield oracle.w
         for k in steps_between(checkpoints):
             for _ in range(k):
-                greedy_step(oracle, mechanisms, self)
+                greedy_step(run)
             yield oracle.w
 
 
-def greedy_step(oracle: DenseOracle, mechanisms: Mechanisms, solver: GreedyCD) -> None:
+class GreedyRun:
+    """What stays the same in all iterations: constants, bounds and step sizes."""
+
+    def __init__(
+        self, oracle: Oracle, mechanisms: Mechanisms, solver: GreedyCD
+    ) -> None:
+        problem, full = oracle.problem, oracle.w.shape
+        self.oracle, self.penalty = oracle, problem.penalty
+        self.select, self.measure = mechanisms["select"], mechanisms["measure"]
+        self.rule, self.M = solver.greedy_rule(), problem.smoothness.columns
+        bound = coordinate_bounds(problem, solver.clip)
+        self.clip = np.ascontiguousarray(np.broadcast_to(bound, full))
+        self.steps = np.broadcast_to(solver.step * inverse(self.M), full)
+
+    def scores(self, gradient: Array) -> Array:
+        """Return the scores of the coordinates at the iterates, (B, p)."""
+        return self.rule.scores(gradient, self.oracle.w, self.M, self.penalty)
+
+
+def greedy_step(run: GreedyRun) -> None:
     """Make one iteration of Algorithm 1 in each trial of the batch."""
-    problem = oracle.problem
-    M, rule = problem.smoothness.columns, solver.greedy_rule()
-    bound = np.broadcast_to(coordinate_bounds(problem, solver.clip), oracle.w.shape)
-    gradient = oracle.gradient(clip=bound)
-    j = mechanisms["select"](
-        gradient, lambda g: rule.scores(g, oracle.w, M, problem.penalty)
-    )
-    noisy = mechanisms["measure"](take(gradient, j), coordinate=j)
-    steps = np.broadcast_to(solver.step * _inverse(M), oracle.w.shape)
-    oracle.prox_step(j, noisy, take(steps, j))
-
-
-def _inverse(M: Array) -> Array:
-    return np.divide(1.0, M, out=np.zeros_like(M), where=M > 0.0)
+    gradient = run.oracle.gradient(run.clip)
+    j = run.select(gradient, run.scores)
+    noisy = run.measure(take(gradient, j), coordinate=j)
+    run.oracle.prox_step(j, noisy, take(run.steps, j))
 
 
 def _spread(scores: Array) -> float:

@@ -6,19 +6,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp_erm_bench.kernels.coordinate import coordinate_steps
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import AdditiveMechanism, Mechanisms
 from dp_erm_bench.privacy.releases import Gaussian, Release
 from dp_erm_bench.privacy.streams import stream_seeds
-from dp_erm_bench.problems.oracle import DenseOracle
+from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import (
     Array,
     Indices,
     Solver,
     coordinate_bounds,
+    inverse,
     shape,
     steps_between,
     take,
@@ -98,7 +98,7 @@ class RandomCD(Solver):
 
     def iterates(
         self,
-        oracle: DenseOracle,
+        oracle: Oracle,
         mechanisms: Mechanisms,
         checkpoints: Sequence[int],
         schedule: Indices,
@@ -116,7 +116,7 @@ class CoordinateRun:
 
     def __init__(
         self,
-        oracle: DenseOracle,
+        oracle: Oracle,
         mechanisms: Mechanisms,
         solver: RandomCD,
         schedule: Indices,
@@ -128,10 +128,12 @@ class CoordinateRun:
         self.n_inner = solver.n_inner
         bound = coordinate_bounds(problem, solver.clip)
         M = problem.smoothness.columns
-        inverse = np.divide(1.0, M, out=np.zeros_like(M), where=M > 0.0)
         self.clip = np.ascontiguousarray(np.broadcast_to(bound, full))
-        self.steps = np.ascontiguousarray(np.broadcast_to(solver.step * inverse, full))
-        self.total = np.zeros(full)
+        self.steps = np.ascontiguousarray(
+            np.broadcast_to(solver.step * inverse(M), full)
+        )
+        # Summed only where Algorithm 1's mean is asked for: it costs O(p) a step.
+        self.total = np.zeros(full if solver.n_inner else (0, problem.p))
         self.done = 0
 
     def output(self) -> Array:
@@ -157,19 +159,9 @@ class CoordinateRun:
             coordinate_step(self, coordinates[:, 0])
             return
         assert isinstance(self.measure, AdditiveMechanism)
-        oracle = self.oracle
-        coordinate_steps(
-            oracle.problem.loss.code,
-            oracle.X,
-            oracle.y,
-            oracle.problem.penalty.parameters(),
-            oracle.w,
-            oracle.margins,
-            coordinates,
-            self.measure.take(coordinates.shape[1], coordinates),
-            self.clip,
-            self.steps,
-            self.total,
+        noise = self.measure.take(coordinates.shape[1], coordinates)
+        self.oracle.coordinate_steps(
+            coordinates, noise, self.clip, self.steps, self.total
         )
 
 
@@ -178,4 +170,5 @@ def coordinate_step(run: CoordinateRun, j: Indices) -> None:
     gradient = run.oracle.coordinate_gradient(j, clip=take(run.clip, j))
     noisy = run.measure(gradient, coordinate=j)
     run.oracle.prox_step(j, noisy, step=take(run.steps, j))
-    run.total += run.oracle.w
+    if run.n_inner:
+        run.total += run.oracle.w

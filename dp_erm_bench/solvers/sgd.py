@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.kernels.stochastic import stochastic_steps
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import Mechanisms, PoissonMechanism
 from dp_erm_bench.privacy.releases import PoissonGaussian, Release
-from dp_erm_bench.problems.oracle import DenseOracle
+from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import (
     Array,
@@ -86,7 +85,7 @@ class SGD(Solver):
 
     def iterates(
         self,
-        oracle: DenseOracle,
+        oracle: Oracle,
         mechanisms: Mechanisms,
         checkpoints: Sequence[int],
         schedule: Any,
@@ -102,9 +101,7 @@ class SGD(Solver):
 class StochasticRun:
     """The state of a run: where in the schedule each trial is."""
 
-    def __init__(
-        self, oracle: DenseOracle, mechanisms: Mechanisms, solver: SGD
-    ) -> None:
+    def __init__(self, oracle: Oracle, mechanisms: Mechanisms, solver: SGD) -> None:
         self.oracle, self.ahead = oracle, mechanisms.ahead
         mechanism = mechanisms["gradient"]
         assert isinstance(mechanism, PoissonMechanism)
@@ -139,24 +136,12 @@ class StochasticRun:
 
     def _compiled(self, k: int) -> None:
         problem = self.oracle.problem
-        data = problem.dataset
         noise = self.gradient.take_vectors(k, problem.p)
         steps = self.step_sizes(k)
         for b in range(self.oracle.batch):
-            records, offsets = self.gradient.sample(b, problem.n, k)
-            stochastic_steps(
-                problem.loss.code,
-                data.rows,
-                data.y,
-                data.row_norms,
-                problem.penalty.parameters(),
-                self.oracle.w[b],
-                records,
-                offsets,
-                noise[b],
-                self.clip[b, 0],
-                steps[b],
-                self.expected,
+            batches, clip = self.gradient.sample(b, problem.n, k), self.clip[b, 0]
+            self.oracle.stochastic_steps(
+                b, batches, noise[b], clip, steps[b], self.expected
             )
 
     def sampled_sum(self) -> Array:

@@ -15,7 +15,7 @@ from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.oracle import DenseOracle
+from dp_erm_bench.problems.dense_oracle import DenseOracle
 from dp_erm_bench.solvers.base import stack
 
 ALGORITHMS = registry.names("algorithm")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench import registry
+from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.events import Event
@@ -207,7 +208,9 @@ def test_poster_noise_is_refused_where_it_is_not_proved(penalty, rule):
 
 def test_the_printed_form_is_the_posters_noise():
     assert GreedyCD().printed_form().noise == "poster"
-    assert GreedyCD(noise="gumbel").printed_form().noise == "gumbel"
+    assert GreedyCD(noise="laplace").printed_form().noise == "laplace"
+    with pytest.raises(Unsupported, match="noise=gumbel"):
+        GreedyCD(noise="gumbel").printed_form()
     assert GreedyCD(clip=2.0).printed_form() == GreedyCD(noise="poster", clip=2.0)
 
 

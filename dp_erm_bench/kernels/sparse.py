@@ -1,0 +1,132 @@
+"""Kernels over a sparse matrix and a batch of B trials.
+
+A matrix is a tuple (data, indices, indptr): of the columns (CSC) where a kernel
+walks columns, of the rows (CSR) where it walks records. An entry that is zero has
+derivative zero, so that only the stored ones need be clipped.
+"""
+
+import numpy as np
+
+from dp_erm_bench.kernels.compiled import kernel
+from dp_erm_bench.kernels.dense import prox
+from dp_erm_bench.kernels.residuals import derivative
+from dp_erm_bench.kernels.stochastic import prox_gradient
+
+
+@kernel
+def clipped_gradients(columns, r, clip, out):  # type: ignore[no-untyped-def]
+    """Write mean_i clip(r_bi x_ij, +-clip_bj) into ``out``; clip, out: (B, p)."""
+    data, indices, indptr = columns
+    n = r.shape[1]
+    for b in range(r.shape[0]):
+        residual = r[b]
+        for j in range(out.shape[1]):
+            c, total = clip[b, j], 0.0
+            for k in range(indptr[j], indptr[j + 1]):
+                total += min(max(residual[indices[k]] * data[k], -c), c)
+            out[b, j] = total / n
+
+
+@kernel
+def products(columns, w, out):  # type: ignore[no-untyped-def]
+    """Write X w of each trial into ``out``; w: (B, p), out: (B, n)."""
+    data, indices, indptr = columns
+    out[:] = 0.0
+    for b in range(w.shape[0]):
+        for j in range(w.shape[1]):
+            if w[b, j] != 0.0:
+                _add(out[b], columns, j, w[b, j])
+
+
+@kernel
+def weighted_sums(columns, r, out):  # type: ignore[no-untyped-def]
+    """Write sum_i r_bi x_ij into ``out``; r: (B, n), out: (B, p)."""
+    data, indices, indptr = columns
+    for b in range(r.shape[0]):
+        residual = r[b]
+        for j in range(out.shape[1]):
+            total = 0.0
+            for k in range(indptr[j], indptr[j + 1]):
+                total += residual[indices[k]] * data[k]
+            out[b, j] = total
+
+
+@kernel
+def coordinate_gradients(loss, columns, y, margins, coordinates, clip, out):  # type: ignore[no-untyped-def]
+    """Write the clipped mean derivative of each trial at its own coordinate."""
+    for b in range(margins.shape[0]):
+        out[b] = _coordinate_gradient(
+            loss, columns, y, margins[b], coordinates[b], clip[b]
+        )
+
+
+@kernel
+def _coordinate_gradient(loss, columns, y, z, j, c):  # type: ignore[no-untyped-def]
+    data, indices, indptr = columns
+    total = 0.0
+    for k in range(indptr[j], indptr[j + 1]):
+        i = indices[k]
+        total += min(max(derivative(loss, y[i], z[i]) * data[k], -c), c)
+    return total / y.size
+
+
+@kernel
+def move_coordinates(columns, margins, coordinates, deltas):  # type: ignore[no-untyped-def]
+    """Add deltas_b X[:, j_b] to the margins of each trial, in place."""
+    for b in range(margins.shape[0]):
+        if deltas[b] != 0.0:
+            _add(margins[b], columns, coordinates[b], deltas[b])
+
+
+@kernel
+def _add(z, columns, j, delta):  # type: ignore[no-untyped-def]
+    data, indices, indptr = columns
+    for k in range(indptr[j], indptr[j + 1]):
+        z[indices[k]] += delta * data[k]
+
+
+@kernel
+def coordinate_steps(  # type: ignore[no-untyped-def]
+    loss, columns, y, psi, w, margins, coordinates, noise, clip, steps, total
+):
+    """Make k proximal coordinate steps of each trial (``coordinate`` for dense)."""
+    for b in range(w.shape[0]):
+        for k in range(coordinates.shape[1]):
+            j = coordinates[b, k]
+            if steps[b, j] > 0.0:
+                c, old, step = clip[b, j], w[b, j], steps[b, j]
+                g = _coordinate_gradient(loss, columns, y, margins[b], j, c)
+                w[b, j] = prox(old - step * (g + noise[b, k]), step, psi)
+                if w[b, j] != old:
+                    _add(margins[b], columns, j, w[b, j] - old)
+            if total.shape[0] > 0:
+                total[b] += w[b]
+
+
+@kernel
+def record_sum(loss, rows, y, norms, w, records, clip, out):  # type: ignore[no-untyped-def]
+    """Write the sum of the records' gradients, clipped in l2, into ``out`` (p,)."""
+    data, indices, indptr = rows
+    out[:] = 0.0
+    for i in records:
+        z = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            z += data[k] * w[indices[k]]
+        r = derivative(loss, y[i], z)
+        length = abs(r) * norms[i]
+        if length > clip:
+            r *= clip / length
+        for k in range(indptr[i], indptr[i + 1]):
+            out[indices[k]] += r * data[k]
+
+
+@kernel
+def stochastic_steps(  # type: ignore[no-untyped-def]
+    loss, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected
+):
+    """Make k proximal stochastic gradient steps (``stochastic`` for dense)."""
+    g = np.empty(w.size)
+    for t in range(steps.size):
+        batch = records[offsets[t] : offsets[t + 1]]
+        record_sum(loss, rows, y, norms, w, batch, clip, g)
+        prox_gradient(w, g, noise[t], steps[t], expected, psi)

@@ -1,0 +1,93 @@
+"""The sparse kernels against the dense ones on the same numbers."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array, csr_array
+
+from dp_erm_bench.kernels import coordinate, dense, sparse, stochastic
+
+
+def tuple_of(matrix):
+    return matrix.data, matrix.indices, matrix.indptr
+
+
+@pytest.fixture(params=[1, 2, 5])
+def both(request, loss, make_arrays):
+    """Return arrays with two thirds of the features zero, one column empty."""
+    arrays = make_arrays(41, 6, request.param, loss)
+    X = np.where(arrays.rng.uniform(size=arrays.X.shape) < 1 / 3, arrays.X, 0.0)
+    X[:, 2] = 0.0
+    arrays.X = np.asfortranarray(X)
+    arrays.margins = arrays.w @ X.T
+    arrays.columns = tuple_of(csc_array(arrays.X))
+    arrays.rows = tuple_of(csr_array(arrays.X))
+    arrays.norms = np.linalg.norm(X, axis=1)
+    return arrays
+
+
+@pytest.mark.parametrize("clip", [0.1, 1.0, np.inf])
+def test_gradients(both, clip):
+    r = both.rng.normal(size=both.margins.shape)
+    c = np.full(both.w.shape, clip)
+    expected, got = np.empty_like(both.w), np.empty_like(both.w)
+    dense.clipped_gradients(both.X, r, c, expected)
+    sparse.clipped_gradients(both.columns, r, c, got)
+    np.testing.assert_allclose(got, expected, atol=1e-14)
+
+
+def test_products(both):
+    out, back = np.empty_like(both.margins), np.empty_like(both.w)
+    sparse.products(both.columns, both.w, out)
+    np.testing.assert_allclose(out, both.margins, atol=1e-13)
+    sparse.weighted_sums(both.columns, both.margins, back)
+    np.testing.assert_allclose(back, both.margins @ both.X, atol=1e-12)
+
+
+def test_coordinate_gradients_and_moves(both, loss):
+    batch = both.w.shape[0]
+    j, c = both.rng.integers(0, 6, batch), np.full(batch, 0.4)
+    expected, got = np.empty(batch), np.empty(batch)
+    dense.coordinate_gradients(
+        loss.kernel, both.X, both.y, both.margins, j, c, expected
+    )
+    sparse.coordinate_gradients(
+        loss.kernel, both.columns, both.y, both.margins, j, c, got
+    )
+    np.testing.assert_allclose(got, expected, atol=1e-14)
+    first, second = both.margins.copy(), both.margins.copy()
+    by = both.rng.normal(size=batch)
+    dense.move_coordinates(both.X, first, j, by)
+    sparse.move_coordinates(both.columns, second, j, by)
+    np.testing.assert_allclose(second, first, atol=1e-14)
+
+
+@pytest.mark.parametrize("summed", [True, False])
+def test_coordinate_steps(both, loss, make_psi, summed):
+    batch, p = both.w.shape
+    j, noise = both.rng.integers(0, p, (batch, 30)), both.rng.normal(size=(batch, 30))
+    clip, steps = np.full((batch, p), 0.5), both.rng.uniform(0, 0.5, (batch, p))
+    results = []
+    for kernel, X in ((coordinate, both.X), (sparse, both.columns)):
+        w, z = both.w.copy(), both.margins.copy()
+        total = np.zeros((batch if summed else 0, p))
+        data = (loss.kernel, X, both.y, make_psi(), w, z)
+        kernel.coordinate_steps(*data, j, noise, clip, steps, total)
+        results.append((w, z, total))
+    assert not np.array_equal(results[0][0], both.w)
+    for first, second in zip(*results, strict=True):
+        np.testing.assert_allclose(second, first, atol=1e-12)
+
+
+def test_stochastic_steps(both, loss, make_psi):
+    n, p = both.X.shape
+    records, offsets = both.rng.integers(0, n, 25), np.arange(0, 26, 5)
+    noise, steps = both.rng.normal(size=(5, p)), both.rng.uniform(0, 0.5, 5)
+    results = []
+    rows = np.ascontiguousarray(both.X)
+    for kernel, X in ((stochastic, rows), (sparse, both.rows)):
+        w = both.w[0].copy()
+        data = (loss.kernel, X, both.y, both.norms, make_psi(), w)
+        kernel.stochastic_steps(*data, records, offsets, noise, 0.7, steps, 5.0)
+        results.append(w)
+    assert not np.array_equal(results[0], both.w[0])
+    np.testing.assert_allclose(results[1], results[0], atol=1e-12)
