@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp_erm_bench.errors import UsageError
-from dp_erm_bench.losses.base import Array, Loss
+from dp_erm_bench.losses.base import Array, Loss, check_signs
 
 
 @dataclass(frozen=True)
@@ -15,9 +14,9 @@ class Logistic(Loss):
 
     name: ClassVar[str] = "logistic"
     code: ClassVar[int] = 0
-    lipschitz: ClassVar[float] = 1.0
-    smoothness: ClassVar[float] = 0.25
     classification: ClassVar[bool] = True
+    lipschitz = 1.0
+    smoothness = 0.25
 
     def value(self, y: Array, z: Array) -> Array:
         """Return log(1 + exp(-y z)) without overflow."""
@@ -37,9 +36,4 @@ class Logistic(Loss):
 
     def check_labels(self, y: Array) -> None:
         """Raise UsageError unless every label is -1 or +1."""
-        wrong = y[np.abs(y) != 1.0]
-        if wrong.size:
-            raise UsageError(
-                f"loss=logistic: label {wrong[0]:g} is not allowed, labels must be "
-                "-1 or +1"
-            )
+        check_signs(self.name, y)

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp_erm_bench.errors import UsageError
-from dp_erm_bench.losses.base import Array, Loss
+from dp_erm_bench.losses.base import Array, Loss, check_finite
 
 
 @dataclass(frozen=True)
@@ -16,9 +15,9 @@ class Squared(Loss):
 
     name: ClassVar[str] = "squared"
     code: ClassVar[int] = 1
-    lipschitz: ClassVar[float] = math.inf
-    smoothness: ClassVar[float] = 1.0
     classification: ClassVar[bool] = False
+    lipschitz = math.inf
+    smoothness = 1.0
 
     def value(self, y: Array, z: Array) -> Array:
         """Return (z - y)^2 / 2."""
@@ -32,7 +31,10 @@ class Squared(Loss):
         """Return ones of the broadcast shape."""
         return np.ones(np.broadcast_shapes(y.shape, z.shape))
 
+    def lipschitz_within(self, margin: float, label: float) -> float:
+        """Return the largest |z - y|."""
+        return margin + label
+
     def check_labels(self, y: Array) -> None:
         """Raise UsageError unless every label is finite."""
-        if not np.isfinite(y).all():
-            raise UsageError("loss=squared: labels must be finite numbers")
+        check_finite(self.name, y)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.problems.domain import lipschitz_constant
 from dp_erm_bench.problems.optimum import Optimum, certified_optimum
 from dp_erm_bench.problems.smoothness import Smoothness
 
@@ -32,7 +33,7 @@ class Problem:
     dataset: Dataset
     loss: Loss
     penalty: Penalty
-    constraint: WholeSpace
+    constraint: Constraint
     smoothness_kind: str = "auto"
 
     def __post_init__(self) -> None:
@@ -55,10 +56,11 @@ class Problem:
         objective = [self.loss, self.penalty, self.constraint]
         return digest([self.dataset.content_hash, *map(repr, objective)])
 
-    @property
+    @cached_property
     def lipschitz(self) -> float:
-        """Return a bound on the loss's derivative in the margin; infinite if none."""
-        return self.loss.lipschitz
+        """Return a bound on |phi'(x.w, y)| over the domain of w; infinite if none."""
+        parts = (self.loss, self.penalty, self.constraint)
+        return lipschitz_constant(*parts, self.dataset.bounds)
 
     @cached_property
     def smoothness(self) -> Smoothness:

@@ -1,0 +1,114 @@
+"""The interface of a constraint: a closed convex set with a projection."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.errors import UsageError
+
+Array = NDArray[np.float64]
+
+
+class Constraint(ABC):
+    """A closed convex set that the iterates are kept in.
+
+    Attributes
+    ----------
+    name : str
+        The name of its yaml.
+    code : int
+        What the compiled kernels know it by (``kernels.projections``).
+    bounded : bool
+        Whether the set is bounded.
+    radius : float
+        Its size; infinite for the whole space.
+    """
+
+    name: ClassVar[str]
+    code: ClassVar[int]
+    bounded: ClassVar[bool] = True
+    radius: float
+
+    @property
+    def kernel(self) -> tuple[int, float]:
+        """Return (code, radius), the form that the kernels take."""
+        return self.code, float(self.radius)
+
+    @abstractmethod
+    def project(self, w: Array) -> Array:
+        """Return the nearest points of the set in the euclidean norm, (..., p)."""
+
+    @abstractmethod
+    def linear_minimiser(self, g: Array) -> Array:
+        """Return a point of the set with the smallest <g, s>, (..., p).
+
+        A vertex where the set has vertices, that of the lowest index if several.
+        """
+
+    @abstractmethod
+    def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
+        """Return whether points are in the set, up to tolerance * radius."""
+
+    @abstractmethod
+    def vertices(self, p: int) -> int | None:
+        """Return the number of extreme points in R^p; None if not finite."""
+
+    @abstractmethod
+    def largest_margin(self, columns: Array, norm: float) -> float:
+        """Return a bound on |x.w| over the set and over records x.
+
+        Parameters
+        ----------
+        columns : array of shape (p,)
+            R_j, bounds on |x_j|.
+        norm : float
+            R_2, a bound on the euclidean norm of x.
+        """
+
+
+@dataclass(frozen=True)
+class Ball(Constraint):
+    """A bounded set of a radius; radius 1 by default."""
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the radius."""
+        radius = self.radius
+        real = isinstance(radius, int | float) and not isinstance(radius, bool)
+        if not (real and 0.0 < radius < math.inf):
+            raise UsageError(
+                f"constraint.radius={radius} of {self.name}: must be a finite "
+                "number > 0"
+            )
+
+
+def simplex_projection(v: Array, radius: float) -> Array:
+    """Return the nearest points of {u >= 0, sum u = radius}, (..., p).
+
+    Sorted in decreasing order, v_(1) >= v_(2) >= ..., the solution is
+    max(v - theta, 0) with theta = (v_(1) + ... + v_(k) - radius) / k for the
+    largest k such that v_(k) > theta: O(p log p). The largest entry is subtracted
+    first, which moves theta only: then the entries that stay positive are within
+    radius of 0, and large ones cost no digits.
+
+    References
+    ----------
+    Held, Wolfe, Crowder, "Validation of subgradient optimization", Mathematical
+    Programming 1974; Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient
+    projections onto the l1-ball for learning in high dimensions", ICML 2008,
+    figure 1.
+    """
+    shifted = np.maximum(v - v.max(axis=-1, keepdims=True), -2.0 * radius)
+    ordered = -np.sort(-shifted, axis=-1)
+    counts = np.arange(1, v.shape[-1] + 1)
+    theta = (np.cumsum(ordered, axis=-1) - radius) / counts
+    last = np.count_nonzero(ordered > theta, axis=-1, keepdims=True) - 1
+    projected: Array = np.maximum(
+        shifted - np.take_along_axis(theta, last, axis=-1), 0.0
+    )
+    return projected

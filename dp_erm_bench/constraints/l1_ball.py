@@ -1,0 +1,56 @@
+"""The L1 ball."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.constraints.base import Array, Ball, simplex_projection
+
+
+@dataclass(frozen=True)
+class L1Ball(Ball):
+    """The points with norm1(w) <= radius."""
+
+    name: ClassVar[str] = "l1_ball"
+    code: ClassVar[int] = 2
+
+    def gauge(self, w: Array) -> Array:
+        """Return the least t >= 0 with w in t times the ball."""
+        return np.asarray(np.abs(w).sum(axis=-1) / self.radius)
+
+    def project(self, w: Array) -> Array:
+        """Return w where it is inside; else |w| projected on the simplex, with signs.
+
+        The projection keeps signs and is that of |w| on the face of the ball in the
+        positive orthant, the simplex.
+        """
+        w = np.asarray(w, dtype=np.float64)
+        outside = self.gauge(w) > 1.0
+        if not outside.any():
+            return w
+        moved = np.copysign(simplex_projection(np.abs(w), self.radius), w)
+        return np.where(outside[..., None], moved, w)
+
+    def linear_minimiser(self, g: Array) -> Array:
+        """Return the vertex -+radius e_j of the largest |g_j|."""
+        best = np.abs(g).argmax(axis=-1)[..., None]
+        signs = np.where(np.take_along_axis(g, best, axis=-1) > 0.0, -1.0, 1.0)
+        vertex = np.zeros(g.shape)
+        np.put_along_axis(vertex, best, self.radius * signs, axis=-1)
+        return vertex
+
+    def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
+        """Return whether points are in the ball, up to tolerance * radius."""
+        return self.gauge(w) <= 1.0 + tolerance
+
+    def vertices(self, p: int) -> int:
+        """Return 2 p."""
+        return 2 * p
+
+    def largest_margin(self, columns: Array, norm: float) -> float:
+        """Return radius max_j R_j, by Hoelder's inequality.
+
+        No entry of a record exceeds its norm, so radius R_2 holds too.
+        """
+        return self.radius * min(norm, float(columns.max()))

@@ -1,0 +1,43 @@
+"""The simplex."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.constraints.base import Array, Ball, simplex_projection
+
+
+@dataclass(frozen=True)
+class Simplex(Ball):
+    """The points with w >= 0 and sum_j w_j = radius."""
+
+    name: ClassVar[str] = "simplex"
+    code: ClassVar[int] = 3
+
+    def project(self, w: Array) -> Array:
+        """Return max(w - theta, 0) with theta such that the sum is the radius."""
+        return simplex_projection(np.asarray(w, dtype=np.float64), self.radius)
+
+    def linear_minimiser(self, g: Array) -> Array:
+        """Return the vertex radius e_j of the smallest g_j."""
+        vertex = np.zeros(g.shape)
+        np.put_along_axis(vertex, g.argmin(axis=-1)[..., None], self.radius, axis=-1)
+        return vertex
+
+    def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
+        """Return whether points are in the simplex, up to tolerance * radius."""
+        slack = tolerance * self.radius
+        total = np.abs(w.sum(axis=-1) - self.radius) <= slack
+        return total & (w >= -slack).all(axis=-1)
+
+    def vertices(self, p: int) -> int:
+        """Return p."""
+        return p
+
+    def largest_margin(self, columns: Array, norm: float) -> float:
+        """Return radius max_j R_j: x.w is between radius times two entries of x.
+
+        No entry of a record exceeds its norm, so radius R_2 holds too.
+        """
+        return self.radius * min(norm, float(columns.max()))
