@@ -1,0 +1,178 @@
+"""Statistics over the runs of a results table: bands and paired comparisons.
+
+Runs that diverged count as infinitely bad, never as missing. What is drawn at random
+(the bootstrap) has a fixed seed: the same table gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.settings import final_rows, worst_if_lost
+
+Array = npt.NDArray[np.float64]
+
+RESAMPLES = 2000
+FLOOR = 1e-9
+"""The certified optimum is exact to this relative gap: no ratio looks below it."""
+
+
+def bands(
+    table: pd.DataFrame,
+    x: str = "passes",
+    y: str = "relative_error",
+    by: Sequence[str] = ("line",),
+) -> pd.DataFrame:
+    """Return median and bands over runs at each value of a column.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of the tidy table; `final_rows` of it where `x` is not along a run.
+    x, y : str
+        Columns: where, and of what.
+    by : sequence of str
+        Columns that tell the curves apart.
+
+    Returns
+    -------
+    DataFrame
+        One row per curve and `x`: `median`; `low`, `high` (10 and 90 % quantiles);
+        `min`, `max`; `ci_low`, `ci_high` (95 % bootstrap interval of the median); and
+        `n`, the number of runs.
+    """
+    rows = table.assign(**{y: worst_if_lost(table, y)})
+    rows = rows[rows[y].notna()]
+    if rows.empty:
+        raise UsageError(f"bands: the table has no value of {y}")
+    groups = rows.groupby([*by, x], dropna=False)[y]
+    found = {key: _band(group.to_numpy(float)) for key, group in groups}
+    index = pd.MultiIndex.from_tuples(found, names=[*by, x])
+    return pd.DataFrame(list(found.values()), index=index).reset_index()
+
+
+def paired(
+    table: pd.DataFrame,
+    first: str,
+    second: str,
+    *,
+    column: str = "line",
+    y: str = "relative_error",
+    by: Sequence[str] = ("panel", "epsilon"),
+    measure: str = "ratio",
+) -> pd.DataFrame:
+    """Compare the final values of two lines over the seeds that they share.
+
+    A pair is a run of each on the same data with the same seed.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table; each line has one setting, as report runs have.
+    first, second : str
+        Names of the lines.
+    column : str
+        The column of the names.
+    y : str
+        What is compared; smaller is better.
+    by : sequence of str
+        One comparison per combination of these columns.
+    measure : {'ratio', 'difference'}
+        first / second, values below `FLOOR` counting as `FLOOR`; or first - second.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `by`; `median` of the measure over pairs with its 95 %
+        bootstrap interval `ci_low`, `ci_high`; `wins`, the share of pairs in which
+        `first` is smaller; `pairs`, their number.
+
+    Raises
+    ------
+    UsageError
+        If the two share no seed, or one has several runs for a seed.
+    """
+    if measure not in ("ratio", "difference"):
+        raise UsageError(f"measure={measure}: must be ratio or difference")
+    keys = [*by, "dataset", "dataset_seed", "seed"]
+    sides = [_finals_of(table, column, name, keys, y) for name in (first, second)]
+    both = pd.concat(sides, axis=1, join="inner", keys=["first", "second"]).dropna()
+    if both.empty:
+        raise UsageError(f"paired: {first} and {second} share no seed with a {y}")
+    groups = both.groupby(list(by), dropna=False)
+    found = {key: _comparison(pairs, measure) for key, pairs in groups}
+    index = pd.MultiIndex.from_tuples(found, names=by)
+    return pd.DataFrame(list(found.values()), index=index).reset_index()
+
+
+def _comparison(pairs: pd.DataFrame, measure: str) -> dict[str, float]:
+    a, b = pairs["first"].to_numpy(float), pairs["second"].to_numpy(float)
+    band = _band(_measured(a, b, measure))
+    told = {name: band[name] for name in ("median", "ci_low", "ci_high")}
+    return {**told, "wins": float((a < b).mean()), "pairs": len(a)}
+
+
+def _finals_of(
+    table: pd.DataFrame, column: str, name: str, keys: Sequence[str], y: str
+) -> pd.Series[float]:
+    """Return the final values of one line, one per pair's name."""
+    rows = final_rows(table[table[column] == name])
+    if rows.empty:
+        raise UsageError(f"paired: no run has {column}={name}")
+    finals = worst_if_lost(rows, y).set_axis(pd.MultiIndex.from_frame(rows[[*keys]]))
+    if finals.index.has_duplicates:
+        seed = finals.index[finals.index.duplicated()][0][-1]
+        raise UsageError(
+            f"paired: {name} has several runs with seed={seed}: keep the report runs "
+            "of one setting, or tell them apart in `by`"
+        )
+    return finals
+
+
+def _measured(first: Array, second: Array, measure: str) -> Array:
+    """Compare two arrays; runs that are equally lost are equal."""
+    if measure == "difference":
+        return _unless_equal(np.subtract, first, second, 0.0)
+    floored = np.maximum(first, FLOOR), np.maximum(second, FLOOR)
+    return _unless_equal(np.divide, *floored, 1.0)
+
+
+def _unless_equal(change: np.ufunc, a: Array, b: Array, equal: float) -> Array:
+    return np.asarray(change(a, b, out=np.full_like(a, equal), where=a != b))
+
+
+def _band(values: Array) -> dict[str, float]:
+    """Return what `bands` tells of the values at one place."""
+    ordered = np.sort(values)
+    levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
+    band = {name: float(_quantile(ordered, q)) for name, q in levels.items()}
+    medians = _quantile(np.sort(ordered[_resamples(len(values))], axis=1), 0.5)
+    medians.sort()
+    band["ci_low"] = float(_quantile(medians, 0.025))
+    band["ci_high"] = float(_quantile(medians, 0.975))
+    return {**band, "n": len(values)}
+
+
+def _quantile(ordered: Array, q: float) -> Array:
+    """Interpolate in sorted values along the last axis; they may be infinite.
+
+    numpy's quantile makes nan of two infinities.
+    """
+    place = q * (ordered.shape[-1] - 1)
+    below = np.asarray(ordered[..., math.floor(place)])
+    above = np.asarray(ordered[..., math.ceil(place)])
+    gap = _unless_equal(np.subtract, above, below, 0.0)
+    return np.asarray(below + gap * (place % 1.0 if place % 1.0 else 1.0))
+
+
+@functools.cache
+def _resamples(n: int) -> npt.NDArray[np.int64]:
+    """Return the bootstrap's draws of n from n, always the same ones."""
+    return np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
