@@ -68,9 +68,7 @@ def paired(
     by: Sequence[str] = ("panel", "epsilon"),
     measure: str = "ratio",
 ) -> pd.DataFrame:
-    """Compare the final values of two lines over the seeds that they share.
-
-    A pair is a run of each on the same data with the same seed.
+    """Compare the final values of two lines, run by run on the same data and seed.
 
     Parameters
     ----------
@@ -90,9 +88,8 @@ def paired(
     Returns
     -------
     DataFrame
-        The columns of `by`; `median` of the measure over pairs with its 95 %
-        bootstrap interval `ci_low`, `ci_high`; `wins`, the share of pairs in which
-        `first` is smaller; `pairs`, their number.
+        The columns of `by`; `median` over pairs with its 95 % bootstrap interval
+        `ci_low`, `ci_high`; `wins`, the share with `first` smaller; `pairs`.
 
     Raises
     ------
@@ -108,7 +105,7 @@ def paired(
         raise UsageError(f"paired: {first} and {second} share no seed with a {y}")
     groups = both.groupby(list(by), dropna=False)
     found = {key: _comparison(pairs, measure) for key, pairs in groups}
-    index = pd.MultiIndex.from_tuples(found, names=by)
+    index = pd.MultiIndex.from_tuples(found, names=[*by])
     return pd.DataFrame(list(found.values()), index=index).reset_index()
 
 
