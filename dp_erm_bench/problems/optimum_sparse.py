@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.problems.optimum_gap import duality_gap
-from dp_erm_bench.problems.optimum_linear import newton_system, scaled
+from dp_erm_bench.problems.optimum_linear import gram, newton_system, scaled
 
 FINISHED = 1e-14
 ENOUGH = 1e-10
@@ -25,6 +26,9 @@ MAX_POLISH = 30
 WORKING_SET = 100
 # Least curvature in the quadratic model, as a part of the loss's smoothness.
 CURVATURE = 1e-4
+# Least singular value, as a part of the largest, that is not rounding.
+EMPTY = 1e-8
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class Composite:
@@ -46,7 +50,7 @@ class Composite:
     def relative_gap(self, w: Array) -> float:
         """Return the certified relative gap at w."""
         gap = duality_gap(self.X, self.y, self.loss, self.l1, self.l2, w)
-        return gap / max(self.value(w), np.finfo(np.float64).tiny)
+        return gap / max(self.value(w), TINY)
 
 
 def minimise_sparse(X: Any, y: Array, loss: Loss, l1: float, l2: float) -> Array:
@@ -121,12 +125,14 @@ def _lasso(
     from sklearn.linear_model import ElasticNet
 
     n, p = A.shape
+    if n > p:
+        A, target = _compressed(A, target)
     total = problem.l1 + problem.l2
     solver = ElasticNet(
         alpha=total,
         l1_ratio=problem.l1 / total,
         fit_intercept=False,
-        precompute=p < n,
+        precompute=n > p,
         max_iter=2000,
         tol=tol,
         warm_start=True,
@@ -135,6 +141,17 @@ def _lasso(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return np.asarray(solver.fit(A, target).coef_)
+
+
+def _compressed(A: Any, target: Array) -> tuple[Array, Array]:
+    """Return p records that give the same least squares problem as n > p ones."""
+    n, p = A.shape
+    values, vectors = linalg.eigh(gram(A, False), lower=False)
+    root = np.sqrt(np.maximum(values, 0.0))
+    inverse = np.where(root > EMPTY * root[-1], 1.0 / np.maximum(root, TINY), 0.0)
+    scale = math.sqrt(p / n)
+    rotated = inverse * (vectors.T @ (A.T @ target))
+    return np.asfortranarray(scale * root[:, None] * vectors.T), scale * rotated
 
 
 def _line_search(problem: Composite, w: Array, step: Array) -> Array:
@@ -178,8 +195,16 @@ def _orthant_steps(problem: Composite, w: Array) -> Iterator[Array]:
     weights = problem.loss.second_derivative(problem.y, problem.X @ w) / problem.y.size
     system = newton_system(problem.X[:, free], weights, problem.l2)
     step = system.solve(g[free] + problem.l1 * sign)
-    for size in (1.0, 0.5, 0.1, 0.01):
+    for size in (1.0, _first_hit(w[free], step), 0.5, 0.1, 0.01):
         moved = w[free] - size * step
+        # What reaches 0 first ends there exactly.
+        moved[np.abs(moved) <= 1e-14 * np.abs(w[free])] = 0.0
         trial = np.zeros_like(w)
         trial[free] = np.where(moved * sign > 0.0, moved, 0.0)
         yield trial
+
+
+def _first_hit(w: Array, step: Array) -> float:
+    """Return the part of the step after which a first coordinate is 0."""
+    crossing = w * step > 0.0
+    return float(min(1.0, (w[crossing] / step[crossing]).min(initial=1.0)))
