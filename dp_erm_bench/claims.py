@@ -8,7 +8,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.figures.curves import Curves, NotRun, curves, data_seeds, explained
+from dp_erm_bench.figures.curves import NotRun, data_seeds, explained
+from dp_erm_bench.figures.lookup import Lookup
 from dp_erm_bench.figures.measures import MEASURES, Claim, Measure, later
 
 if TYPE_CHECKING:
@@ -91,15 +92,13 @@ def _row(
         "profile": config.get("profile", ""),
     }
 
-    def lookup(line: str) -> Curves:
-        return curves(
-            table,
-            str(claim["figure"]),
-            line,
-            float(claim.get("epsilon", 1.0)),
-            claim.get("data_seed"),
-        )
-
+    lookup = Lookup(
+        table,
+        config,
+        str(claim["figure"]),
+        float(claim.get("epsilon", 1.0)),
+        claim.get("data_seed"),
+    )
     try:
         value = measure(claim, lookup)
     except NotRun as reason:

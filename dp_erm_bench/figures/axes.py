@@ -71,6 +71,26 @@ def scale_errors(ax: Axes, extent: tuple[float, float]) -> None:
     ax.set_ylim(low, high)
 
 
+def scale_numbers(
+    ax: Axes, values: Sequence[float], extent: tuple[float, float]
+) -> None:
+    """Set both axes to log scales with the values that ran as ticks."""
+    ax.set_xscale("log")
+    _label(ax.xaxis, _apart(values))
+    ax.set_xlim(values[0] / 1.15, values[-1] * 1.3)
+    scale_errors(ax, extent)
+
+
+def _apart(values: Sequence[float]) -> list[float]:
+    """Return those values whose labels do not touch on a log scale."""
+    least = (values[-1] / values[0]) ** 0.12
+    kept = [values[0]]
+    for value in values[1:]:
+        if value >= kept[-1] * least:
+            kept.append(value)
+    return kept
+
+
 def _label(axis: Axis, ticks: Sequence[float]) -> None:
     """Show exactly these ticks, in plain numbers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator

@@ -85,13 +85,23 @@ def overview_caption(panels: Sequence[Lines], profile: str) -> str:
     )
     parts = [
         " ".join(problem(facts) for facts in first),
-        f"Against passes: epsilon = {float(first[0]['epsilon']):g}, delta = 1/n^2, "
+        f"Against passes: epsilon = {_epsilons(first)}, delta = 1/n^2, "
         f"{adjacency(first[0])}.",
         seeds(runs, profile),
         f"Uncharged: {', '.join(words) or 'none'}.",
         f"Certified epsilon above the nominal one or unknown: {labels or 'no line'}.",
     ]
     return "\n".join(parts)
+
+
+def _epsilons(facts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the epsilons of several panels, the first one's first."""
+    values = [
+        f"{value:g}" for value in dict.fromkeys(float(f["epsilon"]) for f in facts)
+    ]
+    if len(values) == 1:
+        return values[0]
+    return f"{values[0]} (where a title says so, {' or '.join(values[1:])})"
 
 
 def exceeds(run: Curves) -> bool:

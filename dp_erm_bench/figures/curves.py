@@ -47,11 +47,14 @@ class Curves:
         Relative error to the certified optimum; inf where a run diverged.
     facts : mapping
         What the runs share: the columns named in `FACTS`.
+    nnz : ndarray of shape (seeds, k)
+        Non-zero coordinates of the iterates; nan where a run diverged.
     """
 
     passes: Array
     errors: Array
     facts: Mapping[str, Any]
+    nnz: Array
 
     @property
     def n_seeds(self) -> int:
@@ -147,7 +150,7 @@ def report_runs(table: pd.DataFrame, panel: str) -> pd.DataFrame:
     rows = table[table["panel"] == panel]
     report = rows[rows["phase"] == "report"]
     if report.empty:
-        raise NotRun(_why(rows, f"panel {panel} has no report runs"))
+        raise NotRun(why(rows, f"panel {panel} has no report runs"))
     return report
 
 
@@ -189,19 +192,16 @@ def curves(
     if rows.empty:
         tried = table[(table["panel"] == panel) & (table["line"] == line)]
         default = f"{line} has no report runs at epsilon = {epsilon:g}"
-        raise NotRun(_why(tried, default))
+        raise NotRun(why(tried, default))
     failed = rows[~rows["status"].isin(["ok", "diverged"])]
     if not failed.empty:
-        raise NotRun(_why(failed, f"{line} failed"))
+        raise NotRun(why(failed, f"{line} failed"))
     return _pivot(rows, line)
 
 
 def _pivot(rows: pd.DataFrame, line: str) -> Curves:
     """Arrange rows as a matrix seeds x checkpoints."""
-    grid = rows.pivot_table(
-        index="trial", columns="iteration", values="relative_error", dropna=False
-    )
-    errors = grid.sort_index(axis=1).to_numpy(float)
+    errors, nnz = (_grid(rows, name) for name in ("relative_error", "nnz"))
     if np.isnan(errors).all():
         raise NotRun(f"{line} has no certified optimum to compare with")
     passes = rows.groupby("iteration")["passes"].first().sort_index()
@@ -210,10 +210,19 @@ def _pivot(rows: pd.DataFrame, line: str) -> Curves:
         passes=passes.to_numpy(float),
         errors=np.where(np.isnan(errors), np.inf, errors),
         facts={name: first[name] for name in FACTS},
+        nnz=nnz,
     )
 
 
-def _why(rows: pd.DataFrame, default: str) -> str:
+def _grid(rows: pd.DataFrame, name: str) -> Array:
+    """Return a column as a matrix seeds x checkpoints."""
+    grid = rows.pivot_table(
+        index="trial", columns="iteration", values=name, dropna=False
+    )
+    return grid.sort_index(axis=1).to_numpy(float)
+
+
+def why(rows: pd.DataFrame, default: str) -> str:
     """Return the commonest message of rows that are not ok, else the default."""
     bad = rows[~rows["status"].isin(["ok", "diverged"])]
     messages = bad["message"].dropna()

@@ -28,20 +28,23 @@ class Sheet:
 
     Attributes
     ----------
-    cells : sequence of callable
-        Each draws into the axes given.
+    cells : sequence of callable or None
+        Each draws into the axes given; None leaves a place empty.
     columns : int
         Cells in a row; with one cell the legend stands at its right, else below.
     caption : str
         Paragraphs under everything, wrapped to the width.
     size : (float, float)
         Width and height of one cell's axes in inches.
+    quantity : str
+        What stands along the y axis of the first column.
     """
 
-    cells: Sequence[Cell]
+    cells: Sequence[Cell | None]
     columns: int
     caption: str
     size: tuple[float, float]
+    quantity: str = r"relative error $F(w)/F^* - 1$"
 
     @property
     def rows(self) -> int:
@@ -109,10 +112,14 @@ def _save_png(figure: Figure, path: Path, dpi: int) -> None:
 
 def _fill(figure: Figure, sheet: Sheet) -> None:
     """Draw cells, legend and caption at places given in inches."""
-    drawn = [figure.add_axes((0, 0, 1, 1)) for _ in sheet.cells]
-    for cell, ax in zip(sheet.cells, drawn, strict=True):
+    drawn = {
+        place: (cell, figure.add_axes((0, 0, 1, 1)))
+        for place, cell in enumerate(sheet.cells)
+        if cell is not None
+    }
+    for cell, ax in drawn.values():
         cell(ax)
-    entries = _entries(drawn)
+    entries = _entries([ax for _, ax in drawn.values()])
     per_row = max(1, int(sheet.width / 2.2))
     alone = len(drawn) == 1
     legend = 0.0 if alone else LEGEND_LINE * -(-len(entries) // per_row) + 0.1
@@ -120,13 +127,13 @@ def _fill(figure: Figure, sheet: Sheet) -> None:
     (width, height), gap = sheet.size, AXIS + TOP
     total = below + sheet.rows * height + (sheet.rows - 1) * gap + TOP
     figure.set_size_inches(sheet.width, total)
-    for place, ax in enumerate(drawn):
+    for place, (_, ax) in drawn.items():
         row, column = divmod(place, sheet.columns)
         x = LEFT + column * (width + GAP)
         y = total - TOP - height - row * (height + gap)
         ax.set_position(_relative((x, y, width, height), sheet.width, total))
         if column == 0:
-            ax.set_ylabel(r"relative error $F(w)/F^* - 1$")
+            ax.set_ylabel(sheet.quantity)
     anchor = (LEFT + width + 0.15, total - TOP) if alone else (0.15, below - AXIS)
     figure.legend(
         entries.values(),

@@ -10,9 +10,11 @@ import numpy as np
 
 from dp_erm_bench.figures.authors import decoded
 from dp_erm_bench.figures.curves import Array, Curves, NotRun
+from dp_erm_bench.figures.lookup import Lookup
+from dp_erm_bench.figures.noise import FEATURES, deviations
+from dp_erm_bench.figures.scaling import slope
 
 Claim = Mapping[str, Any]
-Lookup = Callable[[str], Curves]
 Measure = Callable[[Claim, Lookup], float]
 
 # The reference optimum is certified to this relative gap: nothing below is measured.
@@ -80,6 +82,29 @@ def loss_of_error(claim: Claim, lookup: Lookup) -> float:
     return 1.0 - float(line.mean_at(claim["passes"])) / float(line.mean[0])
 
 
+def share_left(claim: Claim, lookup: Lookup) -> float:
+    """Return the mean final error divided by the error at 0."""
+    line = lookup(claim["line"])
+    return float(line.mean[-1]) / float(line.mean[0])
+
+
+def share_lost(claim: Claim, lookup: Lookup) -> float:
+    """Return which part of the error at 0 is gone at the end."""
+    return 1.0 - share_left(claim, lookup)
+
+
+def ratio_to_band_top(claim: Claim, lookup: Lookup) -> float:
+    """Return the mean final error by the highest final error of `other`."""
+    top = _bounds(lookup(claim["other"]))[1]
+    return _quotient(_final_mean(lookup(claim["line"])), top)
+
+
+def excess_nonzeros(claim: Claim, lookup: Lookup) -> float:
+    """Return by how much the non-zeros ever exceed the iterations made."""
+    line = lookup(claim["line"])
+    return float(np.max(line.nnz - line.passes))
+
+
 def share_of_passes(claim: Claim, lookup: Lookup) -> float:
     """Return the passes to `factor` times the end of `other`, by its passes."""
     line, other = lookup(claim["line"]), lookup(claim["other"])
@@ -112,6 +137,22 @@ def certified_epsilon(claim: Claim, lookup: Lookup) -> float:
     return float(value)
 
 
+def measured_slope(claim: Claim, lookup: Lookup) -> float:
+    """Return the slope of the final mean along an axis, on log-log scales."""
+    return lookup.along(claim["line"], claim["axis"]).slope
+
+
+def slope_beyond(claim: Claim, lookup: Lookup) -> float:
+    """Return by how much the slope of `other` exceeds that of `line`."""
+    line, other = (lookup.along(claim[key], claim["axis"]) for key in ("line", "other"))
+    return other.slope - line.slope
+
+
+def noise_slope(claim: Claim, lookup: Lookup) -> float:
+    """Return the slope of the noise's deviation against the number of features."""
+    return slope(np.array(FEATURES, float), deviations(claim["line"], FEATURES))
+
+
 def later(claim: Claim, lookup: Lookup) -> float:
     """Refuse: the panel belongs to a later version."""
     raise NotRun(f"later: {claim['reason']}")
@@ -137,6 +178,19 @@ MEASURES: dict[str, tuple[Measure, str]] = {
         loss_of_error,
         "part of the error at 0 that {line} loses in {passes} passes (mean)",
     ),
+    "share_left": (share_left, "mean final error of {line} / error at 0"),
+    "share_lost": (
+        share_lost,
+        "part of the error at 0 that {line} has lost at its end (mean)",
+    ),
+    "ratio_to_band_top": (
+        ratio_to_band_top,
+        "mean final error of {line} / highest final error of {other}",
+    ),
+    "excess_nonzeros": (
+        excess_nonzeros,
+        "most non-zeros of {line} beyond the iterations made, over all checkpoints",
+    ),
     "share_of_passes": (
         share_of_passes,
         "passes of {line} to {factor} x the mean final error of {other} / its passes",
@@ -150,5 +204,11 @@ MEASURES: dict[str, tuple[Measure, str]] = {
         "largest mean error of {line} / the authors' error over their points",
     ),
     "certified_epsilon": (certified_epsilon, "epsilon certified for {line}"),
+    "slope": (
+        measured_slope,
+        "slope of the mean of {line} against {axis}, log-log least squares",
+    ),
+    "slope_beyond": (slope_beyond, "slope against {axis}, {other} less {line}"),
+    "noise_slope": (noise_slope, "slope of the noise of {line} against p, log-log"),
     "later": (later, "nothing yet"),
 }

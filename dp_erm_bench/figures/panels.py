@@ -42,6 +42,8 @@ class Panel:
         A sentence of its own for the caption.
     log_passes : bool
         Whether the passes beyond 1 stand on a log scale.
+    epsilon : float
+        The epsilon of the lines against passes.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Panel:
     authors: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
     log_passes: bool = False
+    epsilon: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Found:
     panel : Panel
         What was looked for.
     lines : mapping of str to Curves
-        Lines against passes at epsilon = 1 that ran.
+        Lines against passes, at the panel's epsilon, that ran.
     over_epsilon : mapping of str to list of (float, Curves)
         Runs of a line sorted by epsilon.
     missing : mapping of str to str
@@ -89,7 +92,7 @@ def look_up(table: pd.DataFrame, panel: Panel) -> Found:
     missing: dict[str, str] = {}
     for line in panel.lines:
         try:
-            found[line] = curves(table, panel.name, line)
+            found[line] = curves(table, panel.name, line, panel.epsilon)
         except NotRun as reason:
             missing[line] = str(reason)
     over: dict[str, list[tuple[float, Curves]]] = {}

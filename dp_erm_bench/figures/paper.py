@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SINGLE, SMALL = (4.4, 3.0), (2.5, 2.0)
+COLUMNS = 4
 
 
 def draw_paper(
@@ -105,17 +106,20 @@ def _overview(found: Sequence[Found], path: Path, profile: str) -> list[Path]:
     ran = [one for one in found if one.lines]
     if not ran:
         return []
-    cells: list[Cell] = [
+    above: list[Cell] = [
         partial(draw_passes, panel=one.panel, lines=one.lines) for one in ran
     ]
-    if all(one.over_epsilon for one in ran):
-        cells += [
-            partial(draw_epsilon, panel=one.panel, lines=one.over_epsilon)
-            for one in ran
-        ]
+    below: list[Cell] = [
+        partial(draw_epsilon, panel=one.panel, lines=one.over_epsilon)
+        for one in ran
+        if one.over_epsilon
+    ]
+    columns = min(len(ran), COLUMNS)
+    gap = [None] * (-len(above) % columns)
+    cells = [*above, *(gap if below else []), *below]
     text = overview_caption([one.lines for one in ran], profile)
     text = "\n".join([text, *dict.fromkeys(one.panel.note for one in ran)])
     missing = [one.panel.title for one in found if not one.lines]
     if missing:
         text += f"\nNot run: {', '.join(missing)} (log.txt says why)."
-    return save(Sheet(cells, len(ran), text, SMALL), path)
+    return save(Sheet(cells, columns, text, SMALL), path)

@@ -28,6 +28,9 @@ class Style:
         Marker size in points.
     width : float
         Line width in points.
+    family : str
+        Its name in the legend of the authors' figure; the label up to its first
+        comma if not given.
     """
 
     label: str
@@ -35,6 +38,7 @@ class Style:
     marker: str
     size: float = 4.5
     width: float = 1.6
+    family: str = ""
 
     def curve(self) -> dict[str, Any]:
         """Return the arguments of a line plot."""
@@ -52,27 +56,37 @@ class Style:
             "color": self.colour,
             "linewidth": 1.0,
             "linestyle": (0, (4, 2)),
-            "label": f"{self.label.split(',')[0]} (authors' figure)",
+            "label": f"{self.family or self.label.split(',')[0]} (authors' figure)",
             "zorder": 1.5,
         }
 
 
 BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
 VERMILLION, ORANGE, PURPLE, BLACK = "#D55E00", "#E69F00", "#CC79A7", "#000000"
+GREY, BROWN = "#7F7F7F", "#8C510A"
 
 STYLES = {
     "DP-CD cyclic": Style("DP-CD, cyclic", BLUE, "o"),
     "DP-CD cyclic reversed": Style("DP-CD, cyclic reversed", BLUE, "o"),
     "DP-CD uniform": Style("DP-CD, uniform", SKY, "s"),
+    "DP-CD private M": Style(
+        "DP-CD, private $M_j$", GREEN, "P", 5.0, family="DP-CD, private $M_j$"
+    ),
     "DP-CD public M": Style("DP-CD, public $M_j$", BLACK, "x", 5.0),
     "DP-SGD authors": Style("DP-SGD, authors' noise", VERMILLION, "^"),
     "DP-SGD authors 50 passes": Style("DP-SGD, authors' noise", VERMILLION, "^"),
     "DP-SGD tight batch 1": Style("DP-SGD, tight, batch 1", ORANGE, "v"),
     "DP-SGD tight batch 100": Style("DP-SGD, tight, batch 100", PURPLE, "D", 4.0),
+    "DP-SGD tight full batch": Style("DP-SGD, tight, full batch", BROWN, "d"),
+    "DP-SVRG": Style("DP-SVRG, tight, batch 100", GREY, "*", 6.0),
     "DP-GCD tight": Style("DP-GCD, tight noise", GREEN, "P", 5.5, 2.0),
     "DP-GCD poster": Style("DP-GCD, poster noise", BLACK, "X", 5.5),
     "DP-GCD tight GS-s": Style("DP-GCD, rule GS-s", ORANGE, "v"),
     "DP-GCD tight GS-q": Style("DP-GCD, rule GS-q", BLUE, "o"),
+    "DP-GCD selection": Style("DP-GCD, selection", GREEN, "P", 5.5, 2.0),
+    "DP-GCD measurement": Style("DP-GCD, chosen entry", BLACK, "X"),
+    "DP-CD coordinate": Style("DP-CD, one entry of p a pass", BLUE, "o"),
+    "whole gradient": Style("gradient descent, all p entries", VERMILLION, "^", 3.0),
 }
 
 

@@ -1,0 +1,120 @@
+"""Noise scale against the number of features: what greedy selection avoids.
+
+Nothing is run: each solver declares its releases, the accountant calibrates them, and
+the deviation of their noise is read off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench import registry
+from dp_erm_bench.figures.curves import Array
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.calibration import calibrate
+from dp_erm_bench.privacy.releases import Gaussian, Laplace, NoisyMax, Release
+from dp_erm_bench.problems.arrays import problem_from_arrays
+from dp_erm_bench.problems.problem import Problem
+
+# The deviation of each law at scale 1; Gumbel's is pi / sqrt(6).
+DEVIATIONS: tuple[tuple[type[Release], float], ...] = (
+    (NoisyMax, math.pi / math.sqrt(6.0)),
+    (Laplace, math.sqrt(2.0)),
+)
+
+
+@dataclass(frozen=True)
+class Released:
+    """What one line of the figure releases.
+
+    Attributes
+    ----------
+    algorithm : str
+        Name of its yaml.
+    release : str
+        Name of the solver's release.
+    parameters : tuple of (str, object)
+        The solver's parameters beside its number of iterations.
+    per_feature : bool
+        Whether an iteration touches one coordinate, so that a pass has p of them.
+    """
+
+    algorithm: str
+    release: str
+    parameters: tuple[tuple[str, Any], ...] = ()
+    per_feature: bool = False
+
+
+RELEASED = {
+    "DP-GCD selection": Released("greedy_cd", "select"),
+    "DP-GCD measurement": Released("greedy_cd", "measure"),
+    "DP-CD coordinate": Released("random_cd", "measure", per_feature=True),
+    "whole gradient": Released("sgd", "gradient", (("batch_size", "full"),)),
+}
+
+
+# Records, passes over them and epsilon of the figure; delta = 1/n^2, replace-one.
+N, N_ITER, EPSILON = 1000, 10, 1.0
+FEATURES = (50, 100, 200, 500, 1000, 2000, 5000)
+
+
+def deviations(line: str, features: Sequence[int]) -> Array:
+    """Return the deviation of the noise on one number that is released.
+
+    In units of an entry of the mean gradient, for the logistic loss on features
+    within [-1, 1]: all L_j and M_j are equal, whatever p.
+
+    Parameters
+    ----------
+    line : str
+        One of `RELEASED`.
+    features : sequence of int
+        Values of p.
+
+    Returns
+    -------
+    ndarray of shape (len(features),)
+    """
+    return np.array([_deviation(line, p) for p in features])
+
+
+@lru_cache(maxsize=256)
+def _deviation(line: str, p: int) -> float:
+    what, problem = RELEASED[line], _problem(N, p)
+    iterations = N_ITER * p if what.per_feature else N_ITER
+    fixed = {"n_iter": iterations, "smoothness": "public", **dict(what.parameters)}
+    solver = registry.build("algorithm", what.algorithm, **fixed)
+    budget = Budget(EPSILON, "1/n^2").resolved(N)
+    schedule = solver.plan(problem, ["figure"])
+    releases = list(solver.releases(problem, budget.adjacency, schedule))
+    z = calibrate(tuple(release.event() for release in releases), budget).z
+    (release,) = (one for one in releases if one.name == what.release)
+    scale: float = z * release.weight * float(np.max(release.sensitivity))
+    return scale * _unit(release, problem)
+
+
+def _unit(release: Release, problem: Problem) -> float:
+    """Return what turns a scale into a deviation on an entry of the mean gradient."""
+    for law, deviation in DEVIATIONS:
+        if isinstance(release, law):
+            score = isinstance(release, NoisyMax)
+            M = float(problem.smoothness.columns[0])
+            # A score is the gradient's entry by the root of M_j.
+            return deviation * (math.sqrt(M) if score else 1.0)
+    # A sum over the records rather than their mean.
+    return 1.0 if type(release) is Gaussian else 1.0 / problem.n
+
+
+@lru_cache(maxsize=8)
+def _problem(n: int, p: int) -> Problem:
+    """Return any problem with features in [-1, 1]: only their bounds are read."""
+    X = np.ones((n, p))
+    X[::2] = -1.0
+    labels = np.where(np.arange(n) % 3, 1.0, -1.0)
+    return problem_from_arrays(X, labels, loss="logistic", bounds={"columns": 1.0})

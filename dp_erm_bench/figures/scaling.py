@@ -1,0 +1,108 @@
+"""How the final excess risk of a line changes with n, p or epsilon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dp_erm_bench.figures.curves import Array, NotRun, report_runs, why
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Final values of the report runs of one line along an axis.
+
+    Attributes
+    ----------
+    x : ndarray of shape (k,)
+        Values of the axis, increasing.
+    ends : tuple of k ndarrays
+        Final values of all runs at each of them; inf where a run diverged.
+    """
+
+    x: Array
+    ends: tuple[Array, ...]
+
+    @property
+    def mean(self) -> Array:
+        """Return the mean over the runs, shape (k,)."""
+        return np.array([runs.mean() for runs in self.ends])
+
+    @property
+    def median(self) -> Array:
+        """Return the median over the runs, shape (k,)."""
+        return np.array([np.sort(runs)[(len(runs) - 1) // 2] for runs in self.ends])
+
+    @property
+    def low(self) -> Array:
+        """Return the smallest value, shape (k,)."""
+        return np.array([runs.min() for runs in self.ends])
+
+    @property
+    def high(self) -> Array:
+        """Return the largest value, shape (k,)."""
+        return np.array([runs.max() for runs in self.ends])
+
+    @property
+    def slope(self) -> float:
+        """Return the least-squares slope of log mean against log x.
+
+        Not a number with fewer than two points or a mean that is not positive.
+        """
+        return slope(self.x, self.mean)
+
+
+def slope(x: Array, values: Array) -> float:
+    """Return the least-squares slope on log-log scales.
+
+    Parameters
+    ----------
+    x, values : ndarray of shape (k,)
+        Not a number is returned unless all are positive and finite and k >= 2.
+    """
+    usable = np.isfinite(values).all() and (values > 0).all()
+    if len(x) < 2 or not usable:
+        return float("nan")
+    across, up = np.log(x), np.log(values)
+    across = across - across.mean()
+    return float(across @ (up - up.mean()) / (across @ across))
+
+
+def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
+    """Return the final excess risks F(w) - F* of a line along an axis.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table, one row per checkpoint.
+    panel, line : str
+        Labels of the experiment's block.
+    axis : str
+        The column that varies: `n`, `p` or `epsilon`.
+
+    Raises
+    ------
+    NotRun
+        If nothing ran, a run failed or no optimum is certified.
+    """
+    rows = report_runs(table, panel)
+    rows = rows[rows["line"] == line]
+    if rows.empty:
+        tried = table[(table["panel"] == panel) & (table["line"] == line)]
+        raise NotRun(why(tried, f"{line} has no report runs"))
+    failed = rows[~rows["status"].isin(["ok", "diverged"])]
+    if not failed.empty:
+        raise NotRun(why(failed, f"{line} failed"))
+    last = rows.loc[rows.groupby("trial")["iteration"].idxmax()]
+    if last["optimum"].isna().any():
+        raise NotRun(f"{line} has no certified optimum to compare with")
+    excess = (last["objective"] - last["optimum"]).to_numpy(float)
+    excess = np.where(np.isnan(excess), np.inf, excess)
+    along = last[axis].to_numpy(float)
+    x = np.unique(along)
+    return Scaling(x, tuple(excess[along == value] for value in x))
