@@ -3,6 +3,7 @@
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.errors import UsageError
 
 
 def linear_classification(
@@ -40,3 +41,105 @@ def linear_classification(
     w = rng.lognormal(0.0, sigma, p)
     scores = X @ w + noise * np.linalg.norm(w) * rng.standard_normal(n)
     return X, np.where(scores >= 0.0, 1.0, -1.0)
+
+
+def sparse_lasso(
+    seed: int,
+    n: int = 1000,
+    p: int = 1000,
+    support: int = 10,
+    amplitude: float = 100.0,
+    noise: float = 0.5,
+) -> tuple[Array, Array, Array]:
+    """Draw a linear regression in which the first few features matter.
+
+    With seed 2 this is the sparse lasso of Mangold et al.; the squared loss with an
+    L1 penalty of strength 30 then has the authors' error at 0.
+
+    Parameters
+    ----------
+    seed : int
+        Of the generator; the order of the draws is X, w, noise.
+    n, p : int
+        Records and features, the latter standard normal.
+    support : int
+        Number of features that matter.
+    amplitude : float
+        Standard deviation of their weights.
+    noise : float
+        Standard deviation of the noise on x.w, in units of norm2(w).
+
+    Returns
+    -------
+    X : array of shape (n, p)
+    y : array of shape (n,)
+    w : array of shape (p,)
+
+    References
+    ----------
+    Mangold, Bellet, Salmon, Tommasi. Differentially private coordinate descent for
+    composite empirical risk minimization. ICML 2022, experiments (lasso).
+    """
+    _check_share("support", support, p)
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    v = amplitude * rng.standard_normal(support)
+    y = X[:, :support] @ v
+    y += noise * np.linalg.norm(v) * rng.standard_normal(n)
+    return X, y, np.concatenate([v, np.zeros(p - support)])
+
+
+def quasi_sparse(
+    seed: int,
+    n: int = 1000,
+    p: int = 100,
+    tau: int = 5,
+    alpha: float = 0.0,
+    noise: float = 1.0,
+) -> tuple[Array, Array, Array]:
+    """Draw a linear classification whose true weights are (alpha, tau)-quasi-sparse.
+
+    Features are uniform on [-sqrt(3), sqrt(3)]: of variance 1 and bounded, so that
+    bounds can be declared and the logistic loss is Lipschitz without clipping. A
+    label is the sign of x.w plus logistic noise, hence with noise 1 the true weights
+    minimise the expected logistic loss. The draws of X and of the noise do not
+    depend on ``tau``, ``alpha`` and ``noise``.
+
+    Parameters
+    ----------
+    seed : int
+        Of the generator; the order of the draws is X, noise, w.
+    n, p : int
+        Records and features.
+    tau : int
+        Number of weights near 1, uniform on [0.9, 1.1]; they come first.
+    alpha : float
+        All other weights.
+    noise : float
+        Scale of the logistic noise on x.w.
+
+    Returns
+    -------
+    X : array of shape (n, p)
+    y : array of shape (n,), -1 and +1
+    w : array of shape (p,)
+
+    References
+    ----------
+    Mangold, Bellet, Salmon, Tommasi. High-dimensional private empirical risk
+    minimization by greedy coordinate descent. AISTATS 2023; its poster defines
+    quasi-sparse solutions.
+    """
+    _check_share("tau", tau, p)
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-np.sqrt(3.0), np.sqrt(3.0), (n, p))
+    scores = noise * rng.logistic(size=n)
+    w = np.full(p, float(alpha))
+    w[:tau] = rng.uniform(0.9, 1.1, tau)
+    scores += X @ w
+    return X, np.where(scores >= 0.0, 1.0, -1.0), w
+
+
+def _check_share(key: str, count: int, p: int) -> None:
+    if not 0 <= count <= p:
+        raise UsageError(f"dataset.{key}={count}: must be between 0 and p = {p}")
