@@ -7,13 +7,16 @@ derivative zero, so that only the stored ones need be clipped.
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import kernel
+from dp_erm_bench.kernels.compiled import exact, kernel
 from dp_erm_bench.kernels.dense import prox
 from dp_erm_bench.kernels.residuals import derivative
 from dp_erm_bench.kernels.stochastic import prox_gradient
+from dp_erm_bench.kernels.variance_reduced import sparse_variance_reduced_steps
+
+variance_reduced_steps = sparse_variance_reduced_steps
 
 
-@kernel
+@exact
 def clipped_gradients(columns, r, clip, out):  # type: ignore[no-untyped-def]
     """Write mean_i clip(r_bi x_ij, +-clip_bj) into ``out``; clip, out: (B, p)."""
     data, indices, indptr = columns
@@ -23,7 +26,9 @@ def clipped_gradients(columns, r, clip, out):  # type: ignore[no-untyped-def]
         for j in range(out.shape[1]):
             c, total = clip[b, j], 0.0
             for k in range(indptr[j], indptr[j + 1]):
-                total += min(max(residual[indices[k]] * data[k], -c), c)
+                # Unsigned: an index that may be negative costs a branch.
+                i = np.uintp(indices[k])
+                total += min(max(residual[i] * data[k], -c), c)
             out[b, j] = total / n
 
 
@@ -38,7 +43,7 @@ def products(columns, w, out):  # type: ignore[no-untyped-def]
                 _add(out[b], columns, j, w[b, j])
 
 
-@kernel
+@exact
 def weighted_sums(columns, r, out):  # type: ignore[no-untyped-def]
     """Write sum_i r_bi x_ij into ``out``; r: (B, n), out: (B, p)."""
     data, indices, indptr = columns

@@ -10,10 +10,12 @@ composite problems", AISTATS 2019.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.kernels import scores as kernels
 from dp_erm_bench.penalties.base import Penalty
 
 Array = NDArray[np.float64]
@@ -21,21 +23,27 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """Scores of coordinates with M_j > 0; others score minus infinity."""
+    """Scores of coordinates with M_j > 0; others score minus infinity.
+
+    Attributes
+    ----------
+    code : int
+        The formula of the score, in ``kernels.scores``.
+    """
+
+    code: ClassVar[int]
 
     def scores(self, gradient: Array, w: Array, M: Array, penalty: Penalty) -> Array:
-        """Return the scores, shape (B, p); all arguments broadcast to it."""
-        active = M > 0.0
-        safe = np.where(active, M, 1.0)
-        return np.where(active, self._score(gradient, w, safe, penalty), -np.inf)
+        """Return the scores, shape (B, p), at (B, p) iterates; M: (p,) or (B, p)."""
+        out = np.empty_like(gradient)
+        psi = penalty.parameters()
+        kernels.all_scores(self.code, gradient, w, np.atleast_2d(M), psi, out)
+        return out
 
     def lipschitz(self, M: Array, penalty: Penalty) -> Array:
-        """Return how much a score can change per unit of g_j, shape (p,)."""
+        """Return how much a score can change per unit of g_j, the shape of M."""
         active = M > 0.0
         return np.where(active, self._slope(np.where(active, M, 1.0), penalty), 0.0)
-
-    @abstractmethod
-    def _score(self, g: Array, w: Array, M: Array, penalty: Penalty) -> Array: ...
 
     @abstractmethod
     def _slope(self, M: Array, penalty: Penalty) -> Array: ...
@@ -44,8 +52,7 @@ class Rule(ABC):
 class SubgradientRule(Rule):
     """GS-s: the distance of -g_j to the subdifferential, over sqrt(M_j)."""
 
-    def _score(self, g: Array, w: Array, M: Array, penalty: Penalty) -> Array:
-        return penalty.subdifferential_distance(g, w) / np.sqrt(M)
+    code: ClassVar[int] = kernels.SUBGRADIENT
 
     def _slope(self, M: Array, penalty: Penalty) -> Array:
         return 1.0 / np.sqrt(M)
@@ -59,20 +66,13 @@ class ExcessRule(SubgradientRule):
     coordinate at once that its noisy derivative lies in there.
     """
 
-    def _score(self, g: Array, w: Array, M: Array, penalty: Penalty) -> Array:
-        centre = g + penalty.l2 * w + penalty.l1 * np.sign(w)
-        slack = np.where(w == 0.0, penalty.l1, 0.0)
-        down = np.where(w > penalty.lower, centre - slack, -np.inf)
-        up = np.where(w < penalty.upper, -centre - slack, -np.inf)
-        excess: Array = np.maximum(down, up) / np.sqrt(M)
-        return excess
+    code: ClassVar[int] = kernels.EXCESS
 
 
 class StepRule(Rule):
     """GS-r: the length of the proximal step, times sqrt(M_j)."""
 
-    def _score(self, g: Array, w: Array, M: Array, penalty: Penalty) -> Array:
-        return np.sqrt(M) * np.abs(penalty.prox(w - g / M, 1.0 / M) - w)
+    code: ClassVar[int] = kernels.STEP
 
     def _slope(self, M: Array, penalty: Penalty) -> Array:
         # The prox of (l2 / 2) w^2 with step 1 / M contracts by 1 + l2 / M.
@@ -86,13 +86,7 @@ class DecreaseRule(Rule):
     minimiser of the model, q'(g) = -d and (M + l2) d^2 <= 2 q by strong convexity.
     """
 
-    def _score(self, g: Array, w: Array, M: Array, penalty: Penalty) -> Array:
-        new = penalty.prox(w - g / M, 1.0 / M)
-        d = new - w
-        change = penalty.l1 * (np.abs(new) - np.abs(w))
-        change = change + 0.5 * penalty.l2 * d * (new + w)
-        decrease = -(g * d + 0.5 * M * d * d + change)
-        return np.sqrt(2.0 * np.maximum(decrease, 0.0))
+    code: ClassVar[int] = kernels.DECREASE
 
     def _slope(self, M: Array, penalty: Penalty) -> Array:
         return 1.0 / np.sqrt(M + penalty.l2)
