@@ -13,7 +13,12 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.runner import solve
 
 ALGORITHMS = registry.names("algorithm")
-FAST = {"greedy_cd": {"n_iter": 6}, "random_cd": {"passes": 2.0}, "sgd": {"passes": 2}}
+FAST = {
+    "greedy_cd": {"n_iter": 6},
+    "random_cd": {"passes": 2.0},
+    "sgd": {"passes": 2},
+    "svrg": {"n_epochs": 2, "batch_size": 5},
+}
 N, P = 60, 4
 
 
@@ -163,6 +168,19 @@ def test_wrong_bounds_are_refused_in_one_sentence(bounds, words):
     assert words in sentence(caught)
 
 
+@pytest.mark.parametrize("bounds", [2.0, 2, [2.0] * P, np.full(P, 2.0)])
+def test_bounds_that_are_no_mapping_are_those_of_the_columns(bounds):
+    plain, full = (own_problem(bounds=b).dataset for b in (bounds, {"columns": 2.0}))
+    np.testing.assert_array_equal(plain.bounds.columns, full.bounds.columns)
+    assert plain.bounds.norm == full.bounds.norm
+
+
+def test_complex_features_are_refused_and_not_cut():
+    X, y = arrays()
+    with pytest.raises(UsageError, match="X: must be an array of numbers"):
+        problem_from_arrays(X + 0j, y, loss="logistic")
+
+
 def test_bounds_are_spread_over_the_columns():
     bounds = own_problem(bounds={"columns": 2.0, "label": None}).dataset.bounds
     np.testing.assert_array_equal(bounds.columns, np.full(P, 2.0))
@@ -177,7 +195,12 @@ def test_bounds_are_spread_over_the_columns():
 def test_a_fit_returns_what_it_promises(algorithm, adjacency):
     problem = own_problem(bounds={"columns": 1.0})
     result = fit(
-        problem, algorithm, epsilon=1.0, adjacency=adjacency, seed=1, **FAST[algorithm]
+        problem,
+        algorithm,
+        epsilon=1.0,
+        adjacency=adjacency,
+        seed=1,
+        **FAST.get(algorithm, {}),
     )
     assert result.w.shape == (P,) and np.isfinite(result.w).all() and result.w.any()
     assert 0.0 < result.epsilon_certified <= 1.0
@@ -241,13 +264,13 @@ def test_squared_loss_on_the_whole_space_needs_clipping(algorithm):
     problem = own_problem("squared", bounds={"columns": 1.0, "label": 1.0})
     with pytest.raises(Unsupported, match="clip"):
         fit(problem, algorithm, epsilon=1.0)
-    fit(problem, algorithm, epsilon=1.0, clip=1.0, **FAST[algorithm])
-    fit(problem, algorithm, epsilon=math.inf, **FAST[algorithm])
+    fit(problem, algorithm, epsilon=1.0, clip=1.0, **FAST.get(algorithm, {}))
+    fit(problem, algorithm, epsilon=math.inf, **FAST.get(algorithm, {}))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_without_a_budget_there_is_no_noise_and_no_proof(algorithm):
-    problem, how = own_problem(), {**FAST[algorithm], "step": 0.1}
+    problem, how = own_problem(), {**FAST.get(algorithm, {}), "step": 0.1}
     first = fit(problem, algorithm, epsilon=math.inf, seed=1, **how)
     assert first.epsilon_certified == math.inf
     if algorithm == "greedy_cd":
@@ -258,7 +281,7 @@ def test_without_a_budget_there_is_no_noise_and_no_proof(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_seeds_reproduce_and_no_seed_does_not(algorithm):
-    problem, how = own_problem(bounds={"columns": 1.0}), FAST[algorithm]
+    problem, how = own_problem(bounds={"columns": 1.0}), FAST.get(algorithm, {})
 
     def w(**given):
         return fit(problem, algorithm, **{"epsilon": 1.0, **how, **given}).w
@@ -291,7 +314,18 @@ def test_seeds_share_no_draw_between_fits_that_differ(monkeypatch):
     assert len(set(seen)) == len(seen) == 7
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "a", True])
+def test_numbers_of_numpy_are_numbers():
+    problem, given = own_problem(), {"clip": 2, "n_iter": 3, "seed": 5}
+    plain = fit(problem, "greedy_cd", epsilon=1.0, **given)
+    for kind in (np.int64, np.uint8):
+        typed = {key: kind(value) for key, value in given.items()}
+        same = fit(problem, "greedy_cd", epsilon=np.float32(1.0), **typed)
+        np.testing.assert_array_equal(same.w, plain.w)
+    with pytest.raises(UsageError, match="clip=nan"):
+        fit(problem, "greedy_cd", epsilon=1.0, clip=np.float32("nan"))
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", True, np.float64(1.0), np.True_])
 def test_wrong_seeds_are_refused(seed):
     with pytest.raises(UsageError, match=re.escape(f"seed={seed}: must be")):
         fit(own_problem(), "greedy_cd", epsilon=1.0, clip=1.0, seed=seed)

@@ -53,11 +53,15 @@ class Loss(ABC):
         H, the supremum of the second derivative in z.
     classification : bool
         Whether labels are -1 and +1, so that accuracy has a meaning.
+    monotone : bool
+        Whether phi(., y) is monotone for every label, so that its derivative has
+        one sign: two derivatives of one record differ by at most G then.
     """
 
     name: ClassVar[str]
     code: ClassVar[int]
     classification: ClassVar[bool]
+    monotone: ClassVar[bool] = False
     parameter: float = 0.0
     lipschitz: float
     smoothness: float

@@ -15,6 +15,7 @@ class Logistic(Loss):
     name: ClassVar[str] = "logistic"
     code: ClassVar[int] = 0
     classification: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
     lipschitz = 1.0
     smoothness = 0.25
 

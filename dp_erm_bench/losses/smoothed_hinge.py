@@ -25,6 +25,7 @@ class SmoothedHinge(Loss):
     name: ClassVar[str] = "smoothed_hinge"
     code: ClassVar[int] = 3
     classification: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
     h: float = 0.5
 
     lipschitz = 1.0

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.kernels import coordinate, dense, stochastic
+from dp_erm_bench.kernels import coordinate, dense, stochastic, variance_reduced
 from dp_erm_bench.problems.oracle import Oracle
 
 
@@ -19,6 +19,7 @@ class DenseOracle(Oracle):
         coordinate_steps=coordinate.coordinate_steps,
         record_sum=stochastic.record_sum,
         stochastic_steps=stochastic.stochastic_steps,
+        variance_reduced_steps=variance_reduced.variance_reduced_steps,
     )
 
     @cached_property

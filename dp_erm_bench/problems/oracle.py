@@ -16,9 +16,10 @@ Indices = NDArray[np.int64]
 
 
 class Oracle(ABC):
-    """Gradients and steps at the iterates of B trials, which start at zero.
+    """Gradients and steps at the iterates of B trials.
 
-    How a gradient is had (dense, sparse) is chosen once, by ``make_oracle``.
+    They start at zero, or at the point of the domain that is nearest to it. How a
+    gradient is had (dense, sparse, Gram) is chosen once, by ``make_oracle``.
 
     Parameters
     ----------
@@ -43,8 +44,10 @@ class Oracle(ABC):
         self.y = problem.dataset.y
         self.loss = problem.loss.kernel
         self.psi = problem.penalty.parameters()
-        self.w = np.zeros((batch, problem.p))
-        self._margins: Array | None = np.zeros((batch, problem.n))
+        # Inside the domain from the start: bounds on derivatives hold only there.
+        start = problem.constraint.project(np.zeros((batch, problem.p)))
+        self.w = np.array(start, dtype=np.float64, order="C")
+        self._margins: Array | None = None
 
     @property
     def batch(self) -> int:
@@ -193,4 +196,29 @@ class Oracle(ABC):
         data = (self.rows, self.y, norms, self.psi, self.w[trial])
         self.kernels.stochastic_steps(
             self.loss, *data, *batches, noise, clip, steps, expected
+        )
+
+    def variance_reduced_steps(
+        self,
+        trial: int,
+        anchor: tuple[Array, Array],
+        batches: tuple[Indices, Indices],
+        noise: Array,
+        scales: tuple[float, float, float],
+    ) -> None:
+        """Make k noisy variance-reduced steps of one trial; call ``touch`` after.
+
+        Parameters
+        ----------
+        anchor : (array of shape (p,), array of shape (p,))
+            The snapshot, and the noisy mean gradient there.
+        batches : (records, offsets)
+            Step t uses ``records[offsets[t]:offsets[t + 1]]``.
+        noise : array of shape (k, p)
+        scales : (clip, step, expected)
+        """
+        norms = self.problem.dataset.row_norms
+        data = (self.rows, self.y, norms, self.psi, self.w[trial])
+        self.kernels.variance_reduced_steps(
+            self.loss, *data, *anchor, *batches, noise, scales
         )

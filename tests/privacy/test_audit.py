@@ -19,6 +19,7 @@ from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
 from tests.solvers.cases import (
+    STEPS,
     VARIANTS,
     Run,
     label,
@@ -32,6 +33,8 @@ RADIUS = np.array([1.0, 2.0, 0.5, 3.0])
 TRIALS = tuple("abcdef")
 LOUD = 30.0
 CLIP = 0.3
+# A record must be sampled, far from a snapshot that is itself far from the start.
+LENGTHS = {"svrg": 60}
 
 
 def made(X, y, loss, penalty):
@@ -62,13 +65,15 @@ def neighbours(loss, penalty, adjacency):
         yield first, made(other, y, loss, penalty)
 
 
-def audit(pair, solvers, adjacency, z=LOUD):
+def audit(pair, solvers, adjacency, z=LOUD, length=STEPS):
     """Audit solvers on a pair of neighbours, a batch of one trial per solver."""
-    identities = TRIALS[: len(solvers)]
-    runs = [
-        Run(problem, solvers, z=z, identities=identities, adjacency=adjacency)
-        for problem in pair
-    ]
+    given = {
+        "z": z,
+        "identities": TRIALS[: len(solvers)],
+        "adjacency": adjacency,
+        "checkpoints": tuple(range(length + 1)),
+    }
+    runs = [Run(problem, solvers, **given) for problem in pair]
     first, second = runs
     return replay_audit(
         first.mechanisms, first.iterates, second.mechanisms, second.iterates
@@ -92,10 +97,11 @@ def name(case):
 @pytest.mark.parametrize("case", list(cases()), ids=name)
 def test_solvers_keep_what_they_declare_and_declare_no_more(case):
     variant, loss, penalty, adjacency, clip = case
-    solvers = [solver_of(variant, clip=clip)] * len(TRIALS)
+    length = LENGTHS.get(variant[0], STEPS)
+    solvers = [solver_of(variant, clip=clip, n_iter=length)] * len(TRIALS)
     largest = {}
     for pair in neighbours(loss, penalty, adjacency):
-        report = audit(pair, solvers, adjacency)
+        report = audit(pair, solvers, adjacency, length=length)
         assert report.violations() == []
         for release, ratio in report.ratios.items():
             largest[release] = max(largest.get(release, 0.0), ratio)

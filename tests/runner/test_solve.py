@@ -68,7 +68,7 @@ def test_noise_is_fixed_once_by_the_declared_releases(problem, algorithm):
     solved = run(problem, [made(algorithm)])
     assert 0.0 < solved.calibration.epsilon_certified <= 1.0
     assert solved.calibration.budget.delta == 1.0 / 50**2
-    assert all(release.times == 9 for release in solved.releases)
+    assert max(release.times for release in solved.releases) == 9
     looser = run(problem, [made(algorithm)], Budget(2.0, "1/n^2"))
     assert looser.calibration.z < solved.calibration.z
     other = run(problem, [made(algorithm, clip=5.0)])

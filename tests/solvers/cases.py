@@ -21,8 +21,10 @@ from dp_erm_bench.solvers.base import stack
 ALGORITHMS = registry.names("algorithm")
 LOSSES = registry.names("loss")
 PENALTIES = registry.names("penalty")
-LENGTHS = ("n_iter", "passes")
-ELSEWHERE = ("smoothness", *LENGTHS)
+LENGTHS = ("n_iter", "n_epochs", "passes")
+ELSEWHERE = ("smoothness", "smoothness_bounds", *LENGTHS)
+# Their noise is on a whole gradient, which does not spare a column of zeros.
+WHOLE_GRADIENT = ("sgd", "svrg")
 STEPS = 10
 
 

@@ -11,6 +11,7 @@ from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.greedy_rules import RULES
 from dp_erm_bench.solvers.random_cd import ORDERS, RandomCD
 from dp_erm_bench.solvers.sgd import SGD
+from dp_erm_bench.solvers.svrg import SVRG
 from tests.solvers.cases import LOSSES, PENALTIES, Run, objective_problem
 
 every_loss = pytest.mark.parametrize("loss", LOSSES)
@@ -191,7 +192,7 @@ def test_passes_count_the_work(loss):
 
 
 def test_every_algorithm_has_a_limit_test():
-    tested = {GreedyCD, RandomCD, SGD}
+    tested = {GreedyCD, RandomCD, SGD, SVRG}
     assert {registry.target("algorithm", k) for k in registry.names("algorithm")} <= (
         tested
     )
