@@ -113,7 +113,7 @@ def replay_audit(
 
 
 def _listen(mechanisms: Mechanisms, intercept: Callable[..., Any]) -> None:
-    mechanisms.ahead = False
+    mechanisms.ahead, mechanisms.intercept = False, intercept
     for mechanism in mechanisms.values():
         mechanism.intercept = intercept
 

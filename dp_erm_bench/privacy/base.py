@@ -34,6 +34,9 @@ class Query:
     vector: bool
 
 
+Intercept = Callable[[Query, Callable[[], Any]], Any]
+
+
 class Mechanism(ABC):
     """A release with its noise, for a batch of B trials.
 
@@ -64,7 +67,7 @@ class Mechanism(ABC):
         self.scale = self._scale(z * release.weight, len(identities))
         self.used = 0
         self._drawn = 0
-        self.intercept: Callable[[Query, Callable[[], Any]], Any] | None = None
+        self.intercept: Intercept | None = None
 
     def _scale(self, multiplier: float, batch: int) -> Array:
         sensitivity = np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))

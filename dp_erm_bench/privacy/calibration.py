@@ -1,7 +1,7 @@
 """From events and a budget to one noise multiplier.
 
-A release that takes a fixed share of the budget would be certified apart, with the
-search run on what the others leave: ``certified_multiplier`` is the place.
+A release that takes a fixed share of the budget is certified apart (``shares``), and
+the search is run on what it leaves.
 """
 
 import functools

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.privacy.base import Intercept as Intercept
 from dp_erm_bench.privacy.base import Mechanism as Mechanism
 from dp_erm_bench.privacy.base import Query as Query
 from dp_erm_bench.privacy.releases import (
@@ -165,12 +166,23 @@ class Mechanisms(dict[str, Mechanism]):
     ahead : bool
         Whether noise may be taken ahead for many uses, by a compiled step; the
         replay audit, which answers each query itself, says no.
+    intercept : callable or None
+        Where an audit listens to all of them, see ``Mechanism``.
     """
 
     def __init__(self, batch: int) -> None:
         super().__init__()
         self.batch = batch
         self.ahead = True
+        self.intercept: Intercept | None = None
+
+    def include(self, others: "Mechanisms") -> None:
+        """Add mechanisms that are made later; an audit hears them too."""
+        for name, mechanism in others.items():
+            if name in self:
+                raise ValueError(f"two releases are named {name}")
+            mechanism.intercept = self.intercept
+            self[name] = mechanism
 
 
 def make_mechanisms(

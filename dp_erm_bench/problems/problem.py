@@ -13,6 +13,7 @@ from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.problems.domain import lipschitz_constant
 from dp_erm_bench.problems.optimum import Optimum, certified_optimum
+from dp_erm_bench.problems.released import ReleasedSmoothness
 from dp_erm_bench.problems.smoothness import Smoothness
 
 
@@ -28,6 +29,8 @@ class Problem:
         The parts.
     smoothness_kind : {'auto', 'public', 'data'}
         Where the smoothness constants come from (:class:`Smoothness`).
+    released : ReleasedSmoothness, optional
+        Published constants, which replace them.
     """
 
     dataset: Dataset
@@ -35,6 +38,7 @@ class Problem:
     penalty: Penalty
     constraint: Constraint
     smoothness_kind: str = "auto"
+    released: ReleasedSmoothness | None = None
 
     def __post_init__(self) -> None:
         """Refuse labels outside the domain of the loss."""
@@ -63,13 +67,19 @@ class Problem:
         return lipschitz_constant(*parts, self.dataset.bounds)
 
     @cached_property
-    def smoothness(self) -> Smoothness:
+    def smoothness(self) -> Smoothness | ReleasedSmoothness:
         """Return the smoothness constants of the data term."""
+        if self.released is not None:
+            return self.released
         return Smoothness(self.smoothness_kind, self.dataset, self.loss)
 
     def with_smoothness(self, kind: str) -> "Problem":
         """Return the same problem with smoothness constants of another origin."""
-        return replace(self, smoothness_kind=kind)
+        return replace(self, smoothness_kind=kind, released=None)
+
+    def with_released(self, constants: ReleasedSmoothness) -> "Problem":
+        """Return the same problem with published smoothness constants."""
+        return replace(self, smoothness_kind=constants.kind, released=constants)
 
     def value(self, w: Array) -> Any:
         """Return F(w): a number for shape (p,), shape (B,) for (B, p)."""

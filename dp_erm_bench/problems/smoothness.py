@@ -11,7 +11,7 @@ from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.losses.base import Loss
 
-KINDS = ("auto", "public", "data")
+KINDS = ("auto", "public", "data", "private")
 # Above this many columns the largest eigenvalue is found by Lanczos.
 _DENSE_EIGENVALUES = 1000
 
@@ -41,6 +41,11 @@ class Smoothness:
             raise UsageError(
                 f"smoothness={self.kind}: must be one of {', '.join(KINDS)}"
             )
+        if self.kind == "private":
+            raise UsageError(
+                "smoothness=private: is published anew by each fit, a problem by "
+                "itself has none; use smoothness=public or data"
+            )
         bounds = self.dataset.bounds
         if self.kind == "public" and bounds is None:
             raise Unsupported(
@@ -50,6 +55,11 @@ class Smoothness:
         if self.kind == "auto":
             kind = "data" if bounds is None else "public"
             object.__setattr__(self, "kind", kind)
+
+    @property
+    def uncharged(self) -> tuple[str, ...]:
+        """Return the use of the data that no budget pays for."""
+        return ("smoothness",) if self.kind == "data" else ()
 
     @cached_property
     def columns(self) -> Array:

@@ -114,8 +114,7 @@ def _failure(trial: Trial, status: str, message: str) -> Record:
 
 def uncharged(problem: Problem) -> list[str]:
     """Return the uses of the data, other than tuning, that no budget pays for."""
-    steps = ["smoothness"] if problem.smoothness.kind == "data" else []
-    return [*problem.dataset.uncharged, *steps]
+    return [*problem.dataset.uncharged, *problem.smoothness.uncharged]
 
 
 def facts(solved: Solved, b: int) -> dict[str, Any]:

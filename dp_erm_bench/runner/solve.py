@@ -13,6 +13,8 @@ from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import Calibration, calibrate
 from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
 from dp_erm_bench.privacy.releases import Release
+from dp_erm_bench.privacy.shares import left_over, shared_mechanisms, with_shares
+from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.oracles import make_oracle
 from dp_erm_bench.problems.problem import Problem
@@ -72,6 +74,7 @@ class Solved:
     solvers : tuple of Solver
         The variant that was run, of every trial.
     releases : tuple of Release
+        Those of a share of the budget first.
     calibration : Calibration
     rows : Recorder
         The trajectories and the last iterates.
@@ -118,28 +121,39 @@ def solve(
     Unsupported
         If the algorithm cannot serve the problem under this budget.
     """
+    solvers = _variants(solvers, calibration)
+    solver, budget = stack(solvers), budget.resolved(problem.n)
+    origin = (solver.smoothness, solver.smoothness_bounds)
+    shares = smoothness_releases(problem, *origin, budget.adjacency)
+    mechanisms = shared_mechanisms(shares, budget, identities)
+    problem = with_constants(problem, *origin, mechanisms)
+    reason = solvers[0].unsupported(problem)
+    if reason:
+        raise Unsupported(reason)
+    schedule = solver.plan(problem, identities)
+    releases = tuple(solver.releases(problem, budget.adjacency, schedule))
+    if np.isfinite(budget.epsilon):
+        refuse_unbounded(solver, releases)
+    events = tuple(release.event() for release in releases)
+    rest = left_over(budget, shares)
+    calibrated = calibrate(events, rest, calibration, solver.printed)
+    mechanisms.include(make_mechanisms(releases, calibrated.z, identities))
+    rows = _run(problem, solver, mechanisms, schedule, n_checkpoints)
+    proved = with_shares(calibrated, budget, shares)
+    return Solved(problem, tuple(solvers), (*shares, *releases), proved, rows)
+
+
+def _variants(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]:
+    """Return the variants of the algorithm that a calibration is meant for."""
     allowed = solvers[0].calibrations
     if calibration not in allowed:
         name = type(solvers[0]).__name__
         raise Unsupported(
             f"calibration={calibration}: must be {' or '.join(allowed)} for {name}"
         )
-    problem = problem.with_smoothness(solvers[0].smoothness)
     if calibration == "paper":
-        solvers = [solver.printed_form() for solver in solvers]
-    reason = solvers[0].unsupported(problem)
-    if reason:
-        raise Unsupported(reason)
-    solver, budget = stack(solvers), budget.resolved(problem.n)
-    schedule = solver.plan(problem, identities)
-    releases = tuple(solver.releases(problem, budget.adjacency, schedule))
-    if np.isfinite(budget.epsilon):
-        refuse_unbounded(solver, releases)
-    events = tuple(release.event() for release in releases)
-    calibrated = calibrate(events, budget, calibration, solver.printed)
-    mechanisms = make_mechanisms(releases, calibrated.z, identities)
-    rows = _run(problem, solver, mechanisms, schedule, n_checkpoints)
-    return Solved(problem, tuple(solvers), releases, calibrated, rows)
+        return [solver.printed_form() for solver in solvers]
+    return solvers
 
 
 def _run(

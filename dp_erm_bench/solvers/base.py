@@ -18,6 +18,7 @@ from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.released import SOURCES
 from dp_erm_bench.problems.smoothness import KINDS
 
 Array = NDArray[np.float64]
@@ -101,6 +102,12 @@ class Solver(ABC):
 
     smoothness: str = shape(
         "auto", choices=KINDS, help="where the smoothness constants come from"
+    )
+    smoothness_bounds: str = shape(
+        "auto",
+        choices=SOURCES,
+        help="what smoothness=private clips each record's H x_ij^2 to: declared "
+        "bounds, or the data's maxima (uncharged); auto: declared where they are",
     )
 
     def __post_init__(self) -> None:

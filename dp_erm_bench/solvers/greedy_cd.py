@@ -66,6 +66,12 @@ class GreedyCD(Solver):
 
     def unsupported(self, problem: Problem) -> str | None:
         """Refuse poster noise where its privacy is not proved."""
+        if self.noise == "poster" and problem.smoothness.kind == "private":
+            return (
+                "noise=poster with smoothness=private: its privacy depends on the "
+                "ratios of the released constants, so no noise can be fixed before; "
+                "use noise=gumbel and calibration=certified"
+            )
         flat = self.rule != "GS-s" and problem.penalty.l1 > 0.0
         if self.noise == "poster" and flat:
             return (

@@ -14,6 +14,7 @@ from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import (
     Array,
     Solver,
+    inverse,
     norm_bound,
     shape,
     steps_between,
@@ -109,9 +110,8 @@ class StochasticRun:
         problem, column = oracle.problem, (oracle.batch, 1)
         self.expected = float(solver.expected_batch(problem))
         self.clip = np.broadcast_to(norm_bound(problem, solver.clip), column)
-        beta = problem.smoothness.norm
-        first = solver.step / beta if beta > 0.0 else 0.0
-        self.first = np.broadcast_to(np.asarray(first, np.float64), column)
+        beta = np.atleast_2d(problem.smoothness.norm)
+        self.first = np.broadcast_to(solver.step * inverse(beta), column)
         self.decay = np.broadcast_to(np.asarray(solver.decay, np.float64), column)
         self.done = 0
 

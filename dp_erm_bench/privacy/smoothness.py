@@ -1,0 +1,67 @@
+"""Smoothness constants released with noise, before the algorithm runs."""
+
+import numpy as np
+
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.mechanisms import Mechanisms
+from dp_erm_bench.privacy.shares import LaplaceVector, Shared
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.released import (
+    ReleasedSmoothness,
+    clipped_squares,
+    square_bounds,
+)
+
+NAME = "smoothness"
+SHARE = 0.1
+
+
+def smoothness_releases(
+    problem: Problem, kind: str, source: str, adjacency: Adjacency
+) -> Shared:
+    """Return the release of the M_j where the constants are ``private``, else none.
+
+    Record i adds min(H x_ij^2, b_j) / n to M_j. That lies in [0, b_j / n], so
+    exchanging the record, or setting its term to zero, moves M_j by at most b_j / n
+    (``adjacency.of_mean`` of unsigned terms). Noise Lap(p b_j / (n eps')) on each of
+    the p entries is eps'-DP in total (``LaplaceVector``), with eps' = 0.1 eps.
+
+    Parameters
+    ----------
+    problem : Problem
+    kind : str
+        Of the constants, one of ``problems.smoothness.KINDS``.
+    source : {'auto', 'declared', 'data'}
+        Where the b_j come from, see ``problems.released.square_bounds``.
+    adjacency : Adjacency
+
+    References
+    ----------
+    Mangold, Bellet, Salmon, Tommasi, "Differentially private coordinate descent
+    for composite empirical risk minimization", ICML 2022 (DP-CD with privately
+    estimated smoothness constants).
+    """
+    if kind != "private":
+        return ()
+    bounds, _ = square_bounds(problem.dataset, problem.loss, source)
+    change = adjacency.of_mean(bounds, problem.n, signed=False)
+    return (LaplaceVector(NAME, change[None, :], 1, epsilon_share=SHARE),)
+
+
+def with_constants(
+    problem: Problem, kind: str, source: str, mechanisms: Mechanisms
+) -> Problem:
+    """Return the problem with its constants, those of each trial if ``private``.
+
+    What the mechanism publishes is floored at the scale p b_j / (n eps') of its
+    noise, a public number: post-processing that keeps the steps 1 / M_j bounded.
+    Where there is no noise there is no floor.
+    """
+    if kind != "private":
+        return problem.with_smoothness(kind)
+    data, loss, mechanism = problem.dataset, problem.loss, mechanisms[NAME]
+    bounds, known = square_bounds(data, loss, source)
+    exact = clipped_squares(data, loss, bounds)
+    noisy = mechanism(np.tile(exact, (mechanisms.batch, 1)))
+    columns = np.maximum(noisy, mechanism.scale)
+    return problem.with_released(ReleasedSmoothness(columns, known))
