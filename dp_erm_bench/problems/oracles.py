@@ -1,12 +1,17 @@
 """The choice of an oracle, made once per batch of trials."""
 
+from dp_erm_bench.kernels.residuals import SQUARED
 from dp_erm_bench.problems.dense_oracle import DenseOracle
+from dp_erm_bench.problems.gram_oracle import GramOracle
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.problems.sparse_oracle import SparseOracle
 
+# Above this many features X'X no longer pays (128 MB).
+MOST_FEATURES = 4096
 
-def make_oracle(problem: Problem, batch: int) -> Oracle:
+
+def make_oracle(problem: Problem, batch: int, *, clipped: bool = True) -> Oracle:
     """Return the oracle that serves a problem best.
 
     Parameters
@@ -14,6 +19,13 @@ def make_oracle(problem: Problem, batch: int) -> Oracle:
     problem : Problem
     batch : int
         B, the number of trials that are advanced in lock-step.
+    clipped : bool
+        Whether derivatives are clipped per record; if not, least squares needs
+        no records.
     """
-    made = SparseOracle if problem.dataset.sparse else DenseOracle
-    return made(problem, batch)
+    if problem.dataset.sparse:
+        return SparseOracle(problem, batch)
+    small = problem.p <= min(problem.n, MOST_FEATURES)
+    if problem.loss.code == SQUARED and small and not clipped:
+        return GramOracle(problem, batch)
+    return DenseOracle(problem, batch)

@@ -1,0 +1,113 @@
+"""Least squares on the Gram matrix against the dense oracle."""
+
+import numpy as np
+import pytest
+
+from dp_erm_bench.constraints.simplex import Simplex
+from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.datasets.base import Dataset
+from dp_erm_bench.losses.squared import Squared
+from dp_erm_bench.penalties.box import Box
+from dp_erm_bench.penalties.none import NoPenalty
+from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.dense_oracle import DenseOracle
+from dp_erm_bench.problems.gram_oracle import REFRESH, GramOracle
+from dp_erm_bench.problems.oracles import make_oracle
+from dp_erm_bench.problems.problem import Problem
+
+BATCH = 3
+
+
+def boxed(data, lower, upper):
+    return Problem(data, Squared(), Box(lower, upper), WholeSpace())
+
+
+@pytest.fixture
+def problem():
+    rng = np.random.default_rng(0)
+    X, y = np.asfortranarray(rng.normal(size=(50, 6))), rng.normal(size=50)
+    data = Dataset("toy", X, y, None, "hash")
+    return boxed(data, -0.8, 1.1)
+
+
+@pytest.fixture
+def pair(problem):
+    w = np.random.default_rng(1).uniform(-0.8, 1.1, (BATCH, problem.p))
+    oracles = DenseOracle(problem, BATCH), GramOracle(problem, BATCH)
+    for oracle in oracles:
+        oracle.move_to(w)
+    return oracles
+
+
+def same(values, atol=1e-12):
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-10, atol=atol)
+
+
+def unclipped(oracle):
+    return np.full((BATCH, oracle.problem.p), np.inf)
+
+
+def test_chosen_for_least_squares_without_clipping_only(problem):
+    assert type(make_oracle(problem, 1)) is DenseOracle
+    assert type(make_oracle(problem, 1, clipped=False)) is GramOracle
+    data = problem.dataset
+    y = np.where(data.y > 0.0, 1.0, -1.0)
+    labelled = Dataset("toy", data.X, y, None, "labels")
+    logistic = build_problem(labelled, "logistic", "none")
+    assert type(make_oracle(logistic, 1, clipped=False)) is DenseOracle
+    wide = Dataset("wide", np.asfortranarray(data.X[:4]), data.y[:4], None, "wide")
+    few = build_problem(wide, "squared", "none")
+    assert type(make_oracle(few, 1, clipped=False)) is DenseOracle
+
+
+def test_queries(pair):
+    j = np.array([0, 5, 2])
+    same([oracle.gradient(unclipped(oracle)) for oracle in pair])
+    same([oracle.coordinate_gradient(j, np.full(BATCH, np.inf)) for oracle in pair])
+    same([oracle.clipped_sum(np.full((BATCH, 1), np.inf)) for oracle in pair])
+    same([oracle.objective(oracle.w) for oracle in pair])
+
+
+def test_gradients_follow_the_steps(pair):
+    rng = np.random.default_rng(2)
+    p = pair[0].problem.p
+    for _ in range(REFRESH + 5):
+        j, value = rng.integers(0, p, BATCH), rng.normal(size=BATCH)
+        for oracle in pair:
+            oracle.gradient(unclipped(oracle))
+            oracle.prox_step(j, value, np.full(BATCH, 0.1))
+    same([oracle.w for oracle in pair])
+    same([oracle.gradient(unclipped(oracle)) for oracle in pair])
+    same([oracle.margins for oracle in pair])
+
+
+def test_compiled_steps(pair):
+    rng = np.random.default_rng(3)
+    p = pair[0].problem.p
+    j, noise = rng.integers(0, p, (BATCH, 80)), rng.normal(size=(BATCH, 80))
+    steps, totals = rng.uniform(0.0, 0.5, (BATCH, p)), []
+    before = pair[0].w.copy()
+    for oracle in pair:
+        totals.append(np.zeros((BATCH, p)))
+        oracle.gradient(unclipped(oracle))
+        oracle.coordinate_steps(j, noise, unclipped(oracle), steps, totals[-1])
+    same([oracle.w for oracle in pair])
+    same(totals, atol=1e-10)
+    same([oracle.gradient(unclipped(oracle)) for oracle in pair])
+    assert (pair[0].w != before).any()
+
+
+def test_a_published_gradient_is_not_changed_by_later_steps(pair):
+    gram = pair[1]
+    g = gram.gradient(unclipped(gram))
+    kept = g.copy()
+    gram.prox_step(np.zeros(BATCH, dtype=int), np.ones(BATCH), np.full(BATCH, 0.1))
+    np.testing.assert_array_equal(g, kept)
+
+
+def test_trials_start_inside_the_domain(problem):
+    data = problem.dataset
+    inside = Problem(data, Squared(), NoPenalty(), Simplex(radius=1.5))
+    for oracle in (DenseOracle(inside, 2), GramOracle(inside, 2)):
+        np.testing.assert_allclose(oracle.w, np.full((2, problem.p), 0.25))
+        np.testing.assert_allclose(oracle.margins, oracle.w @ data.X.T)
