@@ -127,7 +127,8 @@ def fit(
         By default 128 secret bits. A seeded run is reproducible and therefore not
         private: who knows the seed can subtract the noise.
     **params
-        Parameters of the algorithm; ``dp-erm-bench list`` names them.
+        Parameters of the algorithm; ``dp-erm-bench list`` names them. Numbers of
+        numpy are as good as Python's, for these and for the seed.
 
     Raises
     ------
@@ -137,12 +138,18 @@ def fit(
         For unknown names or values out of range.
     """
     registry.check_choice("calibration", calibration, registry.names("calibration"))
+    params = {key: _plain(value) for key, value in params.items()}
     solver = registry.build("algorithm", algorithm, **params)
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     what = [problem.key, algorithm, asdict(solver), asdict(budget), calibration]
-    identity = _identity(what, seed)
+    identity = _identity(what, _plain(seed))
     solved = solve(problem, [solver], budget, calibration, [identity], CHECKPOINTS)
     return _result(solved, seed is not None)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of numpy as Python's, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _identity(what: list[Any], seed: int | None) -> str:

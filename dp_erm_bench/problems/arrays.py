@@ -21,7 +21,7 @@ def problem_from_arrays(
     loss: str | Mapping[str, Any],
     penalty: str | Mapping[str, Any] = "none",
     strength: float | str | None = None,
-    bounds: Mapping[str, Any] | None = None,
+    bounds: Mapping[str, Any] | ArrayLike | None = None,
 ) -> Problem:
     """Return the problem of a user's own data.
 
@@ -34,9 +34,10 @@ def problem_from_arrays(
         Names of conf/, or mappings with ``name`` and parameters.
     strength : float or '1/n', optional
         The strength of the penalty.
-    bounds : mapping, optional
+    bounds : mapping, float or array of shape (p,), optional
         Public bounds on a record, not computed from the data: ``columns`` (R_j,
-        one number or p numbers), and optionally ``norm`` (R_2) and ``label``.
+        one number or p numbers), and optionally ``norm`` (R_2) and ``label``. What
+        is no mapping bounds the columns.
 
     Raises
     ------
@@ -54,12 +55,15 @@ def problem_from_arrays(
 
 def _floats(key: str, values: Any) -> Array:
     try:
+        if np.iscomplexobj(values):
+            raise TypeError
         return np.asarray(values, np.float64)
     except (TypeError, ValueError):
         raise UsageError(f"{key}: must be an array of numbers") from None
 
 
-def _bounds(given: Mapping[str, Any], p: int) -> Bounds:
+def _bounds(given: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
+    given = given if isinstance(given, Mapping) else {"columns": given}
     for key in given:
         registry.check_choice("bounds", key, ["columns", "label", "norm"])
     columns = _bound("columns", given.get("columns"))
