@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.results.store import PLAN, Store, segments_of
 
@@ -93,10 +94,17 @@ def load_results(folder: str | Path) -> pd.DataFrame:
     DataFrame
         One row per checkpoint with the columns of `COLUMNS`; a trial without a
         trajectory has one row.
+
+    Raises
+    ------
+    UsageError
+        If the folder is not one of results; nothing is written there.
     """
     import pandas as pd
 
     folder = Path(folder)
+    if not any((folder / name).is_file() for name in (NAME, PLAN)):
+        raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
     if is_stale(folder):
         collect(folder)
     return pd.read_parquet(folder / NAME)
@@ -195,7 +203,7 @@ def _fixed(line: Row, record: Mapping[str, Any]) -> Row:
         **{name: facts.get(name) for name in FACTS},
         "trial": line["key"],
         "dataset": dataset["name"],
-        "standardise": dataset.get("standardise", False),
+        "standardise": bool(dataset.get("standardise", False)),
         "dataset_seed": dataset.get("seed"),
         "loss": facts.get("loss", spec["loss"]["name"]),
         "penalty": facts.get("penalty", spec["penalty"]["name"]),

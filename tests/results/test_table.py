@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import table
 from dp_erm_bench.results.store import Segment, Store
 from dp_erm_bench.results.table import COLUMNS, collect, is_stale, load_results
@@ -147,6 +148,13 @@ def test_many_chunks_are_one_table(load, monkeypatch):
     frame = load([line(n) for n in numbers], [record(n) for n in numbers])
     assert len(frame) == 30
     assert frame["trial"].nunique() == 10
+
+
+@pytest.mark.parametrize("name", ["", "absent", "absent/deeper"])
+def test_a_folder_without_results_is_refused_and_left_alone(name, tmp_path):
+    with pytest.raises(UsageError, match="no results folder"):
+        load_results(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_plan_is_an_empty_table(load):
