@@ -45,8 +45,8 @@ def bands(
     -------
     DataFrame
         One row per curve and `x`: `median`; `low`, `high` (10 and 90 % quantiles);
-        `min`, `max`; `ci_low`, `ci_high` (95 % bootstrap interval of the median); and
-        `n`, the number of runs.
+        `min`, `max`; `ci_low`, `ci_high` (95 % bootstrap interval of the median, nan
+        of a single run); and `n`, the number of runs.
     """
     rows = table.assign(**{y: worst_if_lost(table, y)})
     rows = rows[rows[y].notna()]
@@ -146,14 +146,17 @@ def _unless_equal(change: np.ufunc, a: Array, b: Array, equal: float) -> Array:
 
 
 def _band(values: Array) -> dict[str, float]:
-    """Return what `bands` tells of the values at one place."""
+    """Return what `bands` tells of the values at one place.
+
+    A single value says nothing of how far off it may be: no interval.
+    """
     ordered = np.sort(values)
     levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
     band = {name: float(_quantile(ordered, q)) for name, q in levels.items()}
     medians = _quantile(np.sort(ordered[_resamples(len(values))], axis=1), 0.5)
     medians.sort()
-    band["ci_low"] = float(_quantile(medians, 0.025))
-    band["ci_high"] = float(_quantile(medians, 0.975))
+    for name, q in {"ci_low": 0.025, "ci_high": 0.975}.items():
+        band[name] = float(_quantile(medians, q)) if len(values) > 1 else math.nan
     return {**band, "n": len(values)}
 
 

@@ -109,6 +109,12 @@ def test_more_runs_narrow_the_interval():
     assert widths[1] < widths[0] / 2
 
 
+def test_a_single_run_has_a_median_but_no_interval():
+    band = only(bands(runs("a", [0.5])))
+    assert band["median"] == band["low"] == band["max"] == 0.5
+    assert math.isnan(band["ci_low"]) and math.isnan(band["ci_high"])
+
+
 def test_runs_are_paired_by_seed_whatever_their_order():
     first = runs("a", [1.0, 10.0, 100.0])
     second = runs("b", [2.0, 20.0, 200.0])[::-1]
