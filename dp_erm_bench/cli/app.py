@@ -28,6 +28,9 @@ from dp_erm_bench.config import PARTS, Frame
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import conf_dir
 
+HEADLESS = "Key 'experiment' not in 'Frame'"
+"""What Hydra says of an experiment's file that does not name its package."""
+
 SWEEPER = "hydra_plugins.dp_erm_bench.BlockSweeper"
 _NOISE = re.compile(
     r"^\s*(full_key:|object_type=|reference_type=|See https?://|Config search path|"
@@ -79,6 +82,8 @@ def sentence(error: BaseException) -> str:
         if text and not any(text in part for part in parts):
             parts.append(text)
         cause = cause.__cause__
+    if any(HEADLESS in part for part in parts):
+        parts.append("its file must start with the line '# @package _global_'")
     return ": ".join(parts) or type(error).__name__
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import importlib.util
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,6 +66,23 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
         figures = folder / "figures"
         figures.mkdir(exist_ok=True)
         importlib.import_module(config["figures"]).draw(table, figures, config)
+
+
+def check_figures(config: Mapping[str, Any]) -> None:
+    """Refuse an experiment whose module of figures cannot be found.
+
+    Raises
+    ------
+    UsageError
+        If it cannot: before anything runs, not after.
+    """
+    name = config.get("figures")
+    try:
+        found = not name or importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        found = False
+    if not found:
+        raise UsageError(f"figures={name}: no such module")
 
 
 def report(folder: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dp_erm_bench.cli.compose import Block, Composer, sweep_blocks
 from dp_erm_bench.cli.experiment import experiment_blocks
+from dp_erm_bench.cli.folders import check_figures
 from dp_erm_bench.cli.request import Request
 from dp_erm_bench.config import results_folder, run_options
 
@@ -33,6 +34,7 @@ def run_sweep(composer: Composer, request: Request, command: Sequence[str]) -> i
     from dp_erm_bench.runner.experiment import run_experiment
 
     blocks, config = resolved(composer, request)
+    check_figures(config)
     folder = results_folder(config, request.experiment)
     options = run_options(
         config, tuple(command), append_plan=request.experiment is None

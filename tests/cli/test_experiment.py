@@ -155,6 +155,8 @@ def test_wrong_keys_are_refused(tiny, arguments, said):
         ("blocks: [{dataset: '${nowhere}'}]\n", "nowhere"),
         ("blocks: [\n", "tiny.yaml"),
         ("seed: abc\nblocks: [{dataset: log1}]\n", "abc"),
+        ("blocks: [{dataset: log1}]\nfigures: no.such\n", "figures=no.such"),
+        ("blocks: [{dataset: log1}]\nfigures: ..\n", "figures=.."),
     ],
 )
 def test_wrong_files_are_refused_in_one_line(line, experiments, text, said):
@@ -162,6 +164,14 @@ def test_wrong_files_are_refused_in_one_line(line, experiments, text, said):
     assert said in run.err
     assert len(run.err.splitlines()) == 1
     assert not run.calls
+
+
+def test_a_file_without_its_package_is_told_the_line(line, experiments, tmp_path):
+    flag = experiments("")
+    (tmp_path / "mine/experiment/tiny.yaml").write_text("blocks: [{dataset: log1}]\n")
+    run = line(flag, "experiment=tiny", code=2)
+    assert "must start with the line '# @package _global_'" in run.err
+    assert len(run.err.splitlines()) == 1 and not run.calls
 
 
 def test_without_profiles_there_is_no_profile(line, experiments):
