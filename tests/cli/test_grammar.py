@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_erm_bench import registry
 from dp_erm_bench.cli.grammar import expand, parse, unique
 from dp_erm_bench.errors import UsageError
 
@@ -25,7 +26,7 @@ from dp_erm_bench.errors import UsageError
         ("a=null,true", [None, True], True),
         ("a=1,1,1.0", [1, 1.0], True),
         ("a={b:1},{b:2}", [{"b": 1}, {"b": 2}], True),
-        ("loss=glob(*)", ["logistic", "squared"], True),
+        ("loss=glob(*)", registry.names("loss"), True),
         ("algorithm=glob([g*,s*],exclude=s*)", ["greedy_cd"], True),
     ],
 )

@@ -89,7 +89,7 @@ BY_RANGE = [
     ("algorithm.random_cd.stp=1", "did you mean step?"),
     ("algorithm.random_cd.clip=-1", "clip=-1"),
     ("dataset.sed=1", "did you mean seed?"),
-    ("dataset.standardise=maybe", "true or false"),
+    ("dataset.standardise=maybe", "must be true"),
     ("dataset.seed=-3", "dataset.seed=-3"),
     ("dataset.test_fraction=1", "test_fraction=1"),
     ("penalty.strength=-1", "strength=-1"),
