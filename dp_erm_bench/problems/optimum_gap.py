@@ -6,6 +6,7 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.problems.optimum_linear import margins
 
 
 def duality_gap(X: Any, y: Array, loss: Loss, l1: float, l2: float, w: Array) -> float:
@@ -33,7 +34,7 @@ def duality_gap(X: Any, y: Array, loss: Loss, l1: float, l2: float, w: Array) ->
     Ndiaye, Fercoq, Gramfort, Salmon. Gap safe screening rules for sparsity
     enforcing penalties. JMLR 2017, section 2.
     """
-    z = X @ w
+    z = margins(X, w)
     u = -(X.T @ loss.derivative(y, z)) / y.size
     if l2 > 0.0:
         return float(_elastic(w, u, l1, l2).sum())

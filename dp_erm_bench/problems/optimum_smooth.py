@@ -17,10 +17,13 @@ from dp_erm_bench.problems.optimum_linear import (
 from dp_erm_bench.problems.smoothness import mean_squares
 
 MAX_NEWTON = 200
+MAX_INEXACT = 30
 # Work of one Hessian (n p min(n, p)) above which a quasi-Newton start pays.
 HEAVY = 2e9
 CONVERGED = 1e-24
 LOCAL = 1e-8
+# Relative duality gap, norm2(g)^2 / (2 l2 F), at which inexact steps end.
+GOOD = 1e-12
 DEPENDENT = 1e-12
 WELL_CONDITIONED = 1e-8
 SPANNED = 1e-9
@@ -36,9 +39,13 @@ def newton(X: Any, y: Array, loss: Loss, l2: float, w: Array) -> tuple[Array, fl
     z = X @ w
     value = loss.value(y, z).mean() + 0.5 * l2 * (w @ w)
     before = np.inf
-    for _ in range(MAX_NEWTON):
+    for number in range(MAX_NEWTON):
         g = X.T @ loss.derivative(y, z) / n + l2 * w
-        step = newton_system(X, loss.second_derivative(y, z) / n, l2).solve(g)
+        system = newton_system(X, loss.second_derivative(y, z) / n, l2)
+        good = g @ g <= 2.0 * l2 * GOOD * value
+        if not system.exact and (good or number == MAX_INEXACT):
+            return w, np.inf
+        step = system.solve(g)
         decrement = float(g @ step)
         local = decrement <= LOCAL * value
         if decrement <= CONVERGED * value or (local and decrement >= 0.5 * before):

@@ -15,7 +15,7 @@ from scipy import linalg
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.problems.optimum_gap import duality_gap
-from dp_erm_bench.problems.optimum_linear import gram, newton_system, scaled
+from dp_erm_bench.problems.optimum_linear import gram, margins, newton_system, scaled
 
 FINISHED = 1e-14
 ENOUGH = 1e-10
@@ -23,6 +23,8 @@ MAX_ROUNDS = 8
 LAST_ROUNDS = 50
 PATH_RATIO = 1.5
 MAX_POLISH = 30
+# Relative gap below which coordinates leave the support one by one.
+NEAR = 1e-3
 WORKING_SET = 100
 # Least curvature in the quadratic model, as a part of the loss's smoothness.
 CURVATURE = 1e-4
@@ -39,12 +41,14 @@ class Composite:
 
     def value(self, w: Array) -> float:
         """Return F(w)."""
-        smooth = self.loss.value(self.y, self.X @ w).mean() + 0.5 * self.l2 * (w @ w)
+        smooth = self.loss.value(self.y, margins(self.X, w)).mean() + 0.5 * self.l2 * (
+            w @ w
+        )
         return float(smooth + self.l1 * np.abs(w).sum())
 
     def gradient(self, w: Array) -> Array:
         """Return the gradient of the smooth part, shape (p,)."""
-        residual = self.loss.derivative(self.y, self.X @ w)
+        residual = self.loss.derivative(self.y, margins(self.X, w))
         return np.asarray(self.X.T @ residual / self.y.size + self.l2 * w)
 
     def relative_gap(self, w: Array) -> float:
@@ -98,7 +102,7 @@ def _rounds(problem: Composite, w: Array, most: int) -> Array:
 def _proximal_newton(problem: Composite, w: Array, tol: float) -> Array:
     """Return w after one proximal Newton step on the working set."""
     chosen = _working_set(problem, w)
-    z = problem.X @ w
+    z = margins(problem.X, w)
     curvature = problem.loss.second_derivative(problem.y, z)
     floor = CURVATURE * problem.loss.smoothness
     root = np.sqrt(np.maximum(curvature, floor))
@@ -171,10 +175,11 @@ def polish(problem: Composite, w: Array) -> Array:
     exceeds l1 may leave it. Steps are kept while the gap or the objective falls.
     """
     gap, value = problem.relative_gap(w), problem.value(w)
+    tall = w.size < problem.y.size
     for _ in range(MAX_POLISH):
         if gap <= FINISHED:
             break
-        for trial in _orthant_steps(problem, w):
+        for trial in _orthant_steps(problem, w, tall or gap <= NEAR):
             reached, certified = problem.value(trial), problem.relative_gap(trial)
             if certified < 0.9 * gap or reached < value * (1.0 - 1e-13):
                 break
@@ -184,7 +189,7 @@ def polish(problem: Composite, w: Array) -> Array:
     return w
 
 
-def _orthant_steps(problem: Composite, w: Array) -> Iterator[Array]:
+def _orthant_steps(problem: Composite, w: Array, near: bool) -> Iterator[Array]:
     """Yield trial points along the Newton direction of the face of w."""
     g = problem.gradient(w)
     free = (w != 0.0) | (np.abs(g) > problem.l1 * (1.0 + 1e-12))
@@ -192,10 +197,15 @@ def _orthant_steps(problem: Composite, w: Array) -> Iterator[Array]:
     if not 0 < np.count_nonzero(free) <= problem.y.size:
         return
     sign = np.where(w != 0.0, np.sign(w), -np.sign(g))[free]
-    weights = problem.loss.second_derivative(problem.y, problem.X @ w) / problem.y.size
+    weights = (
+        problem.loss.second_derivative(problem.y, margins(problem.X, w))
+        / problem.y.size
+    )
     system = newton_system(problem.X[:, free], weights, problem.l2)
     step = system.solve(g[free] + problem.l1 * sign)
-    for size in (1.0, _first_hit(w[free], step), 0.5, 0.1, 0.01):
+    # Far from the minimum of a wide problem the next round finds the signs faster.
+    first = (_first_hit(w[free], step),) if near else ()
+    for size in (1.0, *first, 0.5, 0.1, 0.01):
         moved = w[free] - size * step
         # What reaches 0 first ends there exactly.
         moved[np.abs(moved) <= 1e-14 * np.abs(w[free])] = 0.0
