@@ -111,6 +111,8 @@ def place(block: Block, given: Given) -> None:
     """Set one key of a block; a parameter of another algorithm is left out."""
     value = given.values if given.swept else given.values[0]
     first, _, rest = given.key.partition(".")
+    if given.key == "dataset.name":
+        value = [member(block["dataset"]["name"], one) for one in given.values]
     if first == "algorithm":
         name, _, parameter = rest.partition(".")
         if block["algorithm"]["name"] == name:
@@ -167,9 +169,17 @@ def _algorithms(config: dict[str, Any]) -> list[str]:
     ]
 
 
+def member(base: str, name: Any) -> str:
+    """Return the name of a dataset of which `dataset.name` chooses one of many."""
+    own = base.partition(":")[0]
+    return own if name == own else f"{own}:{name}"
+
+
 def _part(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Return a choice by name with what differs from its yaml."""
     usual = {} if name == "auto" else registry.read(group, name)
+    if group == "dataset":
+        name = member(name, fields["name"])
     changed = {
         key: value
         for key, value in fields.items()

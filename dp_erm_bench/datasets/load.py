@@ -1,7 +1,6 @@
 """Load a dataset by its specification; say which can be had."""
 
 import functools
-import inspect
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from dp_erm_bench.datasets.bounds import check_bounds
 from dp_erm_bench.datasets.mirror import VARIABLE
 from dp_erm_bench.datasets.prepare import prepare
 from dp_erm_bench.datasets.published import Origin
-from dp_erm_bench.datasets.spec import Spec, check_spec
+from dp_erm_bench.datasets.spec import Spec, asked, check_spec
 from dp_erm_bench.datasets.store import content_hash, load_arrays, save_arrays
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.paths import cache_dir, digest
@@ -93,8 +92,7 @@ def origin(loader: Callable[..., Any], options: Mapping[str, Any]) -> Origin:
     ask = getattr(loader, "origin", None)
     if ask is None:
         return Origin("generated", None)
-    asked = inspect.signature(ask).parameters
-    found: Origin = ask(**{k: v for k, v in options.items() if k in asked})
+    found: Origin = asked(ask, options)
     return found
 
 

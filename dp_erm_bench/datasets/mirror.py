@@ -2,7 +2,8 @@
 
 ``DP_ERM_BENCH_DATA`` names the folder. Its ``MANIFEST.csv`` has at least the
 columns ``name``, ``file`` and ``sha256`` (of the file as it lies there); files
-ending in ``.bz2``, ``.xz`` or ``.gz`` are decompressed.
+ending in ``.bz2``, ``.xz`` or ``.gz`` are decompressed. ``libsvmdata_name``, ``p``
+and ``task`` make a file a set of libsvmdata.
 """
 
 import bz2
@@ -31,12 +32,12 @@ class Mirror:
     ----------
     folder : Path
         Where they lie.
-    rows : mapping from name to (file name, SHA-256)
-        What the manifest says.
+    rows : mapping from name to row
+        What the manifest says: at least ``file`` and ``sha256``.
     """
 
     folder: Path
-    rows: Mapping[str, tuple[str, str]]
+    rows: Mapping[str, Mapping[str, str]]
 
     def lists(self, names: Sequence[str]) -> bool:
         """Return whether the manifest has all of these names."""
@@ -50,7 +51,7 @@ class Mirror:
         DataUnavailable
             If the file is missing, truncated or altered.
         """
-        file, expected = self.rows[name]
+        file, expected = self.rows[name]["file"], self.rows[name]["sha256"]
         try:
             status = (self.folder / file).stat()
             found = _sha256(self.folder / file, status.st_mtime_ns, status.st_size)
@@ -70,7 +71,7 @@ class Mirror:
     def read(self, name: str) -> bytes:
         """Return the verified, decompressed content of a file."""
         self.verify(name)
-        path = self.folder / self.rows[name][0]
+        path = self.folder / self.rows[name]["file"]
         content = path.read_bytes()
         return _DECOMPRESS.get(path.suffix, bytes)(content)
 
@@ -95,14 +96,17 @@ def open_mirror() -> Mirror | None:
     folder = Path(named).expanduser()
     try:
         with (folder / MANIFEST).open(newline="", encoding="utf-8") as file:
-            rows = {row["name"]: (row["file"], row["sha256"]) for row in _rows(file)}
+            rows = {row["name"]: row for row in csv.DictReader(file)}
+            complete = all(row["file"] and row["sha256"] for row in rows.values())
     except (OSError, KeyError, UnicodeDecodeError) as error:
-        raise DataUnavailable(
-            f"{VARIABLE}={named}: must name a folder with a {MANIFEST} that has the "
-            f"columns name, file and sha256"
-        ) from error
+        raise _unreadable(named) from error
+    if not complete:
+        raise _unreadable(named)
     return Mirror(folder, rows)
 
 
-def _rows(file: object) -> list[dict[str, str]]:
-    return list(csv.DictReader(file))  # type: ignore[call-overload]
+def _unreadable(named: str) -> DataUnavailable:
+    return DataUnavailable(
+        f"{VARIABLE}={named}: must name a folder with a {MANIFEST} that has the "
+        f"columns name, file and sha256 in every row"
+    )

@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-import numpy as np
-
-from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.datasets.base import Array, Features
+from dp_erm_bench.datasets.features import as_features
 from dp_erm_bench.datasets.mirror import MANIFEST, VARIABLE, open_mirror
 from dp_erm_bench.datasets.store import load_arrays, save_arrays
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.paths import digest
 
-Raw = tuple[Array, Array]
+Raw = tuple[Features, Array]
 PATIENCE = 10.0
 
 
@@ -57,8 +56,8 @@ class Bundled:
 
 
 @dataclass(frozen=True)
-class Published:
-    """A dataset that others publish.
+class Mirrored:
+    """A dataset that only a mirror has.
 
     Parameters
     ----------
@@ -68,23 +67,11 @@ class Published:
         Names of its files in a mirror's manifest.
     parse : callable
         Makes X, y of the files' decompressed contents.
-    fetch : callable
-        Gets X, y through the publisher's client.
-    fetched : callable
-        Whether the client has it in its own cache.
-    host : str
-        Address asked first, so that a machine without network knows it at once.
-    command : str
-        What a user types to fill the client's cache.
     """
 
     name: str
     files: Sequence[str]
     parse: Callable[..., Raw]
-    fetch: Callable[[], Raw]
-    fetched: Callable[[], bool]
-    host: str
-    command: str
 
     def origin(self) -> Origin:
         """Return where the data would come from, without getting them.
@@ -95,15 +82,10 @@ class Published:
             If the mirror lists them and its files are not what it says.
         """
         mirror = open_mirror()
-        if mirror is not None and mirror.lists(self.files):
-            sums = [mirror.verify(file) for file in self.files]
-            return Origin(f"mirror {mirror.folder}", digest(sums))
-        kept = load_arrays("raw", self.name)
-        if kept is not None:
-            return Origin("cache of an earlier download", kept[1])
-        if self.fetched():
-            return Origin("cache of an earlier download", None)
-        return Origin(f"network: {self.command}", None, now=False)
+        if mirror is None or not mirror.lists(self.files):
+            return self.elsewhere()
+        sums = [mirror.verify(file) for file in self.files]
+        return Origin(f"mirror {mirror.folder}", digest(sums))
 
     def __call__(self) -> Raw:
         """Return raw X and y.
@@ -111,16 +93,78 @@ class Published:
         Raises
         ------
         DataUnavailable
-            If there is neither mirror nor network; the message names both ways.
+            If they cannot be had or are damaged; the message names the ways.
         """
         mirror = open_mirror()
-        if mirror is not None and mirror.lists(self.files):
-            return self.parse(*map(mirror.read, self.files))
-        kept = load_arrays("raw", self.name)
+        if mirror is None or not mirror.lists(self.files):
+            return self.without_mirror()
+        return parsed(self.name, self.parse, *map(mirror.read, self.files))
+
+    def elsewhere(self) -> Origin:
+        """Return where the data would come from without a mirror."""
+        return Origin(self.sentence("it is in no mirror here"), None, now=False)
+
+    def without_mirror(self) -> Raw:
+        """Return X and y without a mirror, which here cannot be."""
+        raise DataUnavailable(self.sentence("it is in no mirror here"))
+
+    def sentence(self, reason: str) -> str:
+        """Return what to do when the data cannot be had."""
+        return (
+            f"dataset {self.name} cannot be had ({reason}): set {VARIABLE} to a "
+            f"folder whose {MANIFEST} lists {' and '.join(self.files)}"
+        )
+
+
+@dataclass(frozen=True)
+class Published(Mirrored):
+    """A dataset that others publish, and that a mirror may have.
+
+    Parameters
+    ----------
+    name, files, parse
+        As for `Mirrored`.
+    fetch : callable
+        Gets X, y through the publisher's client.
+    fetched : callable
+        Whether the client has it in its own cache.
+    host : str
+        Address asked first, so that a machine without network knows it at once.
+    command : str
+        What a user types to fill the client's cache.
+    """
+
+    fetch: Callable[[], Raw]
+    fetched: Callable[[], bool]
+    host: str
+    command: str
+
+    @property
+    def _key(self) -> str:
+        return self.name.replace(":", "-")
+
+    def elsewhere(self) -> Origin:
+        """Return where the data would come from without a mirror."""
+        kept = load_arrays("raw", self._key)
+        if kept is not None:
+            return Origin("cache of an earlier download", kept[1])
+        if self.fetched():
+            return Origin("cache of an earlier download", None)
+        return Origin(f"network: {self.command}", None, now=False)
+
+    def without_mirror(self) -> Raw:
+        """Return X and y from the cache of a download, else download them.
+
+        Raises
+        ------
+        DataUnavailable
+            If there is neither mirror nor network; the message names both ways.
+        """
+        kept = load_arrays("raw", self._key)
         if kept is not None:
             return kept[0]["X"], kept[0]["y"]
         X, y = self._fetch()
-        save_arrays("raw", self.name, {"X": np.asarray(X), "y": np.asarray(y)})
+        save_arrays("raw", self._key, {"X": as_features(X), "y": as_features(y)})
         return X, y
 
     def _fetch(self) -> Raw:
@@ -128,17 +172,35 @@ class Published:
             raise DataUnavailable(self.sentence(f"{self.host} cannot be reached"))
         try:
             return self.fetch()
+        except DataUnavailable:
+            raise
         except Exception as error:
             reason = f"the download failed with {type(error).__name__}"
             raise DataUnavailable(self.sentence(reason)) from error
 
     def sentence(self, reason: str) -> str:
         """Return what to do when the data cannot be had."""
-        return (
-            f"dataset {self.name} cannot be had ({reason}): set {VARIABLE} to a "
-            f"folder whose {MANIFEST} lists {' and '.join(self.files)}, or run with "
-            f"network access: {self.command}"
-        )
+        network = f", or run with network access: {self.command}"
+        return f"{super().sentence(reason)}{network}"
+
+
+def parsed(name: str, parse: Callable[..., Raw], *contents: bytes) -> Raw:
+    """Return what a parser makes of files.
+
+    Raises
+    ------
+    DataUnavailable
+        If a file is not of the format that it should have.
+    """
+    try:
+        return parse(*contents)
+    except DataUnavailable:
+        raise
+    except (ValueError, IndexError, EOFError) as error:
+        why = str(error).partition("\n")[0]
+        raise DataUnavailable(
+            f"dataset {name}: its file is not of the format it should have ({why})"
+        ) from error
 
 
 @functools.cache

@@ -5,14 +5,16 @@ Client libraries are imported where they are used: they take a second each.
 
 import io
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.datasets.published import Bundled, Published, Raw
+from dp_erm_bench.datasets import libsvm
+from dp_erm_bench.datasets.published import Bundled, Mirrored, Published, Raw
 
 ELECTRICITY_ID = 151
+MADELON = ("madelon", "madelon_test")
 
 
 def _load_breast_cancer() -> Raw:
@@ -63,39 +65,34 @@ def _fetch_california() -> Raw:
     return X, y
 
 
-def _parse_libsvm(*contents: bytes, p: int) -> Raw:
-    from sklearn.datasets import load_svmlight_file
-
-    parts = [
-        load_svmlight_file(io.BytesIO(content), n_features=p, zero_based=False)
-        for content in contents
-    ]
-    return np.vstack([X.toarray() for X, _ in parts]), _joined([y for _, y in parts])
-
-
-def _parse_madelon(*contents: bytes) -> Raw:
-    return _parse_libsvm(*contents, p=500)
-
-
 def _fetch_madelon() -> Raw:
-    from libsvmdata import fetch_dataset
+    parts = [libsvm.fetch(name) for name in MADELON]
+    X = np.vstack([np.asarray(X) for X, _ in parts])
+    return X, np.concatenate([y for _, y in parts])
 
-    parts = [fetch_dataset(name) for name in ("madelon", "madelon_test")]
-    return np.vstack([X for X, _ in parts]), _joined([y for _, y in parts])
+
+def _load_diabetes() -> Raw:
+    from sklearn.datasets import load_diabetes
+
+    X, y = load_diabetes(return_X_y=True, scaled=False)
+    return X, y
 
 
-def _joined(labels: list[Array]) -> Array:
-    return np.concatenate(labels).astype(np.float64)
+def _parse_mtp(content: bytes) -> Raw:
+    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
+    return table[:, :-1], table[:, -1]
+
+
+def _fetch_mtp() -> Raw:
+    from sklearn.datasets import fetch_openml
+
+    bunch = fetch_openml("mtp", version=1, as_frame=True, n_retries=1)
+    return bunch.data.to_numpy(np.float64), bunch.target.to_numpy(np.float64)
 
 
 def _sklearn_home() -> Path:
     named = os.environ.get("SCIKIT_LEARN_DATA")
     return Path(named or "~/scikit_learn_data").expanduser()
-
-
-def _libsvm_home() -> Path:
-    named = os.environ.get("LIBSVMDATA_HOME") or os.environ.get("XDG_DATA_HOME")
-    return (Path(named) if named else Path.home() / "data") / "libsvm"
 
 
 def _has_california() -> bool:
@@ -108,11 +105,17 @@ def _has_electricity() -> bool:
 
 
 def _has_madelon() -> bool:
-    files = [f"{name}_X.npy" for name in ("madelon", "madelon_test")]
-    return all((_libsvm_home() / file).is_file() for file in files)
+    return all(map(libsvm.fetched, MADELON))
+
+
+def _has_mtp() -> bool:
+    folder = _sklearn_home() / "openml" / "openml.org"
+    return any(folder.glob("api/v1/json/data/list/data_name/mtp/*"))
 
 
 breast_cancer = Bundled("scikit-learn", _load_breast_cancer)
+
+diabetes = Bundled("scikit-learn", _load_diabetes)
 
 electricity = Published(
     "electricity",
@@ -138,11 +141,28 @@ california = Published(
 
 madelon = Published(
     "madelon",
-    ("madelon", "madelon_test"),
-    _parse_madelon,
+    MADELON,
+    partial(libsvm.parse_svmlight, p=500),
     _fetch_madelon,
     _has_madelon,
-    "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/",
+    libsvm.HOST,
     'python -c "from libsvmdata import fetch_dataset; '
     "fetch_dataset('madelon'); fetch_dataset('madelon_test')\"",
+)
+
+mtp = Published(
+    "mtp",
+    ("mtp",),
+    _parse_mtp,
+    _fetch_mtp,
+    _has_mtp,
+    "https://www.openml.org",
+    'python -c "from sklearn.datasets import fetch_openml; '
+    "fetch_openml('mtp', version=1)\"",
+)
+
+dorothea = Mirrored("dorothea", ("dorothea",), partial(libsvm.parse_svmlight, p=100000))
+mushrooms = Mirrored("mushrooms", ("mushrooms",), partial(libsvm.parse_svmlight, p=112))
+news20 = Mirrored(
+    "news20", ("news20.multiclass",), partial(libsvm.parse_svmlight, p=62061)
 )

@@ -15,6 +15,9 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice, locate, read
 
 TASKS = ("classification", "regression")
+AUTO = "auto"
+"""A task that the loader tells."""
+
 DEFAULTS: dict[str, Any] = {
     "task": None,
     "positive": None,
@@ -25,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "densify": False,
     "usual": None,
     "usual_standardised": None,
+    "usual_regression": None,
     "bounds": None,
     "clip_to_bounds": False,
 }
@@ -96,8 +100,8 @@ def usual_fields(name: str) -> dict[str, Any]:
         return fields
     if MEMBER not in fields:
         raise UsageError(
-            f"dataset.name={member}: {base} is one dataset; write dataset={member}, or "
-            f"dataset=libsvm dataset.name={member}"
+            f"dataset.name={member}: {base} is one dataset; a name is for "
+            f"dataset=libsvm, which stands for many"
         )
     return _named({**fields, MEMBER: member})
 
@@ -125,16 +129,30 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
         check_choice(f"key of dataset {name}", key, _allowed(loader))
     common = DEFAULTS | {key: given.pop(key) for key in DEFAULTS if key in given}
     seed = {"seed": common["seed"]} if "seed" in _parameters(loader) else {}
+    if common["task"] == AUTO and hasattr(loader, "task"):
+        common["task"] = asked(loader.task, given)
     recipe = _recipe(name, common)
-    usual = (recipe.standardise and common["usual_standardised"]) or common["usual"]
     return Spec(
         name=name,
         loader=loader,
         options=given | seed,
         recipe=recipe,
-        usual=_usual(usual),
+        usual=_usual(_form(common)),
         bounds=None if recipe.standardise else _bounds(common["bounds"]),
     )
+
+
+def asked(ask: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    """Call a loader's method with those options that it takes."""
+    return ask(**{k: v for k, v in options.items() if k in _parameters(ask)})
+
+
+def _form(common: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the usual objective of the form that is asked for."""
+    found: Mapping[str, Any] | None = common["usual"]
+    if common["task"] == "regression":
+        found = common["usual_regression"] or found
+    return (common["standardise"] and common["usual_standardised"]) or found
 
 
 def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
@@ -171,7 +189,7 @@ def _standardise(value: object) -> bool | str:
         return "scale"
     if isinstance(value, bool):
         return value
-    raise _refuse("standardise", value, "true, false or scale")
+    raise _refuse("standardise", value, "true or false, or scale")
 
 
 def _parameters(loader: Callable[..., Any]) -> list[str]:

@@ -65,7 +65,7 @@ def _row(experiment: str, choice: Choice) -> dict[str, Any]:
         "panel": case.panel,
         "line": case.line,
         "dataset": dataset["name"],
-        "standardise": dataset.get("standardise", False),
+        "standardise": bool(dataset.get("standardise", False)),
         "algorithm": case.algorithm,
         "params": json.dumps(dict(case.params), sort_keys=True),
         **case.budget,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.spec import dataset_spec
+from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.privacy.budget import Budget
@@ -176,7 +176,7 @@ def _subjects(block: Mapping[str, Any]) -> Iterator[tuple[str, Subject | str]]:
 
 def _datasets(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, given in named("dataset", block.get("dataset"), ""):
-        usual = dataset_spec(name, **given) | registry.read("dataset", name)
+        usual = dataset_spec(name, **given) | usual_fields(name)
         axes = {
             key: [
                 _like(f"dataset.{key}", v, usual.get(key))

@@ -18,7 +18,7 @@ from dp_erm_bench.runner.fingerprint import code_fingerprint
 from dp_erm_bench.runner.parameters import Algorithm, algorithm_of
 from dp_erm_bench.runner.trial import Setting, Trial
 
-SILENT = ("_target_", "usual", "usual_standardised")
+SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
 """Keys of a dataset's yaml that its content or the objective already tell."""
 
 

@@ -1,13 +1,14 @@
-import sys
 import types
 import urllib.error
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from dp_erm_bench.datasets import published, real
-from dp_erm_bench.datasets.published import Bundled, Published
+from dp_erm_bench.datasets import libsvm, published, real
+from dp_erm_bench.datasets.published import Bundled, Mirrored, Published
 from dp_erm_bench.errors import DataUnavailable
+from dp_erm_bench.paths import cache_dir
 
 
 def toy(**changes):
@@ -110,7 +111,7 @@ def test_the_fingerprint_of_a_bundled_dataset_names_the_version():
     assert sklearn.__version__ in found.fingerprint
 
 
-REAL = [real.electricity, real.california, real.madelon]
+REAL = [real.electricity, real.california, real.madelon, real.mtp]
 
 
 @pytest.mark.parametrize("loader", REAL, ids=lambda loader: loader.name)
@@ -160,11 +161,54 @@ def test_electricity_through_its_client_keeps_the_days_label(
 def test_madelon_through_its_client_is_train_then_validation(
     no_mirror, online, monkeypatch
 ):
-    client = types.ModuleType("libsvmdata")
     parts = {"madelon": (np.zeros((2, 3)), np.array([-1.0, 1.0]))}
     parts["madelon_test"] = (np.ones((1, 3)), np.array([1.0]))
-    client.fetch_dataset = parts.__getitem__
-    monkeypatch.setitem(sys.modules, "libsvmdata", client)
+    monkeypatch.setattr(libsvm, "_download", parts.__getitem__)
     X, y = real.madelon()
     np.testing.assert_array_equal(X, [[0.0] * 3, [0.0] * 3, [1.0] * 3])
     np.testing.assert_array_equal(y, [-1.0, 1.0, 1.0])
+
+
+def test_mtp_through_its_client(no_mirror, online, monkeypatch):
+    import pandas as pd
+    import sklearn.datasets
+
+    def fetch_openml(name, version, as_frame, n_retries):
+        assert (name, version, as_frame) == ("mtp", 1, True)
+        data = pd.DataFrame({"a": [0.5, 1.0], "b": [2, 3]})
+        return types.SimpleNamespace(data=data, target=pd.Series([7.0, 8.0]))
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch_openml)
+    X, y = real.mtp()
+    np.testing.assert_array_equal(X, [[0.5, 2.0], [1.0, 3.0]])
+    np.testing.assert_array_equal(y, [7.0, 8.0])
+
+
+def test_a_file_of_mtp_in_a_mirror_is_read(make_mirror):
+    make_mirror({"mtp": ("mtp.csv", b"a,b,y\n1,2,3\n4,5,6\n")})
+    X, y = real.mtp()
+    np.testing.assert_array_equal(X, [[1.0, 2.0], [4.0, 5.0]])
+    np.testing.assert_array_equal(y, [3.0, 6.0])
+
+
+def test_a_file_of_another_format_is_refused(make_mirror):
+    make_mirror({"mtp": ("mtp.csv", b"a,b,y\n1,two,3\n")})
+    with pytest.raises(DataUnavailable, match="dataset mtp: its file is not of the"):
+        real.mtp()
+
+
+def test_what_only_a_mirror_has_offers_no_network(no_mirror, online):
+    loader = Mirrored("toy", ("toy", "more"), toy().parse)
+    with pytest.raises(DataUnavailable, match="lists toy and more$"):
+        loader()
+    assert not loader.origin().now
+
+
+def test_a_sparse_download_is_kept_sparse(no_mirror, online):
+    X = sp.csr_array(np.eye(3))
+    loader = toy(name="many:toy", fetch=lambda: (X, np.arange(3)))
+    for _ in range(2):
+        found, y = loader()
+        assert sp.issparse(found) or found is X
+        np.testing.assert_array_equal(found.toarray(), np.eye(3))
+    assert (cache_dir() / "raw" / "many-toy").is_dir()
