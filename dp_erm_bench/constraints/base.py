@@ -85,6 +85,7 @@ class Ball(Constraint):
                 f"constraint.radius={radius} of {self.name}: must be a finite "
                 "number > 0"
             )
+        object.__setattr__(self, "radius", float(radius))
 
 
 def simplex_projection(v: Array, radius: float) -> Array:

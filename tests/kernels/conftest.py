@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.losses.huber import Huber
+from dp_erm_bench.losses.smoothed_hinge import SmoothedHinge
 
-LOSSES = [registry.build("loss", name) for name in registry.names("loss")]
+LOSSES = [
+    *(registry.build("loss", name) for name in registry.names("loss")),
+    Huber(0.3),
+    SmoothedHinge(2.0),
+]
 
 
-@pytest.fixture(params=LOSSES, ids=lambda loss: loss.name)
+@pytest.fixture(params=LOSSES, ids=repr)
 def loss(request):
     return request.param
 

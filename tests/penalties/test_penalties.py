@@ -10,6 +10,8 @@ from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels.dense import prox as compiled_prox
 from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.penalties.box import Box
+from dp_erm_bench.penalties.elastic_net import ElasticNet
 
 NAMES = registry.names("penalty")
 STRENGTHS = (0.0, 0.3, 2.0)
@@ -40,6 +42,10 @@ def of_the_registry():
 
 PENALTIES = [
     *of_the_registry(),
+    *(ElasticNet(0.6, ratio) for ratio in (0.0, 0.2, 1.0)),
+    Box(-0.3, 1.7),
+    Box(0.0, math.inf),
+    Box(-math.inf, 0.31),
     General(0.3, 0.7, -1.5, 2.0),
     General(0.0, 0.0, -0.5, 0.5),
     General(0.4, 0.0, 0.0, math.inf),
@@ -72,8 +78,10 @@ def test_parts_of_the_registry_agree_with_their_names(name):
     built = registry.build(
         "penalty", name, **({"strength": 0.7} if strong(name) else {})
     )
-    parts = {"none": (0, 0), "l1": (0.7, 0), "l2": (0, 0.7)}
-    assert (built.l1, built.l2) == parts[name]
+    parts = {"l1": (0.7, 0), "l2": (0, 0.7), "elastic_net": (0.35, 0.35)}
+    assert (built.l1, built.l2) == parts.get(name, (0, 0))
+    sides = {"box": (-1.0, 1.0)}
+    assert (built.lower, built.upper) == sides.get(name, (-math.inf, math.inf))
     assert built.strong_convexity == built.l2
 
 
@@ -205,3 +213,38 @@ def test_strengths_may_be_integers(name):
     assert built.value(np.array([1.0])) == registry.build(
         "penalty", name, strength=2.0
     ).value(np.array([1.0]))
+
+
+def test_the_elastic_net_is_the_sum_of_its_parts():
+    w = np.random.default_rng(5).normal(size=(7, 4))
+    for ratio in (0.0, 0.3, 1.0):
+        parts = registry.build("penalty", "l1", strength=2.0 * ratio).value(w)
+        parts += registry.build("penalty", "l2", strength=2.0 * (1 - ratio)).value(w)
+        np.testing.assert_allclose(ElasticNet(2.0, ratio).value(w), parts, rtol=1e-14)
+
+
+@pytest.mark.parametrize("ratio", [-0.1, 1.1, math.nan, math.inf, "half", None])
+def test_wrong_ratios_are_refused_in_one_sentence(ratio):
+    with pytest.raises(UsageError) as error:
+        ElasticNet(1.0, ratio)
+    assert str(error.value) == (
+        f"penalty.l1_ratio={ratio} of elastic_net: must be a number in [0, 1]"
+    )
+
+
+@pytest.mark.parametrize("wrong", [1e-9, 2.0, math.nan, math.inf, "low", None, True])
+def test_boxes_without_the_start_are_refused_in_one_sentence(wrong):
+    opposite = -wrong if type(wrong) is float else wrong
+    for key, given, sign in (("lower", wrong, "<="), ("upper", opposite, ">=")):
+        with pytest.raises(UsageError) as error:
+            Box(**{key: given})
+        assert str(error.value) == (
+            f"penalty.{key}={given} of box: must be a number {sign} 0 "
+            "(runs start at w = 0)"
+        )
+
+
+def test_a_box_may_be_a_half_line_or_a_point():
+    v = np.array([-2.0, 0.0, 3.0])
+    assert Box(0.0, math.inf).prox(v, 1.0).tolist() == [0.0, 0.0, 3.0]
+    assert Box(0, 0).prox(v, 1.0).tolist() == [0.0, 0.0, 0.0]

@@ -34,7 +34,7 @@ TRIALS = tuple("abcdef")
 LOUD = 30.0
 CLIP = 0.3
 # A record must be sampled, far from a snapshot that is itself far from the start.
-LENGTHS = {"svrg": 60}
+LONGER = {"svrg": {"n_iter": 60, "step": 4.0}}
 
 
 def made(X, y, loss, penalty):
@@ -97,8 +97,9 @@ def name(case):
 @pytest.mark.parametrize("case", list(cases()), ids=name)
 def test_solvers_keep_what_they_declare_and_declare_no_more(case):
     variant, loss, penalty, adjacency, clip = case
-    length = LENGTHS.get(variant[0], STEPS)
-    solvers = [solver_of(variant, clip=clip, n_iter=length)] * len(TRIALS)
+    given = {"n_iter": STEPS} | LONGER.get(variant[0], {})
+    length = given["n_iter"]
+    solvers = [solver_of(variant, clip=clip, **given)] * len(TRIALS)
     largest = {}
     for pair in neighbours(loss, penalty, adjacency):
         report = audit(pair, solvers, adjacency, length=length)

@@ -15,7 +15,11 @@ LABELS = np.array([1.0, -1.0] * 4)
 USUAL = Usual("logistic", "l2", "1/n")
 DATA = Dataset("toy", X, LABELS, None, "hash", usual=USUAL)
 BARE = dataclasses.replace(DATA, usual=None)
-STRONG = [name for name in registry.names("penalty") if name != "none"]
+STRONG = [
+    name
+    for name in registry.names("penalty")
+    if hasattr(registry.target("penalty", name), "strength")
+]
 
 
 def sentence(*arguments, **options):
@@ -130,10 +134,11 @@ def test_near_misses_are_suggested():
 @pytest.mark.parametrize("strong", STRONG)
 def test_stray_parameters_of_a_penalty_are_named(strong):
     given = {"name": strong, "strength": 1.0, "strenght": 2.0}
-    assert sentence(DATA, penalty=given) == (
+    text = sentence(DATA, penalty=given)
+    assert text.startswith(
         f"parameter of {strong}=strenght (did you mean strength?): must be one of "
-        "strength"
     )
+    assert text.endswith("strength")
 
 
 @pytest.mark.parametrize(

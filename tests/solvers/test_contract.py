@@ -247,7 +247,11 @@ def test_only_poster_noise_on_other_rules_with_l1_is_unsupported():
         for penalty in PENALTIES
         if not supported(variant, problem_of("logistic", penalty))
     }
-    assert refused == {(f"greedy_cd-{r}-poster", "l1") for r in ("GS-r", "GS-q")}
+    assert refused == {
+        (f"greedy_cd-{rule}-poster", penalty)
+        for rule in ("GS-r", "GS-q")
+        for penalty in ("l1", "elastic_net")
+    }
 
 
 def test_no_algorithm_knows_a_budget():
