@@ -18,6 +18,7 @@ from dp_erm_bench.solvers.base import coordinate_bounds, take
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
+from dp_erm_bench.solvers.svrg import SVRG
 from tests.solvers.cases import (
     STEPS,
     VARIANTS,
@@ -110,6 +111,28 @@ def test_solvers_keep_what_they_declare_and_declare_no_more(case):
     assert min(largest.values()) > 0.5, largest
 
 
+def private_cases():
+    served = [v for v in VARIANTS if v[1].get("noise") != "poster"]
+    yield from itertools.product(served, Adjacency, (CLIP, None))
+
+
+@pytest.mark.parametrize("case", list(private_cases()), ids=lambda c: name((*c,)))
+def test_private_constants_are_audited_with_what_follows_them(case):
+    """Given the same published M_j the runs are equal to the bit, and M_j is sound."""
+    variant, adjacency, clip = case
+    solvers = [solver_of(variant, clip=clip, smoothness="private")] * len(TRIALS)
+    largest = {}
+    # A record of zeros moves the M_j most: it is a neighbour by replacement too.
+    for kind in {adjacency, Adjacency.ZERO_OUT}:
+        for pair in neighbours("logistic", "l2", kind):
+            report = audit(pair, solvers, adjacency)
+            assert report.violations() == []
+            for release, ratio in report.ratios.items():
+                largest[release] = max(largest.get(release, 0.0), ratio)
+    assert len(largest) > 1 and min(largest.values()) > 0.0
+    assert largest["smoothness"] == pytest.approx(1.0)
+
+
 # Broken twins: each must be found.
 
 
@@ -196,6 +219,27 @@ class PrivateSelection(RandomCD):
         yield from super().iterates(oracle, mechanisms, checkpoints, moved)
 
 
+class KnowsTheData(RandomCD):
+    """Publishes constants, and takes its step sizes from the exact ones."""
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        exact = oracle.problem.with_smoothness("data").smoothness.columns
+        object.__setattr__(self, "step", self.step * exact.mean())
+        yield from super().iterates(oracle, mechanisms, checkpoints, schedule)
+
+
+class RawSnapshot(SVRG):
+    """Keeps the exact gradient at the snapshot, after publishing it."""
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        publish = mechanisms["snapshot"].publish
+        mechanisms["snapshot"].intercept = lambda query, _: (
+            publish(query.value),
+            query.value,
+        )[1]
+        yield from super().iterates(oracle, mechanisms, checkpoints, schedule)
+
+
 TWINS = {
     "no factor 2": (NoFactorTwo(clip=CLIP, n_iter=10), "declared sensitivity"),
     "no factor 2, greedy": (NoFactorTwoGreedy(clip=CLIP), "declared sensitivity"),
@@ -208,13 +252,19 @@ TWINS = {
     "private step": (PrivateStep(clip=CLIP, n_iter=10), "iterates depend"),
     "clip after mean": (ClipAfterMean(clip=CLIP, n_iter=10), "declared sensitivity"),
     "private scale": (PrivateScale(clip=CLIP, n_iter=10), "sensitivities depend"),
+    "exact constants": (
+        KnowsTheData(clip=CLIP, n_iter=10, smoothness="private"),
+        "iterates depend",
+    ),
+    "raw snapshot": (RawSnapshot(clip=CLIP, n_iter=10, n_inner=2), "iterates depend"),
     "private selection": (PrivateSelection(clip=CLIP, n_iter=10), "iterates depend"),
 }
 
 
 def violations(solver, strength=0.02):
     found = []
-    for first, second in neighbours("logistic", "l2", Adjacency.REPLACE_ONE):
+    pairs = [pair for kind in Adjacency for pair in neighbours("logistic", "l2", kind)]
+    for first, second in pairs:
         pair = [
             objective_problem(p.dataset, "logistic", "l2", strength).with_smoothness(
                 "public"

@@ -13,7 +13,10 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
+from dp_erm_bench.privacy.shares import shared_mechanisms
+from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.dense_oracle import DenseOracle
 from dp_erm_bench.solvers.base import stack
@@ -94,9 +97,21 @@ class Run:
     adjacency: Adjacency = Adjacency.REPLACE_ONE
     checkpoints: tuple = tuple(range(STEPS + 1))
     ahead: bool = False
+    epsilon: float = 5.0
 
     def __post_init__(self):
         self.solver = stack(self.solvers)
+        self.constants = (self.solver.smoothness, self.solver.smoothness_bounds)
+        self.shares = smoothness_releases(self.problem, *self.constants, self.adjacency)
+        budget = Budget(self.epsilon if self.z else "inf", 1e-6, self.adjacency)
+        if self.shares:
+            self.mechanisms = shared_mechanisms(self.shares, budget, self.identities)
+            self.mechanisms.ahead = self.ahead
+        else:
+            self.declare()
+
+    def declare(self):
+        """Make the solver's mechanisms, from constants that are known by now."""
         self.schedule = self.solver.plan(self.problem, self.identities)
         self.releases = tuple(
             self.solver.releases(self.problem, self.adjacency, self.schedule)
@@ -104,9 +119,18 @@ class Run:
         self.mechanisms = make_mechanisms(self.releases, self.z, self.identities)
         self.mechanisms.ahead = self.ahead
 
+    def publish(self, mechanisms):
+        """Publish the private constants, and add the solver's own mechanisms."""
+        self.problem = with_constants(self.problem, *self.constants, mechanisms)
+        self.declare()
+        mechanisms.include(self.mechanisms)
+        self.mechanisms = mechanisms
+
     def iterates(self, mechanisms=None):
         """Copies of the iterates at the checkpoints."""
         used = self.mechanisms if mechanisms is None else mechanisms
+        if self.shares:
+            self.publish(used)
         oracle = DenseOracle(self.problem, len(self.identities))
         steps = self.solver.iterates(oracle, used, self.checkpoints, self.schedule)
         return [w.copy() for w in steps]

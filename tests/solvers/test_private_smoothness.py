@@ -1,0 +1,174 @@
+"""Every algorithm with smoothness=private, in every variant of its parameters."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dp_erm_bench import registry
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.runner.execute import facts
+from dp_erm_bench.runner.solve import solve
+from dp_erm_bench.solvers.greedy_cd import GreedyCD
+from dp_erm_bench.solvers.random_cd import RandomCD
+from tests.solvers.cases import (
+    ALGORITHMS,
+    VARIANTS,
+    Run,
+    label,
+    problem_of,
+    solver_of,
+)
+
+SERVED = [v for v in VARIANTS if v[1].get("noise") != "poster"]
+every_variant = pytest.mark.parametrize("variant", SERVED, ids=label)
+every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+BUDGET = Budget(1.0, "1/n^2")
+
+
+def private(variant, **given):
+    return solver_of(variant, smoothness="private", **{"clip": 1.0, **given})
+
+
+def solved(algorithm, budget=BUDGET, calibration="certified", problem=None, **given):
+    if problem is None:
+        problem = problem_of("logistic", "l2")
+    given = {"n_iter": 8, "clip": 1.0, **given}
+    solver = registry.build("algorithm", algorithm, **given)
+    return solve(problem, [solver], budget, calibration, ["a"], 5)
+
+
+@every_variant
+@pytest.mark.parametrize("clip", [0.7, None])
+def test_compiled_and_plain_steps_agree_on_constants_of_their_own(variant, clip):
+    problem = problem_of("logistic", "l2")
+    solvers = [private(variant, clip=clip, step=s) for s in (0.5, 1.0, 0.2)]
+    names = ("a", "b", "c")
+    given = {"identities": names, "epsilon": 60.0}
+    plain = Run(problem, solvers, **given)
+    fast = Run(problem, solvers, **given, ahead=True)
+    for a, b in zip(plain.iterates(), fast.iterates(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    M = plain.problem.smoothness.columns
+    assert M.shape == (3, 6) and np.unique(M[:, 0]).size == 3
+
+
+@every_variant
+@pytest.mark.parametrize("ahead", [False, True])
+def test_trials_do_not_depend_on_their_batch(variant, ahead):
+    problem = problem_of("logistic", "l2")
+    named = {"a": 0.5, "b": 1.0, "c": 2.0}
+    made = {k: private(variant, clip=c) for k, c in named.items()}
+    alone = {
+        k: Run(problem, [s], identities=(k,), ahead=ahead).iterates()[-1][0]
+        for k, s in made.items()
+    }
+    solvers = [made[k] for k in "cab"]
+    together = Run(problem, solvers, identities=tuple("cab"), ahead=ahead)
+    for w, k in zip(together.iterates()[-1], "cab", strict=True):
+        np.testing.assert_allclose(w, alone[k], rtol=1e-9, atol=1e-12)
+
+
+@every_variant
+def test_uses_are_exactly_those_declared(variant):
+    run = Run(problem_of("logistic", "l2"), [private(variant)], ahead=True)
+    run.iterates()
+    assert run.mechanisms["smoothness"].used == 1
+    assert len(run.mechanisms) > 1
+    for mechanism in run.mechanisms.values():
+        assert mechanism.used == mechanism.release.times
+
+
+@pytest.mark.parametrize("algorithm", ["greedy_cd", "random_cd"])
+def test_columns_of_zeros_are_never_updated(algorithm):
+    solver = solver_of((algorithm, {}), smoothness="private", clip=1.0)
+    problem = problem_of("logistic", "none")
+    last = Run(problem, [solver], z=100.0, ahead=True).iterates()[-1]
+    assert last[0, 2] == 0.0 and last.any()
+
+
+@every_algorithm
+def test_without_a_budget_coordinate_methods_run_as_with_the_data(algorithm):
+    infinite = Budget("inf", "1/n^2")
+    known = solved(algorithm, infinite, smoothness="data", clip=None)
+    made = solved(algorithm, infinite, smoothness="private", clip=None)
+    trace = known.problem.smoothness.columns.sum()
+    assert made.problem.smoothness.norm[0, 0] == pytest.approx(trace)
+    assert made.calibration.epsilon_certified == math.inf
+    if algorithm in ("sgd", "svrg"):  # step sizes by the trace, not the eigenvalue
+        scale = trace / known.problem.smoothness.norm
+        made = solved(
+            algorithm, infinite, smoothness="private", clip=None, step=float(scale)
+        )
+    np.testing.assert_allclose(made.rows.w, known.rows.w, rtol=1e-9, atol=1e-13)
+
+
+@every_algorithm
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_the_certificate_covers_both(algorithm, adjacency, epsilon):
+    budget = Budget(epsilon, "1/n^2", adjacency)
+    made = solved(algorithm, budget, smoothness="private")
+    plain = solved(algorithm, budget, smoothness="public")
+    rest = Budget(0.9 * epsilon, "1/n^2", adjacency)
+    part = solved(algorithm, rest, smoothness="public")
+    assert 0.999 * epsilon < made.calibration.epsilon_certified <= epsilon
+    assert made.calibration.z == pytest.approx(part.calibration.z, rel=1e-4)
+    assert made.calibration.z > plain.calibration.z
+    assert made.calibration.budget == budget.resolved(made.problem.n)
+    assert [r.name for r in made.releases][0] == "smoothness"
+    assert len(made.releases) == len(plain.releases) + 1
+
+
+@every_algorithm
+def test_the_table_says_what_was_charged(algorithm):
+    told = facts(solved(algorithm, smoothness="private"), 0)
+    assert told["smoothness"] == "private" and told["uncharged"] == []
+    seen = solved(algorithm, smoothness="private", smoothness_bounds="data")
+    assert facts(seen, 0)["uncharged"] == ["smoothness_bounds"]
+    assert facts(seen, 0)["epsilon_certified"] <= 1.0
+    assert facts(seen, 0)["params"]["smoothness_bounds"] == "data"
+
+
+@every_algorithm
+def test_no_iterations_cost_the_constants_alone(algorithm):
+    made = solved(algorithm, smoothness="private", n_iter=0).calibration
+    assert made.epsilon_certified == pytest.approx(0.1) and made.accountant == "pure"
+
+
+@pytest.mark.parametrize("rule", ["GS-r", "GS-s"])
+def test_poster_noise_is_refused(rule):
+    with pytest.raises(Unsupported, match="noise=poster with smoothness=private"):
+        solved("greedy_cd", rule=rule, noise="poster", smoothness="private")
+    with pytest.raises(Unsupported, match="noise=poster with smoothness=private"):
+        solved("greedy_cd", calibration="paper", rule=rule, smoothness="private")
+
+
+@pytest.mark.parametrize(
+    "algorithm, calibration", [("random_cd", "paper"), ("sgd", "authors")]
+)
+def test_other_constants_are_taken_at_what_is_left(algorithm, calibration):
+    made = solved(algorithm, calibration=calibration, smoothness="private")
+    rest = solved(
+        algorithm, Budget(0.9, "1/n^2"), calibration=calibration, smoothness="public"
+    )
+    assert made.calibration.z == pytest.approx(rest.calibration.z, rel=1e-9)
+    total = rest.calibration.epsilon_certified + 0.1
+    assert made.calibration.epsilon_certified == pytest.approx(total, rel=1e-6)
+    assert made.calibration.label == rest.calibration.label == calibration
+
+
+def test_thresholds_and_steps_follow_the_trials_constants():
+    problem = problem_of("logistic", "l2")
+    run = Run(problem, [RandomCD(n_iter=10, clip=2.0, smoothness="private")] * 2)
+    run.identities = ("a", "b")
+    run.__post_init__()
+    run.iterates()
+    M = run.problem.smoothness.columns
+    bounds = 2.0 * np.sqrt(M / M.sum(axis=1, keepdims=True))
+    expected = run.adjacency.of_mean(bounds, problem.n)
+    np.testing.assert_allclose(run.mechanisms["measure"].release.sensitivity, expected)
+    greedy = Run(problem, [GreedyCD(clip=2.0, smoothness="private")])
+    greedy.iterates()
+    assert greedy.mechanisms["select"].release.sensitivity.shape == (1, 6)
