@@ -31,15 +31,17 @@ WRONG = {f"w{i}a{part}" for i in (3, 4, 5, 6) for part in ("", "_test")}
 TASKS = {"binary": "classification", "multiclass": "classification"}
 
 
-def parse_svmlight(*contents: bytes, p: int | None = None) -> Raw:
+def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1) -> Raw:
     """Return the records of svmlight files, one after the other.
 
     Parameters
     ----------
     *contents : bytes
-        Decompressed; features count from 1.
+        Decompressed.
     p : int or None
         Number of features; None: as many as are seen.
+    first : int or str
+        Number of the first feature, 0 or 1; ``'auto'``: 0 if it is seen.
 
     Returns
     -------
@@ -50,8 +52,9 @@ def parse_svmlight(*contents: bytes, p: int | None = None) -> Raw:
     from scipy.sparse import vstack
     from sklearn.datasets import load_svmlight_file
 
+    zero = "auto" if first == "auto" else first == 0
     found = [
-        load_svmlight_file(io.BytesIO(content), n_features=p, zero_based=False)
+        load_svmlight_file(io.BytesIO(content), n_features=p, zero_based=zero)
         for content in contents
     ]
     X = found[0][0] if len(found) == 1 else vstack([X for X, _ in found])

@@ -53,8 +53,7 @@ class Mirror:
         """
         file, expected = self.rows[name]["file"], self.rows[name]["sha256"]
         try:
-            status = (self.folder / file).stat()
-            found = _sha256(self.folder / file, status.st_mtime_ns, status.st_size)
+            found = sha256(self.folder / file)
         except OSError as error:
             raise DataUnavailable(
                 f"dataset file {file} is listed in {self.folder / MANIFEST} but "
@@ -72,8 +71,18 @@ class Mirror:
         """Return the verified, decompressed content of a file."""
         self.verify(name)
         path = self.folder / self.rows[name]["file"]
-        content = path.read_bytes()
-        return _DECOMPRESS.get(path.suffix, bytes)(content)
+        return decompressed(path.suffix, path.read_bytes())
+
+
+def decompressed(suffix: str, content: bytes) -> bytes:
+    """Return the content of a file by its suffix; others than these are as they are."""
+    return _DECOMPRESS.get(suffix, bytes)(content)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, computed again only if it changed."""
+    status = path.stat()
+    return _sha256(path, status.st_mtime_ns, status.st_size)
 
 
 @functools.lru_cache(maxsize=64)

@@ -36,6 +36,10 @@ MEMBER = "set"
 """The option of a loader that stands for many datasets; part of the name."""
 
 
+LISTS = ("positive",)
+"""Keys whose value may be a list: for them a list is no axis."""
+
+
 @dataclass(frozen=True, eq=False)
 class Spec:
     """A checked specification.

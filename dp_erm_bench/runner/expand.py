@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
+from dp_erm_bench.datasets.spec import LISTS, dataset_spec, usual_fields
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.privacy.budget import Budget
@@ -180,7 +180,9 @@ def _datasets(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         axes = {
             key: [
                 _like(f"dataset.{key}", v, usual.get(key))
-                for v in values_of(f"dataset.{key}", value, usual.get(key))
+                for v in values_of(
+                    f"dataset.{key}", value, [] if key in LISTS else usual.get(key)
+                )
             ]
             for key, value in given.items()
         }

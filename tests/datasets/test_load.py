@@ -16,7 +16,7 @@ from dp_erm_bench.registry import names
 PUBLISHED = {"electricity", "california", "madelon", "mtp"}
 MIRRORED = {"dorothea", "mushrooms", "news20"}
 NEED_FILES = PUBLISHED | MIRRORED
-ASK = {"libsvm"}
+ASK = {"libsvm", "file"}
 
 
 class Source:
@@ -166,7 +166,7 @@ def test_the_list_says_what_is_here_without_downloading(no_mirror):
 
 def test_the_list_shows_the_mirror(mirror):
     listed = {line.name: line for line in list_datasets()}
-    assert {name for name, line in listed.items() if not line.now} <= {"mtp"}
+    assert {name for name, line in listed.items() if not line.now} <= {"mtp", "file"}
     assert str(mirror) in listed["madelon"].where
 
 

@@ -1,0 +1,193 @@
+"""A user's own file: svmlight, npz or csv."""
+
+import functools
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.datasets.libsvm import parse_svmlight
+from dp_erm_bench.datasets.mirror import decompressed, sha256
+from dp_erm_bench.datasets.published import Origin
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.registry import check_choice
+
+Raw = tuple[Any, NDArray[Any]]
+FORMATS = {
+    "csv": (".csv",),
+    "npz": (".npz",),
+    "svmlight": (".svm", ".libsvm", ".svmlight"),
+}
+PACKED = (".bz2", ".xz", ".gz")
+BROKEN = (
+    *(OSError, EOFError, ValueError, LookupError, OverflowError),
+    *(BadZipFile, lzma.LZMAError, zlib.error),
+)
+"""What readers raise for a file that is cut off or of another format."""
+
+SPARSE = ("data", "indices", "indptr", "shape")
+
+
+class File:
+    """A file of records, svmlight, npz or csv, perhaps packed by bz2, xz or gz.
+
+    The options are: ``path``; ``format``, which ``auto`` takes from the suffix; for
+    csv ``label``, the name or the index of the label's column, and ``header``, which
+    ``auto`` finds by the first row being text; for svmlight ``p``, the number of
+    features where the last ones may be empty; ``set``, a label for tables.
+    """
+
+    covered = ("path",)
+    """Options that the content stands for in keys."""
+
+    def __call__(
+        self,
+        path: str | None = None,
+        format: str = "auto",  # noqa: A002
+        label: str | int = -1,
+        header: str | bool = "auto",
+        p: int | None = None,
+        set: str | None = None,  # noqa: A002
+    ) -> Raw:
+        """Return raw X and y.
+
+        Raises
+        ------
+        UsageError
+            If there is no such file, or it is not of its format.
+        """
+        file = _existing(path)
+        kind = _format(file, format)
+        parsers: dict[str, Callable[[bytes], Raw]] = {
+            "csv": functools.partial(parse_csv, path=path, label=label, header=header),
+            "npz": parse_npz,
+            "svmlight": functools.partial(parse_svmlight, p=p, first="auto"),
+        }
+        try:
+            return parsers[kind](decompressed(file.suffix, file.read_bytes()))
+        except UsageError:
+            raise
+        except BROKEN as error:
+            why = str(error).partition("\n")[0]
+            raise UsageError(
+                f"dataset.path={path}: is not a whole {kind} file ({why})"
+            ) from error
+
+    def origin(self, path: str | None = None) -> Origin:
+        """Return where the data come from: the file, known by its content."""
+        if path is None:
+            return Origin("a file of yours: dataset.path=FILE", None, now=False)
+        file = _existing(path)
+        return Origin(f"file {file}", sha256(file))
+
+
+def _existing(path: str | None) -> Path:
+    if not isinstance(path, str):
+        raise UsageError(
+            "dataset=file: needs the name of a file, such as dataset.path=data.csv"
+        )
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise UsageError(f"dataset.path={path}: there is no such file")
+    return file
+
+
+def _format(file: Path, given: str) -> str:
+    if given != "auto":
+        check_choice("dataset.format", given, ["auto", *FORMATS])
+        return given
+    suffixes = [suffix for suffix in file.suffixes if suffix not in PACKED]
+    for kind, known in FORMATS.items():
+        if suffixes and suffixes[-1].lower() in known:
+            return kind
+    raise UsageError(
+        f"dataset.path={file}: its suffix tells no format, "
+        f"add dataset.format={'|'.join(FORMATS)}"
+    )
+
+
+def parse_npz(content: bytes) -> Raw:
+    """Return X and y of an npz archive.
+
+    It has ``y`` and either ``X`` or the parts ``data``, ``indices``, ``indptr``,
+    ``shape`` of sparse columns; of sparse rows if ``format`` is ``csr``.
+
+    Raises
+    ------
+    UsageError
+        If an array is missing.
+    """
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    if "y" not in arrays or not ("X" in arrays or {*SPARSE} <= {*arrays}):
+        raise UsageError(
+            f"dataset.path: the npz file holds {', '.join(arrays)}, it must hold y "
+            f"and X, or y and {', '.join(SPARSE)}"
+        )
+    if "X" in arrays:
+        return arrays["X"], arrays["y"]
+    from scipy.sparse import csc_array, csr_array
+
+    rows = arrays.get("format", np.array("csc")).item() in ("csr", b"csr")
+    parts = tuple(arrays[name] for name in SPARSE[:3])
+    made = (csr_array if rows else csc_array)(parts, shape=tuple(arrays["shape"]))
+    made.check_format()
+    return made, arrays["y"]
+
+
+def parse_csv(
+    content: bytes, *, path: str | None, label: str | int, header: str | bool
+) -> Raw:
+    """Return X and y of a table of numbers separated by commas.
+
+    Labels may be text, which `labels.labels` maps; features may not.
+
+    Raises
+    ------
+    UsageError
+        If a column holds text or there is no such label column.
+    """
+    import pandas as pd
+
+    if header not in ("auto", True, False):
+        raise UsageError(f"dataset.header={header}: must be auto, true or false")
+    first = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str)
+    named = _is_text(first) if header == "auto" else header
+    table = pd.read_csv(
+        io.BytesIO(content), header=0 if named else None, skipinitialspace=True
+    )
+    if not len(table):
+        raise UsageError(f"dataset.path={path}: holds no records")
+    y = table.pop(_label_column(list(table.columns), label))
+    for column in table.columns:
+        if table[column].dtype.kind not in "biuf":
+            texts = pd.to_numeric(table[column], errors="coerce").isna()
+            raise UsageError(
+                f"dataset.path={path}: column {column} holds the text "
+                f"{table[column][texts].iloc[0]}, features must be numbers"
+            )
+    return table.to_numpy(np.float64), y.to_numpy()
+
+
+def _is_text(row: Any) -> bool:
+    """Return whether a row is made of names: none of its cells is a number."""
+    import pandas as pd
+
+    return bool(pd.to_numeric(row.iloc[0], errors="coerce").isna().all())
+
+
+def _label_column(columns: list[Any], label: str | int) -> Any:
+    names = list(map(str, columns))
+    if isinstance(label, int) and -len(columns) <= label < len(columns):
+        return columns[label]
+    check_choice("dataset.label", str(label), names)
+    return columns[names.index(str(label))]
+
+
+file = File()

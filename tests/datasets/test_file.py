@@ -1,0 +1,220 @@
+"""A user's own file: three formats, declared bounds, and keys without its path."""
+
+import bz2
+import gzip
+import io
+import lzma
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dp_erm_bench.datasets import load
+from dp_erm_bench.datasets.load import list_datasets, load_dataset
+from dp_erm_bench.datasets.spec import dataset_spec
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import cache_dir
+from dp_erm_bench.runner.subject import subject_of
+
+X = np.array([[0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 1.0, 0.0]])
+Y = np.array([0.0, 1.0, 1.0, 0.0])
+
+
+def csv(header=True, labels=Y):
+    lines = ["a,b,c,y"] * header
+    lines += [
+        ",".join(map(str, [*row, y])) for row, y in zip(X.tolist(), labels, strict=True)
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def npz(**arrays):
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def parts(X, **more):
+    names = ("data", "indices", "indptr", "shape")
+    return {name: getattr(X, name) for name in names} | more
+
+
+def svmlight(first=1):
+    lines = []
+    for row, y in zip(X, Y, strict=True):
+        entries = [f"{j + first}:{row[j]:g}" for j in np.flatnonzero(row)]
+        lines.append(" ".join([f"{y:g}", *entries]))
+    return ("\n".join(lines) + "\n").encode()
+
+
+GOOD = {
+    "header.csv": csv(),
+    "plain.csv": csv(header=False),
+    "packed.csv.gz": gzip.compress(csv()),
+    "dense.npz": npz(X=X, y=Y),
+    "columns.npz": npz(**parts(sp.csc_array(X)), y=Y),
+    "rows.npz": npz(**parts(sp.csr_array(X)), format="csr", y=Y),
+    "whole.npz": npz(X=X.astype(np.float32), y=Y.astype(np.int64)),
+    "one.svm": svmlight(),
+    "zero.libsvm": svmlight(first=0),
+    "packed.svm.bz2": bz2.compress(svmlight()),
+    "packed.svmlight.xz": lzma.compress(svmlight()),
+}
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Return a function that writes a file and returns its path."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return str(path)
+
+    return write
+
+
+def loaded(path, **changes):
+    load._load.cache_clear()
+    return load_dataset(dataset_spec("file", path=path, **changes))
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_every_format_gives_the_same_records(name, put):
+    found = loaded(put(name, GOOD[name]))
+    dense = found.X.toarray() if found.sparse else found.X
+    np.testing.assert_array_equal(dense, X)
+    np.testing.assert_array_equal(found.y, 2 * Y - 1)
+    assert found.sparse == ("svm" in name or name in ("columns.npz", "rows.npz"))
+    assert found.name == "file" and found.usual.loss == "logistic"
+
+
+@pytest.mark.parametrize("label", ["b", 1, -3])
+def test_the_label_column_is_chosen_by_name_or_index(label, put):
+    found = loaded(put("data.csv", csv()), label=label, task="regression")
+    np.testing.assert_array_equal(found.y, X[:, 1])
+    np.testing.assert_array_equal(found.X[:, 2], Y)
+    assert found.usual.loss == "squared"
+
+
+def test_text_labels_are_mapped_where_it_is_said_how(put):
+    path = put("data.csv", csv(labels=["no", "yes", "yes", "no"]))
+    np.testing.assert_array_equal(loaded(path, positive=["yes"]).y, 2 * Y - 1)
+    np.testing.assert_array_equal(loaded(path, positive="no").y, 1 - 2 * Y)
+    with pytest.raises(UsageError, match=r"label no is text.*dataset\.positive"):
+        loaded(path)
+    with pytest.raises(UsageError, match=r"positive=\['maybe'\].*no, yes"):
+        loaded(path, positive=["maybe"])
+    with pytest.raises(UsageError, match="label no is text, labels must be numbers$"):
+        loaded(path, task="regression")
+
+
+@pytest.mark.parametrize("positive", [[], [0, 1], [2], ["x"]])
+def test_a_choice_of_none_all_or_unknown_labels_is_refused(positive, put):
+    with pytest.raises(UsageError, match=r"dataset\.positive=.*of the labels 0, 1"):
+        loaded(put("data.csv", csv()), positive=positive)
+
+
+def test_svmlight_can_be_wider_than_its_entries(put):
+    assert loaded(put("data.svm", svmlight()), p=7).p == 7
+
+
+def test_declared_bounds_hold_or_are_imposed(put):
+    path = put("data.npz", npz(X=X, y=Y))
+    kept = loaded(path, bounds={"columns": [0.5, 1, 2], "norm": 2, "label": 1})
+    assert kept.bounds.norm == 2.0
+    with pytest.raises(UsageError, match="feature 2 exceeds its declared bound 1"):
+        loaded(path, bounds={"columns": 1})
+    clipped = loaded(path, bounds={"columns": 1}, clip_to_bounds=True)
+    np.testing.assert_array_equal(clipped.X, np.clip(X, -1, 1))
+    assert clipped.content_hash != kept.content_hash
+    again = loaded(path, bounds={"columns": 0.5}, clip_to_bounds=True)
+    assert np.abs(again.X).max() == 0.5
+
+
+def test_clipping_without_bounds_is_refused(put):
+    with pytest.raises(UsageError, match=r"dataset\.clip_to_bounds=True: must be"):
+        loaded(put("data.npz", npz(X=X, y=Y)), clip_to_bounds=True)
+
+
+def test_the_content_is_in_the_key_and_the_path_is_not(put):
+    first, second = (put(name, csv()) for name in ("a.csv", "b.csv"))
+    other = put("c.csv", csv().replace(b"2.0", b"3.0"))
+    objective = ("auto", "auto", "none")
+    keys = [
+        subject_of("file", {"path": path}, *objective).digest
+        for path in (first, second, other)
+    ]
+    assert keys[0] == keys[1] != keys[2]
+    assert len(list((cache_dir() / "datasets").iterdir())) == 2
+
+
+def test_a_changed_file_is_read_again(put):
+    before = loaded(put("data.csv", csv()))
+    after = loaded(put("data.csv", csv().replace(b"2.0", b"3.25")))
+    assert (before.X.max(), after.X.max()) == (2.0, 3.25)
+
+
+def test_a_file_may_have_a_name_for_tables(put):
+    spec = dataset_spec("file:mine", path=put("data.csv", csv()))
+    assert load_dataset(spec).name == "file:mine"
+
+
+def test_the_list_says_how_to_name_a_file():
+    (line,) = [one for one in list_datasets() if one.name == "file"]
+    assert not line.now and "dataset.path=FILE" in line.where
+
+
+BAD = [
+    ("text.csv", b"a,b,y\n1,red,0\n2,3,1\n", "column b holds the text red, features"),
+    ("plain.csv", b"1,red,0\n2,3,1\n", "column 1 holds the text red"),
+    ("ragged.csv", b"a,b,y\n1,2,0\n1,2,3,4,5\n", "is not a whole csv file"),
+    ("empty.csv", b"", "is not a whole csv file"),
+    ("names.csv", b"a,b,y\n", "holds no records"),
+    ("hole.csv", b"a,b,y\n1,,0\n2,3,1\n", "X holds a value that is not finite"),
+    ("nolabel.csv", b"a,b,y\n1,2,\n2,3,1\n", "y holds a value that is not finite"),
+    ("one.csv", b"y\n0\n1\n", r"X of shape \(2, 0\) is empty"),
+    ("cut.npz", npz(X=X, y=Y)[:100], "is not a whole npz file"),
+    ("text.npz", npz(X=np.array([["a"], ["b"]]), y=[0, 1]), "features must be num"),
+    ("object.npz", npz(X=np.array([None, 1]), y=[0, 1]), "is not a whole npz file"),
+    ("less.npz", npz(X=X), "holds X, it must hold y"),
+    ("long.npz", npz(X=X, y=[0, 1]), r"must be \(n, p\) and \(n,\)"),
+    ("wrong.npz", npz(**parts(sp.csc_array(X)) | {"indices": [9] * 4}, y=Y), "whole"),
+    ("nan.npz", npz(X=X * np.nan, y=Y), "X holds a value that is not finite"),
+    ("inf.npz", npz(X=X, y=Y + np.inf), "y holds a value"),
+    ("one.npz", npz(X=X[:1], y=Y[:1]), "has one record, at least two are needed"),
+    ("none.npz", npz(X=X[:0], y=Y[:0]), r"X of shape \(0, 3\) is empty"),
+    ("same.npz", npz(X=X, y=Y * 0), "labels 0 are not allowed, classification needs"),
+    ("text.svm", b"1 a:2\n0 1:3\n", "is not a whole svmlight file"),
+    ("empty.svm", b"", "svmlight file|is empty"),
+    ("cut.svm.bz2", bz2.compress(svmlight())[:-20], "is not a whole svmlight file"),
+    ("cut.csv.xz", lzma.compress(csv())[:-20], "is not a whole csv file"),
+    ("bad.csv.xz", b"nothing", "is not a whole csv file"),
+    ("cut.csv.gz", gzip.compress(csv())[:-20], "is not a whole csv file"),
+    ("binary.csv", bytes(range(256)), "is not a whole csv file"),
+    ("data.parquet", b"PAR1", r"its suffix tells no format, add dataset\.format="),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "said"), BAD, ids=[b[0] for b in BAD])
+def test_a_bad_file_is_refused_in_one_sentence(name, content, said, put):
+    with pytest.raises(UsageError, match=said) as caught:
+        loaded(put(name, content))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"label": "z"}, r"dataset\.label=z: must be one of a, b, c, y"),
+        ({"label": 4}, r"dataset\.label=4: must be one of"),
+        ({"header": "no"}, r"dataset\.header=no: must be auto, true or false"),
+        ({"format": "cvs"}, r"dataset\.format=cvs \(did you mean csv\?\)"),
+        ({"positive": [1], "task": "regression"}, r"dataset\.positive=\[1\]"),
+        ({"path": "absent.csv"}, r"dataset\.path=absent\.csv: there is no such file"),
+        ({"path": None}, r"such as dataset\.path=data\.csv"),
+    ],
+)
+def test_a_bad_option_is_refused_in_one_sentence(changes, said, put):
+    with pytest.raises(UsageError, match=said):
+        loaded(**{"path": put("data.csv", csv())} | changes)
