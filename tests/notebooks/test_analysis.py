@@ -170,7 +170,7 @@ def test_every_step_is_explained_before_it_is_taken():
     for before, cell in zip(NOTEBOOK.cells, NOTEBOOK.cells[1:], strict=False):
         explained = before.cell_type == "markdown" or cell in figures
         assert cell.cell_type == "markdown" or explained
-    assert max(source.count("\n") + 1 for source in CODE) <= 55
+    assert max(source.count("\n") + 1 for source in CODE) <= 40
 
 
 def test_it_reads_results_and_computes_none():
@@ -213,7 +213,7 @@ def test_without_results_it_says_what_makes_them(fresh):
 
 def test_without_results_it_shows_a_sweep_of_its_own(fresh):
     assert fresh.warned == ""
-    assert (fresh.figures, fresh.tables) == (2, 6)
+    assert (fresh.figures, fresh.tables) == (2, 7)
     assert (fresh.panel, fresh.epsilon) == ("log1", 1.0)
     assert fresh.lines == ["greedy_cd", "random_cd", "sgd"]
     found = {(row["epsilon"], row["algorithm"]) for row in fresh.best}
@@ -239,7 +239,7 @@ def test_with_results_it_reads_them(made):
     assert "mangold2023: " in made.said
     assert "make reproduce-figures EXPERIMENT=mangold2023" not in made.said
     assert "small sweep" not in made.said
-    assert (made.figures, made.tables) == (2, 6)
+    assert (made.figures, made.tables) == (2, 7)
     assert made.lines == ["DP-CD cyclic"]
     assert made.pairs == {"DP-CD cyclic": 4, "DP-CD printed": 4, "DP-SGD": 4}
 
