@@ -83,7 +83,9 @@ def load_problem(
         ``{'name': 'l2', 'strength': '1/n'}``. ``auto``: the dataset's usual
         objective.
     **overrides
-        Keys of the dataset's yaml, such as ``standardise=True`` or ``seed=3``.
+        Keys of the dataset's yaml, such as ``standardise=True`` or ``seed=3``;
+        ``name`` where a dataset stands for many, as in ``load_problem('libsvm',
+        name='a9a')``.
 
     Raises
     ------
@@ -92,7 +94,11 @@ def load_problem(
     DataUnavailable
         If the dataset cannot be had; the message says how to get it.
     """
-    data = load_dataset(dataset_spec(dataset, **overrides))
+    if not isinstance(dataset, str):
+        registry.check_choice("dataset", dataset, registry.names("dataset"))
+    keys = {key: _plain(value) for key, value in overrides.items()}
+    name = f"{dataset}:{keys.pop('name')}" if "name" in keys else dataset
+    data = load_dataset(dataset_spec(name, **keys))
     return build_problem(data, loss, penalty, constraint)
 
 

@@ -100,6 +100,10 @@ def test_objectives_and_overrides_are_taken_by_name():
         (lambda: load_problem("brest_cancer"), "did you mean breast_cancer"),
         (lambda: load_problem("breast_cancer", loss="logstic"), "mean logistic"),
         (lambda: load_problem("breast_cancer", penalty="l3"), "penalty=l3"),
+        (lambda: load_problem("breast_cancer", penalty=3), "3: must have a name"),
+        (lambda: load_problem("breast_cancer", penalty={"strength": 1}), "a name"),
+        (lambda: load_problem(None), "dataset=None"),
+        (lambda: load_problem("breast_cancer", name="a9a"), "dataset.name=a9a"),
         (lambda: load_problem("breast_cancer", constraint="ball"), "constraint=ball"),
         (lambda: load_problem("breast_cancer", standardize=True), "mean standardise"),
         (lambda: load_problem("breast_cancer", test_fraction=2), "test_fraction=2"),
@@ -312,6 +316,14 @@ def test_seeds_share_no_draw_between_fits_that_differ(monkeypatch):
     fit(problem, "greedy_cd", **how, adjacency="zero_out")
     fit(moved, "greedy_cd", **how)
     assert len(set(seen)) == len(seen) == 7
+
+
+def test_numbers_of_numpy_are_numbers_for_a_dataset():
+    plain, typed = (
+        load_problem("log1", n=kind(50), p=kind(3), seed=kind(4))
+        for kind in (int, np.int32)
+    )
+    assert typed.key == plain.key
 
 
 def test_numbers_of_numpy_are_numbers():

@@ -22,8 +22,8 @@ class Part:
         """Read ``'l2'`` or ``{'name': 'l2', 'strength': 0.1}``."""
         if isinstance(spec, str):
             return cls(spec, {})
-        if "name" not in spec:
-            raise UsageError(f"{dict(spec)}: must have a name beside its parameters")
+        if not isinstance(spec, Mapping) or "name" not in spec:
+            raise UsageError(f"{spec}: must have a name beside its parameters")
         hidden = ("name", "_target_")
         return cls(spec["name"], {k: v for k, v in spec.items() if k not in hidden})
 
