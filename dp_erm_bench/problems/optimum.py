@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.paths import load_json, save_json
+from dp_erm_bench.problems.optimum_ball import minimise_in_ball
+from dp_erm_bench.problems.optimum_face import minimise_over
 from dp_erm_bench.problems.optimum_gap import duality_gap
+from dp_erm_bench.problems.optimum_regions import (
+    BoxRegion,
+    CrossRegion,
+    Region,
+    SimplexRegion,
+)
 from dp_erm_bench.problems.optimum_smooth import minimise_free, minimise_ridge
-from dp_erm_bench.problems.optimum_sparse import minimise_sparse
+from dp_erm_bench.problems.optimum_sparse import Composite, minimise_sparse
 
 if TYPE_CHECKING:
     from dp_erm_bench.problems.problem import Problem
@@ -21,7 +31,11 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 NEGLIGIBLE = 1e-9
 # Part of what is cached: raise it when a problem that had no optimum gets one.
-FORMAT = 1
+FORMAT = 2
+REGIONS: dict[str, Callable[[Constraint], Region]] = {
+    "l1_ball": CrossRegion,
+    "simplex": SimplexRegion,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +64,9 @@ def certified_optimum(problem: Problem) -> Optimum:
     """Return the certified minimum of a problem, from the cache if it is there.
 
     The certificate does not rest on any solver's tolerance: with a penalty it is
-    the relative duality gap at the point returned; without one it is half the
-    squared Newton decrement, on a well-conditioned Hessian only.
+    the relative duality gap at the point returned, on a bounded set the gap of
+    Frank-Wolfe, and without both half the squared Newton decrement, on a
+    well-conditioned Hessian only.
     """
     found = _read(load_json("optimum", problem.key), problem)
     if found is None:
@@ -65,7 +80,8 @@ def compute_optimum(problem: Problem) -> Optimum:
     unsupported = _unsupported(problem)
     if unsupported:
         return _none(unsupported)
-    at_zero = float(problem.value(np.zeros(problem.p)))
+    zero = np.zeros(problem.p)
+    at_zero = float(problem.value_of_margins(zero, np.zeros(problem.n)))
     w, gap, reason = _minimise(problem)
     value = float(problem.value(w))
     if value <= NEGLIGIBLE * at_zero or value == 0.0:
@@ -79,16 +95,28 @@ def compute_optimum(problem: Problem) -> Optimum:
 
 
 def _unsupported(problem: Problem) -> str:
-    penalty = problem.penalty
-    if not isinstance(problem.constraint, WholeSpace):
-        return f"no reference solver for constraint {problem.constraint.name}"
-    if math.isfinite(penalty.lower) or math.isfinite(penalty.upper):
-        return f"no reference solver for the box of penalty {penalty.name}"
-    return ""
+    penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
+    lower, upper = penalty.lower, penalty.upper
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        if lower > -math.inf or upper < math.inf:
+            return "no certificate on a box that is not bounded"
+    elif penalty.l1 > 0.0 or not free:
+        return f"no reference solver for the box of penalty {penalty.name} and more"
+    if free:
+        return ""
+    if penalty.l1 > 0.0:
+        return (
+            f"no reference solver for penalty {penalty.name} over constraint "
+            f"{problem.constraint.name}"
+        )
+    known = problem.constraint.name in ("l2_ball", *REGIONS)
+    return "" if known else f"no reference solver for {problem.constraint.name}"
 
 
 def _minimise(problem: Problem) -> tuple[Array, float, str]:
     """Return w, a bound on F(w) - min F, and why this bound cannot be trusted."""
+    if not isinstance(problem.constraint, WholeSpace) or problem.penalty.upper < np.inf:
+        return *_minimise_in_set(problem), ""
     X, y, loss = problem.dataset.X, problem.dataset.y, problem.loss
     l1, l2 = problem.penalty.l1, problem.penalty.l2
     if l1 == 0.0 and l2 == 0.0:
@@ -98,6 +126,16 @@ def _minimise(problem: Problem) -> tuple[Array, float, str]:
     else:
         w = minimise_sparse(X, y, loss, l1, l2)
     return w, duality_gap(X, y, loss, l1, l2, w), ""
+
+
+def _minimise_in_set(problem: Problem) -> tuple[Array, float]:
+    data, penalty, constraint = problem.dataset, problem.penalty, problem.constraint
+    smooth = Composite(data.X, data.y, problem.loss, 0.0, penalty.l2)
+    if constraint.name == "l2_ball":
+        return minimise_in_ball(smooth, constraint.radius)
+    if constraint.name in REGIONS:
+        return minimise_over(smooth, REGIONS[constraint.name](constraint))
+    return minimise_over(smooth, BoxRegion(penalty.lower, penalty.upper))
 
 
 def _none(reason: str) -> Optimum:

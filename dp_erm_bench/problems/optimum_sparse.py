@@ -39,16 +39,20 @@ class Composite:
     def __init__(self, X: Any, y: Array, loss: Loss, l1: float, l2: float) -> None:
         self.X, self.y, self.loss, self.l1, self.l2 = X, y, loss, l1, l2
 
+    def margins(self, w: Array) -> Array:
+        """Return X w, shape (n,)."""
+        return margins(self.X, w)
+
     def value(self, w: Array) -> float:
         """Return F(w)."""
-        smooth = self.loss.value(self.y, margins(self.X, w)).mean() + 0.5 * self.l2 * (
+        smooth = self.loss.value(self.y, self.margins(w)).mean() + 0.5 * self.l2 * (
             w @ w
         )
         return float(smooth + self.l1 * np.abs(w).sum())
 
     def gradient(self, w: Array) -> Array:
         """Return the gradient of the smooth part, shape (p,)."""
-        residual = self.loss.derivative(self.y, margins(self.X, w))
+        residual = self.loss.derivative(self.y, self.margins(w))
         return np.asarray(self.X.T @ residual / self.y.size + self.l2 * w)
 
     def relative_gap(self, w: Array) -> float:
@@ -102,7 +106,7 @@ def _rounds(problem: Composite, w: Array, most: int) -> Array:
 def _proximal_newton(problem: Composite, w: Array, tol: float) -> Array:
     """Return w after one proximal Newton step on the working set."""
     chosen = _working_set(problem, w)
-    z = margins(problem.X, w)
+    z = problem.margins(w)
     curvature = problem.loss.second_derivative(problem.y, z)
     floor = CURVATURE * problem.loss.smoothness
     root = np.sqrt(np.maximum(curvature, floor))
@@ -198,8 +202,7 @@ def _orthant_steps(problem: Composite, w: Array, near: bool) -> Iterator[Array]:
         return
     sign = np.where(w != 0.0, np.sign(w), -np.sign(g))[free]
     weights = (
-        problem.loss.second_derivative(problem.y, margins(problem.X, w))
-        / problem.y.size
+        problem.loss.second_derivative(problem.y, problem.margins(w)) / problem.y.size
     )
     system = newton_system(problem.X[:, free], weights, problem.l2)
     step = system.solve(g[free] + problem.l1 * sign)
