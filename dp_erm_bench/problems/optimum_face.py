@@ -24,6 +24,8 @@ FINISHED = 1e-14
 ROUGH = 1e-6
 MAX_ACCELERATED = 300
 MAX_NEWTON = 300
+# Part of the linear decrease that ends the search along a step.
+ENOUGH = 0.05
 # Least curvatures tried, as parts of the loss's smoothness.
 FLOORS = (0.0, 1e-2, 1.0)
 SIZES = (1.0, 0.3, 0.1, 0.01)
@@ -45,10 +47,14 @@ def minimise_over(problem: Composite, region: Region) -> tuple[Array, float]:
     for _ in range(MAX_NEWTON):
         if least <= FINISHED * problem.value(best):
             break
-        moved = search.newton(search.gradient_step(w))
-        if problem.value(moved) >= problem.value(w) and search.gap(moved) >= least:
+        moved = search.newton(w)
+        if search.gap(moved) > 0.1 * search.gap(w):
+            other = search.newton(search.gradient_step(w))
+            moved = min(moved, other, key=problem.value)
+        gap = search.gap(moved)
+        if problem.value(moved) >= problem.value(w) and gap >= least:
             break
-        w, gap = moved, search.gap(moved)
+        w = moved
         if gap < least:
             best, least = w, gap
     return best, least
@@ -92,25 +98,30 @@ class _Search:
     def newton(self, w: Array) -> Array:
         """Return w after a Newton step within its face, if that is better."""
         value, gap = self.problem.value(w), self.gap(w)
-        for trial in self._trials(w):
+        best, least = w, value * (1.0 - 1e-13)
+        for trial, enough in self._trials(w):
             reached = self.problem.value(trial)
-            if reached < value * (1.0 - 1e-13) or self.gap(trial) < 0.5 * gap:
+            if reached <= min(enough, least) or self.gap(trial) < 0.5 * gap:
                 return trial
-        return w
+            if reached < least:
+                best, least = trial, reached
+        return best
 
-    def _trials(self, w: Array) -> Iterator[Array]:
-        g = self.problem.gradient(w)
+    def _trials(self, w: Array) -> Iterator[tuple[Array, float]]:
+        """Yield points along Newton steps, and values that are low enough."""
+        value, g = self.problem.value(w), self.problem.gradient(w)
         face = self.region.face(w, g)
         if not 0 < face.free.size:
             return
         for floor in FLOORS:
             step = self._direction(w, g, face, floor)
+            slope = ENOUGH * float(g[face.free] @ step)
             for size in SIZES:
                 trial = w.copy()
                 trial[face.free] += size * step
-                yield self.region.project(trial)
+                yield self.region.project(trial), value + size * slope
                 if size == 1.0:
-                    yield self._to_border(w, face, step)
+                    yield self._to_border(w, face, step), -np.inf
 
     def _to_border(self, w: Array, face: Face, step: Array) -> Array:
         """Return the last point of the set along the step, by bisection."""
