@@ -9,6 +9,7 @@ import numpy as np
 
 from dp_erm_bench.kernels.compiled import exact, kernel
 from dp_erm_bench.kernels.dense import prox
+from dp_erm_bench.kernels.projections import project
 from dp_erm_bench.kernels.residuals import derivative
 from dp_erm_bench.kernels.stochastic import prox_gradient
 from dp_erm_bench.kernels.variance_reduced import sparse_variance_reduced_steps
@@ -127,7 +128,7 @@ def record_sum(loss, rows, y, norms, w, records, clip, out):  # type: ignore[no-
 
 @kernel
 def stochastic_steps(  # type: ignore[no-untyped-def]
-    loss, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected
+    loss, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected, domain
 ):
     """Make k proximal stochastic gradient steps (``stochastic`` for dense)."""
     g = np.empty(w.size)
@@ -135,3 +136,4 @@ def stochastic_steps(  # type: ignore[no-untyped-def]
         batch = records[offsets[t] : offsets[t + 1]]
         record_sum(loss, rows, y, norms, w, batch, clip, g)
         prox_gradient(w, g, noise[t], steps[t], expected, psi)
+        project(domain, w)

@@ -7,6 +7,7 @@ import numpy as np
 from dp_erm_bench.kernels.compiled import kernel
 from dp_erm_bench.kernels.dense import prox
 from dp_erm_bench.kernels.elementary import log
+from dp_erm_bench.kernels.projections import project
 from dp_erm_bench.kernels.residuals import derivative
 
 
@@ -32,7 +33,7 @@ def record_sum(loss, rows, y, norms, w, records, clip, out):  # type: ignore[no-
 
 @kernel
 def stochastic_steps(  # type: ignore[no-untyped-def]
-    loss, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected
+    loss, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected, domain
 ):
     """Make k proximal stochastic gradient steps of one trial, in place.
 
@@ -50,12 +51,15 @@ def stochastic_steps(  # type: ignore[no-untyped-def]
     steps : array of shape (k,)
     expected : float
         The expected batch size q n, by which the noisy sum is divided.
+    domain : (int, float)
+        The constraint, on which each step ends with a projection.
     """
     g = np.empty(w.size)
     for t in range(steps.size):
         batch = records[offsets[t] : offsets[t + 1]]
         record_sum(loss, rows, y, norms, w, batch, clip, g)
         prox_gradient(w, g, noise[t], steps[t], expected, psi)
+        project(domain, w)
 
 
 @kernel

@@ -43,6 +43,12 @@ class Penalty(ABC):
     upper: float = math.inf
 
     @property
+    def quadratic(self) -> bool:
+        """Return whether there is neither an L1 part nor a box."""
+        free = self.lower == -math.inf and self.upper == math.inf
+        return free and self.l1 == 0.0
+
+    @property
     def strong_convexity(self) -> float:
         """Return the modulus of strong convexity in the euclidean norm."""
         return self.l2

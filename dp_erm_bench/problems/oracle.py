@@ -44,6 +44,7 @@ class Oracle(ABC):
         self.y = problem.dataset.y
         self.loss = problem.loss.kernel
         self.psi = problem.penalty.parameters()
+        self.constraint = problem.constraint.kernel
         # Inside the domain from the start: bounds on derivatives hold only there.
         start = problem.constraint.project(np.zeros((batch, problem.p)))
         self.w = np.array(start, dtype=np.float64, order="C")
@@ -184,6 +185,8 @@ class Oracle(ABC):
     ) -> None:
         """Make k noisy proximal stochastic steps of one trial; call ``touch`` after.
 
+        Each ends with the projection on the constraint.
+
         Parameters
         ----------
         batches : (records, offsets)
@@ -194,8 +197,9 @@ class Oracle(ABC):
         """
         norms = self.problem.dataset.row_norms
         data = (self.rows, self.y, norms, self.psi, self.w[trial])
+        scales = (clip, steps, expected)
         self.kernels.stochastic_steps(
-            self.loss, *data, *batches, noise, clip, steps, expected
+            self.loss, *data, *batches, noise, *scales, self.constraint
         )
 
     def variance_reduced_steps(

@@ -127,7 +127,7 @@ def solve(
     shares = smoothness_releases(problem, *origin, budget.adjacency)
     mechanisms = shared_mechanisms(shares, budget, identities)
     problem = with_constants(problem, *origin, mechanisms)
-    reason = solvers[0].unsupported(problem)
+    reason = solvers[0].refusal(problem)
     if reason:
         raise Unsupported(reason)
     schedule = solver.plan(problem, identities)

@@ -92,11 +92,14 @@ class Solver(ABC):
         False for a solver that runs with B = 1.
     printed : str or None
         The name of the constant that its paper prints (``privacy.printed``).
+    constrained : bool
+        Whether it keeps its iterates in the problem's constraint.
     calibrations : tuple of str
         The choices of conf/calibration that have a meaning for it.
     """
 
     batchable: ClassVar[bool] = True
+    constrained: ClassVar[bool] = False
     printed: ClassVar[str | None] = None
     calibrations: ClassVar[tuple[str, ...]] = ("certified",)
 
@@ -115,8 +118,21 @@ class Solver(ABC):
         for field in dataclasses.fields(self):
             check_field(field, getattr(self, field.name))
 
+    def refusal(self, problem: Problem) -> str | None:
+        """Return why the problem cannot be served, or None.
+
+        No constraint is served by a solver that does not say so: the bound on its
+        derivatives may rest on the constraint.
+        """
+        if problem.constraint.bounded and not self.constrained:
+            return (
+                f"{type(self).__name__} does not keep its iterates in "
+                f"constraint={problem.constraint.name}; use constraint=none, or sgd"
+            )
+        return self.unsupported(problem)
+
     def unsupported(self, problem: Problem) -> str | None:
-        """Return why the problem cannot be served, or None."""
+        """Return why the solver's own parameters or the penalty rule it out."""
         return None
 
     def printed_form(self) -> "Solver":

@@ -32,6 +32,7 @@ class SGD(Solver):
     Each record is in a step's batch with probability q, independently (Poisson
     sampling); the sum of the clipped gradients gets Gaussian noise and is divided
     by the expected batch size q n, so that an empty batch is a step of pure noise.
+    Each step ends with the projection on the constraint, which the run starts in.
 
     References
     ----------
@@ -39,6 +40,7 @@ class SGD(Solver):
     differential privacy", CCS 2016, Algorithm 1, with a proximal step for psi.
     """
 
+    constrained: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "authors")
 
     passes: float = shape(10.0, least=0, help="passes over the n records")
@@ -55,10 +57,21 @@ class SGD(Solver):
     )
 
     def unsupported(self, problem: Problem) -> str | None:
-        """Refuse batches larger than the data."""
+        """Refuse batches larger than the data, and penalties without projection.
+
+        Projecting after the prox of l2 is the prox of both: over a convex set the
+        sum norm2(u - v)^2 / 2 + step l2 norm2(u)^2 / 2 is, but for a constant, a
+        multiple of norm2(u - v / (1 + step l2))^2.
+        """
         if self.batch_size != "full" and int(self.batch_size) > problem.n:
             return (
                 f"batch_size={self.batch_size}: must be at most n={problem.n}, or full"
+            )
+        constraint, penalty = problem.constraint.name, problem.penalty
+        if problem.constraint.bounded and not penalty.quadratic:
+            return (
+                f"constraint={constraint} with penalty={penalty.name}: sgd has no "
+                "step for both at once; use penalty none or l2"
             )
         return None
 
@@ -92,6 +105,8 @@ class SGD(Solver):
         schedule: Any,
     ) -> Iterator[Array]:
         """Yield the iterates at the checkpoints."""
+        if oracle.problem.constraint.bounded:
+            oracle.move_to(oracle.problem.constraint.project(oracle.w))
         run = StochasticRun(oracle, mechanisms, self)
         yield oracle.w
         for k in steps_between(checkpoints):
@@ -162,5 +177,6 @@ class StochasticRun:
 def stochastic_step(run: StochasticRun) -> None:
     """Make one step of Algorithm 1 in each trial; the compiled one agrees."""
     noisy = run.gradient(run.sampled_sum()) / run.expected
-    step, oracle = run.step_sizes(1), run.oracle
-    oracle.move_to(oracle.problem.penalty.prox(oracle.w - step * noisy, step))
+    step, oracle, problem = run.step_sizes(1), run.oracle, run.oracle.problem
+    moved = problem.penalty.prox(oracle.w - step * noisy, step)
+    oracle.move_to(problem.constraint.project(moved))

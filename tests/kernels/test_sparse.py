@@ -78,7 +78,8 @@ def test_coordinate_steps(both, loss, make_psi, summed):
         np.testing.assert_allclose(second, first, atol=1e-12)
 
 
-def test_stochastic_steps(both, loss, make_psi):
+@pytest.mark.parametrize("domain", [(0, np.inf), (1, 0.5)])
+def test_stochastic_steps(domain, both, loss, make_psi):
     n, p = both.X.shape
     records, offsets = both.rng.integers(0, n, 25), np.arange(0, 26, 5)
     noise, steps = both.rng.normal(size=(5, p)), both.rng.uniform(0, 0.5, 5)
@@ -87,7 +88,8 @@ def test_stochastic_steps(both, loss, make_psi):
     for kernel, X in ((stochastic, rows), (sparse, both.rows)):
         w = both.w[0].copy()
         data = (loss.kernel, X, both.y, both.norms, make_psi(), w)
-        kernel.stochastic_steps(*data, records, offsets, noise, 0.7, steps, 5.0)
+        draws = (records, offsets, noise)
+        kernel.stochastic_steps(*data, *draws, 0.7, steps, 5.0, domain)
         results.append(w)
     assert not np.array_equal(results[0], both.w[0])
     np.testing.assert_allclose(results[1], results[0], atol=1e-12)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dp_erm_bench import registry
 from dp_erm_bench.kernels import stochastic
 from dp_erm_bench.kernels.coordinate import coordinate_steps
 from dp_erm_bench.kernels.philox import uniforms
@@ -97,9 +98,16 @@ def test_no_records_no_sum(loss, make_arrays):
     assert (out == 0.0).all()
 
 
+SPACES = [(name, 0.6) for name in registry.names("constraint")]
+
+
+@pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("clip", [np.inf, 0.4])
-def test_stochastic_steps(clip, loss, make_arrays, make_psi):
+def test_stochastic_steps(clip, space, loss, make_arrays, make_psi):
     arrays, psi, rng = make_arrays(23, 5, 1, loss), make_psi(), np.random.default_rng(8)
+    name, radius = space
+    given = {} if name == "none" else {"radius": radius}
+    space = registry.build("constraint", name, **given)
     sizes = np.array([2, 0, 5, 1, 0, 23])
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     records = rng.integers(0, 23, size=offsets[-1])
@@ -108,7 +116,7 @@ def test_stochastic_steps(clip, loss, make_arrays, make_psi):
     for t in range(6):
         batch = records[offsets[t] : offsets[t + 1]]
         g = record_gradients(loss, arrays, w, clip)[batch].sum(axis=0) + noise[t]
-        w = prox(w - steps[t] * g / 2.5, steps[t], psi)
+        w = space.project(prox(w - steps[t] * g / 2.5, steps[t], psi))
     rows, y, norms = rows_of(arrays)
     stochastic.stochastic_steps(
         loss.kernel,
@@ -123,6 +131,7 @@ def test_stochastic_steps(clip, loss, make_arrays, make_psi):
         clip,
         steps,
         2.5,
+        space.kernel,
     )
     np.testing.assert_allclose(arrays.w[0], w, atol=1e-12)
 

@@ -142,4 +142,4 @@ def solver_of(variant, **given):
 
 
 def supported(variant, problem):
-    return solver_of(variant, clip=1.0).unsupported(problem) is None
+    return solver_of(variant, clip=1.0).refusal(problem) is None

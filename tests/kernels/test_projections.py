@@ -1,0 +1,84 @@
+"""Compiled projections against the classes, which sort."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from dp_erm_bench import registry
+from dp_erm_bench.kernels.projections import project
+
+NAMES = registry.names("constraint")
+BOUNDED = [name for name in NAMES if name != "none"]
+
+every_name = pytest.mark.parametrize("name", NAMES)
+
+
+def made(name, radius):
+    return registry.build("constraint", name, **({} if name == "none" else radius))
+
+
+def projected(constraint, v):
+    w = np.array(v, dtype=np.float64)
+    project(constraint.kernel, w)
+    return w
+
+
+@every_name
+@pytest.mark.parametrize("radius", [1e-3, 1.0, 50.0])
+@pytest.mark.parametrize("p", [1, 2, 7, 8, 9, 200])
+def test_projections_are_those_of_the_class(name, radius, p):
+    rng, constraint = np.random.default_rng(p), made(name, {"radius": radius})
+    for scale in radius * 10.0 ** np.arange(-3.0, 7.0):
+        for v in rng.normal(size=(20, p)) * scale * (rng.random((20, p)) < 0.7):
+            found, expected = projected(constraint, v), constraint.project(v)
+            np.testing.assert_allclose(found, expected, atol=1e-14 * radius)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@given(v=arrays(np.float64, st.integers(1, 8), elements=st.floats(-1e12, 1e12)))
+def test_hostile_points_are_projected(name, v):
+    constraint = made(name, {"radius": 1.0})
+    found = projected(constraint, v)
+    np.testing.assert_allclose(found, constraint.project(v), atol=1e-14)
+    assert constraint.contains(found)
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.9, 1.0 - 1e-6])
+def test_geometric_entries_end_the_search_for_the_threshold(ratio):
+    """Each pass of the search leaves out few of such entries."""
+    v = 3.0 - ratio ** np.arange(2000.0)
+    for name in ("simplex", "l1_ball"):
+        constraint = made(name, {"radius": 0.7})
+        found = projected(constraint, v)
+        np.testing.assert_allclose(found, constraint.project(v), atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["none", "l1_ball", "l2_ball"])
+def test_points_inside_stay_bit_for_bit(name):
+    constraint = made(name, {"radius": 1.0})
+    v = np.random.default_rng(0).normal(size=30)
+    v *= 0.999 / np.abs(v).sum()
+    assert projected(constraint, v).tolist() == v.tolist()
+    assert projected(constraint, np.zeros(3)).tolist() == [0.0] * 3
+
+
+def test_ties_share_what_is_taken():
+    simplex, ball = (made(name, {"radius": 1.0}) for name in ("simplex", "l1_ball"))
+    assert projected(simplex, np.full(4, 7.0)).tolist() == [0.25] * 4
+    assert projected(ball, [-7.0, 7.0]).tolist() == [-0.5, 0.5]
+    assert projected(simplex, [-3.0, -1e9]).tolist() == [1.0, 0.0]
+
+
+@every_name
+def test_a_diverged_iterate_is_not_hidden(name):
+    constraint = made(name, {"radius": 1.0})
+    for v in ([1.0, np.nan, 3.0], [np.nan] * 3, [np.inf, np.nan, 0.0]):
+        assert np.isnan(projected(constraint, v)).any()
+
+
+def test_an_unknown_code_is_loud():
+    w = np.ones(3)
+    project((99, 1.0), w)
+    assert np.isnan(w).all()
