@@ -35,6 +35,8 @@ def as_features(X: Any) -> Features:
 def _canonical(X: Any) -> Features:
     from scipy.sparse import csc_array
 
+    if X.dtype.kind not in "biuf":
+        raise UsageError(f"features must be numbers, not {X.dtype}")
     if isinstance(X, csc_array) and X.dtype == np.float64 and _clean(X):
         return X
     made = csc_array(X, dtype=np.float64, copy=True)

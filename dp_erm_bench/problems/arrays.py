@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.base import Array, Bounds
+from dp_erm_bench.datasets.base import Array, Bounds, Features
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.build import build_problem
@@ -15,7 +15,7 @@ from dp_erm_bench.problems.problem import Problem
 
 
 def problem_from_arrays(
-    X: ArrayLike,
+    X: ArrayLike | Features,
     y: ArrayLike,
     *,
     loss: str | Mapping[str, Any],
@@ -27,7 +27,8 @@ def problem_from_arrays(
 
     Parameters
     ----------
-    X : array of shape (n, p)
+    X : array or sparse matrix of shape (n, p)
+        A sparse one stays sparse.
     y : array of shape (n,)
         Labels; -1 and +1 for classification.
     loss, penalty : str or mapping
@@ -46,7 +47,8 @@ def problem_from_arrays(
         the loss, or a record outside the declared bounds.
     """
     declared = None if bounds is None else _bounds(bounds, np.shape(X)[-1])
-    data = dataset_from_arrays(_floats("X", X), _floats("y", y), bounds=declared)
+    features = X if hasattr(X, "tocsc") else _floats("X", X)
+    data = dataset_from_arrays(features, _floats("y", y), bounds=declared)
     if strength is not None:
         named = {"name": penalty} if isinstance(penalty, str) else dict(penalty)
         penalty = {**named, "strength": strength}

@@ -1,0 +1,105 @@
+"""Data at the edge: what runs, dense and sparse, and what is refused in a sentence."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dp_erm_bench import registry
+from dp_erm_bench.api import fit
+from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.spec import dataset_spec
+from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.problems.arrays import problem_from_arrays
+from dp_erm_bench.problems.build import build_problem
+
+N = 30
+FORMS = [np.asarray, sp.csc_array, sp.csr_matrix]
+RNG = np.random.default_rng(0)
+COLUMN = RNG.standard_normal(N)
+SIGNS = np.where(RNG.random(N) < 0.5, 1.0, -1.0)
+EDGES = {
+    "one column": COLUMN[:, None],
+    "an empty column": np.column_stack([COLUMN, np.zeros(N)]),
+    "a constant column": np.column_stack([COLUMN, np.ones(N)]),
+    "only empty columns": np.zeros((N, 2)),
+    "two records": np.array([[1.0, 0.0], [0.0, 2.0]]),
+}
+SHORT = {"greedy_cd": {"n_iter": 3}, "random_cd": {"passes": 2.0}}
+
+
+def problem(X, penalty="l2"):
+    y = SIGNS if len(X) == N else np.array([1.0, -1.0])
+    return X, y, {"loss": "logistic", "penalty": penalty, "strength": 0.1}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("algorithm", registry.names("algorithm"))
+def test_every_algorithm_runs_at_the_edge(algorithm, edge, form):
+    X, y, objective = problem(EDGES[edge])
+    made = problem_from_arrays(form(X), y, **objective)
+    assert made.dataset.sparse == (form is not np.asarray)
+    found = fit(
+        made, algorithm, epsilon=1.0, clip=1.0, seed=0, **SHORT.get(algorithm, {})
+    )
+    assert np.isfinite(found.w).all() and found.epsilon_certified <= 1.0
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+def test_an_empty_column_gets_no_weight_at_the_optimum(form, penalty):
+    X, y, objective = problem(EDGES["an empty column"], penalty)
+    optimum = problem_from_arrays(form(X), y, **objective).optimum
+    assert optimum.w[1] == 0.0 and optimum.gap <= 1e-9
+
+
+def changed(key, value):
+    """Return features and labels of which one is replaced."""
+    X, y = np.column_stack([COLUMN, np.ones(N)]), SIGNS.copy()
+    (X if key == "X" else y).flat[3] = value
+    return X, y
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_not_finite_is_refused(form, bad):
+    for key in ("X", "y"):
+        X, y = changed(key, bad)
+        with pytest.raises(UsageError, match=f"{key} holds a value that is not finite"):
+            problem_from_arrays(form(X), y, loss="logistic")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_labels_outside_the_losss_domain_are_refused_by_value(form):
+    X, y = changed("y", 0.5)
+    with pytest.raises(UsageError, match="label 0.5 is not allowed"):
+        problem_from_arrays(form(X), y, loss="logistic")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_record_outside_the_bounds_is_refused(form):
+    X, y = changed("X", 50.0)
+    with pytest.raises(UsageError, match="feature 1 exceeds its declared bound 9"):
+        problem_from_arrays(form(X), y, loss="logistic", bounds=9.0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (1, 2)])
+def test_empty_data_and_a_single_record_are_refused(form, shape):
+    with pytest.raises(UsageError, match="is empty|one record, at least two"):
+        problem_from_arrays(form(np.zeros(shape)), np.ones(shape[0]), loss="squared")
+
+
+def test_text_and_complex_numbers_are_no_features():
+    for X in (sp.csc_array(np.eye(2) * 1j), np.array([["a"], ["b"]])):
+        with pytest.raises(UsageError, match="numbers"):
+            problem_from_arrays(X, np.ones(2), loss="squared")
+
+
+@pytest.mark.parametrize("name", ["libsvm:heart_scale", "breast_cancer", "mushrooms"])
+def test_a_usual_objective_suits_its_data(name):
+    try:
+        data = load_dataset(dataset_spec(name))
+    except DataUnavailable as error:
+        pytest.skip(str(error))
+    assert build_problem(data).optimum.gap <= 1e-9
