@@ -95,7 +95,8 @@ def held_out(table: pd.DataFrame, tuning_seeds: Collection[int]) -> pd.DataFrame
     chosen = pd.MultiIndex.from_frame(best_settings(tune)[names])
     kept = pd.MultiIndex.from_frame(_as_asked(rest)[names]).isin(chosen)
     report = rest[kept].assign(phase="report", tuned=True)
-    report["uncharged"] = (report["uncharged"] + ",tuning").str.removeprefix(",")
+    others = report["uncharged"].str.replace(r"(^|,)tuning$", "", regex=True)
+    report["uncharged"] = (others + ",tuning").str.removeprefix(",")
     return pd.concat([tune, report])
 
 

@@ -197,7 +197,9 @@ def _fixed(line: Row, record: Mapping[str, Any]) -> Row:
     spec, facts = line["spec"], record.get("facts") or {}
     dataset, budget, algorithm = spec["dataset"], spec["budget"], spec["algorithm"]
     labels = ("experiment", "panel", "line", "phase", "tuned")
-    uncharged = [*facts.get("uncharged", ()), *["tuning"] * bool(line["tuned"])]
+    # A threshold in multiples of a number of the data was chosen by looking at them.
+    chosen = bool(line["tuned"] or line.get("measured"))
+    uncharged = [*facts.get("uncharged", ()), *["tuning"] * chosen]
     return {
         **{name: line[name] for name in labels},
         **{name: facts.get(name) for name in FACTS},

@@ -36,6 +36,8 @@ class Case:
         How open parameters are chosen.
     axes : mapping
         Absolute values of the tuned axes.
+    measured : bool
+        Whether a value was given in a unit that is computed from the data.
     """
 
     panel: str
@@ -48,6 +50,7 @@ class Case:
     seeds: tuple[int, ...] = ()
     tune: Tune | None = None
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    measured: bool = False
 
     _made: dict[tuple[Any, ...], Setting] = field(default_factory=dict, repr=False)
 

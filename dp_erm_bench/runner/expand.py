@@ -81,9 +81,11 @@ def _cases(block: Mapping[str, Any]) -> Iterator[Case | NotRun]:
             continue
         for (algorithm, fixed, tuned), (budget, calibration) in lines:
             axes = _absolute(tuned, subject)
+            open_and_fixed = (*fixed.values(), *tuned.values())
+            measured = any(isinstance(axis, Mapping) for axis in open_and_fixed)
             for params in product(_absolute(fixed, subject)):
                 parts = (subject, algorithm, params, budget, calibration)
-                case = Case(panel, line, *parts, seeds, tune, axes)
+                case = Case(panel, line, *parts, seeds, tune, axes, measured)
                 case.check()
                 yield case
 

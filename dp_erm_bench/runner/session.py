@@ -130,7 +130,12 @@ def sweep_of(case: Case, n_checkpoints: int) -> list[Planned]:
     setting = case.setting()
     return [
         Planned(
-            setting.trial(seed, n_checkpoints), setting, case.panel, case.line, "sweep"
+            setting.trial(seed, n_checkpoints),
+            setting,
+            case.panel,
+            case.line,
+            "sweep",
+            measured=case.measured,
         )
         for seed in case.seeds
     ]

@@ -79,6 +79,8 @@ class Planned:
         Labels; the phase is `tune`, `report` or `sweep`.
     tuned : bool
         Whether its parameters were chosen by looking at other trials.
+    measured : bool
+        Whether one of them was given in a unit that is computed from the data.
     """
 
     trial: Trial
@@ -87,6 +89,7 @@ class Planned:
     line: str
     phase: str
     tuned: bool = False
+    measured: bool = False
 
     def row(self, experiment: str) -> dict[str, Any]:
         """Return its line of the plan."""
@@ -97,6 +100,7 @@ class Planned:
             "line": self.line,
             "phase": self.phase,
             "tuned": self.tuned,
+            "measured": self.measured,
             "spec": self.trial.spec,
         }
 

@@ -138,7 +138,8 @@ class Tuner:
         rows = self.n_checkpoints if report else TUNING_CHECKPOINTS
         trial = setting.trial(seed, rows)
         case = self.case
-        return Planned(trial, setting, case.panel, case.line, phase, report)
+        labels = (case.panel, case.line, phase, report, case.measured)
+        return Planned(trial, setting, *labels)
 
     def _mean(self, point: Point, seeds: Sequence[int]) -> float:
         trials = (self._tried[(*point.items(), seed)].trial for seed in seeds)

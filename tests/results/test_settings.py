@@ -170,7 +170,13 @@ def test_a_sweep_is_judged_by_seeds_that_did_not_choose():
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("", "tuning"), ("smoothness", "smoothness,tuning")]
+    ("before", "after"),
+    [
+        ("", "tuning"),
+        ("smoothness", "smoothness,tuning"),
+        ("tuning", "tuning"),
+        ("smoothness,tuning", "smoothness,tuning"),
+    ],
 )
 def test_a_choice_on_other_runs_is_uncharged(before, after):
     frame = held_out(sweep(uncharged=before), [0])

@@ -109,6 +109,12 @@ def test_a_tuned_trial_says_that_tuning_was_not_charged(load):
     assert frame["tuned"].all()
 
 
+def test_a_threshold_in_units_of_the_data_was_chosen_by_looking(load):
+    frame = load([line(1, measured=True), line(2, measured=False)], [record(1)])
+    assert set(frame["uncharged"]) == {"smoothness,standardisation,tuning"}
+    assert not frame["tuned"].any()
+
+
 def test_a_trial_without_trajectory_is_one_row(load):
     frame = load([line(1)], [record(1, "error", "Boom: why", {}, {})])
     assert len(frame) == 1

@@ -60,6 +60,21 @@ def test_relative_thresholds_are_multiples_of_the_gradient(block):
     assert found == pytest.approx([0.5 * unit, 2 * unit], rel=1e-11)
 
 
+@pytest.mark.parametrize("where", ["fixed", "axis", "nowhere"])
+def test_a_threshold_in_units_of_the_data_is_marked(block, tuned, where):
+    clip = {"unit": "gradient_rms", "values": [0.5, 2]}
+    made = {
+        "fixed": lambda: block(algorithm={"name": "random_cd", "clip": clip}),
+        "axis": lambda: tuned({"axes": {"step": [1.0], "clip": clip}}),
+        "nowhere": lambda: block(algorithm={"name": "random_cd", "clip": [1, 2]}),
+    }
+    cases, _ = expand([made[where]()])
+    assert {case.measured for case in cases} == {where != "nowhere"}
+    for case in cases:
+        rows = [one.row("name") for one in sweep_of(case, 51)] if case.seeds else []
+        assert all(row["measured"] is case.measured for row in rows)
+
+
 def test_the_unit_is_rounded_so_that_threads_do_not_change_keys(block):
     (case,), _ = expand([block()])
     unit = case.subject.gradient_rms
