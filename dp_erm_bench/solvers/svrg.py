@@ -77,13 +77,11 @@ class SVRG(Solver):
     )
 
     def unsupported(self, problem: Problem) -> str | None:
-        """Refuse batches larger than the data, and constraints."""
+        """Refuse batches larger than the data."""
         if self.batch_size != "full" and int(self.batch_size) > problem.n:
             return (
                 f"batch_size={self.batch_size}: must be at most n={problem.n}, or full"
             )
-        if problem.constraint.name != "none":
-            return f"svrg does not serve constraint={problem.constraint.name}; use sgd"
         return None
 
     def expected_batch(self, problem: Problem) -> int:

@@ -1,11 +1,14 @@
 """Every algorithm with smoothness=private, in every variant of its parameters."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
+from scipy.sparse import csc_array
 
 from dp_erm_bench import registry
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.runner.execute import facts
@@ -157,6 +160,31 @@ def test_other_constants_are_taken_at_what_is_left(algorithm, calibration):
     total = rest.calibration.epsilon_certified + 0.1
     assert made.calibration.epsilon_certified == pytest.approx(total, rel=1e-6)
     assert made.calibration.label == rest.calibration.label == calibration
+
+
+def sparse_twin(problem):
+    """The same problem with sparse features, for which most entries are zero."""
+    X = problem.dataset.X * (np.abs(problem.dataset.X) > 0.4)
+    given = {"y": problem.dataset.y, "bounds": problem.dataset.bounds}
+    kinds = (X, csc_array(X))
+    return [
+        dataclasses.replace(problem, dataset=dataset_from_arrays(kind, **given))
+        for kind in kinds
+    ]
+
+
+@every_algorithm
+def test_sparse_features_give_the_same_numbers(algorithm):
+    dense, thin = sparse_twin(problem_of("logistic", "l2"))
+    assert thin.dataset.sparse and not dense.dataset.sparse
+    for source in ("declared", "data"):
+        given = {"smoothness": "private", "smoothness_bounds": source}
+        full = solved(algorithm, problem=dense, **given)
+        made = solved(algorithm, problem=thin, **given)
+        np.testing.assert_allclose(
+            made.problem.smoothness.columns, full.problem.smoothness.columns, rtol=1e-12
+        )
+        np.testing.assert_allclose(made.rows.w, full.rows.w, rtol=1e-9, atol=1e-12)
 
 
 def test_thresholds_and_steps_follow_the_trials_constants():

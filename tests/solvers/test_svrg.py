@@ -1,6 +1,5 @@
 """DP-SVRG: its limit, its schedule, its sensitivities and its account."""
 
-import dataclasses
 import functools
 import math
 
@@ -228,18 +227,8 @@ def test_any_split_keeps_the_budget():
     assert (np.diff(snapshots) > 0.0).all() and (np.diff(corrections) < 0.0).all()
 
 
-def test_other_batches_and_sets_are_refused():
+def test_batches_larger_than_the_data_are_refused():
     problem = problem_of("logistic", "l2")
     reason = SVRG(batch_size=41).unsupported(problem)
     assert reason == "batch_size=41: must be at most n=40, or full"
     assert SVRG(batch_size=40).unsupported(problem) is None
-
-
-@pytest.mark.parametrize(
-    "name", [n for n in registry.names("constraint") if n != "none"]
-)
-def test_constraints_are_refused(name):
-    problem = problem_of("logistic", "none")
-    ball = registry.build("constraint", name)
-    reason = SVRG().unsupported(dataclasses.replace(problem, constraint=ball))
-    assert reason == f"svrg does not serve constraint={name}; use sgd"
