@@ -189,7 +189,7 @@ class VarianceReducedRun:
         self.clip = np.broadcast_to(norm_bound(problem, solver.clip), column)
         beta = np.atleast_2d(problem.smoothness.norm)
         self.step = np.broadcast_to(solver.step * inverse(beta), column)
-        self.mean = np.zeros(oracle.w.shape)
+        self.mean: Array = np.zeros_like(oracle.w)
         self.done = 0
 
     def advance(self, k: int) -> None:
