@@ -1,9 +1,11 @@
 """Generated datasets."""
 
+import math
+
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.datasets.sizes import check_numbers, check_records, check_share
 
 
 def linear_classification(
@@ -35,6 +37,8 @@ def linear_classification(
     Mangold, Bellet, Salmon, Tommasi. High-dimensional private empirical risk
     minimization by greedy coordinate descent. AISTATS 2023, section 6.
     """
+    check_records(n, p)
+    check_numbers(sigma=sigma, noise=noise)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -80,7 +84,9 @@ def sparse_lasso(
     Mangold, Bellet, Salmon, Tommasi. Differentially private coordinate descent for
     composite empirical risk minimization. ICML 2022, experiments (lasso).
     """
-    _check_share("support", support, p)
+    check_records(n, p)
+    check_share(p, support=support)
+    check_numbers(amplitude=amplitude, noise=noise)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     v = amplitude * rng.standard_normal(support)
@@ -130,7 +136,10 @@ def quasi_sparse(
     minimization by greedy coordinate descent. AISTATS 2023; its poster defines
     quasi-sparse solutions.
     """
-    _check_share("tau", tau, p)
+    check_records(n, p)
+    check_share(p, tau=tau)
+    check_numbers(noise=noise)
+    check_numbers(-math.inf, alpha=alpha)
     rng = np.random.default_rng(seed)
     X = rng.uniform(-np.sqrt(3.0), np.sqrt(3.0), (n, p))
     scores = noise * rng.logistic(size=n)
@@ -138,8 +147,3 @@ def quasi_sparse(
     w[:tau] = rng.uniform(0.9, 1.1, tau)
     scores += X @ w
     return X, np.where(scores >= 0.0, 1.0, -1.0), w
-
-
-def _check_share(key: str, count: int, p: int) -> None:
-    if not 0 <= count <= p:
-        raise UsageError(f"dataset.{key}={count}: must be between 0 and p = {p}")

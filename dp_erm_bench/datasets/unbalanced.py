@@ -3,6 +3,7 @@
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.datasets.sizes import check_numbers, check_records
 
 
 def unbalanced_classification(
@@ -32,6 +33,8 @@ def unbalanced_classification(
     Mangold, Bellet, Salmon, Tommasi. Differentially private coordinate descent for
     composite empirical risk minimization. ICML 2022, section 3.4 (unbalanced).
     """
+    check_records(n, p)
+    check_numbers(ratio=ratio, noise=noise)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     X = (X - X.mean(axis=0)) / X.std(axis=0)

@@ -1,11 +1,18 @@
 """`dataset=libsvm dataset.name=a9a`: the name survives as `libsvm:a9a`."""
 
+import json
+import os
+
+import pandas as pd
 import pytest
 
 from dp_erm_bench.cli.compose import member, place
 from dp_erm_bench.cli.grammar import parse
+from dp_erm_bench.cli.main import main
+from dp_erm_bench.datasets import published
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.expand import _datasets
+from dp_erm_bench.runner.subject import trial_of
 
 
 @pytest.mark.parametrize(
@@ -34,3 +41,81 @@ def test_a_name_in_another_dataset_is_refused():
     place(block, parse("dataset.name=a9a"))
     with pytest.raises(UsageError, match="log1 is one dataset"):
         list(_datasets(block))
+
+
+def test_the_command_line_hands_the_name_on(line):
+    (block,) = line("dataset=libsvm", "dataset.name=a9a").blocks
+    assert block["dataset"] == {"name": "libsvm:a9a"}
+    (block,) = line("dataset=libsvm", "dataset.name=a9a,w8a").blocks
+    assert block["dataset"] == {"name": ["libsvm:a9a", "libsvm:w8a"]}
+
+
+def test_lists_of_labels_and_bounds_reach_the_dataset_whole(line):
+    (block,) = line(
+        "dataset=file",
+        "dataset.path=records.csv",
+        "dataset.positive=[2,3]",
+        "dataset.bounds.columns=[1,2]",
+        "dataset.clip_to_bounds=true",
+    ).blocks
+    ((name, given),) = _datasets(block)
+    assert (name, given["path"], given["positive"]) == ("file", "records.csv", [2, 3])
+    assert given["bounds"] == {"columns": [1, 2]} and given["clip_to_bounds"] is True
+
+
+@pytest.mark.parametrize("listed", ["a1a,heart_scale"])
+def test_a_run_names_its_sets_in_table_and_plan(listed, tmp_path, monkeypatch):
+    if "DP_ERM_BENCH_DATA" not in os.environ:
+        pytest.skip("no mirror of the real data: set DP_ERM_BENCH_DATA")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["dataset=libsvm", f"dataset.name={listed}", "algorithm=greedy_cd"]
+    arguments += ["algorithm.greedy_cd.n_iter=1", "algorithm.greedy_cd.clip=1"]
+    assert main([*arguments, "runner.n_jobs=1", "runner.progress=false"]) == 0
+    folder = tmp_path / "results" / "sweep"
+    table = pd.read_parquet(folder / "results.parquet")
+    assert set(table["dataset"]) == {f"libsvm:{name}" for name in listed.split(",")}
+    assert set(table["status"]) == {"ok"}
+    for entry in map(json.loads, (folder / "plan.jsonl").read_text().splitlines()):
+        assert trial_of(entry["spec"]).key == entry["key"]
+
+
+WRONG = [
+    (["dataset=libsvm"], "such as dataset.name=a9a"),
+    (["dataset=libsvm", "dataset.name=w4a"], "libsvmdata downloads w1a"),
+    (["dataset=libsvm", "dataset.name=a9b"], "the nearest are a9a"),
+    (["dataset=log1", "dataset.name=a9a"], "log1 is one dataset"),
+    (["dataset=file"], "such as dataset.path=data.csv"),
+    (["dataset=file", "dataset.path=none.csv"], "there is no such file"),
+    (["dataset=file", "dataset.path=text.csv"], "column a holds the text red"),
+    (["dataset=log1", "dataset.positive=[3]"], "must be some, but not all"),
+    (["dataset=log1", "dataset.clip_to_bounds=true"], "dataset.clip_to_bounds=True"),
+    (["dataset=log1", "dataset.n=1"], "dataset.n=1: must be an integer >= 2"),
+    (["dataset=quasi_sparse", "dataset.tau=101"], "between 0 and p = 100"),
+    (["dataset=quasi_sparse", "dataset.bounds.columns=1"], "clip_to_bounds=true"),
+    (["dataset=mushrooms", "dataset.standardise=true"], "dataset.standardise=scale"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG)
+def test_a_wrong_dataset_is_refused_in_one_sentence(
+    arguments, said, tmp_path, monkeypatch, capsys
+):
+    if "mushrooms" in str(arguments) and "DP_ERM_BENCH_DATA" not in os.environ:
+        pytest.skip("no mirror of the real data: set DP_ERM_BENCH_DATA")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.csv").write_text("a,y\nred,0\n1,1\n")
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert said in told.err and told.err.count("\n") == 1 and not told.out
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_dataset_without_file_is_not_run_with_the_way_to_get_it(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(published, "reachable", lambda host: False)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["dataset=mtp"]) != 0
+    told = capsys.readouterr().err
+    assert "dataset mtp cannot be had" in told and "fetch_openml('mtp'" in told

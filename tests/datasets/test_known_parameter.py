@@ -1,5 +1,7 @@
 """Generated datasets that know the parameter behind their labels."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -75,3 +77,31 @@ def test_rescaled_columns_forget_the_true_parameter():
     spec = dataset_spec("quasi_sparse", n=50, p=8)
     assert load_dataset(spec).w_true is not None
     assert load_dataset({**spec, "standardise": True}).w_true is None
+
+
+WRONG = [
+    ("n", 1, "an integer >= 2"),
+    ("n", 3.5, "an integer >= 2"),
+    ("n", "many", "an integer >= 2"),
+    ("p", 0, "an integer >= 1"),
+    ("p", True, "an integer >= 1"),
+    ("noise", -1.0, "a number, finite and >= 0"),
+    ("noise", math.nan, "a number, finite and >= 0"),
+    ("noise", math.inf, "a number, finite and >= 0"),
+    ("noise", None, "a number, finite and >= 0"),
+]
+GENERATED = ["log1", "sparse_lasso", "quasi_sparse", "unbalanced"]
+
+
+@pytest.mark.parametrize("name", GENERATED)
+@pytest.mark.parametrize(("key", "value", "allowed"), WRONG)
+def test_a_generator_refuses_what_it_cannot_draw(name, key, value, allowed):
+    with pytest.raises(UsageError, match=rf"dataset\.{key}={value}: must be {allowed}"):
+        load_dataset(dataset_spec(name, **{key: value}))
+
+
+@pytest.mark.parametrize("alpha", [math.nan, math.inf, "small"])
+def test_the_small_weights_are_finite(alpha):
+    with pytest.raises(UsageError, match=r"dataset\.alpha=.*a number, finite"):
+        load_dataset(dataset_spec("quasi_sparse", alpha=alpha))
+    assert load_dataset(dataset_spec("quasi_sparse", alpha=-0.1)).w_true.min() == -0.1
