@@ -99,6 +99,8 @@ def test_an_interrupt_is_130_and_keeps_what_is_recorded(tmp_path, environment):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell's background jobs, and so their children, ignore interrupts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     segments = tmp_path / "results" / "sweep" / "segments"
     deadline = time.monotonic() + 60
