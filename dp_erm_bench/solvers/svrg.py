@@ -122,7 +122,8 @@ class SVRG(Solver):
         (z0 C / n)^2, and by m independent ones of variance (z1 a C / (q n))^2, a = 1
         or 2. A Gaussian approximation of an epoch's privacy is 1/z0^2 + m q^2/z1^2.
         Given that sum, m^2 z0^2 + m (z1 a / q)^2 is least at z0/z1 = sqrt(a / m) / q.
-        Any ratio is as private: it only splits the budget.
+        Any ratio is as private: it only splits the budget. Where q is so small that
+        z1 < 1, sampling amplifies less than that, and a smaller ratio is better.
         """
         if self.snapshot_weight is not None:
             return self.snapshot_weight
