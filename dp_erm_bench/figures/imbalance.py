@@ -99,5 +99,9 @@ def against_quotient(
     places = sorted((x, panel) for panel, x in quotients(config, family).items())
     if not places:
         raise NotRun(f"no panel {family} in the experiment")
-    ends = tuple(curves(table, panel, line).errors[:, -1] for _, panel in places)
-    return Scaling(np.array([x for x, _ in places]), ends)
+    runs = [curves(table, panel, line).errors for _, panel in places]
+    return Scaling(
+        np.array([x for x, _ in places]),
+        tuple(errors[:, -1] for errors in runs),
+        np.array([errors[:, 0].mean() for errors in runs]),
+    )

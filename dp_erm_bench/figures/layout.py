@@ -17,7 +17,7 @@ Cell = Callable[["Axes"], None]
 
 # Inches.
 LEFT, RIGHT, TOP, AXIS, GAP = 0.75, 0.2, 0.4, 0.5, 0.85
-CAPTION_LINE, LEGEND_LINE, LEGEND_WIDTH = 0.133, 0.19, 2.45
+CAPTION_LINE, LEGEND_LINE, LEGEND_WIDTH = 0.133, 0.19, 2.8
 CHARACTERS_PER_INCH = 17.0
 MAX_PNG_BYTES = 200_000
 
@@ -120,7 +120,7 @@ def _fill(figure: Figure, sheet: Sheet) -> None:
     for cell, ax in drawn.values():
         cell(ax)
     entries = _entries([ax for _, ax in drawn.values()])
-    per_row = max(1, int(sheet.width / 2.2))
+    per_row = max(1, int(sheet.width / 2.5))
     alone = len(drawn) == 1
     legend = 0.0 if alone else LEGEND_LINE * -(-len(entries) // per_row) + 0.1
     below = CAPTION_LINE * len(sheet.text) + 0.1 + legend + AXIS

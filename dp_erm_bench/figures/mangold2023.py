@@ -8,11 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from dp_erm_bench.figures.noise import (
+    EPSILON,
+    FEATURES,
+    N_ITER,
+    RELEASED,
+    N,
+    deviations,
+)
 from dp_erm_bench.figures.panels import Panel
 from dp_erm_bench.figures.paper import draw_paper
+from dp_erm_bench.figures.scaling import Scaling, facts, scaling
+from dp_erm_bench.figures.style import house_style
+from dp_erm_bench.figures.theory import Cross, Shape, found, save_crosses, setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +41,33 @@ LINES = (
     "DP-SGD tight batch 100",
 )
 OVER_EPSILON = ("DP-GCD tight", "DP-CD cyclic", "DP-SGD tight batch 100")
+SQUARE = (
+    "DP-GCD tight",
+    "DP-GCD poster",
+    "DP-CD cyclic",
+    "DP-SGD authors",
+    "DP-SGD tight batch 100",
+)
 NOTE = "One iteration of DP-GCD counts as one pass; rule GS-r."
+NOTE_L1 = f"{NOTE} The poster's noise needs rule GS-s under an L1 penalty."
+
+THEORY = ("DP-GCD tight", "DP-CD cyclic", "DP-SGD tight batch 100")
+RATES = {
+    "p": r"features ($n = 1000$, $\varepsilon = 10$)",
+    "n": r"records ($p = 100$, $\varepsilon = 3$)",
+    "epsilon": r"privacy ($n = 1000$, $p = 100$)",
+}
+SYMBOLS = {"p": "p", "n": "n", "epsilon": r"$\varepsilon$"}
+IN_FEATURES = (
+    Shape("DP-GCD's bound, convex", lambda p: np.log(p)),
+    Shape("DP-CD's and lower bound, convex", lambda p: p),
+    Shape("bounds, strongly convex", lambda p: p**2),
+)
+IN_BUDGET = (
+    Shape("DP-GCD's bound, convex", lambda x: x ** (-2 / 3)),
+    Shape("DP-CD's and lower bound, convex", lambda x: 1 / x),
+    Shape("bounds, strongly convex", lambda x: x**-2.0),
+)
 
 PANELS = (
     Panel(
@@ -45,6 +85,30 @@ PANELS = (
     ),
     Panel("log2", "log2", LINES, OVER_EPSILON, {}, NOTE, log_passes=True),
     Panel("madelon", "madelon", LINES, OVER_EPSILON, {}, NOTE, log_passes=True),
+    Panel(
+        "california",
+        "california, standardised",
+        (
+            "DP-GCD tight",
+            "DP-GCD poster",
+            "DP-CD cyclic",
+            "DP-CD uniform",
+            "DP-SGD tight batch 100",
+        ),
+        note=NOTE_L1,
+        log_passes=True,
+    ),
+    Panel("square", "sparse lasso", SQUARE, note=NOTE_L1, log_passes=True),
+    Panel(
+        "square_10",
+        r"sparse lasso, $\varepsilon = 10$",
+        SQUARE,
+        note=NOTE_L1,
+        log_passes=True,
+        epsilon=10.0,
+    ),
+    Panel("dorothea", "dorothea", SQUARE, note=NOTE_L1, log_passes=True),
+    Panel("mtp", "mtp", SQUARE, note=NOTE, log_passes=True),
 )
 RULES = tuple(
     replace(
@@ -55,7 +119,7 @@ RULES = tuple(
         authors={},
         note="One iteration of DP-GCD counts as one pass; tight noise has rule GS-r.",
     )
-    for panel in PANELS
+    for panel in PANELS[:3]
 )
 
 
@@ -76,4 +140,53 @@ def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[P
     list of Path
         The files written.
     """
-    return draw_paper("mangold2023", PANELS, table, folder, config, RULES)
+    written = draw_paper("mangold2023", PANELS, table, folder, config, RULES)
+    with house_style():
+        profile = str(config.get("profile", "?"))
+        written += _rates(table, folder / "mangold2023_theory", profile)
+        return [*written, *_noise(folder / "mangold2023_noise")]
+
+
+def _rates(table: pd.DataFrame, path: Path, profile: str) -> list[Path]:
+    """Draw excess risk against p, n and epsilon beside the shapes of the bounds."""
+    crosses: list[Cross] = []
+    about: dict[str, Any] = {}
+    for axis, title in RATES.items():
+        panel = f"theory_{axis}"
+        rates, _ = found(THEORY, partial(scaling, table, panel, axis=axis))
+        if rates:
+            shapes = IN_FEATURES if axis == "p" else IN_BUDGET
+            crosses.append(Cross(title, SYMBOLS[axis], rates, shapes))
+            about = facts(table, panel)
+    if not crosses:
+        return []
+    text = (
+        "Logistic loss on quasi-sparse data (5 weights near 1, the others 0), l1 "
+        "penalty 0.03, clipping at C_j = 0.5 for all p. "
+        f"{setting(about, crosses[0].rates, profile)}\n"
+        "Grey: shapes of bounds through DP-GCD's first point. Against p, with L_j, M_j "
+        "and w* the same for all p: log p for DP-GCD in all cases (convex, strongly "
+        "convex, quasi-sparse); p and p^2 for DP-CD and the general lower bounds. "
+        "Against n and epsilon: power -2/3, -1; power -2 for strongly convex problems "
+        "(DP-GCD, also quasi-sparse; DP-CD; lower bound)."
+    )
+    return save_crosses(crosses, path, text, r"excess risk $F(w) - F^*$")
+
+
+def _noise(path: Path) -> list[Path]:
+    """Draw the noise of each kind of release against the number of features."""
+    x = np.array(FEATURES, float)
+    rates = {
+        line: Scaling(x, tuple(np.atleast_2d(deviations(line, FEATURES)).T))
+        for line in RELEASED
+    }
+    text = (
+        f"Standard deviation of the noise on one number released, from the calibrated "
+        f"releases. n = {N}, {N_ITER} passes over the data, epsilon = {EPSILON:g}, "
+        "delta = 1/n^2, adjacency replace_one. Logistic loss, features within [-1, 1]: "
+        "all L_j are 1, whatever p. The selection's scores in units of the gradient. "
+        "The two rising lines coincide."
+    )
+    cross = Cross("noise of a release", "number of features p", rates)
+    quantity = "noise, standard deviation"
+    return save_crosses([cross], path, text, quantity, (4.4, 3.0))

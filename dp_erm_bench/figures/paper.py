@@ -106,6 +106,23 @@ def _overview(found: Sequence[Found], path: Path, profile: str) -> list[Path]:
     ran = [one for one in found if one.lines]
     if not ran:
         return []
+    cells, columns = grid(ran)
+    text = overview_caption([one.lines for one in ran], profile)
+    text = "\n".join([text, *dict.fromkeys(one.panel.note for one in ran)])
+    missing = [one.panel.title for one in found if not one.lines]
+    if missing:
+        text += f"\nNot run: {', '.join(missing)} (log.txt says why)."
+    return save(Sheet(cells, columns, text, SMALL), path)
+
+
+def grid(ran: Sequence[Found]) -> tuple[list[Cell | None], int]:
+    """Return the cells of an overview, row by row, and the number of columns.
+
+    Parameters
+    ----------
+    ran : sequence of Found
+        The panels, those against epsilon after all those against passes.
+    """
     above: list[Cell] = [
         partial(draw_passes, panel=one.panel, lines=one.lines) for one in ran
     ]
@@ -117,9 +134,4 @@ def _overview(found: Sequence[Found], path: Path, profile: str) -> list[Path]:
     columns = min(len(ran), COLUMNS)
     gap = [None] * (-len(above) % columns)
     cells = [*above, *(gap if below else []), *below]
-    text = overview_caption([one.lines for one in ran], profile)
-    text = "\n".join([text, *dict.fromkeys(one.panel.note for one in ran)])
-    missing = [one.panel.title for one in found if not one.lines]
-    if missing:
-        text += f"\nNot run: {', '.join(missing)} (log.txt says why)."
-    return save(Sheet(cells, columns, text, SMALL), path)
+    return cells, columns

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,10 +23,13 @@ class Scaling:
         Values of the axis, increasing.
     ends : tuple of k ndarrays
         Final values of all runs at each of them; inf where a run diverged.
+    start : ndarray of shape (k,)
+        Mean value at w = 0, beyond which no algorithm need ever be; empty if unknown.
     """
 
     x: Array
     ends: tuple[Array, ...]
+    start: Array = field(default_factory=lambda: np.empty(0))
 
     @property
     def mean(self) -> Array:
@@ -98,11 +101,32 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
     failed = rows[~rows["status"].isin(["ok", "diverged"])]
     if not failed.empty:
         raise NotRun(why(failed, f"{line} failed"))
-    last = rows.loc[rows.groupby("trial")["iteration"].idxmax()]
-    if last["optimum"].isna().any():
+    if rows["optimum"].isna().any():
         raise NotRun(f"{line} has no certified optimum to compare with")
-    excess = (last["objective"] - last["optimum"]).to_numpy(float)
-    excess = np.where(np.isnan(excess), np.inf, excess)
+    first, last = (
+        rows.loc[end].sort_values("trial")
+        for end in (
+            rows.groupby("trial")["iteration"].idxmin(),
+            rows.groupby("trial")["iteration"].idxmax(),
+        )
+    )
     along = last[axis].to_numpy(float)
-    x = np.unique(along)
-    return Scaling(x, tuple(excess[along == value] for value in x))
+    x, ends = np.unique(along), _excess(last)
+    starts = _excess(first)
+    return Scaling(
+        x,
+        tuple(ends[along == value] for value in x),
+        np.array([starts[along == value].mean() for value in x]),
+    )
+
+
+def _excess(rows: pd.DataFrame) -> Array:
+    """Return F(w) - F*, infinite where F(w) is not a number."""
+    excess = (rows["objective"] - rows["optimum"]).to_numpy(float)
+    return np.where(np.isnan(excess), np.inf, excess)
+
+
+def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
+    """Return one report row of a panel, for captions; `NotRun` if there is none."""
+    first = report_runs(table, panel).iloc[0]
+    return {str(name): value for name, value in first.items()}

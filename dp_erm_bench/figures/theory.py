@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.figures import axes
-from dp_erm_bench.figures.caption import adjacency, seeds, uncharged
-from dp_erm_bench.figures.curves import Array, Curves, NotRun
+from dp_erm_bench.figures.caption import adjacency
+from dp_erm_bench.figures.curves import Array, NotRun
 from dp_erm_bench.figures.layout import Cell, Sheet, save
 from dp_erm_bench.figures.scaling import Scaling
 from dp_erm_bench.figures.style import of
@@ -51,13 +51,16 @@ class Cross:
     rates : mapping of str to Scaling
         The lines by their labels in the table, at least one.
     shapes : sequence of Shape
-        Drawn through the first point of the first line.
+        Drawn through the first point of the line `anchor`.
+    anchor : str
+        A line; the first one if not given.
     """
 
     title: str
     axis: str
     rates: Rates
     shapes: Sequence[Shape] = ()
+    anchor: str = ""
 
 
 def draw_cross(ax: Axes, cross: Cross) -> None:
@@ -72,14 +75,17 @@ def draw_cross(ax: Axes, cross: Cross) -> None:
     """
     low = min(float(np.min(rate.low)) for rate in cross.rates.values())
     high = max(_top(rate) for rate in cross.rates.values())
-    x = next(iter(cross.rates.values())).x
+    first = next(iter(cross.rates))
+    anchor = cross.rates.get(cross.anchor, cross.rates[first])
     for line, rate in cross.rates.items():
         _draw_rate(ax, line, rate)
+    if anchor.start.size:
+        ax.plot(anchor.x, anchor.start, color="#BBBBBB", linewidth=3, label="w = 0")
     for place, shape in enumerate(cross.shapes):
-        _draw_shape(ax, shape, next(iter(cross.rates.values())), DASHES[place])
+        _draw_shape(ax, shape, anchor, DASHES[place])
     ax.set_title(cross.title)
     ax.set_xlabel(cross.axis)
-    axes.scale_numbers(ax, [float(value) for value in x], (low, high))
+    axes.scale_numbers(ax, [float(value) for value in anchor.x], (low, high))
 
 
 def _draw_rate(ax: Axes, line: str, rate: Scaling) -> None:
@@ -116,7 +122,7 @@ def slopes(cross: Cross) -> str:
     values = [
         f"{of(line).label} {rate.slope:.2f}" for line, rate in cross.rates.items()
     ]
-    return f"Slopes against {cross.axis}: {', '.join(values)}."
+    return f"Slopes against {cross.axis}: {'; '.join(values)}."
 
 
 def found(
@@ -162,12 +168,22 @@ def save_crosses(
     return save(Sheet(cells, len(cells), text, size, quantity), path)
 
 
-def setting(runs: Mapping[str, Curves], profile: str) -> str:
-    """Return adjacency, seeds and uncharged uses of some runs for a caption."""
-    facts = next(iter(runs.values())).facts
-    return "\n".join(
-        (
-            f"delta = 1/n^2, {adjacency(facts)}. {seeds(runs, profile)}",
-            uncharged(runs),
-        )
+def setting(facts: Mapping[str, Any], rates: Rates, profile: str) -> str:
+    """Return adjacency, runs behind a point and uncharged uses for a caption.
+
+    Parameters
+    ----------
+    facts : mapping
+        A report row of the table.
+    rates : mapping of str to Scaling
+        The lines drawn.
+    profile : str
+        The profile that was run.
+    """
+    runs = sorted({len(ends) for rate in rates.values() for ends in rate.ends})
+    count = " or ".join(str(number) for number in runs)
+    return (
+        f"delta = 1/n^2, {adjacency(facts)}. Median and min..max of {count} report "
+        f"runs at each point, at settings tuned on other seeds (profile {profile}).\n"
+        f"Uncharged: {str(facts['uncharged']).replace(',', ', ')}."
     )

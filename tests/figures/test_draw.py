@@ -17,7 +17,8 @@ PAPERS = {"mangold2022": mangold2022, "mangold2023": mangold2023}
 def panel_lines(panel, **more):
     """Every line of a panel, at epsilon 1 and beyond."""
     found = [
-        {"panel": panel.name, "line": line, "end": 0.1 * (k + 1), **more}
+        {"panel": panel.name, "line": line, "epsilon": panel.epsilon}
+        | {"end": 0.1 * (k + 1), **more}
         for k, line in enumerate(panel.lines)
     ]
     for line in panel.over_epsilon:
@@ -68,9 +69,10 @@ def test_all_figures_of_a_paper(tabulate, tmp_path, name):
     }
     folder = tmp_path / "figures"
     written = module.draw(tabulate(*unique.values()), folder, {"profile": "smoke"})
-    stems = [panel.name for panel in module.PANELS]
-    expected = {name, *stems, *(f"{stem}_epsilon" for stem in stems)}
-    expected |= {f"{name}_rules"} if name == "mangold2023" else set()
+    expected = {name, *(panel.name for panel in module.PANELS)}
+    expected |= {f"{one.name}_epsilon" for one in module.PANELS if one.over_epsilon}
+    if name == "mangold2023":
+        expected |= {f"{name}_rules", f"{name}_noise"}
     assert {path.stem for path in written if path.suffix == ".png"} == expected
     assert {path.stem for path in written if path.suffix == ".pdf"} == expected
     assert sorted(written) == sorted(folder.iterdir())
@@ -184,6 +186,7 @@ def test_legend_names_our_lines_then_the_authors(tabulate, sheet):
     assert names[: len(panel.lines)] == [of(line).label for line in panel.lines]
     assert names[len(panel.lines) :] == [
         "DP-CD (authors' figure)",
+        "DP-CD, private $M_j$ (authors' figure)",
         "DP-SGD (authors' figure)",
     ]
 
@@ -290,14 +293,13 @@ def test_cells_of_an_overview_do_not_overlap(tabulate, name):
     panels = PAPERS[name].PANELS
     table = tabulate(*(line for panel in panels for line in panel_lines(panel)))
     found = [look_up(table, panel) for panel in panels]
-    cells = [lambda ax, one=one: draw_passes(ax, one.panel, one.lines) for one in found]
-    cells += [
-        lambda ax, one=one: draw_epsilon(ax, one.panel, one.over_epsilon)
-        for one in found
-    ]
+    cells, columns = paper.grid(found)
+    assert columns <= paper.COLUMNS
+    with_epsilon = sum(bool(one.over_epsilon) for one in found)
+    assert sum(cell is not None for cell in cells) == len(panels) + with_epsilon
     with house_style():
         figure = plt.figure()
-        _fill(figure, Sheet(cells, len(panels), "A caption. " * 40, (2.5, 2.0)))
+        _fill(figure, Sheet(cells, columns, "A caption. " * 40, (2.5, 2.0)))
         figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     boxes = [ax.get_tightbbox(renderer) for ax in figure.axes]
