@@ -1,0 +1,56 @@
+"""The sparse real sets run under every algorithm, from the mirror, and stay sparse."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from dp_erm_bench import registry
+from dp_erm_bench.api import fit, load_problem
+from dp_erm_bench.datasets.features import parts
+from dp_erm_bench.errors import DataUnavailable
+
+SETS = ["libsvm:a9a", "libsvm:w8a", "dorothea", "news20"]
+SHORT = {
+    "greedy_cd": {"n_iter": 2},
+    "random_cd": {"n_iter": 20},
+    "sgd": {"n_iter": 20},
+    "svrg": {"n_epochs": 1, "n_inner": 5},
+}
+
+
+@pytest.fixture(scope="module", params=SETS)
+def problem(request):
+    try:
+        return load_problem(request.param)
+    except DataUnavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("algorithm", registry.names("algorithm"))
+def test_every_algorithm_runs_on_sparse_data(problem, algorithm):
+    assert problem.dataset.sparse
+    found = fit(
+        problem, algorithm, epsilon=1.0, clip=1.0, seed=0, **SHORT.get(algorithm, {})
+    )
+    assert found.w.shape == (problem.p,) and np.isfinite(found.w).all()
+    assert 0.0 < found.epsilon_certified <= 1.0
+    assert found.w.any() or problem.penalty.l1 > 0.0
+
+
+def test_without_noise_greedy_steps_descend_on_few_features(problem):
+    found = fit(problem, "greedy_cd", epsilon=np.inf, n_iter=5)
+    losses = found.trajectory["objective"]
+    assert losses.is_monotonic_decreasing and losses.iloc[-1] < losses.iloc[0]
+    assert 1 <= np.count_nonzero(found.w) <= 5
+
+
+def test_a_run_is_never_near_the_dense_array(problem):
+    held = sum(part.nbytes for part in parts(problem.dataset.X).values())
+    fit(problem, "greedy_cd", epsilon=1.0, clip=1.0, n_iter=1, seed=0)
+    tracemalloc.start()
+    fit(problem, "greedy_cd", epsilon=1.0, clip=1.0, n_iter=2, seed=0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= max(3 * held, 800 * (problem.n + problem.p))
+    assert peak < 8 * problem.n * problem.p
