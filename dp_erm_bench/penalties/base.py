@@ -43,10 +43,14 @@ class Penalty(ABC):
     upper: float = math.inf
 
     @property
+    def boxed(self) -> bool:
+        """Return whether the box is not the whole line."""
+        return self.lower > -math.inf or self.upper < math.inf
+
+    @property
     def quadratic(self) -> bool:
         """Return whether there is neither an L1 part nor a box."""
-        free = self.lower == -math.inf and self.upper == math.inf
-        return free and self.l1 == 0.0
+        return self.l1 == 0.0 and not self.boxed
 
     @property
     def strong_convexity(self) -> float:

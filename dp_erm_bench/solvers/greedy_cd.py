@@ -72,6 +72,12 @@ class GreedyCD(Solver):
                 "ratios of the released constants, so no noise can be fixed before; "
                 "use noise=gumbel and calibration=certified"
             )
+        if self.noise == "poster" and problem.penalty.boxed:
+            return (
+                f"noise=poster with penalty={problem.penalty.name} has no proved "
+                "privacy: at a border its scores see one side of the gradient only; "
+                "use noise=gumbel and calibration=certified"
+            )
         flat = self.rule != "GS-s" and problem.penalty.l1 > 0.0
         if self.noise == "poster" and flat:
             return (

@@ -75,7 +75,8 @@ class StepRule(Rule):
     code: ClassVar[int] = kernels.STEP
 
     def _slope(self, M: Array, penalty: Penalty) -> Array:
-        # The prox of (l2 / 2) w^2 with step 1 / M contracts by 1 + l2 / M.
+        # The prox of (l2 / 2) w^2 with step 1 / M contracts by 1 + l2 / M, and the
+        # shrinkage before it and the clipping to a box after it do not expand.
         return 1.0 / (np.sqrt(M) * (1.0 + penalty.l2 / M))
 
 
@@ -84,6 +85,7 @@ class DecreaseRule(Rule):
 
     q_j itself has no sensitivity free of the data; its root has: with d the
     minimiser of the model, q'(g) = -d and (M + l2) d^2 <= 2 q by strong convexity.
+    Both hold for any convex psi_j that is finite at w_j, a box among them.
     """
 
     code: ClassVar[int] = kernels.DECREASE

@@ -139,7 +139,13 @@ class CoordinateRun:
     def output(self) -> Array:
         """Return the iterate, or the mean of the inner iterates so far."""
         inner = self.done % self.n_inner if self.n_inner else 0
-        return self.total / inner if inner else self.oracle.w
+        return self.mean(inner) if inner else self.oracle.w
+
+    def mean(self, count: int) -> Array:
+        """Return the mean of some iterates; rounding must not leave the box."""
+        penalty = self.oracle.problem.penalty
+        mean: Array = self.total / count
+        return np.clip(mean, penalty.lower, penalty.upper)
 
     def advance(self, k: int) -> None:
         """Make k coordinate steps, restarting from the mean every n_inner."""
@@ -151,7 +157,7 @@ class CoordinateRun:
             self.done += piece
             k -= piece
             if self.n_inner and self.done % self.n_inner == 0:
-                self.oracle.move_to(self.total / self.n_inner)
+                self.oracle.move_to(self.mean(self.n_inner))
                 self.total[:] = 0.0
 
     def _steps(self, coordinates: Indices) -> None:

@@ -85,7 +85,7 @@ def cases():
     for variant, objective in itertools.product(VARIANTS, objectives()):
         for adjacency, clip in itertools.product(Adjacency, (CLIP, None)):
             problem = made(np.zeros((2, 4)), np.ones(2), *objective)
-            bounded = clip is not None or np.isfinite(problem.loss.lipschitz)
+            bounded = clip is not None or np.isfinite(problem.lipschitz)
             if bounded and supported(variant, problem):
                 yield variant, *objective, adjacency, clip
 
@@ -108,7 +108,11 @@ def test_solvers_keep_what_they_declare_and_declare_no_more(case):
         for release, ratio in report.ratios.items():
             largest[release] = max(largest.get(release, 0.0), ratio)
     assert largest
-    assert min(largest.values()) > 0.5, largest
+    # Squared on a bounded domain: large margins make all gradients lean towards w,
+    # so that a replaced record changes less than two opposite ones would.
+    replaced = adjacency is Adjacency.REPLACE_ONE
+    lean = loss == "squared" and clip is None and replaced
+    assert min(largest.values()) > (0.3 if lean else 0.5), largest
 
 
 def private_cases():

@@ -43,7 +43,9 @@ def problem(request):
 
 
 def points(problem, count=4):
-    return np.random.default_rng(1).normal(size=(count, problem.p))
+    """Points inside the box of the penalty, where there is one."""
+    w = np.random.default_rng(1).normal(size=(count, problem.p))
+    return np.clip(w, problem.penalty.lower + 0.01, problem.penalty.upper - 0.01)
 
 
 def test_value_is_the_mean_loss_plus_the_penalty(problem):

@@ -67,9 +67,10 @@ def objectives():
     return list(itertools.product(LOSSES, PENALTIES))
 
 
-def objective_problem(data, loss, penalty, strength=0.02):
+def objective_problem(data, loss, penalty, strength=0.02, **box):
     made = registry.build("penalty", penalty)
     known = {"strength": strength} if hasattr(made, "strength") else {}
+    known = box if penalty == "box" else known
     return build_problem(data, loss, {"name": penalty, **known})
 
 

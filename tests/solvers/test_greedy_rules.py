@@ -53,14 +53,22 @@ def test_scores_have_the_declared_constants_and_no_smaller(rule, l1, l2):
     assert slope.max() >= 0.99
 
 
+BOXES = [(-0.5, 0.8), (0.0, np.inf), (-np.inf, 0.3), (-1.0, 1.0), (-1e-3, 0.0)]
+
+
 @every_rule
-def test_constants_hold_in_a_box(rule):
+@pytest.mark.parametrize("box", BOXES)
+@pytest.mark.parametrize("l1, l2", PAIRS)
+def test_constants_hold_in_a_box_and_no_smaller_ones_do(rule, l1, l2, box):
+    """Half of the points are on the border, where the subdifferential is a ray."""
     w, g, change, M = random_cases(20_000, 2)
-    penalty, rule = Both(0.3, 0.5, -0.5, 0.8), ALL_RULES[rule]
-    w = np.clip(w, -0.5, 0.8)
+    penalty, rule = Both(l1, l2, *box), ALL_RULES[rule]
+    w = np.clip(np.where(np.arange(w.size)[:, None] % 2, 9.0 * w, 0.1 * w), *box)
     a, b = (rule.scores(v, w, M, penalty) for v in (g, g + change))
     assert np.isfinite(a).all()
-    assert (np.abs(a - b) <= np.abs(change) * rule.lipschitz(M, penalty) + 1e-7).all()
+    limit = np.abs(change) * rule.lipschitz(M, penalty)
+    assert (np.abs(a - b) <= limit + 1e-7).all()
+    assert (np.abs(a - b) / limit).max() >= 0.99
 
 
 @given(
@@ -70,9 +78,12 @@ def test_constants_hold_in_a_box(rule):
     w=st.one_of(st.just(0.0), st.floats(-5, 5)),
     a=st.floats(-9, 9),
     b=st.floats(-9, 9),
+    lower=st.one_of(st.just(-np.inf), st.floats(-5, -1e-3)),
+    upper=st.one_of(st.just(np.inf), st.floats(1e-3, 5)),
 )
-def test_constants_hold_for_hostile_cases(l1, l2, M, w, a, b):
-    penalty, M, w = Both(l1, l2), np.array([M]), np.array([[w]])
+def test_constants_hold_for_hostile_cases(l1, l2, M, w, a, b, lower, upper):
+    penalty, M = Both(l1, l2, lower, upper), np.array([M])
+    w = np.clip(np.array([[w]]), lower, upper)
     for rule in ALL_RULES.values():
         scores = [rule.scores(np.array([[g]]), w, M, penalty)[0, 0] for g in (a, b)]
         limit = abs(a - b) * rule.lipschitz(M, penalty)[0]
@@ -101,7 +112,7 @@ def test_scores_are_zero_at_the_optimum_only(loss, penalty, rule):
         return RULES[rule].scores(gradient, w[None, :], M, problem.penalty)
 
     assert scores(w).max() < 1e-4
-    assert scores(w + 0.01).max() > 1e-3
+    assert scores(w + np.where(w < 0.1, 0.01, -0.01)).max() > 1e-3
 
 
 def test_scores_are_what_they_are_called():
@@ -199,7 +210,9 @@ def test_poster_noise_on_gs_s_has_no_ties():
 def test_poster_noise_is_refused_where_it_is_not_proved(penalty, rule):
     problem = problem_of("logistic", penalty)
     reason = GreedyCD(rule=rule, noise="poster").unsupported(problem)
-    if problem.penalty.l1 > 0.0 and rule != "GS-s":
+    if problem.penalty.boxed:
+        assert f"noise=poster with penalty={penalty}" in reason
+    elif problem.penalty.l1 > 0.0 and rule != "GS-s":
         assert "noise=poster" in reason and "rule=GS-s" in reason
     else:
         assert reason is None
@@ -279,7 +292,14 @@ def test_noise_scales_are_z_times_the_sensitivities(noise, kind):
         np.testing.assert_allclose(made["select"].scale, same, rtol=1e-12)
 
 
+@every_rule
 @pytest.mark.parametrize("name", registry.names("penalty"))
-def test_penalties_of_conf_are_covered_by_the_rules(name):
-    made = objective_problem(problem_of("logistic", "none").dataset, "logistic", name)
-    assert made.penalty.lower == -np.inf and made.penalty.upper == np.inf
+def test_penalties_of_conf_are_covered_by_the_rules(name, rule):
+    made = objective_problem(
+        problem_of("logistic", "none").dataset, "logistic", name, 0.7
+    )
+    penalty, rule = made.penalty, ALL_RULES[rule]
+    w, g, change, M = random_cases(5_000, 6)
+    w = penalty.prox(w, 0.0)
+    a, b = (rule.scores(v, w, M, penalty) for v in (g, g + change))
+    assert (np.abs(a - b) <= np.abs(change) * rule.lipschitz(M, penalty) + 1e-7).all()

@@ -27,7 +27,9 @@ def instance(loss, penalty, noise=2.0):
     w = rng.normal(size=P) * (np.arange(P) < 5)
     y = np.where(X @ w + noise * rng.normal(size=200) > 0.0, 1.0, -1.0)
     strength = 0.05 if penalty == "l1" else 0.1
-    problem = objective_problem(dataset_from_arrays(X, y), loss, penalty, strength)
+    box = {"lower": -0.1, "upper": 0.2}  # minima lie on its border
+    data = dataset_from_arrays(X, y)
+    problem = objective_problem(data, loss, penalty, strength, **box)
     assert problem.optimum.value is not None
     return problem
 
@@ -77,6 +79,8 @@ def test_l1_optima_are_sparse_and_found_so(loss, penalty):
     w = end(problem, GreedyCD(n_iter=800), 800)
     zeros = np.flatnonzero(problem.optimum.w == 0.0)
     assert zeros.size == 0 or problem.penalty.l1 > 0.0
+    border = (problem.optimum.w == -0.1) | (problem.optimum.w == 0.2)
+    assert border.any() == problem.penalty.boxed
     assert not w[zeros].any()
 
 
