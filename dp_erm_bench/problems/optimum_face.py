@@ -22,6 +22,8 @@ from dp_erm_bench.problems.optimum_sparse import Composite
 
 FINISHED = 1e-14
 ROUGH = 1e-6
+# Part of F(0) below which no relative error has a meaning.
+NEGLIGIBLE = 1e-10
 MAX_ACCELERATED = 300
 MAX_NEWTON = 300
 # Part of the linear decrease that ends the search along a step.
@@ -45,7 +47,7 @@ def minimise_over(problem: Composite, region: Region) -> tuple[Array, float]:
     w = search.accelerated(region.project(np.zeros(problem.X.shape[1])))
     best, least = w, search.gap(w)
     for _ in range(MAX_NEWTON):
-        if least <= FINISHED * problem.value(best):
+        if least <= FINISHED * problem.value(best) or search.vanished(best):
             break
         moved = search.newton(w)
         if search.gap(moved) > 0.1 * search.gap(w):
@@ -64,6 +66,11 @@ class _Search:
     def __init__(self, problem: Composite, region: Region) -> None:
         self.problem, self.region = problem, region
         self.step = 1.0
+
+        self.negligible = NEGLIGIBLE * problem.value(np.zeros(problem.X.shape[1]))
+
+    def vanished(self, w: Array) -> bool:
+        return self.problem.value(w) <= self.negligible
 
     def gap(self, w: Array) -> float:
         return self.region.gap(w, self.problem.gradient(w))
@@ -91,7 +98,8 @@ class _Search:
             following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
             ahead = moved + (momentum - 1.0) / following * (moved - w)
             w, momentum = moved, following
-            if number % 10 == 9 and self.gap(w) <= ROUGH * self.problem.value(w):
+            close = number % 10 == 9 and self.gap(w) <= ROUGH * self.problem.value(w)
+            if close or self.vanished(w):
                 break
         return w
 

@@ -12,6 +12,7 @@ from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array
 
 ON_BORDER = 1e-12
+ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ class SimplexRegion:
 
     def project(self, w: Array) -> Array:
         """Return the nearest point of the simplex."""
-        return self.constraint.project(w)
+        return _trimmed(self.constraint.project(w))
 
     def gap(self, w: Array, g: Array) -> float:
         """Return sum_j w_j (g_j - min g), whose terms are >= 0."""
@@ -96,7 +97,7 @@ class CrossRegion:
 
     def project(self, w: Array) -> Array:
         """Return the nearest point of the ball."""
-        return self.constraint.project(w)
+        return _trimmed(self.constraint.project(w))
 
     def gap(self, w: Array, g: Array) -> float:
         """Return radius max |g| + g.w, as a sum of terms >= 0."""
@@ -113,3 +114,11 @@ class CrossRegion:
         free = np.flatnonzero((w != 0.0) | (np.abs(g) > level / radius))
         sign = np.where(w != 0.0, np.sign(w), -np.sign(g))
         return Face(free, sign[free])
+
+
+def _trimmed(w: Array) -> Array:
+    """Return w with what rounding left of its zeros removed, of the same norm1."""
+    total = float(np.abs(w).sum())
+    kept = np.where(np.abs(w) > ROUNDING * total, w, 0.0)
+    left = float(np.abs(kept).sum())
+    return np.asarray(kept * (total / left)) if left > 0.0 else kept

@@ -22,6 +22,11 @@ MAX_INEXACT = 30
 HEAVY = 2e9
 CONVERGED = 1e-24
 LOCAL = 1e-8
+# A step shorter than this makes the next model's curvature at least a part of the
+# loss's smoothness: piecewise quadratic losses have none in places.
+SHORT = 0.1
+SHORTEST = 1e-4
+FLOOR = 1e-3
 # Relative duality gap, norm2(g)^2 / (2 l2 F), at which inexact steps end.
 GOOD = 1e-12
 DEPENDENT = 1e-12
@@ -32,36 +37,68 @@ SPANNED = 1e-9
 def newton(X: Any, y: Array, loss: Loss, l2: float, w: Array) -> tuple[Array, float]:
     """Return the minimiser of (1/n) sum phi + (l2/2) norm2^2 and the decrement.
 
-    Newton's method with backtracking (Armijo) from w until the squared Newton
-    decrement g' H^-1 g is negligible or no longer falls.
+    Newton's method (semismooth where the loss is piecewise quadratic) with an exact
+    line search within the full step, from w until the squared Newton decrement
+    g' H^-1 g is negligible or no longer falls.
+
+    References
+    ----------
+    Keerthi, DeCoste. A modified finite Newton method for fast solution of large
+    scale linear SVMs. JMLR 2005, section 2.
     """
     n = y.size
     z = X @ w
     value = loss.value(y, z).mean() + 0.5 * l2 * (w @ w)
-    before = np.inf
+    before, least = np.inf, 0.0
     for number in range(MAX_NEWTON):
         g = X.T @ loss.derivative(y, z) / n + l2 * w
-        system = newton_system(X, loss.second_derivative(y, z) / n, l2)
+        curvature = np.maximum(loss.second_derivative(y, z), least * loss.smoothness)
+        system = newton_system(X, curvature / n, l2)
         good = g @ g <= 2.0 * l2 * GOOD * value
         if not system.exact and (good or number == MAX_INEXACT):
             return w, np.inf
         step = system.solve(g)
         decrement = float(g @ step)
-        local = decrement <= LOCAL * value
-        if decrement <= CONVERGED * value or (local and decrement >= 0.5 * before):
+        local = least == 0.0 and decrement <= LOCAL * value
+        settled = decrement <= CONVERGED * value and least == 0.0
+        if settled or (local and decrement >= 0.5 * before):
             break
         before = decrement if local else np.inf
-        size, moved = 1.0, X @ step
-        while True:
-            trial, margins = w - size * step, z - size * moved
-            reached = loss.value(y, margins).mean() + 0.5 * l2 * (trial @ trial)
-            if local or reached <= value - 1e-4 * size * decrement or size < 1e-10:
-                break
-            size *= 0.5
+        moved = X @ step
+        size = 1.0 if local else _length(y, loss, l2, (w, z), (step, moved))
+        trial, margins = w - size * step, z - size * moved
+        reached = loss.value(y, margins).mean() + 0.5 * l2 * (trial @ trial)
+        if size < SHORTEST and least < 1.0:
+            least = max(10.0 * least, FLOOR)
+            continue
         w, z, value = trial, margins, reached
+        least = min(max(10.0 * least, FLOOR), 1.0) if size < SHORT else 0.1 * least
+        least = least if least >= FLOOR else 0.0
         if loss.classification and l2 == 0.0 and (y * z).min() > 0.0:
             break
     return w, decrement
+
+
+def _length(
+    y: Array,
+    loss: Loss,
+    l2: float,
+    at: tuple[Array, Array],
+    step: tuple[Array, Array],
+) -> float:
+    """Return the part in (0, 1] of a step after which F is least along it.
+
+    ``at`` and ``step`` hold a vector and its margins; F is convex along the step.
+    """
+
+    def slope(size: float) -> float:
+        w, z = (here - size * along for here, along in zip(at, step, strict=True))
+        smooth = float(loss.derivative(y, z) @ step[1]) / y.size
+        return -smooth - l2 * float(w @ step[0])
+
+    if slope(1.0) <= 0.0 or slope(0.0) >= 0.0:
+        return 1.0
+    return float(optimize.brentq(slope, 0.0, 1.0, xtol=1e-9))
 
 
 def minimise_ridge(X: Any, y: Array, loss: Loss, l2: float) -> Array:

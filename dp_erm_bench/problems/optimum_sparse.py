@@ -198,7 +198,8 @@ def _orthant_steps(problem: Composite, w: Array, near: bool) -> Iterator[Array]:
     g = problem.gradient(w)
     free = (w != 0.0) | (np.abs(g) > problem.l1 * (1.0 + 1e-12))
     # More free coordinates than records: the signs are far from those sought.
-    if not 0 < np.count_nonzero(free) <= problem.y.size:
+    most = w.size if problem.l2 > 0.0 else problem.y.size
+    if not 0 < np.count_nonzero(free) <= most:
         return
     sign = np.where(w != 0.0, np.sign(w), -np.sign(g))[free]
     weights = (

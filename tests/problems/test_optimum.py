@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
+from dp_erm_bench import registry
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
@@ -17,6 +18,7 @@ from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems import optimum
 from dp_erm_bench.problems.build import build_problem
 
+LOSSES = registry.names("loss")
 SHAPES = {
     "tall": (120, 6, False),
     "square": (60, 60, False),
@@ -38,7 +40,8 @@ def make(loss, penalty="none", strength=None, shape="tall", seed=0):
         X = (X + 2.0 * rng.standard_normal((n, 1))) * 10.0 ** rng.uniform(-3, 3, p)
     w = rng.standard_normal(p) / (np.abs(X).max(axis=0) * np.sqrt(p))
     z = X @ w + 0.7 * rng.standard_normal(n)
-    y = z if loss == "squared" else np.where(z > 0.0, 1.0, -1.0)
+    classes = registry.build("loss", loss).classification
+    y = np.where(z > 0.0, 1.0, -1.0) if classes else z
     given = {} if strength is None else {"strength": strength}
     return build_problem(dataset_from_arrays(X, y), loss, {"name": penalty, **given})
 
@@ -53,8 +56,8 @@ def stationarity(problem, w):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("strength", [1e-5, 1e-2, 1.0])
-@pytest.mark.parametrize("penalty", ["l1", "l2"])
-@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("penalty", ["elastic_net", "l1", "l2"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_a_penalised_optimum_is_certified_and_stationary(
     loss, penalty, strength, shape
 ):
@@ -70,7 +73,7 @@ def test_a_penalised_optimum_is_certified_and_stationary(
 
 
 @pytest.mark.parametrize("shape", ["tall", "ill-scaled"])
-@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_an_optimum_without_penalty_is_certified_and_stationary(loss, shape):
     problem = make(loss, shape=shape)
     found = optimum.certified_optimum(problem)
@@ -78,10 +81,10 @@ def test_an_optimum_without_penalty_is_certified_and_stationary(loss, shape):
     assert stationarity(problem, found.w) <= 1e-9
 
 
-@settings(max_examples=25)
+@settings(max_examples=60)
 @given(
-    loss=st.sampled_from(["logistic", "squared"]),
-    penalty=st.sampled_from(["l1", "l2"]),
+    loss=st.sampled_from(LOSSES),
+    penalty=st.sampled_from(["elastic_net", "l1", "l2"]),
     power=st.floats(-4.0, 1.0),
     n=st.integers(2, 40),
     p=st.integers(1, 40),
