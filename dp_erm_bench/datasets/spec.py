@@ -1,16 +1,23 @@
 """The specification of a dataset: its yaml with overrides, checked."""
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dp_erm_bench.datasets.base import Usual
 from dp_erm_bench.datasets.bounds import Declared
 from dp_erm_bench.datasets.prepare import Recipe
+from dp_erm_bench.datasets.values import (
+    boolean,
+    declared_bounds,
+    fraction,
+    natural,
+    positive_labels,
+    refused,
+    standardisation,
+    usual_objective,
+)
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice, locate, read
 
@@ -141,8 +148,8 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
         loader=loader,
         options=given | seed,
         recipe=recipe,
-        usual=_usual(_form(common)),
-        bounds=None if recipe.standardise else _bounds(common["bounds"]),
+        usual=usual_objective(_form(common)),
+        bounds=None if recipe.standardise else declared_bounds(common["bounds"]),
     )
 
 
@@ -163,37 +170,20 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
     if common["task"] not in TASKS:
         check_choice(f"dataset.task of {name}", common["task"], list(TASKS))
     flags = ("drop_empty", "densify", "clip_to_bounds")
-    drop_empty, densify, clip = (_boolean(flag, common[flag]) for flag in flags)
-    standardise, bounds = _standardise(common["standardise"]), common["bounds"]
+    drop_empty, densify, clip = (boolean(flag, common[flag]) for flag in flags)
+    standardise, bounds = standardisation(common["standardise"]), common["bounds"]
     if clip and (bounds is None or standardise):
-        raise _refuse("clip_to_bounds", True, "false without bounds on raw features")
+        raise refused("clip_to_bounds", True, "false without bounds on raw features")
     return Recipe(
         classification=common["task"] == "classification",
-        positive=_positive(common),
+        positive=positive_labels(common),
         standardise=standardise,
-        test_fraction=_fraction("test_fraction", common["test_fraction"]),
-        seed=_integer("seed", common["seed"]),
+        test_fraction=fraction("test_fraction", common["test_fraction"]),
+        seed=natural("seed", common["seed"]),
         drop_empty=drop_empty,
         densify=densify,
-        clip=_bounds(bounds) if clip else None,
+        clip=declared_bounds(bounds) if clip else None,
     )
-
-
-def _positive(common: Mapping[str, Any]) -> list[Any] | None:
-    value = common["positive"]
-    if value is None:
-        return None
-    if common["task"] != "classification":
-        raise _refuse("positive", value, "null for a regression")
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _standardise(value: object) -> bool | str:
-    if value == "scale":
-        return "scale"
-    if isinstance(value, bool):
-        return value
-    raise _refuse("standardise", value, "true or false, or scale")
 
 
 def _parameters(loader: Callable[..., Any]) -> list[str]:
@@ -202,67 +192,3 @@ def _parameters(loader: Callable[..., Any]) -> list[str]:
 
 def _allowed(loader: Callable[..., Any]) -> list[str]:
     return sorted({*DEFAULTS, *_parameters(loader)})
-
-
-def _refuse(key: str, value: object, allowed: str) -> UsageError:
-    return UsageError(f"dataset.{key}={value}: must be {allowed}")
-
-
-def _boolean(key: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _refuse(key, value, "true or false")
-    return value
-
-
-def _integer(key: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _refuse(key, value, "an integer >= 0")
-    return value
-
-
-def _number(value: object) -> float:
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if numeric else math.nan  # type: ignore[arg-type]
-
-
-def _fraction(key: str, value: object) -> float:
-    if not 0.0 <= _number(value) < 1.0:
-        raise _refuse(key, value, "a number in [0, 1)")
-    return _number(value)
-
-
-def _usual(value: Mapping[str, Any] | None) -> Usual | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping) or set(value) != {"loss", "penalty", "strength"}:
-        raise _refuse("usual", value, "a mapping with loss, penalty and strength")
-    return Usual(**value)
-
-
-def _bounds(value: Mapping[str, Any] | None) -> Declared | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping) or not {"columns"} <= set(value) <= {
-        "columns",
-        "norm",
-        "label",
-    }:
-        raise _refuse("bounds", value, "null or a mapping with columns, norm, label")
-    given = value["columns"]
-    if isinstance(given, list | tuple):
-        columns = np.array([_bound("columns", entry) for entry in given])
-    else:
-        columns = np.array(_bound("columns", given))
-    columns.flags.writeable = False
-    norm, label = value.get("norm"), value.get("label")
-    return Declared(
-        columns=columns,
-        norm=None if norm is None else _bound("norm", norm),
-        label=None if label is None else _bound("label", label),
-    )
-
-
-def _bound(key: str, value: object) -> float:
-    if not 0.0 <= _number(value) < math.inf:
-        raise _refuse(f"bounds.{key}", value, "a finite number >= 0")
-    return _number(value)

@@ -105,11 +105,9 @@ def quasi_sparse(
 ) -> tuple[Array, Array, Array]:
     """Draw a linear classification whose true weights are (alpha, tau)-quasi-sparse.
 
-    Features are uniform on [-sqrt(3), sqrt(3)]: of variance 1 and bounded, so that
-    bounds can be declared and the logistic loss is Lipschitz without clipping. A
-    label is the sign of x.w plus logistic noise, hence with noise 1 the true weights
-    minimise the expected logistic loss. The draws of X and of the noise do not
-    depend on ``tau``, ``alpha`` and ``noise``.
+    Features are uniform on [-sqrt(3), sqrt(3)], of variance 1: their bounds can be
+    declared. A label is the sign of x.w plus logistic noise: at noise 1 the true
+    weights minimise the expected logistic loss. X does not depend on the weights.
 
     Parameters
     ----------

@@ -1,0 +1,100 @@
+"""Values of a dataset's yaml, checked one by one; what is wrong is refused by name."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench.datasets.base import Usual
+from dp_erm_bench.datasets.bounds import Declared
+from dp_erm_bench.errors import UsageError
+
+
+def refused(key: str, value: object, allowed: str) -> UsageError:
+    """Return the error of a key with a value that is not allowed."""
+    return UsageError(f"dataset.{key}={value}: must be {allowed}")
+
+
+def boolean(key: str, value: object) -> bool:
+    """Return true or false, refusing anything else."""
+    if not isinstance(value, bool):
+        raise refused(key, value, "true or false")
+    return value
+
+
+def standardisation(value: object) -> bool | str:
+    """Return whether or how columns are standardised."""
+    if value == "scale":
+        return "scale"
+    if isinstance(value, bool):
+        return value
+    raise refused("standardise", value, "true or false, or scale")
+
+
+def positive_labels(common: Mapping[str, Any]) -> list[Any] | None:
+    """Return the labels that become +1; one label is a list of one."""
+    value = common["positive"]
+    if value is None:
+        return None
+    if common["task"] != "classification":
+        raise refused("positive", value, "null for a regression")
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def natural(key: str, value: object) -> int:
+    """Return an integer of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise refused(key, value, "an integer >= 0")
+    return value
+
+
+def _number(value: object) -> float:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if numeric else math.nan  # type: ignore[arg-type]
+
+
+def fraction(key: str, value: object) -> float:
+    """Return a number in [0, 1)."""
+    if not 0.0 <= _number(value) < 1.0:
+        raise refused(key, value, "a number in [0, 1)")
+    return _number(value)
+
+
+def usual_objective(value: Mapping[str, Any] | None) -> Usual | None:
+    """Return the usual objective that a yaml names."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or set(value) != {"loss", "penalty", "strength"}:
+        raise refused("usual", value, "a mapping with loss, penalty and strength")
+    return Usual(**value)
+
+
+def declared_bounds(value: Mapping[str, Any] | None) -> Declared | None:
+    """Return the bounds that a yaml declares."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not {"columns"} <= set(value) <= {
+        "columns",
+        "norm",
+        "label",
+    }:
+        raise refused("bounds", value, "null or a mapping with columns, norm, label")
+    given = value["columns"]
+    if isinstance(given, list | tuple):
+        columns = np.array([_bound("columns", entry) for entry in given])
+    else:
+        columns = np.array(_bound("columns", given))
+    columns.flags.writeable = False
+    norm, label = value.get("norm"), value.get("label")
+    return Declared(
+        columns=columns,
+        norm=None if norm is None else _bound("norm", norm),
+        label=None if label is None else _bound("label", label),
+    )
+
+
+def _bound(key: str, value: object) -> float:
+    if not 0.0 <= _number(value) < math.inf:
+        raise refused(f"bounds.{key}", value, "a finite number >= 0")
+    return _number(value)
