@@ -38,7 +38,7 @@ THEORY = ("theory_", "unbalanced_")
 # Trials without the extension of the clip axis: (paper, default, smoke).
 TRIALS = {
     "mangold2022": (80538, 13659, 675),
-    "mangold2023": (218140, 24116, 942),
+    "mangold2023": (224750, 25112, 962),
 }
 
 

@@ -72,3 +72,27 @@ def test_panels_against_epsilon_are_drawn_against_passes_too():
     for panel in PANELS:
         assert set(panel.over_epsilon) <= set(panel.lines)
         assert set(panel.authors) <= set(panel.lines)
+
+
+@pytest.mark.parametrize(
+    "values", [[1, 10], [50, 100, 200, 500, 1000, 2000, 5000], range(10, 60)]
+)
+def test_ticks_of_numbers_do_not_crowd(values):
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    axes.scale_numbers(ax, [float(value) for value in values], (0.1, 1.0))
+    ticks = ax.get_xticks()
+    assert set(ticks) <= set(values)
+    assert ticks[0] == values[0]
+    assert 2 <= len(ticks) <= 9
+    low, high = ax.get_xlim()
+    assert low < values[0] and values[-1] < high
+
+
+def test_long_numbers_are_rounded_on_the_axis():
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    axes.scale_numbers(ax, [0.0315944, 2.15381], (0.1, 1.0))
+    assert ax.get_xticks().tolist() == [0.0316, 2.15]

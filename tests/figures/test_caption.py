@@ -128,6 +128,15 @@ def test_overview_lists_every_problem_and_all_uncharged_uses(tabulate):
     assert "Uncharged: smoothness, standardisation, tuning." in found
 
 
+def test_overview_names_other_epsilons(tabulate):
+    other = Panel("log2", "log2", PANEL.lines, epsilon=10.0)
+    table = tabulate({}, {"panel": "log2", "epsilon": 10.0})
+    lines = [look_up(table, panel).lines for panel in (PANEL, other)]
+    found = caption.overview_caption(lines, "default")
+    assert "epsilon = 1 (where a title says so, 10), delta" in found
+    assert "epsilon = 1, delta" in caption.overview_caption(lines[:1], "default")
+
+
 def test_overview_without_uncharged_uses(tabulate):
     lines = look_up(tabulate({"uncharged": pd.NA}), PANEL).lines
     assert "Uncharged: none." in caption.overview_caption([lines], "default")

@@ -7,6 +7,7 @@ import pytest
 
 from dp_erm_bench.figures.authors import decoded, source
 from dp_erm_bench.figures.curves import FACTS, NotRun, curves, data_seeds, report_runs
+from dp_erm_bench.figures.panels import Panel, look_up
 
 
 def test_rows_are_seeds_and_columns_checkpoints(tabulate):
@@ -161,3 +162,20 @@ def test_last_decoded_points():
 def test_panels_without_a_decoded_figure_are_empty():
     assert decoded("madelon") == {}
     assert "Mangold" in source()
+
+
+def test_supports_stand_beside_the_errors(tabulate):
+    table = tabulate({"n_seeds": 3, "p": 7})
+    table.loc[table["iteration"] == 0, "nnz"] = 0
+    run = curves(table, "log1", "DP-CD cyclic")
+    assert run.nnz.shape == run.errors.shape
+    assert (run.nnz[:, 0] == 0).all() and (run.nnz[:, 1:] == 7).all()
+
+
+def test_panel_has_an_epsilon_of_its_own(tabulate):
+    table = tabulate({"epsilon": 1.0, "end": 0.5}, {"epsilon": 10.0, "end": 0.05})
+    for epsilon, end in ((1.0, 0.5), (10.0, 0.05)):
+        panel = Panel("log1", "log1", ("DP-CD cyclic",), epsilon=epsilon)
+        assert look_up(table, panel).lines["DP-CD cyclic"].mean[-1] == (
+            pytest.approx(end)
+        )
