@@ -13,7 +13,8 @@ class Box(Penalty):
     """psi(w) = 0 if lower <= w_j <= upper for all j, else infinity.
 
     The prox is the clipping to the box, whatever the step. The box contains 0,
-    where every run starts.
+    where every run starts. A side may be infinite; null, which is how records
+    write that, means the same.
     """
 
     name: ClassVar[str] = "box"
@@ -22,16 +23,15 @@ class Box(Penalty):
 
     def __post_init__(self) -> None:
         """Check that the box contains 0."""
-        if not _number(self.lower) <= 0.0:
-            raise UsageError(
-                f"penalty.lower={self.lower} of box: must be a number <= 0 "
-                "(runs start at w = 0)"
-            )
-        if not _number(self.upper) >= 0.0:
-            raise UsageError(
-                f"penalty.upper={self.upper} of box: must be a number >= 0 "
-                "(runs start at w = 0)"
-            )
+        for key, sign, word in (("lower", -1.0, "<="), ("upper", 1.0, ">=")):
+            given = getattr(self, key)
+            side = sign * math.inf if given is None else _number(given)
+            if not sign * side >= 0.0:
+                raise UsageError(
+                    f"penalty.{key}={given} of box: must be a number {word} 0 (runs "
+                    "start at w = 0), or null for no bound"
+                )
+            object.__setattr__(self, key, side)
 
 
 def _number(value: object) -> float:
