@@ -27,7 +27,7 @@ from dp_erm_bench.errors import UsageError
         ("a=1,1,1.0", [1, 1.0], True),
         ("a={b:1},{b:2}", [{"b": 1}, {"b": 2}], True),
         ("loss=glob(*)", registry.names("loss"), True),
-        ("algorithm=glob([g*,s*],exclude=s*)", ["greedy_cd"], True),
+        ("algorithm=glob([greedy*,s*],exclude=s*)", ["greedy_cd"], True),
     ],
 )
 def test_the_whole_grammar_becomes_plain_lists(argument, values, swept):

@@ -26,8 +26,6 @@ LOSSES = registry.names("loss")
 PENALTIES = registry.names("penalty")
 LENGTHS = ("n_iter", "n_epochs", "passes")
 ELSEWHERE = ("smoothness", "smoothness_bounds", *LENGTHS)
-# Their noise is on a whole gradient, which does not spare a column of zeros.
-WHOLE_GRADIENT = ("sgd", "svrg")
 STEPS = 10
 
 
@@ -140,6 +138,12 @@ class Run:
 def solver_of(variant, **given):
     name, shapes = variant
     return registry.build("algorithm", name, **{"n_iter": STEPS, **shapes, **given})
+
+
+def noise_on_vectors(releases):
+    """Whether noise falls on whole gradients: it does not spare a column of zeros."""
+    scales = [(r, np.atleast_2d(r.sensitivity).shape[1]) for r in releases]
+    return any(release.vectors and columns == 1 for release, columns in scales)
 
 
 def supported(variant, problem):

@@ -20,6 +20,7 @@ from tests.solvers.cases import (
     VARIANTS,
     Run,
     label,
+    noise_on_vectors,
     problem_of,
     solver_of,
 )
@@ -99,7 +100,7 @@ def test_without_a_budget_coordinate_methods_run_as_with_the_data(algorithm):
     trace = known.problem.smoothness.columns.sum()
     assert made.problem.smoothness.norm[0, 0] == pytest.approx(trace)
     assert made.calibration.epsilon_certified == math.inf
-    if algorithm in ("sgd", "svrg"):  # step sizes by the trace, not the eigenvalue
+    if noise_on_vectors(known.releases):  # step sizes by the trace, not the eigenvalue
         scale = trace / known.problem.smoothness.norm
         made = solved(
             algorithm, infinite, smoothness="private", clip=None, step=float(scale)
