@@ -24,8 +24,8 @@ from dp_erm_bench.problems.smoothness import KINDS
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 NO_BOUND = (
-    "needs a clipping threshold (parameter clip), or a loss of bounded derivative on "
-    "a dataset with declared bounds"
+    "needs a clipping threshold (parameter clip), or declared bounds and a loss of "
+    "bounded derivative (squared loss: a box or a constraint, and a bound of the label)"
 )
 
 
