@@ -13,6 +13,7 @@ DIRECT = 1500
 SMALL = 500_000
 CG_TOLERANCE = 1e-2
 CG_STEPS = 1000
+RIDGE = 1e-12
 
 
 class System(Protocol):
@@ -87,9 +88,11 @@ class Iterative:
         return np.asarray(self.scale * found)
 
     def _product(self, v: Array) -> Array:
-        v = self.scale * v.ravel()
+        unscaled = v.ravel()
+        v = self.scale * unscaled
         image = self.X.T @ (self.d * (self.X @ v)) + self.l2 * v
-        return np.asarray(self.scale * image)
+        # The ridge keeps directions without curvature finite.
+        return np.asarray(self.scale * image + RIDGE * unscaled)
 
 
 def margins(X: Any, w: Array) -> Array:

@@ -15,7 +15,13 @@ from scipy import linalg
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.problems.optimum_gap import duality_gap
-from dp_erm_bench.problems.optimum_linear import gram, margins, newton_system, scaled
+from dp_erm_bench.problems.optimum_linear import (
+    DIRECT,
+    gram,
+    margins,
+    newton_system,
+    scaled,
+)
 
 FINISHED = 1e-14
 ENOUGH = 1e-10
@@ -133,7 +139,7 @@ def _lasso(
     from sklearn.linear_model import ElasticNet
 
     n, p = A.shape
-    if n > p:
+    if n > p and p <= DIRECT:
         A, target = _compressed(A, target)
     total = problem.l1 + problem.l2
     solver = ElasticNet(
@@ -198,7 +204,7 @@ def _orthant_steps(problem: Composite, w: Array, near: bool) -> Iterator[Array]:
     g = problem.gradient(w)
     free = (w != 0.0) | (np.abs(g) > problem.l1 * (1.0 + 1e-12))
     # More free coordinates than records: the signs are far from those sought.
-    most = w.size if problem.l2 > 0.0 else problem.y.size
+    most = w.size if near and problem.l2 > 0.0 else problem.y.size
     if not 0 < np.count_nonzero(free) <= most:
         return
     sign = np.where(w != 0.0, np.sign(w), -np.sign(g))[free]
