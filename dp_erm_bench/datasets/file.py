@@ -38,9 +38,10 @@ class File:
     """A file of records, svmlight, npz or csv, perhaps packed by bz2, xz or gz.
 
     The options are: ``path``; ``format``, which ``auto`` takes from the suffix; for
-    csv ``label``, the name or the index of the label's column, and ``header``, which
-    ``auto`` finds by the first row being text; for svmlight ``p``, the number of
-    features where the last ones may be empty; ``set``, a label for tables.
+    csv ``label``, the name or the index of the label's column, else the last one, and
+    ``header``, which ``auto`` finds by the first row being text; for svmlight ``p``,
+    the number of features where the last ones may be empty; ``set``, a label for
+    tables.
     """
 
     covered = ("path",)
@@ -50,7 +51,7 @@ class File:
         self,
         path: str | None = None,
         format: str = "auto",  # noqa: A002
-        label: str | int = -1,
+        label: str | int | None = None,
         header: str | bool = "auto",
         p: int | None = None,
         set: str | None = None,  # noqa: A002
@@ -142,7 +143,7 @@ def parse_npz(content: bytes) -> Raw:
 
 
 def parse_csv(
-    content: bytes, *, path: str | None, label: str | int, header: str | bool
+    content: bytes, *, path: str | None, label: str | int | None, header: str | bool
 ) -> Raw:
     """Return X and y of a table of numbers separated by commas.
 
@@ -182,8 +183,9 @@ def _is_text(row: Any) -> bool:
     return bool(pd.to_numeric(row.iloc[0], errors="coerce").isna().all())
 
 
-def _label_column(columns: list[Any], label: str | int) -> Any:
+def _label_column(columns: list[Any], label: str | int | None) -> Any:
     names = list(map(str, columns))
+    label = -1 if label is None else label
     if isinstance(label, int) and -len(columns) <= label < len(columns):
         return columns[label]
     check_choice("dataset.label", str(label), names)

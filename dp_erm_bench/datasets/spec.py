@@ -173,7 +173,8 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
     drop_empty, densify, clip = (boolean(flag, common[flag]) for flag in flags)
     standardise, bounds = standardisation(common["standardise"]), common["bounds"]
     if clip and (bounds is None or standardise):
-        raise refused("clip_to_bounds", True, "false without bounds on raw features")
+        allowed = "false unless bounds are declared and features are not standardised"
+        raise refused("clip_to_bounds", True, allowed)
     return Recipe(
         classification=common["task"] == "classification",
         positive=positive_labels(common),

@@ -55,11 +55,13 @@ def test_lists_of_labels_and_bounds_reach_the_dataset_whole(line):
         "dataset=file",
         "dataset.path=records.csv",
         "dataset.positive=[2,3]",
+        "dataset.label=kind",
         "dataset.bounds.columns=[1,2]",
         "dataset.clip_to_bounds=true",
     ).blocks
     ((name, given),) = _datasets(block)
     assert (name, given["path"], given["positive"]) == ("file", "records.csv", [2, 3])
+    assert given["label"] == "kind"
     assert given["bounds"] == {"columns": [1, 2]} and given["clip_to_bounds"] is True
 
 
