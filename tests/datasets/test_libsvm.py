@@ -218,3 +218,30 @@ def test_svmlight_files_are_joined_at_the_width_asked_for():
     assert sp.issparse(X) and X.shape == (3, 10)
     np.testing.assert_array_equal(y, [1.0, -1.0, 0.0])
     assert X.toarray()[0, 1] == 3.0 and X.toarray()[1, 8] == 2.0
+
+
+def test_the_packages_own_download_is_used_and_equals_the_mirror(
+    mirror, monkeypatch, seeded
+):
+    import libsvmdata.abstraction
+
+    from dp_erm_bench.datasets.mirror import open_mirror
+
+    content, asked = open_mirror().read("heart_scale"), []
+    expected = loaded("heart_scale")
+
+    def download(url, path, **options):
+        asked.append(url)
+        path.write_bytes(content)
+
+    monkeypatch.setattr(libsvmdata.abstraction, "download", download)
+    monkeypatch.setattr(published, "reachable", lambda host: True)
+    monkeypatch.delenv("DP_ERM_BENCH_DATA")
+    folder = seeded("my heart_scale")
+    before = sorted(folder.iterdir())
+    found = loaded("heart_scale")
+    assert asked == [f"{libsvm.HOST}binary/heart_scale"]
+    assert found.content_hash == expected.content_hash
+    assert sorted(folder.iterdir()) == before
+    loaded("heart_scale")
+    assert len(asked) == 1
