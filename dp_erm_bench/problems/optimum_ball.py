@@ -11,7 +11,7 @@ from dp_erm_bench.problems.optimum_sparse import Composite
 
 # Least multiplier times radius^2, as a part of F(0): what it costs is no more.
 NEGLIGIBLE = 1e-13
-LEVELS = 1e-15
+LEVELS = 1e-13
 RATIO = 0.1
 
 
@@ -67,11 +67,11 @@ class _Path:
 
 
 def _level(path: _Path, radius: float, low: float, high: float) -> float:
-    """Return the m in [low, high] with norm2(w(m)) = radius, to rounding."""
+    """Return the m in [low, high] with norm2(w(m)) = radius, almost to rounding."""
 
     def excess(exponent: float) -> float:
         length = float(np.linalg.norm(path(math.exp(exponent))))
         return math.log(length / radius) if length > 0.0 else -1.0
 
     ends = (math.log(low), math.log(high))
-    return math.exp(optimize.brentq(excess, *ends, xtol=LEVELS, rtol=4.5e-16 * 4))
+    return math.exp(optimize.brentq(excess, *ends, xtol=LEVELS))
