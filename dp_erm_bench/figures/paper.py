@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SINGLE, SMALL = (4.4, 3.0), (2.5, 2.0)
-COLUMNS = 4
+COLUMNS, ONE_ROW = 4, 5
 
 
 def draw_paper(
@@ -131,7 +131,7 @@ def grid(ran: Sequence[Found]) -> tuple[list[Cell | None], int]:
         for one in ran
         if one.over_epsilon
     ]
-    columns = min(len(ran), COLUMNS)
+    columns = len(ran) if len(ran) <= ONE_ROW else COLUMNS
     gap = [None] * (-len(above) % columns)
     cells = [*above, *(gap if below else []), *below]
     return cells, columns
