@@ -163,7 +163,7 @@ def _run(
     schedule: Any,
     n_checkpoints: int,
 ) -> Recorder:
-    oracle = make_oracle(problem, mechanisms.batch)
+    oracle = make_oracle(problem, mechanisms.batch, clipped=solver.clips)
     rows = Recorder(oracle, solver)
     checkpoints = checkpoints_of(solver.iterations(problem), n_checkpoints)
     iterates = solver.iterates(oracle, mechanisms, checkpoints, schedule)

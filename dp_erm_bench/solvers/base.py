@@ -118,6 +118,11 @@ class Solver(ABC):
         for field in dataclasses.fields(self):
             check_field(field, getattr(self, field.name))
 
+    @property
+    def clips(self) -> bool:
+        """Return whether derivatives are clipped per record."""
+        return getattr(self, "clip", None) is not None
+
     def refusal(self, problem: Problem) -> str | None:
         """Return why the problem cannot be served, or None.
 
