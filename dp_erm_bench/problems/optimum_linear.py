@@ -31,7 +31,7 @@ class System(Protocol):
         """Return the solution for a right side g, shape (p,)."""
 
 
-def newton_system(X: Any, d: Array, l2: float) -> System:
+def newton_system(X: Any, d: Array, l2: float, products: Array | None = None) -> System:
     """Return the system (X' diag(d) X + l2 I), factorised or solved by CG.
 
     Parameters
@@ -40,11 +40,20 @@ def newton_system(X: Any, d: Array, l2: float) -> System:
     d : array of shape (n,)
         Non-negative weights of the records.
     l2 : float
+    products : array of shape (n, n), optional
+        X X', of :func:`row_products`, where many systems share it.
     """
     side = min(X.shape) if l2 > 0.0 else X.shape[1]
     if sparse.issparse(X) and side > DIRECT:
         return Iterative(X, d, l2)
-    return Quadratic(X, d, l2)
+    return Quadratic(X, d, l2, products)
+
+
+def row_products(X: Any, l2: float) -> Array | None:
+    """Return X X' if systems with this l2 are solved in n dimensions, else None."""
+    n, p = X.shape
+    inexact = sparse.issparse(X) and n > DIRECT
+    return gram(X, True) if p > n and l2 > 0.0 and not inexact else None
 
 
 class Quadratic:
@@ -52,12 +61,18 @@ class Quadratic:
 
     exact = True
 
-    def __init__(self, X: Any, d: Array, l2: float) -> None:
+    def __init__(
+        self, X: Any, d: Array, l2: float, products: Array | None = None
+    ) -> None:
         self.l2 = l2
-        self.root = scaled(X, np.sqrt(d))
+        root = np.sqrt(d)
+        self.root = scaled(X, root)
         n, p = X.shape
         self.dual = p > n and l2 > 0.0
-        self.factor = _factor(gram(self.root, self.dual), l2)
+        if self.dual and products is not None:
+            self.factor = _factor(products * root * root[:, None], l2)
+        else:
+            self.factor = _factor(gram(self.root, self.dual), l2)
 
     def solve(self, g: Array) -> Array:
         """Return the solution for a right side g, shape (p,)."""

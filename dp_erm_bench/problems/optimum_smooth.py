@@ -12,6 +12,7 @@ from dp_erm_bench.problems.optimum_linear import (
     Quadratic,
     gram,
     newton_system,
+    row_products,
     scaled,
 )
 from dp_erm_bench.problems.smoothness import mean_squares
@@ -49,11 +50,11 @@ def newton(X: Any, y: Array, loss: Loss, l2: float, w: Array) -> tuple[Array, fl
     n = y.size
     z = X @ w
     value = loss.value(y, z).mean() + 0.5 * l2 * (w @ w)
-    before, least = np.inf, 0.0
+    before, least, products = np.inf, 0.0, row_products(X, l2)
     for number in range(MAX_NEWTON):
         g = X.T @ loss.derivative(y, z) / n + l2 * w
         curvature = np.maximum(loss.second_derivative(y, z), least * loss.smoothness)
-        system = newton_system(X, curvature / n, l2)
+        system = newton_system(X, curvature / n, l2, products)
         good = g @ g <= 2.0 * l2 * GOOD * value
         if not system.exact and (good or number == MAX_INEXACT):
             return w, np.inf

@@ -206,6 +206,14 @@ class TestLinear:
                 l2
             )
 
+    def test_shared_products_of_rows_give_the_same_system(self, form):
+        X, d, g = self.arrays()
+        features, products = form(X), optimum_linear.row_products(form(X), 0.1)
+        one, two = (Quadratic(features, d, 0.1, shared) for shared in (None, products))
+        np.testing.assert_allclose(one.solve(g), two.solve(g), rtol=1e-9, atol=1e-12)
+        assert optimum_linear.row_products(features, 0.0) is None
+        assert optimum_linear.row_products(form(X.T), 0.1) is None
+
     def test_the_smaller_side_decides_how(self, form, monkeypatch):
         monkeypatch.setattr(optimum_linear, "DIRECT", 40)
         X, d, _ = self.arrays()
