@@ -34,7 +34,7 @@ class FitResult:
     Attributes
     ----------
     w : array of shape (p,)
-        The last published iterate.
+        The last published iterate; read-only.
     trajectory : DataFrame
         One row per checkpoint: iteration, passes, seconds, objective, optimum,
         relative_error, nnz, and test_objective, test_accuracy where there is a
@@ -177,8 +177,10 @@ def _result(solved: Solved, reproducible: bool) -> FitResult:
     frame["optimum"] = optimum
     frame["relative_error"] = frame["objective"] / optimum - 1.0
     calibration = solved.calibration
+    w = solved.rows.w[0].copy()
+    w.setflags(write=False)
     return FitResult(
-        w=solved.rows.w[0],
+        w=w,
         trajectory=frame,
         epsilon_certified=calibration.epsilon_certified,
         releases=solved.releases,

@@ -112,8 +112,10 @@ def _claims_table(name: str, claims: Path) -> Any:
     verdicts = [row["verdict"].partition(" (") for row in rows]
     found = [verdict for verdict, _, _ in verdicts]
     counts = ", ".join(f"{found.count(v)} {v}" for v in dict.fromkeys(found))
+    profiles = ", ".join(sorted({row.get("profile") or "" for row in rows} - {""}))
+    heading = f"{name} (profile {profiles})" if profiles else name
     table = Table(
-        title=f"{name}: {counts or 'no claims'}",
+        title=f"{heading}: {counts or 'no claims'}",
         title_justify="left",
         box=box.SIMPLE_HEAD,
     )

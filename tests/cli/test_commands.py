@@ -58,7 +58,7 @@ def test_settings_are_listed_with_their_words(capsys):
 def test_report_prints_verdicts_and_figures(folder, capsys):
     assert command("report", [str(folder)]) == 0
     said = capsys.readouterr().out
-    assert "tiny: 1 holds, 1 fails, 1 not run" in said
+    assert "tiny (profile smoke): 1 holds, 1 fails, 1 not run" in said
     assert "Greedy [is] best" in said and "1.235" in said
     assert "no data set (yet)" in said
     assert "log1.pdf and .png" in said
