@@ -92,6 +92,7 @@ PANELS = (
         ),
         note="The 10 features that matter come first: in cyclic order DP-CD needs no "
         "search.",
+        log_passes=True,
         epsilon=10.0,
     ),
 )
