@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 NEGLIGIBLE = 1e-9
 # Part of what is cached: raise it when a problem that had no optimum gets one.
-FORMAT = 2
+FORMAT = 3
 REGIONS: dict[str, Callable[[Constraint], Region]] = {
     "l1_ball": CrossRegion,
     "simplex": SimplexRegion,
