@@ -108,7 +108,7 @@ def _overview(found: Sequence[Found], path: Path, profile: str) -> list[Path]:
         return []
     cells, columns = grid(ran)
     text = overview_caption([one.lines for one in ran], profile)
-    text = "\n".join([text, *dict.fromkeys(one.panel.note for one in ran)])
+    text = "\n".join([text, *_notes(ran)])
     missing = [one.panel.title for one in found if not one.lines]
     if missing:
         text += f"\nNot run: {', '.join(missing)} (log.txt says why)."
@@ -135,3 +135,10 @@ def grid(ran: Sequence[Found]) -> tuple[list[Cell | None], int]:
     gap = [None] * (-len(above) % columns)
     cells = [*above, *(gap if below else []), *below]
     return cells, columns
+
+
+def _notes(ran: Sequence[Found]) -> list[str]:
+    """Return the sentences of all panels' notes, each once, as one paragraph."""
+    sentences = [part for one in ran for part in one.panel.note.split(". ") if part]
+    once = dict.fromkeys(sentence.removesuffix(".") for sentence in sentences)
+    return [". ".join(once) + "."] if once else []

@@ -308,3 +308,14 @@ def test_cells_of_an_overview_do_not_overlap(tabulate, name):
     for place, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[place + 1 :])
     plt.close(figure)
+
+
+def test_notes_of_an_overview_say_each_sentence_once(tabulate):
+    panels = [one for one in mangold2023.PANELS if "L1" in one.note][:2]
+    lines = [line for panel in panels for line in panel_lines(panel)]
+    found = [look_up(tabulate(*lines), panel) for panel in panels]
+    (note,) = paper._notes(found)
+    for sentence in {part for one in panels for part in one.note.split(". ")}:
+        assert note.count(sentence.rstrip(".")) == 1
+    assert note.endswith(".")
+    assert paper._notes([]) == []
