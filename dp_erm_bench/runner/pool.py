@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
@@ -127,6 +128,8 @@ class Pool:
 def _executor(n_jobs: int) -> Any:
     from joblib.externals.loky import ProcessPoolExecutor
 
+    # loky replaces a worker whose memory has grown: nothing is lost, no news.
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
     return ProcessPoolExecutor(
         max_workers=n_jobs,
         initializer=worker.start,
