@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench import registry
+from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
@@ -148,6 +149,7 @@ def fit(
     solver = registry.build("algorithm", algorithm, **params)
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     what = [problem.key, algorithm, asdict(solver), asdict(budget), calibration]
+    what.append(_declared(problem.dataset.bounds))
     identity = _identity(what, _plain(seed))
     solved = solve(problem, [solver], budget, calibration, [identity], CHECKPOINTS)
     return _result(solved, seed is not None)
@@ -156,6 +158,12 @@ def fit(
 def _plain(value: Any) -> Any:
     """Return a number of numpy as Python's, anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _declared(bounds: Bounds | None) -> list[Any]:
+    if bounds is None:
+        return []
+    return [bounds.columns.tolist(), bounds.norm, bounds.label]
 
 
 def _identity(what: list[Any], seed: int | None) -> str:

@@ -447,3 +447,15 @@ def test_divergence_is_shown_not_raised():
         problem, "sgd", epsilon=math.inf, step=1e30, passes=300, batch_size="full"
     )
     assert not np.isfinite(result.trajectory.objective.iloc[-1])
+
+
+def test_problems_of_other_declared_bounds_share_no_draw():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (30, 3)), np.where(rng.uniform(size=30) > 0.5, 1.0, -1.0)
+    made = [
+        problem_from_arrays(X, y, loss="logistic", bounds={"columns": radius})
+        for radius in (1.0, 2.0)
+    ]
+    given = {"epsilon": 1.0, "seed": 3, "clip": 1.0, "smoothness": "data"}
+    first, second = (fit(problem, "random_cd", **given).w for problem in made)
+    assert (first != second).all()
