@@ -7,22 +7,24 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.mechanisms import Mechanisms, PoissonMechanism
+from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.privacy.releases import PoissonGaussian, Release
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import (
     Array,
     Solver,
-    inverse,
     norm_bound,
     shape,
     steps_between,
     value,
 )
-
-# Numbers of noise drawn at once per trial (2 MB).
-CHUNK = 1 << 18
+from dp_erm_bench.solvers.sampled import (
+    Batches,
+    SampledRun,
+    batch_refusal,
+    expected_batch,
+)
 
 
 @dataclass(frozen=True)
@@ -63,21 +65,17 @@ class SGD(Solver):
         sum norm2(u - v)^2 / 2 + step l2 norm2(u)^2 / 2 is, but for a constant, a
         multiple of norm2(u - v / (1 + step l2))^2.
         """
-        if self.batch_size != "full" and int(self.batch_size) > problem.n:
-            return (
-                f"batch_size={self.batch_size}: must be at most n={problem.n}, or full"
-            )
         constraint, penalty = problem.constraint.name, problem.penalty
         if problem.constraint.bounded and not penalty.quadratic:
             return (
                 f"constraint={constraint} with penalty={penalty.name}: sgd has no "
                 "step for both at once; use penalty none or l2"
             )
-        return None
+        return batch_refusal(problem, self.batch_size)
 
     def expected_batch(self, problem: Problem) -> int:
         """Return q n."""
-        return problem.n if self.batch_size == "full" else int(self.batch_size)
+        return expected_batch(problem, self.batch_size)
 
     def iterations(self, problem: Problem) -> int:
         """Return T, the number of steps."""
@@ -114,69 +112,35 @@ class SGD(Solver):
             yield oracle.w
 
 
-class StochasticRun:
-    """The state of a run: where in the schedule each trial is."""
+class StochasticRun(SampledRun):
+    """The state of DP-SGD."""
 
     def __init__(self, oracle: Oracle, mechanisms: Mechanisms, solver: SGD) -> None:
-        self.oracle, self.ahead = oracle, mechanisms.ahead
-        mechanism = mechanisms["gradient"]
-        assert isinstance(mechanism, PoissonMechanism)
-        self.gradient = mechanism
-        problem, column = oracle.problem, (oracle.batch, 1)
-        self.expected = float(solver.expected_batch(problem))
-        self.clip = np.broadcast_to(norm_bound(problem, solver.clip), column)
-        beta = np.atleast_2d(problem.smoothness.norm)
-        self.first = np.broadcast_to(solver.step * inverse(beta), column)
-        self.decay = np.broadcast_to(np.asarray(solver.decay, np.float64), column)
-        self.done = 0
+        expected = solver.expected_batch(oracle.problem)
+        given = (mechanisms["gradient"], mechanisms.ahead, solver.clip, solver.step)
+        super().__init__(oracle, *given, expected)
+        decay = np.asarray(solver.decay, np.float64)
+        self.decay = np.broadcast_to(decay, self.step.shape)
 
     def step_sizes(self, k: int) -> Array:
         """Return the sizes of the next k steps, (B, k)."""
         t = np.arange(self.done, self.done + k)
-        return np.asarray(self.first / (1.0 + self.decay * t))
+        return np.asarray(self.step / (1.0 + self.decay * t))
 
-    def advance(self, k: int) -> None:
-        """Make k steps, compiled for small batches, else one by one."""
-        compiled = self.ahead and self.gradient.rate < 1.0
-        most = max(1, CHUNK // self.oracle.problem.p) if compiled else 1
-        while k:
-            piece = min(k, most)
-            if compiled:
-                self._compiled(piece)
-            else:
-                stochastic_step(self)
-            self.done += piece
-            k -= piece
-        self.oracle.touch()
+    def make_step(self) -> None:
+        """Make one step in each trial."""
+        stochastic_step(self)
 
-    def _compiled(self, k: int) -> None:
-        problem = self.oracle.problem
-        noise = self.gradient.take_vectors(k, problem.p)
-        steps = self.step_sizes(k)
-        for b in range(self.oracle.batch):
-            batches, clip = self.gradient.sample(b, problem.n, k), self.clip[b, 0]
-            self.oracle.stochastic_steps(
-                b, batches, noise[b], clip, steps[b], self.expected
-            )
-
-    def sampled_sum(self) -> Array:
-        """Return the sum of the clipped gradients over each trial's sample, (B, p)."""
-        oracle = self.oracle
-        if self.gradient.rate == 1.0:
-            return oracle.clipped_sum(self.clip)
-        samples = [
-            self.gradient.sample(b, oracle.problem.n, 1)[0] for b in range(oracle.batch)
-        ]
-        sums = [
-            oracle.record_sum(b, records, float(self.clip[b, 0]))
-            for b, records in enumerate(samples)
-        ]
-        return np.stack(sums)
+    def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:
+        """Make the next steps of one trial, compiled."""
+        steps, clip = self.step_sizes(len(noise))[trial], self.clip[trial, 0]
+        self.oracle.stochastic_steps(trial, batches, noise, clip, steps, self.expected)
 
 
 def stochastic_step(run: StochasticRun) -> None:
     """Make one step of Algorithm 1 in each trial; the compiled one agrees."""
-    noisy = run.gradient(run.sampled_sum()) / run.expected
+    (total,) = run.sums(run.oracle)
+    noisy = run.sampled(total) / run.expected
     step, oracle, problem = run.step_sizes(1), run.oracle, run.oracle.problem
     moved = problem.penalty.prox(oracle.w - step * noisy, step)
     oracle.move_to(problem.constraint.project(moved))

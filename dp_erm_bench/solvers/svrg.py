@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.mechanisms import Mechanisms, PoissonMechanism
+from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.privacy.releases import Gaussian, PoissonGaussian, Release
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import (
     Array,
     Solver,
-    inverse,
     norm_bound,
     shape,
     steps_between,
     value,
 )
-
-# Numbers of noise drawn at once per trial (2 MB).
-CHUNK = 1 << 18
+from dp_erm_bench.solvers.sampled import (
+    Batches,
+    SampledRun,
+    batch_refusal,
+    expected_batch,
+)
 
 
 @dataclass(frozen=True)
@@ -78,15 +80,11 @@ class SVRG(Solver):
 
     def unsupported(self, problem: Problem) -> str | None:
         """Refuse batches larger than the data."""
-        if self.batch_size != "full" and int(self.batch_size) > problem.n:
-            return (
-                f"batch_size={self.batch_size}: must be at most n={problem.n}, or full"
-            )
-        return None
+        return batch_refusal(problem, self.batch_size)
 
     def expected_batch(self, problem: Problem) -> int:
         """Return q n."""
-        return problem.n if self.batch_size == "full" else int(self.batch_size)
+        return expected_batch(problem, self.batch_size)
 
     def epoch_length(self, problem: Problem) -> int:
         """Return m; 2 / q by default, as Johnson and Zhang have it for q = 1/n."""
@@ -175,38 +173,24 @@ def correction_bound(problem: Problem) -> float:
     return 1.0 if problem.loss.monotone else 2.0
 
 
-class VarianceReducedRun:
-    """The state of a run: the snapshot and where in its epoch the run is."""
+class VarianceReducedRun(SampledRun):
+    """The state of DP-SVRG: the snapshot and where in its epoch the run is."""
 
     def __init__(self, oracle: Oracle, mechanisms: Mechanisms, solver: SVRG) -> None:
-        problem, column = oracle.problem, (oracle.batch, 1)
-        correction = mechanisms["correction"]
-        assert isinstance(correction, PoissonMechanism)
-        self.snapshot, self.correction = mechanisms["snapshot"], correction
-        self.oracle, self.anchor = oracle, type(oracle)(problem, oracle.batch)
-        self.compiled = mechanisms.ahead and correction.rate < 1.0
+        problem = oracle.problem
+        given = (mechanisms["correction"], mechanisms.ahead, solver.clip, solver.step)
+        super().__init__(oracle, *given, solver.expected_batch(problem))
+        self.snapshot = mechanisms["snapshot"]
+        self.anchor = type(oracle)(problem, oracle.batch)
         self.length = solver.epoch_length(problem)
-        self.expected = float(solver.expected_batch(problem))
-        self.clip = np.broadcast_to(norm_bound(problem, solver.clip), column)
-        beta = np.atleast_2d(problem.smoothness.norm)
-        self.step = np.broadcast_to(solver.step * inverse(beta), column)
         self.mean: Array = np.zeros_like(oracle.w)
-        self.done = 0
 
-    def advance(self, k: int) -> None:
-        """Make k inner steps, with a snapshot before the first of each epoch."""
-        most = max(1, CHUNK // self.oracle.problem.p) if self.compiled else 1
-        while k:
-            inner = self.done % self.length
-            if inner == 0:
-                self.refresh()
-            piece = min(k, most, self.length - inner)
-            if self.compiled:
-                self._compiled(piece)
-            else:
-                variance_reduced_step(self)
-            self.done += piece
-            k -= piece
+    def prepared(self) -> int:
+        """Take a snapshot before the first step of each epoch; return what is left."""
+        inner = self.done % self.length
+        if inner == 0:
+            self.refresh()
+        return self.length - inner
 
     def refresh(self) -> None:
         """Take the iterate as the snapshot and publish the gradient there."""
@@ -214,30 +198,20 @@ class VarianceReducedRun:
         total = self.snapshot(self.anchor.clipped_sum(self.clip))
         self.mean = total / self.oracle.problem.n
 
-    def _compiled(self, k: int) -> None:
-        oracle, noise = self.oracle, self.correction.take_vectors(k, self.mean.shape[1])
-        for b in range(oracle.batch):
-            batches = self.correction.sample(b, oracle.problem.n, k)
-            at = (self.anchor.w[b], self.mean[b])
-            scales = (self.clip[b, 0], self.step[b, 0], self.expected)
-            oracle.variance_reduced_steps(b, at, batches, noise[b], scales)
-        oracle.touch()
+    def make_step(self) -> None:
+        """Make one inner step in each trial."""
+        variance_reduced_step(self)
 
-    def sampled_correction(self) -> Array:
-        """Return each trial's sum of differences over its sample, (B, p)."""
-        oracle, anchor = self.oracle, self.anchor
-        if self.correction.rate == 1.0:
-            return oracle.clipped_sum(self.clip) - anchor.clipped_sum(self.clip)
-        differences = []
-        for b, clip in enumerate(self.clip[:, 0].tolist()):
-            records, _ = self.correction.sample(b, oracle.problem.n, 1)
-            here = oracle.record_sum(b, records, clip)
-            differences.append(here - anchor.record_sum(b, records, clip))
-        return np.stack(differences)
+    def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:
+        """Make the next inner steps of one trial, compiled."""
+        at = (self.anchor.w[trial], self.mean[trial])
+        scales = (self.clip[trial, 0], self.step[trial, 0], self.expected)
+        self.oracle.variance_reduced_steps(trial, at, batches, noise, scales)
 
 
 def variance_reduced_step(run: VarianceReducedRun) -> None:
     """Make one inner step in each trial; the compiled one agrees."""
-    noisy = run.correction(run.sampled_correction()) / run.expected + run.mean
+    here, there = run.sums(run.oracle, run.anchor)
+    noisy = run.sampled(here - there) / run.expected + run.mean
     moved = run.oracle.w - run.step * noisy
     run.oracle.move_to(run.oracle.problem.penalty.prox(moved, run.step))
