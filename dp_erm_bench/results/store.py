@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import socket
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from dp_erm_bench.paths import write_atomic
+from dp_erm_bench.results.segment import line
 
 FINISHED = ("ok", "skipped", "diverged")
 FAILED = ("error", "timeout", "killed")
@@ -36,34 +34,6 @@ class Entry(NamedTuple):
     segment: Path
     offset: int
     length: int
-
-
-class Segment:
-    """The segment that this process appends to; opened at the first record.
-
-    Parameters
-    ----------
-    folder : Path
-        The results folder.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._handle: int | None = None
-
-    def append(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Write records as one block, so that a batch is recorded or is not."""
-        data = b"".join(map(encoded, records))
-        if self._handle is None:
-            self._handle = _new_file(self.folder / "segments")
-        while data:
-            data = data[os.write(self._handle, data) :]
-
-    def close(self) -> None:
-        """Close the file; a later record goes to a new one."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
 
 
 class Store:
@@ -120,28 +90,22 @@ class Store:
         """Yield the lines of the plan; a torn last line is left out."""
         if self.plan_file.is_file():
             with self.plan_file.open("rb") as file:
-                yield from (json.loads(line) for line in file if line.endswith(b"}\n"))
+                yield from (json.loads(row) for row in file if row.endswith(b"}\n"))
 
     def replace_plan(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Replace the plan, atomically."""
-        text = map(_line, lines)
+        text = map(line, lines)
         write_atomic(self.plan_file, lambda file: file.writelines(text))
 
     def append_plan(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Add lines to the plan that `replace_plan` has begun."""
         with self.plan_file.open("ab") as file:
-            file.writelines(map(_line, lines))
+            file.writelines(map(line, lines))
 
 
 def segments_of(folder: Path) -> list[Path]:
     """Return the segments of a results folder, oldest first."""
     return sorted((folder / "segments").glob("*.jsonl"))
-
-
-def encoded(record: Mapping[str, Any]) -> bytes:
-    """Return the line of a record: key and status first, no NaN, no infinity."""
-    first = {name: record[name] for name in ("key", "status")}
-    return _line({**first, **record})
 
 
 def final_objective(record: Mapping[str, Any] | None) -> float:
@@ -150,35 +114,6 @@ def final_objective(record: Mapping[str, Any] | None) -> float:
         return math.inf
     objective = (record.get("trajectory") or {}).get("objective") or [None]
     return math.inf if objective[-1] is None else float(objective[-1])
-
-
-def _line(value: Any) -> bytes:
-    return _compact(value) + b"\n"
-
-
-def _compact(value: Any) -> bytes:
-    try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
-    return text.encode()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-def _new_file(folder: Path) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
-    host = "".join(c if c.isalnum() else "_" for c in socket.gethostname())
-    path = folder / f"{time.time_ns():020d}-{host}-{os.getpid()}.jsonl"
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 def _entries(segment: Path) -> Iterator[tuple[str, Entry]]:

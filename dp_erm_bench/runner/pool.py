@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dp_erm_bench.results.store import Segment, Store
+from dp_erm_bench.results.segment import Segment
+from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner import worker
 from dp_erm_bench.runner.trial import Trial
 from dp_erm_bench.runner.worker import Outcome
@@ -39,7 +40,7 @@ class Pool:
         self.folder = folder
         self.execute = execute
         self._executor: Any = None
-        self._segment = Segment(folder)
+        self._segment = Segment(folder, "")
 
     def __enter__(self) -> Pool:
         """Return the pool; workers start with the first batch."""

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dp_erm_bench.registry import locate
-from dp_erm_bench.results.store import Segment, final_objective
+from dp_erm_bench.results.segment import Segment
+from dp_erm_bench.results.store import final_objective
 from dp_erm_bench.runner.trial import Trial
 
 PR_SET_PDEATHSIG = 1
@@ -99,4 +100,4 @@ def _told(error: Exception) -> str:
 
 @functools.cache
 def _segment(folder: str) -> Segment:
-    return Segment(Path(folder))
+    return Segment(Path(folder), "")

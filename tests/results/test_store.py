@@ -5,15 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_erm_bench.results.segment import Segment, encoded
 from dp_erm_bench.results.store import (
     FAILED,
     FINISHED,
-    Segment,
     Store,
-    encoded,
     final_objective,
     segments_of,
 )
+
+RUN = "00000000000000000001-here-1"
 
 
 def record(number, status="ok", **more):
@@ -21,7 +22,7 @@ def record(number, status="ok", **more):
 
 
 def append(folder, *records):
-    segment = Segment(folder)
+    segment = Segment(folder, RUN)
     segment.append(records)
     segment.close()
     return segments_of(folder)[-1]
@@ -51,12 +52,12 @@ def test_every_record_is_found_again(tmp_path_factory, rows, message):
 
 
 def test_each_writer_has_its_own_segment(tmp_path):
-    first, second = Segment(tmp_path), Segment(tmp_path)
+    first, second = Segment(tmp_path, RUN), Segment(tmp_path, RUN)
     first.append([record(1)])
     second.append([record(2)])
     first.append([record(3)])
     counts = [len(path.read_bytes().splitlines()) for path in segments_of(tmp_path)]
-    assert counts == [2, 1]
+    assert counts == [3, 2]
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60, 80, 90])

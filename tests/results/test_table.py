@@ -6,7 +6,8 @@ import pytest
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import table
-from dp_erm_bench.results.store import Segment, Store
+from dp_erm_bench.results.segment import Segment
+from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import COLUMNS, collect, is_stale, load_results
 
 SPEC = {
@@ -80,7 +81,7 @@ def record(number, status="ok", message="", facts=FACTS, path=PATH):
 @pytest.fixture
 def load(tmp_path):
     def made(plan, records):
-        Segment(tmp_path).append(records)
+        Segment(tmp_path, "1").append(records)
         Store(tmp_path).replace_plan(plan)
         return load_results(tmp_path)
 
@@ -170,19 +171,19 @@ def test_an_empty_plan_is_an_empty_table(load):
 
 
 def test_the_table_is_made_again_when_a_segment_is_newer(tmp_path):
-    Segment(tmp_path).append([record(1)])
+    Segment(tmp_path, "1").append([record(1)])
     Store(tmp_path).replace_plan([line(1), line(2)])
     assert is_stale(tmp_path)
     assert len(load_results(tmp_path)) == 3
     assert not is_stale(tmp_path)
-    Segment(tmp_path).append([record(2)])
+    Segment(tmp_path, "1").append([record(2)])
     later = (tmp_path / table.NAME).stat().st_mtime_ns + 10**9
     os.utime(max((tmp_path / "segments").iterdir()), ns=(later, later))
     assert len(load_results(str(tmp_path))) == 6
 
 
 def test_a_failed_collect_leaves_the_old_table(tmp_path, monkeypatch):
-    Segment(tmp_path).append([record(1)])
+    Segment(tmp_path, "1").append([record(1)])
     Store(tmp_path).replace_plan([line(1)])
     before = collect(tmp_path).read_bytes()
     monkeypatch.setattr(table, "_table", lambda *given: 1 / 0)

@@ -1,0 +1,106 @@
+"""Segments, the write side: each process appends to a file of its own.
+
+A segment is a file of lines. The first says who writes: ``{"segment":2,"run":...,
+"version":...}``. ``{"begin":[keys],"time":...}`` stands before the records of a batch
+that was begun; a begun key without a record tells what a process was at when it died.
+A record starts with ``key`` and ``status`` and ends with ``crc``, the checksum of all
+bytes before it. A segment is never edited and never continued by another process, so
+a torn last line costs that one record and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dp_erm_bench import __version__
+from dp_erm_bench.results.folder import telling
+
+FORMAT = 2
+CRC = b',"crc":"%08x"}\n'
+
+
+class Segment:
+    """The segment that this process appends to; opened when there is something to say.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    run : str
+        The run that this process works for.
+    """
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self.folder = folder
+        self.run = run
+        self._handle: int | None = None
+
+    def begin(self, keys: Sequence[str]) -> None:
+        """Mark the trials of a batch as begun."""
+        self._write(line({"begin": list(keys), "time": round(time.time(), 3)}))
+
+    def append(self, records: Iterable[Mapping[str, Any]], cost: float = 0.0) -> None:
+        """Write the records of a batch at once; `cost` is in seconds a trial."""
+        self._write(b"".join(encoded(record, cost) for record in records))
+
+    def close(self) -> None:
+        """Close the file; what comes later goes to a new one."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _write(self, data: bytes) -> None:
+        """Write whole lines; after a failure nothing may follow a torn one."""
+        with telling(self.folder):
+            try:
+                if self._handle is None:
+                    self._handle = _new_file(self.folder / "segments", self.run)
+                    data = _header(self.run) + data
+                while data:
+                    data = data[os.write(self._handle, data) :]
+            except OSError:
+                self.close()
+                raise
+
+
+def encoded(record: Mapping[str, Any], cost: float = 0.0) -> bytes:
+    """Return the line of a record: key, status and cost first, the checksum last."""
+    first = {"key": record["key"], "status": record["status"], "cost": round(cost, 6)}
+    body = line({**first, **record}).removesuffix(b"}\n")
+    return body + CRC % zlib.crc32(body)
+
+
+def line(value: Any) -> bytes:
+    """Return a value as a line of compact JSON; NaN and infinity become null."""
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    return text.encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _header(run: str) -> bytes:
+    return line({"segment": FORMAT, "run": run, "version": __version__})
+
+
+def _new_file(folder: Path, run: str) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{run}-{os.getpid()}-{time.time_ns()}.jsonl"
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
