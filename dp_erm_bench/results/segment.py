@@ -10,6 +10,7 @@ a torn last line costs that one record and nothing else.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -19,7 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dp_erm_bench import __version__
 from dp_erm_bench.results.folder import telling
 
 FORMAT = 2
@@ -97,7 +97,9 @@ def _finite(value: Any) -> Any:
 
 
 def _header(run: str) -> bytes:
-    return line({"segment": FORMAT, "run": run, "version": __version__})
+    # By name: the top package names the upper layers in its annotations.
+    version = importlib.import_module("dp_erm_bench").__version__
+    return line({"segment": FORMAT, "run": run, "version": version})
 
 
 def _new_file(folder: Path, run: str) -> int:
