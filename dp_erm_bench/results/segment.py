@@ -3,9 +3,9 @@
 A segment is a file of lines. The first says who writes: ``{"segment":2,"run":...,
 "version":...}``. ``{"begin":[keys],"time":...}`` stands before the records of a batch
 that was begun; a begun key without a record tells what a process was at when it died.
-A record starts with ``key`` and ``status`` and ends with ``crc``, the checksum of all
-bytes before it. A segment is never edited and never continued by another process, so
-a torn last line costs that one record and nothing else.
+A record starts with ``key`` and ``status``. It and the first line end with ``crc``, the
+checksum of all bytes before it. A segment is never edited and never continued by
+another process, so a torn last line costs that one record and nothing else.
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ class Segment:
 def encoded(record: Mapping[str, Any], cost: float = 0.0) -> bytes:
     """Return the line of a record: key, status and cost first, the checksum last."""
     first = {"key": record["key"], "status": record["status"], "cost": round(cost, 6)}
-    body = line({**first, **record}).removesuffix(b"}\n")
-    return body + CRC % zlib.crc32(body)
+    return _sealed({**first, **record})
 
 
 def line(value: Any) -> bytes:
@@ -99,7 +98,12 @@ def _finite(value: Any) -> Any:
 def _header(run: str) -> bytes:
     # By name: the top package names the upper layers in its annotations.
     version = importlib.import_module("dp_erm_bench").__version__
-    return line({"segment": FORMAT, "run": run, "version": version})
+    return _sealed({"segment": FORMAT, "run": run, "version": version})
+
+
+def _sealed(value: Mapping[str, Any]) -> bytes:
+    body = line(value).removesuffix(b"}\n")
+    return body + CRC % zlib.crc32(body)
 
 
 def _new_file(folder: Path, run: str) -> int:
