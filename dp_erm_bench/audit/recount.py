@@ -1,0 +1,151 @@
+"""What a run really released, read off its mechanisms, and what that costs.
+
+A second implementation of every bound, which shares no code with the first: it takes
+the noise scales that were used, not the multiplier that was meant, and the uses that
+were counted, not the ones that were declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.audit.bounds import least_epsilon, proved_epsilon
+from dp_erm_bench.audit.uses import Use
+from dp_erm_bench.privacy.base import Mechanism
+from dp_erm_bench.privacy.calibration import Calibration
+from dp_erm_bench.privacy.mechanisms import PoissonMechanism
+from dp_erm_bench.privacy.releases import (
+    Gaussian,
+    InsideNoisyMax,
+    Laplace,
+    LaplaceNoisyMax,
+    NoisyMax,
+    PoissonGaussian,
+    Release,
+)
+from dp_erm_bench.privacy.shares import LaplaceVector
+
+KINDS: Mapping[type[Release], str] = {
+    Gaussian: "gaussian",
+    PoissonGaussian: "poisson_gaussian",
+    Laplace: "laplace",
+    NoisyMax: "bounded_range",
+    LaplaceNoisyMax: "pure",
+    InsideNoisyMax: "pure",
+    LaplaceVector: "vector",
+}
+# By which two implementations of one bound may differ: orders of Renyi, lattices.
+TOLERANCES = {"rdp": 1e-3, "pld": 1e-4, "gdp": 1e-4, "pure": 1e-4, "none": 0.0}
+
+
+@dataclass(frozen=True)
+class Recount:
+    """What was released and what it costs.
+
+    Attributes
+    ----------
+    uses : tuple of Use
+        Every mechanism that was called, with scale / sensitivity as it was.
+    epsilon : float
+        Proved for them at the budget's delta, by the accountant of the calibration.
+    least : float
+        The composition is (epsilon, delta)-private for no smaller epsilon.
+    tolerance : float
+        Relative, of ``epsilon``.
+    """
+
+    uses: tuple[Use, ...]
+    epsilon: float
+    least: float
+    tolerance: float
+
+    def complaint(self, calibration: Calibration) -> str:
+        """Return how the run departs from what was certified, empty if it does not."""
+        claimed, budget = calibration.epsilon_certified, calibration.budget.epsilon
+        allowed = claimed * (1 + self.tolerance)
+        if self.epsilon > allowed:
+            return f"epsilon {self.epsilon:.6g} was run, {claimed:.6g} is certified"
+        if self.epsilon < claimed * (1 - self.tolerance):
+            return f"only {self.epsilon:.6g} of {claimed:.6g} certified was run"
+        if self.least > allowed:
+            return f"epsilon is at least {self.least:.6g}, {claimed:.6g} is certified"
+        if calibration.label == "certified" and self.epsilon > budget * (
+            1 + self.tolerance
+        ):
+            return f"epsilon {self.epsilon:.6g} exceeds the budget {budget:.6g}"
+        return ""
+
+
+def recount(
+    mechanisms: Mapping[str, Mechanism],
+    calibration: Calibration,
+    declared: Mapping[str, Release] | None = None,
+) -> Recount:
+    """Return what the mechanisms of a finished run released and what it costs.
+
+    Parameters
+    ----------
+    mechanisms : mapping of str to Mechanism
+        After the run.
+    calibration : Calibration
+        Its budget, and its accountant, whose bound is computed a second time.
+    declared : mapping of str to Release, optional
+        The releases whose sensitivities are those of the budget's adjacency. By
+        default each mechanism's own.
+    """
+    uses = uses_of(mechanisms, declared)
+    delta, adjacency = calibration.budget.number, calibration.budget.adjacency
+    accountant = calibration.accountant.removesuffix("+pure")
+    return Recount(
+        uses,
+        proved_epsilon(uses, delta, adjacency, accountant),
+        least_epsilon(uses, delta, adjacency),
+        TOLERANCES[accountant],
+    )
+
+
+def uses_of(
+    mechanisms: Mapping[str, Mechanism],
+    declared: Mapping[str, Release] | None = None,
+) -> tuple[Use, ...]:
+    """Return what was called: kind, smallest scale / sensitivity, count.
+
+    Raises
+    ------
+    TypeError
+        For a release of an unknown kind.
+    """
+    found = []
+    for name, mechanism in mechanisms.items():
+        release = mechanism.release if declared is None else declared[name]
+        if type(release) not in KINDS:
+            raise TypeError(f"release {name}: {type(release).__name__} is unknown")
+        if mechanism.used:
+            found.append(_use(mechanism, release))
+    return tuple(use for use in found if use.ratio < np.inf)
+
+
+def _use(mechanism: Mechanism, release: Release) -> Use:
+    kind = KINDS[type(release)]
+    inverse = inverse_ratios(mechanism.scale, release)
+    # A use meets one entry, but all of a vector: as certified, dead ones included.
+    entries = inverse.shape[1] if kind == "vector" else 1
+    worst = entries * inverse.max()
+    ratio = float(1 / worst) if worst > 0 else np.inf
+    rate = mechanism.rate if isinstance(mechanism, PoissonMechanism) else 1.0
+    spread = release.spread if isinstance(release, InsideNoisyMax) else 1.0
+    return Use(kind, ratio, mechanism.used, rate, spread)
+
+
+def inverse_ratios(scale: NDArray[np.float64], release: Release) -> NDArray[np.float64]:
+    """Return sensitivity / scale of each trial and entry, 0 where nothing can move."""
+    sensitivity = np.atleast_2d(np.asarray(release.sensitivity, np.float64))
+    sensitivity, scale = np.broadcast_arrays(sensitivity, scale)
+    with np.errstate(divide="ignore"):
+        return np.divide(
+            sensitivity, scale, out=np.zeros(scale.shape), where=sensitivity > 0
+        )

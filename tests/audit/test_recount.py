@@ -1,0 +1,278 @@
+"""What was run, counted again: every algorithm keeps its word, and liars are found."""
+
+import dataclasses
+import functools
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dp_erm_bench.audit import bounds
+from dp_erm_bench.audit.recount import KINDS, Recount, recount, uses_of
+from dp_erm_bench.audit.uses import Use
+from dp_erm_bench.privacy import releases as kinds
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.calibration import calibrate
+from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.privacy.mechanisms import make_mechanisms
+from dp_erm_bench.privacy.shares import left_over, with_shares
+from tests.solvers.cases import (
+    ALGORITHMS,
+    STEPS,
+    VARIANTS,
+    Run,
+    label,
+    objectives,
+    problem_of,
+    solver_of,
+    supported,
+)
+
+EPSILONS = (0.3, 1.0, 4.0)
+DELTA = 1e-6
+REPLACE, ZERO = Adjacency
+
+each_adjacency = pytest.mark.parametrize("adjacency", Adjacency)
+every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+
+
+@functools.cache
+def served(algorithm, given):
+    """The first problem that a variant serves."""
+    variant = (algorithm, dict(given))
+    made = (problem_of(*objective) for objective in objectives())
+    return next(problem for problem in made if supported(variant, problem))
+
+
+def distinct():
+    """The variants, one for each list of events."""
+    kept = {}
+    for name, given in VARIANTS:
+        problem = served(name, tuple(given.items()))
+        run = Run(problem, [solver_of((name, given), clip=1.0)])
+        events = tuple(release.event() for release in run.releases)
+        kept.setdefault((name, events), (name, given))
+    return list(kept.values())
+
+
+every_variant = pytest.mark.parametrize("variant", distinct(), ids=label)
+
+
+def calibrated(variant, adjacency, epsilon, mode="certified", steps=STEPS, **given):
+    """A run whose noise is that of a budget, with its calibration."""
+    problem = served(variant[0], tuple(variant[1].items()))
+    solvers = [solver_of(variant, clip=1.0, n_iter=steps, **given)]
+    options = {"adjacency": adjacency, "epsilon": epsilon, "ahead": True}
+    options["checkpoints"] = (0, steps)
+    declared = Run(problem, solvers, z=1.0, **options)
+    if declared.shares:
+        declared.publish(declared.mechanisms)
+    events = tuple(release.event() for release in declared.releases)
+    budget = Budget(epsilon, DELTA, adjacency)
+    printed = solvers[0].printed
+    found = calibrate(events, left_over(budget, declared.shares), mode, printed)
+    run = Run(problem, solvers, z=found.z, **options)
+    return run, with_shares(found, budget, declared.shares)
+
+
+def counted(run, calibration, declared=None):
+    run.iterates()
+    return recount(run.mechanisms, calibration, declared)
+
+
+@every_variant
+@each_adjacency
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_what_was_run_costs_what_was_certified(variant, adjacency, epsilon):
+    run, calibration = calibrated(variant, adjacency, epsilon)
+    found = counted(run, calibration)
+    assert found.complaint(calibration) == ""
+    assert found.epsilon <= epsilon * (1 + found.tolerance)
+    assert found.epsilon == pytest.approx(
+        calibration.epsilon_certified, rel=found.tolerance
+    )
+    assert found.least <= calibration.epsilon_certified * (1 + 1e-9)
+    # The lower bound is not idle either.
+    assert found.least >= 0.15 * epsilon
+
+
+@every_algorithm
+@each_adjacency
+def test_private_constants_are_counted_too(algorithm, adjacency):
+    run, calibration = calibrated((algorithm, {}), adjacency, 1.0, smoothness="private")
+    found = counted(run, calibration)
+    assert found.complaint(calibration) == ""
+    shares = [use for use in found.uses if use.kind == "vector"]
+    assert bounds.pure_level(shares) == pytest.approx(0.1)
+
+
+@each_adjacency
+def test_a_printed_constant_is_counted_too(adjacency):
+    printed = {"greedy_cd": {"noise": "poster", "rule": "GS-s"}, "random_cd": {}}
+    for algorithm, given in printed.items():
+        run, calibration = calibrated((algorithm, given), adjacency, 1.0, "paper")
+        found = counted(run, calibration)
+        assert found.complaint(calibration) == ""
+        assert calibration.label.startswith("paper")
+
+
+def test_every_bound_is_met():
+    winners = {
+        calibrated(variant, ZERO, 1.0)[1].accountant.removesuffix("+pure")
+        for variant in distinct()
+    }
+    assert winners >= {"gdp", "rdp", "pld"}
+
+
+# Liars: what ran is not what was certified.
+
+
+@every_algorithm
+@each_adjacency
+def test_halved_noise_is_found(algorithm, adjacency):
+    run, _ = calibrated((algorithm, {}), adjacency, 1.0)
+    for name in run.mechanisms:
+        run, calibration = calibrated((algorithm, {}), adjacency, 1.0)
+        run.mechanisms[name].scale = run.mechanisms[name].scale / 2
+        found = counted(run, calibration)
+        assert found.complaint(calibration).endswith("is certified")
+        assert found.epsilon > calibration.epsilon_certified * 1.01
+
+
+@every_algorithm
+def test_doubled_noise_is_found(algorithm):
+    run, calibration = calibrated((algorithm, {}), REPLACE, 1.0)
+    for mechanism in run.mechanisms.values():
+        mechanism.scale = mechanism.scale * 2
+    assert counted(run, calibration).complaint(calibration).startswith("only")
+
+
+@every_algorithm
+@each_adjacency
+def test_one_use_more_is_found(algorithm, adjacency):
+    _, calibration = calibrated((algorithm, {}), adjacency, 1.0)
+    longer, _ = calibrated((algorithm, {}), adjacency, 1.0, steps=STEPS + 1)
+    longer.z = calibration.z
+    longer.declare()
+    found = counted(longer, calibration)
+    assert found.complaint(calibration) != ""
+    assert found.epsilon > calibration.epsilon_certified * 1.01
+
+
+@every_algorithm
+def test_the_other_adjacencys_sensitivity_is_found(algorithm):
+    run, calibration = calibrated((algorithm, {}), REPLACE, 1.0)
+    honest = {release.name: release for release in run.releases}
+    run.adjacency = ZERO
+    run.declare()
+    # The liar believes itself; the sensitivities of the claim do not.
+    assert recounted_by_itself(run, calibration) == ""
+    assert recount(run.mechanisms, calibration, honest).complaint(calibration) != ""
+
+
+def recounted_by_itself(run, calibration):
+    return counted(run, calibration).complaint(calibration)
+
+
+@every_algorithm
+def test_a_quieter_share_is_found(algorithm):
+    run, calibration = calibrated((algorithm, {}), REPLACE, 1.0, smoothness="private")
+    run.mechanisms["smoothness"].scale = run.mechanisms["smoothness"].scale / 2
+    found = counted(run, calibration)
+    assert found.epsilon == pytest.approx(1.1, rel=1e-3)
+    assert found.complaint(calibration) != ""
+
+
+@every_algorithm
+def test_no_noise_is_found(algorithm):
+    run, calibration = calibrated((algorithm, {}), REPLACE, 1.0)
+    for mechanism in run.mechanisms.values():
+        mechanism.scale = np.zeros_like(mechanism.scale)
+    found = counted(run, calibration)
+    assert found.epsilon == found.least == math.inf
+    assert found.complaint(calibration) != ""
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (Recount((), 1.002, 0.5, 1e-3), "1.002 was run, 1 is certified"),
+        (Recount((), 0.998, 0.5, 1e-3), "only 0.998"),
+        (Recount((), 1.0, 1.01, 1e-3), "at least 1.01"),
+        (Recount((), 1.0005, 0.5, 1e-3), ""),
+    ],
+)
+def test_complaints(found, words):
+    calibration = calibrate((Event("gaussian", 3),), Budget(1, 1e-6))
+    complaint = found.complaint(calibration)
+    assert words in complaint and bool(words) == bool(complaint)
+
+
+def test_more_than_the_budget_is_found():
+    calibration = calibrate((Event("gaussian", 3),), Budget(1, 1e-6))
+    lied = dataclasses.replace(calibration, epsilon_certified=1.2)
+    assert "exceeds the budget 1" in Recount((), 1.2, 0.5, 1e-3).complaint(lied)
+    paper = dataclasses.replace(lied, label="paper (not proved)")
+    assert Recount((), 1.2, 0.5, 1e-3).complaint(paper) == ""
+
+
+# Reading off.
+
+
+def made(release, z=3.0, names=("a",)):
+    return make_mechanisms([release], z, names)
+
+
+def test_the_smallest_ratio_of_all_entries_and_trials_counts():
+    sensitivity = np.array([[1.0, 0.0, 2.0], [1.0, 0.5, 1.0]])
+    mechanisms = made(kinds.Laplace("noise", sensitivity, 4), names=("a", "b"))
+    mechanism = mechanisms["noise"]
+    mechanism.spend(2)
+    assert uses_of(mechanisms) == (Use("laplace", 3.0, 2),)
+    scale = mechanism.scale.copy()
+    scale[1, 1] /= 4
+    mechanism.scale = scale
+    assert uses_of(mechanisms) == (Use("laplace", 0.75, 2),)
+    # Noise on what cannot move protects nothing.
+    scale[0, 1] = 1e-9
+    assert uses_of(mechanisms) == (Use("laplace", 0.75, 2),)
+
+
+def test_what_was_not_called_costs_nothing():
+    mechanisms = made(kinds.Gaussian("noise", 1.0, 4))
+    assert uses_of(mechanisms) == ()
+    calibration = calibrate((Event("gaussian", 4),), Budget(1, 1e-6))
+    assert recount(mechanisms, calibration).epsilon == 0.0
+
+
+def test_a_rate_is_that_of_the_mechanism():
+    mechanisms = made(kinds.PoissonGaussian("noise", 1.0, 4, rate=0.1))
+    mechanisms["noise"].spend(1)
+    mechanisms["noise"].rate = 0.2
+    assert uses_of(mechanisms) == (Use("poisson_gaussian", 3.0, 1, rate=0.2),)
+
+
+def test_unknown_releases_are_loud():
+    class Secret(kinds.Gaussian):
+        pass
+
+    with pytest.raises(TypeError, match="release noise: Secret is unknown"):
+        uses_of(made(Secret("noise", 1.0, 1)))
+    assert set(KINDS.values()) == {*ALL_KINDS, "vector"}
+
+
+ALL_KINDS = ("gaussian", "poisson_gaussian", "laplace", "bounded_range", "pure")
+
+
+def test_the_second_implementation_shares_no_bound_with_the_first():
+    code = (
+        "import sys\n"
+        "import dp_erm_bench.audit.bounds\n"
+        "print(*[m for m in sys.modules if m.startswith('dp_erm_bench.privacy.')])"
+    )
+    run = [sys.executable, "-c", code]
+    loaded = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == ["dp_erm_bench.privacy.adjacency"]
