@@ -30,7 +30,7 @@ def batches_of(
     """
     groups: dict[tuple[str, int], list[Planned]] = {}
     for one in planned:
-        key = (one.setting.group, one.trial.spec["n_checkpoints"])
+        key = (one.setting.group, one.n_checkpoints)
         groups.setdefault(key, []).append(one)
     batches: list[tuple[float, tuple[Trial, ...]]] = []
     for members in groups.values():

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from dp_erm_bench.runner.block import Tune
-from dp_erm_bench.runner.parameters import algorithm_of
-from dp_erm_bench.runner.subject import Subject
-from dp_erm_bench.runner.trial import Setting
+from dp_erm_bench.runner.grid import Grid
+from dp_erm_bench.runner.parameters import known_algorithm, normalised
+from dp_erm_bench.runner.subject import Subject, subject_of
+from dp_erm_bench.runner.trial import Labels, Planned, Setting, Trial
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One line on one subject with one budget; only seeds and tuned axes are open.
+    """One line on one subject with one budget; seeds and the axes are open.
 
     Attributes
     ----------
@@ -33,9 +36,9 @@ class Case:
     seeds : tuple of int
         Seeds of a sweep; empty if tuned.
     tune : Tune or None
-        How open parameters are chosen.
+        How open parameters are chosen; None if every point is run.
     axes : mapping
-        Absolute values of the tuned axes.
+        Absolute values of the open parameters.
     measured : bool
         Whether a value was given in a unit that is computed from the data.
     """
@@ -54,22 +57,44 @@ class Case:
 
     _made: dict[tuple[Any, ...], Setting] = field(default_factory=dict, repr=False)
 
+    @cached_property
+    def grid(self) -> Grid:
+        """Return the maker of settings."""
+        how = (self.params, self.budget, self.calibration)
+        return Grid(self.subject, self.algorithm, *how)
+
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """Return the settings of a sweep, one per point of the axes."""
+        return tuple(self.grid.settings(self.axes))
+
     def setting(self, **chosen: Any) -> Setting:
         """Return the setting with the open parameters filled in."""
         point = tuple(chosen.items())
         if point not in self._made:
-            algorithm = algorithm_of(self.algorithm, {**self.params, **chosen})
-            made = self.subject.setting(algorithm, self.budget, self.calibration)
-            self._made[point] = made
+            axes = {key: (value,) for key, value in point}
+            self.grid.check(axes)
+            self._made[point] = next(self.grid.settings(axes))
         return self._made[point]
 
+    def sweep(self, n_checkpoints: int) -> Iterator[Planned]:
+        """Yield the trials of a case that is not tuned."""
+        labels = Labels(self.panel, self.line, "sweep", measured=self.measured)
+        for setting in self.settings:
+            for seed in self.seeds:
+                yield setting.planned(seed, n_checkpoints, labels)
+
+    @property
+    def expected(self) -> int:
+        """Return the number of trials of a case that is not tuned."""
+        points = math.prod(len(values) for values in self.axes.values())
+        return len(self.seeds) * points
+
     def check(self) -> None:
-        """Raise UsageError if the solver refuses a value of an axis."""
-        first = {key: values[0] for key, values in self.axes.items()}
-        self.setting(**first)
-        for key, values in self.axes.items():
-            for value in values[1:]:
-                algorithm_of(self.algorithm, {**self.params, **first, key: value})
+        """Raise UsageError if the solver refuses a value, or a point of a sweep."""
+        self.grid.check(self.axes)
+        if self.tune is None and not known_algorithm(self.algorithm).separate:
+            _ = self.settings
 
 
 @dataclass(frozen=True)
@@ -80,3 +105,23 @@ class NotRun:
     line: str
     dataset: str
     reason: str
+
+
+def trial_of(spec: Mapping[str, Any]) -> Trial:
+    """Return the trial of a complete spec (`Trial.spec`), as `expand` would make it."""
+    setting = setting_of(spec)
+    return setting.trial(spec["seed"], spec["n_checkpoints"])
+
+
+def setting_of(spec: Mapping[str, Any]) -> Setting:
+    """Return the setting of a trial's spec."""
+    dataset = dict(spec["dataset"])
+    objective = [spec[part] for part in ("loss", "penalty", "constraint")]
+    name = dataset.pop("name")
+    dataset.pop("_target_", None)
+    subject = subject_of(name, dataset, *objective)
+    algorithm = spec["algorithm"]["name"]
+    given = spec["algorithm"]["params"]
+    params = {key: normalised(algorithm, key, v) for key, v in given.items()}
+    grid = Grid(subject, algorithm, params, spec["budget"], spec["calibration"])
+    return next(grid.settings({}))

@@ -83,11 +83,24 @@ def _cases(block: Mapping[str, Any]) -> Iterator[Case | NotRun]:
             axes = _absolute(tuned, subject)
             open_and_fixed = (*fixed.values(), *tuned.values())
             measured = any(isinstance(axis, Mapping) for axis in open_and_fixed)
-            for params in product(_absolute(fixed, subject)):
+            for params, open_ in _points(_absolute(fixed, subject), axes, tune):
                 parts = (subject, algorithm, params, budget, calibration)
-                case = Case(panel, line, *parts, seeds, tune, axes, measured)
+                case = Case(panel, line, *parts, seeds, tune, open_, measured)
                 case.check()
                 yield case
+
+
+def _points(fixed: Values, axes: Values, tune: Tune | None) -> Iterator[Open]:
+    """Yield the fixed parameters of each case, and its axes.
+
+    A sweep is one case whatever its axes; what is tuned is tuned for every point of
+    the other axes by itself.
+    """
+    if tune is None:
+        single = {key: values[0] for key, values in fixed.items() if len(values) == 1}
+        yield single, {key: v for key, v in fixed.items() if len(v) > 1}
+    else:
+        yield from ((params, axes) for params in product(fixed))
 
 
 def _tune(block: Mapping[str, Any], panel: str) -> Tune | None:
@@ -98,6 +111,8 @@ def _tune(block: Mapping[str, Any], panel: str) -> Tune | None:
     return tune_of(block["tune"], panel)
 
 
+Values = Mapping[str, tuple[Any, ...]]
+Open = tuple[Mapping[str, Any], Values]
 Axis = list[Any] | Mapping[str, Any]
 """Normalised values, or {"multiples": [...]} of the subject's gradient_rms."""
 

@@ -73,7 +73,7 @@ def run_experiment(
         print_plan(session, cases, tuners, stages)
         _print_missing(missing)
         return 0
-    expected = sum(len(case.seeds) for case in cases)
+    expected = sum(case.expected for case in cases if case.tune is None)
     expected += sum(tuner.expected() for tuner in tuners)
     previous = read_manifest(folder)
     with _manifest(session, missing):

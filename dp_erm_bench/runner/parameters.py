@@ -70,13 +70,13 @@ def algorithm_of(name: str, given: Mapping[str, Any]) -> Algorithm:
     UsageError
         From the solver's own check, naming the value and what is allowed.
     """
-    known = _known(name)
+    known = known_algorithm(name)
     solver = known.made(**{**known.preset, **given})
-    full = {key: _plain(getattr(solver, key)) for key in known.kinds}
+    full = {key: plain(getattr(solver, key)) for key in known.kinds}
     return Algorithm(
         name=name,
         target=known.target,
-        given={key: _plain(value) for key, value in given.items()},
+        given={key: plain(value) for key, value in given.items()},
         full=full,
         shape={key: full[key] for key, kind in known.kinds.items() if kind != "value"},
         batchable=getattr(solver, "batchable", True),
@@ -84,29 +84,40 @@ def algorithm_of(name: str, given: Mapping[str, Any]) -> Algorithm:
     )
 
 
-class _Known(NamedTuple):
-    """An algorithm's yaml and class, looked up once per process."""
+class Known(NamedTuple):
+    """An algorithm's yaml and class, looked up once per process.
+
+    `separate` tells whether its class checks each parameter by itself and changes
+    none, so that a value that passed once passes in every combination.
+    """
 
     target: str
     preset: dict[str, Any]
     made: Any
     kinds: dict[str, str | None]
     hints: dict[str, Any]
+    separate: bool
 
 
 @functools.cache
-def _known(algorithm: str) -> _Known:
+def known_algorithm(algorithm: str) -> Known:
+    """Return the yaml and the class of an algorithm."""
+    # Not at the top: the command line must start without numpy.
+    from dp_erm_bench.solvers.base import Solver
+
     preset = registry.read("algorithm", algorithm)
     target = preset.pop("_target_")
     made = registry.locate(target)
     fields = [f for f in dataclasses.fields(made) if f.init]
     hints = typing.get_type_hints(made)
-    return _Known(
+    check = getattr(made, "__post_init__", None)
+    return Known(
         target,
         preset,
         made,
         {f.name: f.metadata.get("kind") for f in fields},
         {f.name: hints[f.name] for f in fields},
+        check is Solver.__post_init__,
     )
 
 
@@ -120,12 +131,12 @@ def normalised(algorithm: str, parameter: str, value: Any) -> Any:
     """
     check_parameter(algorithm, parameter)
     key = f"algorithm.{algorithm}.{parameter}"
-    return typed(key, value, _known(algorithm).hints[parameter])
+    return typed(key, value, known_algorithm(algorithm).hints[parameter])
 
 
 def check_parameter(algorithm: str, parameter: str) -> None:
     """Raise UsageError if an algorithm has no such parameter."""
-    allowed = sorted(_known(algorithm).hints)
+    allowed = sorted(known_algorithm(algorithm).hints)
     registry.check_choice(f"parameter of {algorithm}", parameter, allowed)
 
 
@@ -189,7 +200,8 @@ def _words(hint: Any) -> list[str]:
     return [known.get(hint, str(hint))]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a parameter's value as JSON can spell it."""
     if type(value) in (str, int, bool, types.NoneType):
         return value
     return spelled(value.value if isinstance(value, enum.Enum) else value)

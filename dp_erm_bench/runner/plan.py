@@ -31,7 +31,8 @@ def print_plan(
     counts = _recorded(session, stages)
     expected: Counter[Label] = Counter()
     for case in cases:
-        expected[case.panel, case.line] += len(case.seeds)
+        if case.tune is None:
+            expected[case.panel, case.line] += case.expected
     for tuner in tuners:
         expected[tuner.case.panel, tuner.case.line] += tuner.expected()
     rows = [_row(label, number, counts) for label, number in expected.items()]
@@ -46,9 +47,9 @@ def _recorded(
     """Follow the stages as far as the records go."""
     counts: dict[Label, Counter[str]] = {}
     for planned in stages:
-        for one, _ in session.announce(planned):
-            status = session.statuses[one.trial.key]
-            counts.setdefault((one.panel, one.line), Counter())[status] += 1
+        for one in session.announce(planned)[0]:
+            label = one.labels.panel, one.labels.line
+            counts.setdefault(label, Counter())[session.statuses[one.key]] += 1
     return counts
 
 

@@ -45,25 +45,30 @@ class Session:
         self.finals: dict[str, float] = {}
         self.messages: dict[str, list[str]] = {}
         self.ran = 0
-        self._lines: set[tuple[str, ...]] = set()
+        self._lines: dict[tuple[str, ...], set[str]] = {}
         self._unwritten: list[Planned] = []
         self._begun = False
         self._digest = sha256(f"{name} {options.append_plan}".encode())
 
-    def announce(self, planned: Iterable[Planned]) -> list[tuple[Planned, bool]]:
-        """Take new trials into the plan; tell for each whether it is to do.
+    def announce(
+        self, planned: Iterable[Planned]
+    ) -> tuple[list[Planned], list[Planned]]:
+        """Take new trials into the plan; return them, and those that are to do.
 
         A trial wanted by two lines is to do once.
         """
-        found = []
-        for one in planned:
-            line = (one.trial.key, one.panel, one.line, one.phase)
-            if line not in self._lines:
-                self._lines.add(line)
-                self._unwritten.append(one)
-                self._digest.update(repr(line).encode())
-                found.append((one, self._to_do(one)))
-        return found
+        found: list[Planned] = []
+        for labels, members in itertools.groupby(planned, lambda one: one.labels):
+            known = self._lines.setdefault(labels[:3], set())
+            new = [one for one in _distinct(members) if one.key not in known]
+            known.update(one.key for one in new)
+            keys = "".join(one.key for one in new)
+            self._digest.update(f"{labels[:3]}{keys}".encode())
+            found += new
+        self._unwritten += found
+        todo = [one for one in found if self._to_do(one)]
+        self._read_finals(found)
+        return found, todo
 
     def execute(self, todo: list[Planned], pool: Pool, progress: Progress) -> None:
         """Run trials, keep their status and final objective."""
@@ -83,7 +88,7 @@ class Session:
 
     def settled(self, planned: Iterable[Planned]) -> bool:
         """Return whether every one of these trials has been run."""
-        return all(self.statuses[one.trial.key] != "planned" for one in planned)
+        return all(self.statuses[one.key] != "planned" for one in planned)
 
     def plan_digest(self) -> str:
         """Return the digest of all lines planned so far."""
@@ -102,15 +107,29 @@ class Session:
         self._begun, self._unwritten = True, []
 
     def _to_do(self, one: Planned) -> bool:
-        key = one.trial.key
-        entry = self.store.index.get(key)
+        """Give a trial its status; tell whether it is to do and not yet listed."""
+        if one.key in self.statuses:
+            return False
+        entry = self.store.index.get(one.key)
         recorded = entry is not None and entry.status not in self.options.retry
-        new = key not in self.statuses
-        if new:
-            self.statuses[key] = entry.status if entry and recorded else "planned"
-        if recorded and one.phase == "tune" and key not in self.finals:
-            self.finals[key] = final_objective(self.store.record(key))
-        return new and not recorded
+        self.statuses[one.key] = entry.status if entry and recorded else "planned"
+        return not recorded
+
+    def _read_finals(self, found: Iterable[Planned]) -> None:
+        """Read what tuners decide by, of all trials that are recorded, in one go."""
+        keys = [
+            one.key
+            for one in found
+            if one.labels.phase == "tune"
+            and one.key not in self.finals
+            and self.statuses[one.key] != "planned"
+        ]
+        for key, record in zip(keys, self.store.records(keys), strict=True):
+            self.finals[key] = final_objective(record)
+
+
+def _distinct(members: Iterable[Planned]) -> Iterable[Planned]:
+    return {one.key: one for one in members}.values()
 
 
 def _merged(
@@ -125,22 +144,6 @@ def _merged(
             yield row
 
 
-def sweep_of(case: Case, n_checkpoints: int) -> list[Planned]:
-    """Return the trials of a case that is not tuned."""
-    setting = case.setting()
-    return [
-        Planned(
-            setting.trial(seed, n_checkpoints),
-            setting,
-            case.panel,
-            case.line,
-            "sweep",
-            measured=case.measured,
-        )
-        for seed in case.seeds
-    ]
-
-
 def stages_of(
     cases: Iterable[Case], tuners: Iterable[Tuner], session: Session
 ) -> Iterator[list[Planned]]:
@@ -152,7 +155,7 @@ def stages_of(
     """
     rows = session.options.n_checkpoints
     sweeps = [case for case in cases if case.tune is None]
-    yield [one for case in sweeps for one in sweep_of(case, rows)]
+    yield [one for case in sweeps for one in case.sweep(rows)]
     active: list[Stages] = [(tuner.stages(), []) for tuner in tuners]
     while active := [one for one in active if session.settled(one[1])]:
         found = [(stages, next(stages, ())) for stages, _ in active]
@@ -175,8 +178,7 @@ def run_stages(
             Progress(session.name, options.progress, expected)
         )
         for planned in stages:
-            found = session.announce(planned)
-            todo = [one for one, missing in found if missing]
+            found, todo = session.announce(planned)
             progress.announce(len(found) - len(todo), len(todo))
             if todo:
                 session.write_plan()

@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from functools import cache, cached_property
-from hashlib import sha256
 from typing import Any
 
 from dp_erm_bench.datasets.load import load_dataset
@@ -14,9 +13,6 @@ from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.paths import digest
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.runner.fingerprint import code_fingerprint
-from dp_erm_bench.runner.parameters import Algorithm, algorithm_of
-from dp_erm_bench.runner.trial import Setting, Trial
 
 SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
 """Keys of a dataset's yaml that its content or the objective already tell."""
@@ -48,27 +44,6 @@ class Subject:
         which must not change a key.
         """
         return float(f"{self.problem.gradient_rms:.12g}")
-
-    def setting(
-        self, algorithm: Algorithm, budget: Mapping[str, Any], calibration: str
-    ) -> Setting:
-        """Return the setting of an algorithm with a budget on this subject."""
-        spec = {
-            **self.spec,
-            "algorithm": {"name": algorithm.name, "params": dict(algorithm.given)},
-            "budget": budget,
-            "calibration": calibration,
-        }
-        how = [self.digest, algorithm.name, budget, calibration]
-        clipped = algorithm.full.get("clip") is not None
-        return Setting(
-            spec=spec,
-            digest=_digest([*how, algorithm.full]),
-            code=code_fingerprint(algorithm.target),
-            group=_digest([*how, algorithm.shape, clipped]),
-            work=algorithm.work(self.problem),
-            batchable=algorithm.batchable,
-        )
 
 
 def subject_of(dataset: str, overrides: Mapping[str, Any], *objective: Any) -> Subject:
@@ -112,24 +87,6 @@ def _subject(text: str) -> Subject:
     )
 
 
-def _digest(value: Any) -> str:
-    """Digest what is spelled already, at a third of the time of `paths.digest`."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return sha256(text.encode()).hexdigest()
-
-
 def _described(part: Any) -> dict[str, Any]:
     values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
     return {"name": part.name, **values}
-
-
-def trial_of(spec: Mapping[str, Any]) -> Trial:
-    """Return the trial of a complete spec (`Trial.spec`), as `expand` would make it."""
-    dataset = dict(spec["dataset"])
-    objective = [spec[part] for part in ("loss", "penalty", "constraint")]
-    name = dataset.pop("name")
-    dataset.pop("_target_", None)
-    algorithm = algorithm_of(spec["algorithm"]["name"], spec["algorithm"]["params"])
-    subject = subject_of(name, dataset, *objective)
-    setting = subject.setting(algorithm, spec["budget"], spec["calibration"])
-    return setting.trial(spec["seed"], spec["n_checkpoints"])

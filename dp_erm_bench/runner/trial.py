@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,78 +31,156 @@ class Trial:
     key: str
 
 
+class Kin:
+    """What settings that may share a batch have in common.
+
+    Parameters
+    ----------
+    code : str
+        Fingerprint of the code that computes the trials.
+    group : str
+        Trials may share a batch if this is equal.
+    batchable : bool
+        Whether more than one trial may run at once.
+    work : callable
+        Returns the rough cost of one trial; 1e8 is about a second. It is asked for
+        what is to do only.
+    """
+
+    def __init__(
+        self, code: str, group: str, batchable: bool, work: Callable[[], float]
+    ) -> None:
+        self.code, self.group, self.batchable = code, group, batchable
+        self._work = work
+
+    @cached_property
+    def work(self) -> float:
+        """Return the rough cost of one trial."""
+        return self._work()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
     """All of a trial but its seed and its checkpoints.
 
+    There may be as many as trials: what they share is held once, and the spec is
+    put together when it is asked for.
+
     Attributes
     ----------
-    spec : mapping
-        The trial's spec without `seed` and `n_checkpoints`.
+    base : mapping
+        The trial's spec without `seed`, `n_checkpoints` and the open parameters.
+    names, point : tuple
+        The open parameters and their values, JSON-able.
     digest : str
         Digest of what determines the numbers, the seed excepted.
-    code : str
-        Fingerprint of the code that computes them.
-    group : str
-        Trials may share a batch if this is equal.
-    work : float
-        Rough cost of one trial; 1e8 is about a second.
-    batchable : bool
-        Whether more than one trial may run at once.
+    kin : Kin
+        What it shares with others of its batch.
     """
 
-    spec: Mapping[str, Any]
+    base: Mapping[str, Any]
+    names: tuple[str, ...]
+    point: tuple[Any, ...]
     digest: str
-    code: str
-    group: str
-    work: float
-    batchable: bool = True
+    kin: Kin
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return the trial's spec without `seed` and `n_checkpoints`."""
+        if not self.names:
+            return dict(self.base)
+        algorithm = self.base["algorithm"]
+        opened = zip(self.names, self.point, strict=True)
+        params = {**algorithm["params"], **dict(opened)}
+        return {**self.base, "algorithm": {**algorithm, "params": params}}
+
+    @property
+    def group(self) -> str:
+        """Return what is equal for trials that may share a batch."""
+        return self.kin.group
+
+    @property
+    def work(self) -> float:
+        """Return the rough cost of one trial; 1e8 is about a second."""
+        return self.kin.work
+
+    @property
+    def batchable(self) -> bool:
+        """Return whether more than one trial may run at once."""
+        return self.kin.batchable
+
+    def identity(self, seed: int) -> str:
+        """Return the identity of the trial of a seed."""
+        return _sha(f"{self.digest}:{seed}")
+
+    def key(self, seed: int, n_checkpoints: int) -> str:
+        """Return the key of the trial of a seed."""
+        return _sha(f"{self.identity(seed)}:{n_checkpoints}:{self.kin.code}")
 
     def trial(self, seed: int, n_checkpoints: int) -> Trial:
         """Return the trial of a seed."""
-        identity = _sha(f"{self.digest}:{seed}")
-        key = _sha(f"{identity}:{n_checkpoints}:{self.code}")
         spec = {**self.spec, "seed": seed, "n_checkpoints": n_checkpoints}
-        return Trial(spec, identity, key)
+        return Trial(spec, self.identity(seed), self.key(seed, n_checkpoints))
+
+    def planned(self, seed: int, n_checkpoints: int, labels: Labels) -> Planned:
+        """Return the trial of a seed with its labels, its spec not made yet."""
+        key = self.key(seed, n_checkpoints)
+        return Planned(self, seed, n_checkpoints, key, labels)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Planned:
-    """A trial with its labels: the columns that are never in a key.
+class Labels(NamedTuple):
+    """The columns of a trial that are never in a key.
 
-    Attributes
-    ----------
-    trial : Trial
-        What is run.
-    setting : Setting
-        Where it comes from.
-    panel, line, phase : str
-        Labels; the phase is `tune`, `report` or `sweep`.
-    tuned : bool
-        Whether its parameters were chosen by looking at other trials.
-    measured : bool
-        Whether one of them was given in a unit that is computed from the data.
+    The phase is `tune`, `report` or `sweep`; `tuned` tells whether parameters were
+    chosen by looking at other trials, `measured` whether one of them was given in a
+    unit that is computed from the data.
     """
 
-    trial: Trial
-    setting: Setting
     panel: str
     line: str
     phase: str
     tuned: bool = False
     measured: bool = False
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """A trial that a line wants; small, for there may be 10^5 of them.
+
+    Attributes
+    ----------
+    setting : Setting
+        Where it comes from.
+    seed, n_checkpoints : int
+        What the setting leaves open.
+    key : str
+        Of the trial.
+    labels : Labels
+        Its line, shared with the other trials of the line.
+    """
+
+    setting: Setting
+    seed: int
+    n_checkpoints: int
+    key: str
+    labels: Labels
+
+    @property
+    def trial(self) -> Trial:
+        """Return what is run, made anew at every call."""
+        return self.setting.trial(self.seed, self.n_checkpoints)
+
     def row(self, experiment: str) -> dict[str, Any]:
         """Return its line of the plan."""
         return {
-            "key": self.trial.key,
+            "key": self.key,
             "experiment": experiment,
-            "panel": self.panel,
-            "line": self.line,
-            "phase": self.phase,
-            "tuned": self.tuned,
-            "measured": self.measured,
-            "spec": self.trial.spec,
+            **self.labels._asdict(),
+            "spec": {
+                **self.setting.spec,
+                "seed": self.seed,
+                "n_checkpoints": self.n_checkpoints,
+            },
         }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.axes import product
 from dp_erm_bench.runner.case import Case
-from dp_erm_bench.runner.trial import Planned
+from dp_erm_bench.runner.trial import Labels, Planned
 
 TUNING_CHECKPOINTS = 2
 EXTENSIONS = 10
@@ -133,17 +133,14 @@ class Tuner:
         return found
 
     def _planned(self, point: Point, seed: int, phase: str) -> Planned:
-        setting = self.case.setting(**point)
-        report = phase == "report"
+        case, report = self.case, phase == "report"
         rows = self.n_checkpoints if report else TUNING_CHECKPOINTS
-        trial = setting.trial(seed, rows)
-        case = self.case
-        labels = (case.panel, case.line, phase, report, case.measured)
-        return Planned(trial, setting, *labels)
+        labels = Labels(case.panel, case.line, phase, report, case.measured)
+        return case.setting(**point).planned(seed, rows, labels)
 
     def _mean(self, point: Point, seeds: Sequence[int]) -> float:
-        trials = (self._tried[(*point.items(), seed)].trial for seed in seeds)
-        finals = [self.finals.get(trial.key, math.inf) for trial in trials]
+        tried = (self._tried[(*point.items(), seed)] for seed in seeds)
+        finals = [self.finals.get(one.key, math.inf) for one in tried]
         return sum(finals) / len(finals)
 
     def _ranked(self, points: Iterable[Point], seeds: Sequence[int]) -> list[Point]:

@@ -4,16 +4,14 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.runner.batches import LEAST, batches_of
 from dp_erm_bench.runner.expand import expand
-from dp_erm_bench.runner.session import sweep_of
-from dp_erm_bench.runner.trial import Planned, Setting
+from dp_erm_bench.runner.trial import Kin, Labels, Setting
 
 
 def planned(group, count, work=1.0, batchable=True, n_checkpoints=51):
-    setting = Setting({}, group, "code", group, work, batchable)
-    return [
-        Planned(setting.trial(seed, n_checkpoints), setting, "", "", "sweep")
-        for seed in range(count)
-    ]
+    kin = Kin("code", group, batchable, lambda: work)
+    setting = Setting({}, (), (), group, kin)
+    labels = Labels("", "", "sweep")
+    return [setting.planned(seed, n_checkpoints, labels) for seed in range(count)]
 
 
 @given(
@@ -59,7 +57,7 @@ def test_ten_heavy_seeds_keep_two_workers_busy():
 
 def groups_of(*blocks):
     cases, _ = expand(blocks)
-    return {one.setting.group for case in cases for one in sweep_of(case, 51)}
+    return {one.setting.group for case in cases for one in case.sweep(51)}
 
 
 def test_value_parameters_share_a_group_and_shape_parameters_do_not(block):

@@ -9,12 +9,11 @@ from dp_erm_bench.runner import subject
 from dp_erm_bench.runner.axes import product, values_of
 from dp_erm_bench.runner.expand import expand
 from dp_erm_bench.runner.parameters import algorithm_of, typed
-from dp_erm_bench.runner.session import sweep_of
 
 
 def trials(*blocks):
     cases, _ = expand(blocks)
-    return [one.trial for case in cases for one in sweep_of(case, 51)]
+    return [one.trial for case in cases for one in case.sweep(51)]
 
 
 def test_a_block_is_the_product_of_its_lists(block):
@@ -56,7 +55,7 @@ def test_relative_thresholds_are_multiples_of_the_gradient(block):
     clip = {"unit": "gradient_rms", "values": [0.5, 2]}
     cases, _ = expand([block(algorithm={"name": "random_cd", "clip": clip})])
     unit = cases[0].subject.problem.gradient_rms
-    found = [case.params["clip"] for case in cases]
+    found = [s.spec["algorithm"]["params"]["clip"] for c in cases for s in c.settings]
     assert found == pytest.approx([0.5 * unit, 2 * unit], rel=1e-11)
 
 
@@ -71,7 +70,7 @@ def test_a_threshold_in_units_of_the_data_is_marked(block, tuned, where):
     cases, _ = expand([made[where]()])
     assert {case.measured for case in cases} == {where != "nowhere"}
     for case in cases:
-        rows = [one.row("name") for one in sweep_of(case, 51)] if case.seeds else []
+        rows = [one.row("name") for one in case.sweep(51)] if case.seeds else []
         assert all(row["measured"] is case.measured for row in rows)
 
 

@@ -3,9 +3,9 @@ import copy
 import pytest
 
 from dp_erm_bench.runner import fingerprint
+from dp_erm_bench.runner.case import trial_of
 from dp_erm_bench.runner.expand import expand
 from dp_erm_bench.runner.fingerprint import code_fingerprint, numeric_modules
-from dp_erm_bench.runner.subject import trial_of
 
 SOLVER = "dp_erm_bench.solvers.random_cd.RandomCD"
 

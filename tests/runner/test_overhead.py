@@ -7,7 +7,6 @@ import time
 import pytest
 
 from dp_erm_bench.runner.expand import expand
-from dp_erm_bench.runner.session import sweep_of
 
 HEAVY = ("pandas", "pyarrow", "joblib", "sklearn", "dp_accounting", "libsvmdata")
 
@@ -37,7 +36,7 @@ def test_a_trial_is_expanded_and_keyed_in_microseconds(block):
 
     def trials(made):
         cases, _ = expand([made])
-        return [one for case in cases for one in sweep_of(case, 51)]
+        return [one for case in cases for one in case.sweep(51)]
 
     assert microseconds(lambda: trials(seeds), 5000) < 100
     assert microseconds(lambda: trials(settings), 1000) < 500

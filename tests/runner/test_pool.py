@@ -14,7 +14,6 @@ from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import worker
 from dp_erm_bench.runner.expand import expand
-from dp_erm_bench.runner.session import sweep_of
 
 
 def without_clock(folder):
@@ -129,7 +128,7 @@ def test_workers_die_with_their_parent(parent, sent):
 
 def batch(block, seeds):
     (case,), _ = expand([block(seed=seeds)])
-    return [one.trial for one in sweep_of(case, 51)]
+    return [one.trial for one in case.sweep(51)]
 
 
 @pytest.mark.parametrize("execute", ["raising", "reporting_errors", "forgetting"])

@@ -1,0 +1,158 @@
+"""Settings of one algorithm with one budget: the points of a product of axes.
+
+A value of an axis is checked and spelled once, not once per point: there may be 10^5
+points, and the digest of each is put together from what is spelled already.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import product
+from typing import Any, NamedTuple
+
+from dp_erm_bench.runner.fingerprint import code_fingerprint
+from dp_erm_bench.runner.parameters import (
+    Algorithm,
+    Known,
+    algorithm_of,
+    known_algorithm,
+    plain,
+)
+from dp_erm_bench.runner.subject import Subject
+from dp_erm_bench.runner.trial import Kin, Setting
+
+Axes = Mapping[str, Sequence[Any]]
+Point = tuple[Any, ...]
+
+
+class Digests(NamedTuple):
+    """Digests of one point: of all parameters, and of those a batch must share."""
+
+    setting: str
+    group: str
+
+
+class Grid:
+    """The settings of an algorithm on a subject with a budget.
+
+    Parameters
+    ----------
+    subject : Subject
+        Dataset and objective.
+    algorithm : str
+        Name of the algorithm.
+    params : mapping
+        The fixed parameters, typed by `normalised`.
+    budget : mapping
+        `epsilon`, `delta`, `adjacency`, JSON-able.
+    calibration : str
+        How noise is fixed.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        algorithm: str,
+        params: Mapping[str, Any],
+        budget: Mapping[str, Any],
+        calibration: str,
+    ) -> None:
+        self.subject, self.algorithm, self.params = subject, algorithm, params
+        fixed = {key: plain(value) for key, value in params.items()}
+        self._base = {
+            **subject.spec,
+            "algorithm": {"name": algorithm, "params": fixed},
+            "budget": budget,
+            "calibration": calibration,
+        }
+        # Of the JSON of a list that ends in the mapping of the parameters.
+        self._head = _json([subject.digest, algorithm, budget, calibration])[:-1]
+        self._kin: dict[str, Kin] = {}
+
+    def check(self, axes: Axes) -> None:
+        """Raise UsageError if the solver refuses a value of an axis."""
+        first = self._first(axes)
+        algorithm_of(self.algorithm, first)
+        for key, values in axes.items():
+            for value in values[1:]:
+                algorithm_of(self.algorithm, {**first, key: value})
+
+    def settings(self, axes: Axes) -> Iterator[Setting]:
+        """Yield the setting of every point, the last axis fastest.
+
+        Raises
+        ------
+        UsageError
+            From a solver that checks parameters together; `check` has the others.
+        """
+        known, names = known_algorithm(self.algorithm), tuple(axes)
+        separate = known.separate and all(axes.values())
+        digests = self._joined(known, axes) if separate else self._made(known, axes)
+        spelled = ([plain(value) for value in values] for values in axes.values())
+        points = zip(product(*axes.values()), product(*spelled), digests, strict=True)
+        for raw, point, found in points:
+            kin = self._kin.get(found.group) or self._new_kin(names, raw, found.group)
+            yield Setting(self._base, names, point, found.setting, kin)
+
+    def _first(self, axes: Axes) -> dict[str, Any]:
+        return {**self.params, **{key: values[0] for key, values in axes.items()}}
+
+    def _joined(self, known: Known, axes: Axes) -> Iterator[Digests]:
+        """Yield the digests of all points from the spelled values of each axis."""
+        full = algorithm_of(self.algorithm, self._first(axes)).full
+        keys = sorted(full)
+        pieces = [_entry(key, full[key]) for key in keys]
+        places = [keys.index(key) for key in axes]
+        shared = [i for i, key in enumerate(keys) if known.kinds[key] != "value"]
+        telling = [i for i in places if i in shared or keys[i] == "clip"]
+        clip, unclipped = "clip" in keys and keys.index("clip"), _entry("clip", None)
+        groups: dict[Point, str] = {}
+        spelled = ([_entry(k, plain(v)) for v in axes[k]] for k in axes)
+        for point in product(*spelled):
+            for place, piece in zip(places, point, strict=True):
+                pieces[place] = piece
+            told = tuple([pieces[i] for i in telling])
+            if told not in groups:
+                clipped = clip is not False and pieces[clip] != unclipped
+                groups[told] = self._digest([pieces[i] for i in shared], clipped)
+            yield Digests(self._digest(pieces), groups[told])
+
+    def _made(self, known: Known, axes: Axes) -> Iterator[Digests]:
+        """Yield the digests of all points, each from a solver of its own."""
+        for point in product(*axes.values()):
+            opened = dict(zip(axes, point, strict=True))
+            made = algorithm_of(self.algorithm, {**self.params, **opened})
+            full = [_entry(key, made.full[key]) for key in sorted(made.full)]
+            shape = [_entry(key, made.shape[key]) for key in sorted(made.shape)]
+            clipped = made.full.get("clip") is not None
+            yield Digests(self._digest(full), self._digest(shape, clipped))
+
+    def _digest(self, pieces: Sequence[str], *more: bool) -> str:
+        tail = "".join(f",{_json(one)}" for one in more)
+        text = f"{self._head},{{{','.join(pieces)}}}{tail}]"
+        return sha256(text.encode()).hexdigest()
+
+    def _new_kin(self, names: tuple[str, ...], point: Point, group: str) -> Kin:
+        known = known_algorithm(self.algorithm)
+        batchable = getattr(known.made, "batchable", True)
+        code = code_fingerprint(known.target)
+
+        def work() -> float:
+            return self._algorithm(names, point).work(self.subject.problem)
+
+        self._kin[group] = Kin(code, group, batchable, work)
+        return self._kin[group]
+
+    def _algorithm(self, names: tuple[str, ...], point: Point) -> Algorithm:
+        opened = dict(zip(names, point, strict=True))
+        return algorithm_of(self.algorithm, {**self.params, **opened})
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _entry(key: str, value: Any) -> str:
+    return f"{_json(key)}:{_json(value)}"
