@@ -11,6 +11,12 @@ from typing import Any
 import yaml
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.load import check_class, load
+from dp_erm_bench.plugins.names import entry_points, is_file, label
+from dp_erm_bench.plugins.sources import pinned as _pinned
+
+ALGORITHM = "algorithm"
+"""The group that also has files and entry points."""
 
 
 def conf_dir() -> Path:
@@ -21,8 +27,32 @@ def conf_dir() -> Path:
 
 
 def names(group: str) -> list[str]:
-    """Return the choices of a config group, sorted."""
-    return sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+    """Return the choices of a config group, sorted; for algorithms entry points too."""
+    outside = entry_points() if group == ALGORITHM else {}
+    return sorted({*_own(group), *outside})
+
+
+def _own(group: str) -> list[str]:
+    return [path.stem for path in (conf_dir() / group).glob("*.yaml")]
+
+
+def pinned(algorithm: str) -> str:
+    """Return an algorithm's name, a file's being its path and content (`plugins`).
+
+    Raises
+    ------
+    UsageError
+        If there is no such algorithm, or a file is called as another one.
+    """
+    if not is_file(algorithm):
+        check_choice(ALGORITHM, algorithm, names(ALGORITHM))
+        return algorithm
+    if label(algorithm) in names(ALGORITHM):
+        raise UsageError(
+            f"algorithm={algorithm}: the name {label(algorithm)} is taken by an "
+            "algorithm of the package; rename the file"
+        )
+    return _pinned(algorithm)
 
 
 def check_choice(key: str, value: Any, allowed: list[str]) -> None:
@@ -44,24 +74,46 @@ def _parsed(path: Path) -> dict[str, Any]:
 def read(group: str, name: str) -> dict[str, Any]:
     """Return one choice of a config group as a plain dict.
 
+    An algorithm may be a file: its target is its pin.
+
     Raises
     ------
     UsageError
         If there is no such choice; the sentence lists those there are.
     """
+    if group == ALGORITHM and is_file(name):
+        return {"_target_": pinned(name)}
     check_choice(group, name, names(group))
+    if name not in _own(group):
+        return {"_target_": entry_points()[name]}
     return copy.deepcopy(_parsed(conf_dir() / group / f"{name}.yaml"))
 
 
 def locate(target: str) -> Any:
-    """Import the object that a dotted name points to."""
+    """Import the object that a dotted name points to, or a pinned file's solver."""
+    if is_file(target):
+        return load(target)
     module, _, name = target.rpartition(".")
     return getattr(importlib.import_module(module), name)
 
 
 def target(group: str, name: str) -> Any:
     """Return the class or function that a choice of a group names."""
-    return locate(read(group, name)["_target_"])
+    return _made(group, name, read(group, name)["_target_"])
+
+
+def _made(group: str, name: str, dotted: str) -> Any:
+    """Import a target; what an entry point offers is looked at, too."""
+    if group != ALGORITHM or is_file(name) or name in _own(group):
+        return locate(dotted)
+    try:
+        made = locate(dotted)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"algorithm={name}: the entry point {dotted} cannot be imported, {error}"
+        ) from None
+    check_class(name, made)
+    return made
 
 
 def build(group: str, name: str, **overrides: Any) -> Any:
@@ -73,9 +125,9 @@ def build(group: str, name: str, **overrides: Any) -> Any:
         If the choice or one of the parameters does not exist.
     """
     fields = read(group, name)
-    made = locate(fields.pop("_target_"))
+    made = _made(group, name, fields.pop("_target_"))
     if dataclasses.is_dataclass(made):
         known = sorted(field.name for field in dataclasses.fields(made))
         for key in overrides:
-            check_choice(f"parameter of {name}", key, known)
+            check_choice(f"parameter of {label(name)}", key, known)
     return made(**{**fields, **overrides})

@@ -18,7 +18,8 @@ from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.oracles import make_oracle
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.solvers.base import Solver, refuse_unbounded, stack
+from dp_erm_bench.solvers.base import Solver, stack
+from dp_erm_bench.solvers.bounds import refuse_unbounded
 
 Array = NDArray[np.float64]
 

@@ -5,14 +5,14 @@ import dataclasses
 import math
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.privacy.releases import Release
@@ -20,13 +20,10 @@ from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.problems.released import SOURCES
 from dp_erm_bench.problems.smoothness import KINDS
+from dp_erm_bench.solvers.limit import Limit
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-NO_BOUND = (
-    "needs a clipping threshold (parameter clip), or declared bounds and a loss of "
-    "bounded derivative (squared loss: a box or a constraint, and a bound of the label)"
-)
 
 
 def shape(default: Any, *, help: str, **limits: Any) -> Any:
@@ -96,12 +93,15 @@ class Solver(ABC):
         Whether it keeps its iterates in the problem's constraint.
     calibrations : tuple of str
         The choices of conf/calibration that have a meaning for it.
+    exempt : mapping
+        Checks of ``dp-erm-bench check`` that have no meaning for it, and why.
     """
 
     batchable: ClassVar[bool] = True
     constrained: ClassVar[bool] = False
     printed: ClassVar[str | None] = None
     calibrations: ClassVar[tuple[str, ...]] = ("certified",)
+    exempt: ClassVar[Mapping[str, str]] = {}
 
     smoothness: str = shape(
         "auto", choices=KINDS, help="where the smoothness constants come from"
@@ -143,6 +143,19 @@ class Solver(ABC):
     def printed_form(self) -> "Solver":
         """Return the variant of the algorithm that the printed constant is for."""
         return self
+
+    @classmethod
+    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+        """Yield what its theory states without noise, for the tests to see.
+
+        Parameters
+        ----------
+        problem : Problem
+            Small and well conditioned, its smoothness constants known.
+        curvature : float
+            Modulus of strong convexity at the minimum; 0 where there is none.
+        """
+        yield from ()
 
     @abstractmethod
     def iterations(self, problem: Problem) -> int:
@@ -190,13 +203,6 @@ def steps_between(checkpoints: Sequence[int]) -> Iterator[int]:
         yield after - before
 
 
-def refuse_unbounded(solver: Solver, releases: Sequence[Release]) -> None:
-    """Raise Unsupported if a release has no finite sensitivity."""
-    for release in releases:
-        if not np.isfinite(release.sensitivity).all():
-            raise Unsupported(f"{type(solver).__name__} {NO_BOUND}")
-
-
 def take(values: Array, coordinates: Indices) -> Array:
     """Return entry j_b of each row, shape (B,)."""
     return np.take_along_axis(values, coordinates[:, None], axis=1)[:, 0]
@@ -205,39 +211,3 @@ def take(values: Array, coordinates: Indices) -> Array:
 def inverse(M: Array) -> Array:
     """Return 1 / M, 0 where M is 0: such a coordinate is never updated."""
     return np.divide(1.0, M, out=np.zeros_like(M), where=M > 0.0)
-
-
-def coordinate_bounds(problem: Problem, clip: Array | float | None) -> Array:
-    """Return the bound on each record's derivative per coordinate, (1 or B, p).
-
-    With a threshold C: C_j = C sqrt(M_j / sum_k M_k), so that the C_j are C
-    together (Mangold et al., ICML 2022, section 5). Without: the Lipschitz
-    constant L_j = G R_j from declared bounds, infinite where there are none.
-    Zero where M_j is: such a coordinate is never updated.
-    """
-    M = np.atleast_2d(problem.smoothness.columns)
-    if clip is None:
-        declared = np.broadcast_to(_declared(problem), M.shape)
-        return np.multiply(
-            problem.lipschitz, declared, out=np.zeros(M.shape), where=M > 0.0
-        )
-    total = M.sum(axis=-1, keepdims=True)
-    return np.asarray(clip * np.sqrt(M / np.where(total > 0.0, total, 1.0)))
-
-
-def _declared(problem: Problem) -> Array:
-    bounds = problem.dataset.bounds
-    columns = np.full(problem.p, np.inf) if bounds is None else bounds.columns
-    return np.atleast_2d(columns)
-
-
-def norm_bound(problem: Problem, clip: Array | float | None) -> Array:
-    """Return the bound on the norm of each record's gradient, (1 or B, 1).
-
-    The threshold where there is one, else G R_2 from declared bounds.
-    """
-    if clip is not None:
-        return np.atleast_2d(clip)
-    bounds = problem.dataset.bounds
-    norm = np.inf if bounds is None else bounds.norm
-    return np.atleast_2d(problem.lipschitz * norm)

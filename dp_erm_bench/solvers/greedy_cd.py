@@ -22,14 +22,15 @@ from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import (
     Array,
     Solver,
-    coordinate_bounds,
     inverse,
     shape,
     steps_between,
     take,
     value,
 )
+from dp_erm_bench.solvers.bounds import coordinate_bounds
 from dp_erm_bench.solvers.greedy_rules import RULES, ExcessRule, Rule
+from dp_erm_bench.solvers.limit import Limit
 
 SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 
@@ -63,6 +64,12 @@ class GreedyCD(Solver):
     clip: float | None = value(
         None, above=0.0, help="C of C_j = C sqrt(M_j / sum M); null: declared bounds"
     )
+
+    @classmethod
+    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+        """State that every rule reaches the minimum."""
+        for rule in RULES:
+            yield Limit(cls(rule=rule, n_iter=800), gap=1e-9)
 
     def unsupported(self, problem: Problem) -> str | None:
         """Refuse poster noise where its privacy is not proved."""

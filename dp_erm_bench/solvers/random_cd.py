@@ -1,5 +1,6 @@
 """Private proximal coordinate descent."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,13 +18,14 @@ from dp_erm_bench.solvers.base import (
     Array,
     Indices,
     Solver,
-    coordinate_bounds,
     inverse,
     shape,
     steps_between,
     take,
     value,
 )
+from dp_erm_bench.solvers.bounds import coordinate_bounds
+from dp_erm_bench.solvers.limit import Limit
 
 # Coordinate steps whose noise is drawn at once.
 CHUNK = 1 << 14
@@ -59,6 +61,13 @@ class RandomCD(Solver):
     clip: float | None = value(
         None, above=0.0, help="C of C_j = C sqrt(M_j / sum M); null: declared bounds"
     )
+
+    @classmethod
+    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+        """State that the last iterate and the averages reach the minimum."""
+        p = problem.p
+        for order, K in itertools.product(ORDERS, (None, 4 * p)):
+            yield Limit(cls(order=order, n_iter=1600 * p, n_inner=K), gap=1e-9)
 
     def unsupported(self, problem: Problem) -> str | None:
         """Refuse an averaging period that does not divide the steps."""

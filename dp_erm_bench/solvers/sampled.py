@@ -9,7 +9,8 @@ import numpy as np
 from dp_erm_bench.privacy.mechanisms import Mechanism, PoissonMechanism
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.solvers.base import Array, Indices, inverse, norm_bound
+from dp_erm_bench.solvers.base import Array, Indices, inverse
+from dp_erm_bench.solvers.bounds import norm_bound
 
 # Numbers of noise drawn at once per trial (2 MB).
 CHUNK = 1 << 18

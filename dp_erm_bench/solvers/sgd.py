@@ -11,14 +11,9 @@ from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.privacy.releases import PoissonGaussian, Release
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.solvers.base import (
-    Array,
-    Solver,
-    norm_bound,
-    shape,
-    steps_between,
-    value,
-)
+from dp_erm_bench.solvers.base import Array, Solver, shape, steps_between, value
+from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.limit import Limit
 from dp_erm_bench.solvers.sampled import (
     Batches,
     SampledRun,
@@ -57,6 +52,17 @@ class SGD(Solver):
     clip: float | None = value(
         None, above=0.0, help="bound on a gradient's norm; null: declared bounds"
     )
+
+    @classmethod
+    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+        """State that full batches reach the minimum, and samples like 1 / t."""
+        length = 3_000 if problem.constraint.bounded else 600
+        yield Limit(cls(batch_size="full", n_iter=length), gap=1e-8)
+        if problem.penalty.l2 > 0.0 and problem.penalty.quadratic:
+            decay = 0.1 * curvature / float(problem.smoothness.norm) / 1.5
+            for size in (1, 5):
+                solver = cls(batch_size=size, n_iter=64_000, step=0.1, decay=decay)
+                yield Limit(solver, gap=3e-3, slope=-0.9, trials=20)
 
     def unsupported(self, problem: Problem) -> str | None:
         """Refuse batches larger than the data, and penalties without projection.

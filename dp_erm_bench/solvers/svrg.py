@@ -12,14 +12,9 @@ from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.privacy.releases import Gaussian, PoissonGaussian, Release
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.solvers.base import (
-    Array,
-    Solver,
-    norm_bound,
-    shape,
-    steps_between,
-    value,
-)
+from dp_erm_bench.solvers.base import Array, Solver, shape, steps_between, value
+from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.limit import Limit
 from dp_erm_bench.solvers.sampled import (
     Batches,
     SampledRun,
@@ -77,6 +72,12 @@ class SVRG(Solver):
     clip: float | None = value(
         None, above=0.0, help="bound on a gradient's norm; null: declared bounds"
     )
+
+    @classmethod
+    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+        """State that constant steps reach the minimum, for samples as for all."""
+        yield Limit(cls(batch_size="full", n_epochs=400), gap=1e-8)
+        yield Limit(cls(batch_size=10, n_epochs=80, step=0.2), gap=1e-8)
 
     def unsupported(self, problem: Problem) -> str | None:
         """Refuse batches larger than the data."""

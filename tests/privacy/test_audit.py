@@ -14,7 +14,8 @@ from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.audit import replay_audit
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.privacy.releases import Gaussian, Laplace, NoisyMax
-from dp_erm_bench.solvers.base import coordinate_bounds, take
+from dp_erm_bench.solvers.base import take
+from dp_erm_bench.solvers.bounds import coordinate_bounds
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD

@@ -1,0 +1,133 @@
+"""The algorithm that is checked, in all variants of its parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dp_erm_bench import registry
+from dp_erm_bench.contract.errors import ContractError
+from dp_erm_bench.contract.problems import objectives, problem_of
+from dp_erm_bench.plugins.names import label
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Solver
+
+STEPS = 10
+LENGTHS = ("n_iter", "n_epochs", "passes")
+FIXED = ("smoothness", "smoothness_bounds", *LENGTHS)
+Variant = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An algorithm under check.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    solver : type of Solver
+    preset : mapping
+        Parameters that its yaml sets.
+    """
+
+    name: str
+    solver: type[Solver]
+    preset: Variant = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def parameters(self) -> dict[str, dataclasses.Field[Any]]:
+        """Return the fields by name."""
+        return {field.name: field for field in dataclasses.fields(self.solver)}
+
+    @functools.cached_property
+    def variants(self) -> list[Variant]:
+        """Return all combinations of the shape parameters, but for lengths."""
+        shapes = {
+            name: _alternatives(field)
+            for name, field in self.parameters.items()
+            if field.metadata["kind"] == "shape" and name not in FIXED
+        }
+        product = itertools.product(*shapes.values())
+        return [dict(zip(shapes, values, strict=True)) for values in product]
+
+    def build(self, variant: Variant | None = None, **given: Any) -> Solver:
+        """Return a solver of a variant; what it has no parameter for is left out."""
+        wanted = {"n_iter": STEPS, **self.preset, **(variant or {}), **given}
+        known = {key: wanted[key] for key in wanted if key in self.parameters}
+        return self.solver(**known)
+
+    def problems(self, variant: Variant) -> list[Problem]:
+        """Return the small problems that a variant serves.
+
+        Raises
+        ------
+        ContractError
+            If it serves none.
+        """
+        solver = self.build(variant, clip=1.0)
+        made = [problem_of(*parts) for parts in objectives(self.solver.constrained)]
+        served = [problem for problem in made if solver.refusal(problem) is None]
+        if not served:
+            reason = solver.refusal(made[0])
+            raise ContractError(f"{self.told(variant)} serves no problem: {reason}")
+        return served
+
+    def each(self) -> Iterator[tuple[Variant, Problem]]:
+        """Yield every variant on every problem that it serves."""
+        for variant in self.variants:
+            for problem in self.problems(variant):
+                yield variant, problem
+
+    def first(self) -> Iterator[tuple[Variant, Problem]]:
+        """Yield every variant on the first problem that it serves."""
+        for variant in self.variants:
+            yield variant, self.problems(variant)[0]
+
+    def trials(self, names: str) -> list[tuple[str, ...]]:
+        """Return identities, in one batch if the algorithm runs in batches."""
+        return [tuple(names)] if self.solver.batchable else [(name,) for name in names]
+
+    def told(self, variant: Variant, problem: Problem | None = None) -> str:
+        """Return how a sentence names a variant, and a problem."""
+        words = [str(word) for word in variant.values() if word is not None]
+        name = "-".join([self.name, *words])
+        return f"{name} on {problem_told(problem)}" if problem else name
+
+
+def problem_told(problem: Problem) -> str:
+    """Return how a sentence names a problem."""
+    parts = (problem.loss.name, problem.penalty.name, problem.constraint.name)
+    return " + ".join(part for part in parts if part != "none")
+
+
+def _alternatives(field: dataclasses.Field[Any]) -> list[Any]:
+    """Return values of a shape parameter worth a test: its choices, or a few."""
+    if "choices" in field.metadata:
+        return list(field.metadata["choices"])
+    if isinstance(field.default, bool):
+        return [field.default, not field.default]
+    words = list(field.metadata.get("words", ()))
+    numbers = [5] if "int" in str(field.type) else []
+    return [field.default, *numbers, *words]
+
+
+def candidate_of(algorithm: str | type[Solver]) -> Candidate:
+    """Return the candidate of a name, of a solver's file or of a class.
+
+    Raises
+    ------
+    UsageError
+        If there is no such algorithm, or its file holds no complete solver.
+    """
+    if not isinstance(algorithm, str):
+        return Candidate(algorithm.__name__, algorithm)
+    pin = registry.pinned(algorithm)
+    preset = registry.read(registry.ALGORITHM, pin)
+    del preset["_target_"]
+    solver = registry.target(registry.ALGORITHM, pin)
+    return Candidate(label(pin), solver, preset)

@@ -1,0 +1,136 @@
+"""The small problems that algorithms are checked on; the yaml files list them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.base import Bounds, Dataset
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.problem import Problem
+
+Array = NDArray[np.float64]
+Parts = tuple[str, str, str]
+RADIUS = np.array([1.0, 2.0, 0.5, 3.0, 1.0, 0.3])
+CORNERS = RADIUS[:4]
+
+
+def objectives(constrained: bool = False) -> list[Parts]:
+    """Return the names of losses and penalties, each with each; with constraints too.
+
+    A constraint goes with every loss, alone.
+    """
+    losses, free = registry.names("loss"), ["none"]
+    found = list(itertools.product(losses, registry.names("penalty"), free))
+    if constrained:
+        sets = [name for name in registry.names("constraint") if name not in free]
+        found += itertools.product(losses, free, sets)
+    return found
+
+
+def objective_problem(
+    data: Dataset,
+    loss: str,
+    penalty: str,
+    constraint: str = "none",
+    strength: float = 0.02,
+    **box: float,
+) -> Problem:
+    """Return the problem of an objective, its penalty of some strength."""
+    made = registry.build("penalty", penalty)
+    known: dict[str, Any] = {"strength": strength} if hasattr(made, "strength") else {}
+    known = dict(box) if penalty == "box" else known
+    return build_problem(data, loss, {"name": penalty, **known}, constraint)
+
+
+@functools.cache
+def problem_of(
+    loss: str,
+    penalty: str,
+    constraint: str = "none",
+    n: int = 40,
+    p: int = 6,
+    dead: int | None = 2,
+) -> Problem:
+    """Return a small problem with declared bounds and one column that is all zero."""
+    rng = np.random.default_rng(3)
+    radius = RADIUS[:p].copy()
+    X = rng.uniform(-1.0, 1.0, (n, p)) * radius
+    if dead is not None:
+        X[:, dead], radius[dead] = 0.0, 0.0
+    y = np.where(X @ rng.normal(size=p) + 0.3 * rng.normal(size=n) > 0.0, 1.0, -1.0)
+    bounds = Bounds(radius, float(np.linalg.norm(radius)), 1.0)
+    data = dataset_from_arrays(X, y, bounds=bounds)
+    return objective_problem(data, loss, penalty, constraint)
+
+
+def at_corners(X: Array, y: Array, parts: Parts, strength: float = 0.02) -> Problem:
+    """Return a problem whose records may be at the corners of its declared bounds."""
+    bounds = Bounds(CORNERS, float(np.linalg.norm(CORNERS)), 1.0)
+    data = dataset_from_arrays(X, y, bounds=bounds)
+    made = objective_problem(data, *parts, strength=strength)
+    return made.with_smoothness("public")
+
+
+def neighbours(
+    adjacency: Adjacency, parts: Parts, strength: float = 0.02
+) -> Iterator[tuple[Problem, Problem]]:
+    """Yield pairs of problems that differ in the first record, at the extremes.
+
+    All records sit at corners of the declared bounds. The first one has one
+    coordinate flipped, or all; or it is zero.
+    """
+    rng = np.random.default_rng(0)
+    X = CORNERS * np.sign(rng.normal(size=(8, 4)))
+    y = np.sign(rng.normal(size=8))
+    X[0], y[0] = CORNERS * [1.0, 1.0, -1.0, 1.0], 1.0
+    first = at_corners(X, y, parts, strength)
+    if adjacency is Adjacency.ZERO_OUT:
+        signs = [np.zeros(4)]
+    else:
+        signs = [*(1.0 - 2.0 * np.eye(4)), -np.ones(4)]
+    for sign in signs:
+        other = X.copy()
+        other[0] *= sign
+        yield first, at_corners(other, y, parts, strength)
+
+
+@functools.cache
+def instance(
+    loss: str, penalty: str, constraint: str = "none", noise: float = 2.0
+) -> Problem:
+    """Return a well conditioned problem, by noisy labels far from separable."""
+    rng, p = np.random.default_rng(11), 8
+    X = rng.normal(size=(200, p)) * np.linspace(0.8, 1.3, p)
+    w = rng.normal(size=p) * (np.arange(p) < 5)
+    y = np.where(X @ w + noise * rng.normal(size=200) > 0.0, 1.0, -1.0)
+    strength = 0.05 if penalty == "l1" else 0.1
+    box = {"lower": -0.1, "upper": 0.2}  # minima lie on its border
+    data = dataset_from_arrays(X, y)
+    problem = objective_problem(data, loss, penalty, constraint, strength, **box)
+    assert problem.optimum.value is not None
+    return problem
+
+
+def curvature(problem: Problem) -> float:
+    """Return the modulus of strong convexity at the minimum."""
+    X, y = problem.dataset.X, problem.dataset.y
+    assert problem.optimum.w is not None
+    weights = problem.loss.second_derivative(y, X @ problem.optimum.w)
+    hessian = (X.T * weights) @ X / problem.n
+    return float(np.linalg.eigvalsh(hessian)[0] + problem.penalty.l2)
+
+
+def gap(problem: Problem, w: Array) -> Array:
+    """Return F(w) / min F - 1, of each row."""
+    best = problem.optimum.value
+    assert best is not None
+    return np.asarray(problem.value(w) / best - 1.0)

@@ -1,0 +1,133 @@
+"""Single runs outside the runner, with what they leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.audit import ReplayReport, replay_audit
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
+from dp_erm_bench.privacy.releases import Release
+from dp_erm_bench.privacy.shares import shared_mechanisms
+from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
+from dp_erm_bench.problems.dense_oracle import DenseOracle
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Solver, stack
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Run:
+    """One run of a batch of trials at a given noise multiplier.
+
+    Attributes
+    ----------
+    problem : Problem
+    solvers : sequence of Solver
+        One per trial.
+    z : float
+        Noise scale / sensitivity; 0 for no noise.
+    identities : tuple of str
+        One per trial.
+    adjacency : Adjacency
+    checkpoints : sequence of int, optional
+        Every iteration by default.
+    ahead : bool
+        Whether compiled steps may be used.
+    epsilon : float
+        The budget of what takes a part of it (private smoothness).
+    """
+
+    problem: Problem
+    solvers: Sequence[Solver]
+    z: float = 5.0
+    identities: tuple[str, ...] = ("a",)
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    checkpoints: Sequence[int] = ()
+    ahead: bool = False
+    epsilon: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Declare the releases and make the mechanisms."""
+        self.solver = stack(self.solvers)
+        self.constants = (self.solver.smoothness, self.solver.smoothness_bounds)
+        self.releases: tuple[Release, ...] = ()
+        self.schedule: Any = None
+        self.shares = smoothness_releases(self.problem, *self.constants, self.adjacency)
+        epsilon = self.epsilon if self.z else np.inf
+        budget = Budget(epsilon, 1e-6, self.adjacency)
+        if self.shares:
+            self.mechanisms = shared_mechanisms(self.shares, budget, self.identities)
+            self.mechanisms.ahead = self.ahead
+        else:
+            self.declare()
+
+    def declare(self) -> None:
+        """Make the solver's mechanisms, from constants that are known by now."""
+        if not self.checkpoints:
+            length = self.solvers[0].iterations(self.problem)
+            self.checkpoints = tuple(range(length + 1))
+        self.schedule = self.solver.plan(self.problem, self.identities)
+        self.releases = tuple(
+            self.solver.releases(self.problem, self.adjacency, self.schedule)
+        )
+        self.mechanisms = make_mechanisms(self.releases, self.z, self.identities)
+        self.mechanisms.ahead = self.ahead
+
+    def publish(self, mechanisms: Mechanisms) -> None:
+        """Publish the private constants, and add the solver's own mechanisms.
+
+        Raises
+        ------
+        Unsupported
+            If the solver refuses constants that are released.
+        """
+        self.problem = with_constants(self.problem, *self.constants, mechanisms)
+        reason = self.solvers[0].refusal(self.problem)
+        if reason:
+            raise Unsupported(reason)
+        self.declare()
+        mechanisms.include(self.mechanisms)
+        self.mechanisms = mechanisms
+
+    def iterates(self, mechanisms: Mechanisms | None = None) -> list[Array]:
+        """Return copies of the iterates at the checkpoints."""
+        used = self.mechanisms if mechanisms is None else mechanisms
+        if self.shares:
+            self.publish(used)
+        oracle = DenseOracle(self.problem, len(self.identities))
+        steps = self.solver.iterates(oracle, used, self.checkpoints, self.schedule)
+        return [w.copy() for w in steps]
+
+
+def audit(first: Run, second: Run) -> ReplayReport:
+    """Replay the answers of a run on D in a run on its neighbour D'."""
+    return replay_audit(
+        first.mechanisms, first.iterates, second.mechanisms, second.iterates
+    )
+
+
+def listen(run: Run) -> dict[str, list[Array]]:
+    """Return a record, filled as a run goes, of the unit noise of its releases."""
+    seen: dict[str, list[Array]] = {}
+    for name, mechanism in run.mechanisms.items():
+        seen[name] = []
+        setattr(mechanism, "unit_noise", _heard(mechanism.unit_noise, seen[name]))  # noqa: B010
+    return seen
+
+
+def _heard(unit_noise: Any, kept: list[Array]) -> Any:
+    def listening(uses: int, size: int) -> Array:
+        noise: Array = unit_noise(uses, size)
+        kept.append(noise.reshape(len(noise), -1).copy())
+        return noise
+
+    return listening

@@ -1,0 +1,58 @@
+"""Bounds on a record's derivatives: a clipping threshold, or declared bounds."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.privacy.releases import Release
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Array, Solver
+
+NO_BOUND = (
+    "needs a clipping threshold (parameter clip), or declared bounds and a loss of "
+    "bounded derivative (squared loss: a box or a constraint, and a bound of the label)"
+)
+
+
+def refuse_unbounded(solver: Solver, releases: Sequence[Release]) -> None:
+    """Raise Unsupported if a release has no finite sensitivity."""
+    for release in releases:
+        if not np.isfinite(release.sensitivity).all():
+            raise Unsupported(f"{type(solver).__name__} {NO_BOUND}")
+
+
+def coordinate_bounds(problem: Problem, clip: Array | float | None) -> Array:
+    """Return the bound on each record's derivative per coordinate, (1 or B, p).
+
+    With a threshold C: C_j = C sqrt(M_j / sum_k M_k), so that the C_j are C
+    together (Mangold et al., ICML 2022, section 5). Without: the Lipschitz
+    constant L_j = G R_j from declared bounds, infinite where there are none.
+    Zero where M_j is: such a coordinate is never updated.
+    """
+    M = np.atleast_2d(problem.smoothness.columns)
+    if clip is None:
+        declared = np.broadcast_to(_declared(problem), M.shape)
+        return np.multiply(
+            problem.lipschitz, declared, out=np.zeros(M.shape), where=M > 0.0
+        )
+    total = M.sum(axis=-1, keepdims=True)
+    return np.asarray(clip * np.sqrt(M / np.where(total > 0.0, total, 1.0)))
+
+
+def _declared(problem: Problem) -> Array:
+    bounds = problem.dataset.bounds
+    columns = np.full(problem.p, np.inf) if bounds is None else bounds.columns
+    return np.atleast_2d(columns)
+
+
+def norm_bound(problem: Problem, clip: Array | float | None) -> Array:
+    """Return the bound on the norm of each record's gradient, (1 or B, 1).
+
+    The threshold where there is one, else G R_2 from declared bounds.
+    """
+    if clip is not None:
+        return np.atleast_2d(clip)
+    bounds = problem.dataset.bounds
+    norm = np.inf if bounds is None else bounds.norm
+    return np.atleast_2d(problem.lipschitz * norm)
