@@ -51,6 +51,7 @@ class RunnerConfig:
     n_checkpoints: int = _says(51, "rows of a trajectory, the start included")
     batch_trials: int = _says(32, "most trials in one batch")
     batch_work: float = _says(2e8, "work of one batch, in passes x n x p")
+    time_limit: float | None = _says(3600.0, "seconds a trial may take; null: any")
 
 
 @dataclass

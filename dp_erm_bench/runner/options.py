@@ -12,6 +12,9 @@ from dp_erm_bench.errors import UsageError
 
 MODES = ("run", "plan")
 FAILED = ("error", "timeout", "killed")
+LONGEST = 1e8
+"""Seconds; three years, and what every kernel's timers can count."""
+
 EXECUTE = "dp_erm_bench.runner.execute.run_batch"
 
 
@@ -36,6 +39,10 @@ class RunOptions:
         Most trials in one batch.
     batch_work : float
         Work of one batch that splitting aims at; 1e8 is about a second.
+    time_limit : float or None
+        Seconds that a trial may take before its worker is ended, and the trial is a
+        `timeout`; None for no limit. A batch, whose trials run at once, may take as
+        long; if it takes longer its trials run again one by one.
     append_plan : bool
         Whether earlier trials of the folder stay in the table (ad-hoc sweeps);
         an experiment replaces the plan.
@@ -56,6 +63,7 @@ class RunOptions:
     n_checkpoints: int = 51
     batch_trials: int = 32
     batch_work: float = 2e8
+    time_limit: float | None = 3600.0
     append_plan: bool = False
     profile: str = ""
     command: tuple[str, ...] = field(default_factory=lambda: tuple(sys.argv))
@@ -73,6 +81,11 @@ class RunOptions:
                 raise UsageError(f"retry={status}: allowed are {', '.join(FAILED)}")
         if not self.batch_work > 0:
             raise UsageError(f"batch_work={self.batch_work}: must be positive")
+        if self.time_limit is not None and not 0 < self.time_limit <= LONGEST:
+            raise UsageError(
+                f"time_limit={self.time_limit}: must be positive seconds up to "
+                f"{LONGEST:g}, or null for no limit"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields that the manifest's own section shows."""

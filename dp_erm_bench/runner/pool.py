@@ -2,48 +2,64 @@
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+import math
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.segment import Segment
-from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.traces import Traces, traces_of
 from dp_erm_bench.runner import worker
+from dp_erm_bench.runner.process import PATIENCE, Worker, heard
 from dp_erm_bench.runner.trial import Trial
-from dp_erm_bench.runner.worker import Outcome
+from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome
 
-Batch = tuple[Trial, ...]
+GROWTH = 4
+STILLBORN = 5
+"""So many workers in a row that end before their first batch end the run."""
 
 
 class Pool:
-    """A pool of single-threaded loky workers, made when the first batch comes.
+    """Single-threaded workers; each runs a task, a list of batches, at a time.
 
     One worker is a process as well, so that one and several compute the same bits
-    and a crash never reaches the parent.
+    and a crash never reaches the parent. When a worker dies the others go on. What
+    it had recorded counts, what it had not begun is handed out again, and the batch
+    that it was at is suspect: its trials run again one by one. A trial that is ended
+    by its time limit is a `timeout`. Any other death may be none of its doing (the
+    kernel ends a process when memory is short), so that it is `killed` only if its
+    worker dies again while no other is at work.
 
     Parameters
     ----------
     n_jobs : int
         Worker processes.
-    folder : Path
-        The results folder that workers append to.
-    execute : str
-        Dotted name of the function that runs a batch.
+    job : Job
+        What the workers must know.
     """
 
-    def __init__(self, n_jobs: int, folder: Path, execute: str) -> None:
+    def __init__(self, n_jobs: int, job: Job) -> None:
         self.n_jobs = n_jobs
-        self.folder = folder
-        self.execute = execute
-        self._executor: Any = None
-        self._segment = Segment(folder, "")
+        self.job = job
+        self._waiting: deque[Batch] = deque()
+        self._doubtful: deque[Batch] = deque()
+        self._workers: list[Worker] = []
+        self._size = 1
+        self._stillborn = 0
+        self._segment = Segment(Path(job.folder), job.run)
+        self._problem = ""
+        self._on_sigterm: Any = None
 
     def __enter__(self) -> Pool:
-        """Return the pool; workers start with the first batch."""
+        """Have SIGTERM end the run as Ctrl-C does; workers start when needed."""
+        if threading.current_thread() is threading.main_thread():
+            self._on_sigterm = signal.signal(signal.SIGTERM, _terminated)
         return self
 
     def __exit__(
@@ -53,93 +69,125 @@ class Pool:
         trace: TracebackType | None,
     ) -> None:
         """End the workers, at once after an exception."""
-        self._shut(kill=error is not None)
+        for one in self._workers:
+            one.pipe.close()
+        for one in self._workers:
+            one.end(0.0 if error else PATIENCE)
         self._segment.close()
+        if self._on_sigterm is not None:
+            signal.signal(signal.SIGTERM, self._on_sigterm)
 
-    def run(self, batches: Sequence[Batch]) -> Iterator[list[Outcome]]:
-        """Yield the outcomes of batches as they end.
+    def run(self, batches: Iterable[Batch]) -> Iterator[list[Outcome]]:
+        """Yield the outcomes of batches as they come in, those of a task together.
 
-        After the death of a worker the pool is made anew; the batches in flight
-        that left no record run alone, halved until the culprit is found, which is
-        recorded as `killed`.
+        Raises
+        ------
+        UsageError
+            If the results folder cannot be written, or no worker can be started.
         """
-        waiting = list(reversed(batches))
-        flying: dict[Future[list[Outcome]], Batch] = {}
-        while waiting or flying:
-            try:
-                while waiting and len(flying) < 2 * self.n_jobs:
-                    future = self._submit(waiting[-1])
-                    flying[future] = waiting.pop()
-                done, _ = wait(flying, return_when=FIRST_COMPLETED)
-                for future in done:
-                    outcomes = future.result()
-                    del flying[future]
+        self._waiting.extend(batches)
+        while self._waiting or self._doubtful or self._busy():
+            self._hand_out()
+            for one in heard(self._busy()):
+                outcomes = self._settled(one)
+                if outcomes:
                     yield outcomes
-            except _broken():
-                self._shut(kill=True)
-                suspects = list(flying.values())
-                flying = {}
-                yield from self._recovered(suspects)
+                if self._problem:
+                    raise UsageError(self._problem)
 
-    def _submit(self, batch: Batch) -> Future[list[Outcome]]:
-        if self._executor is None:
-            self._executor = _executor(self.n_jobs)
-        task: Future[list[Outcome]] = self._executor.submit(
-            worker.run_recorded, batch, str(self.folder), self.execute
-        )
-        return task
+    def _busy(self) -> list[Worker]:
+        return [one for one in self._workers if one.task]
 
-    def _recovered(self, suspects: Sequence[Batch]) -> Iterator[list[Outcome]]:
-        store = Store(self.folder)
-        for batch in suspects:
-            if all(trial.key in store.index for trial in batch):
-                records = [store.record(trial.key) for trial in batch]
-                yield [worker.outcome_of(r) for r in records if r is not None]
-            else:
-                yield from self._isolated(batch)
+    def _hand_out(self) -> None:
+        while self._waiting and (one := self._idle()):
+            one.give(self._next_task(), self.job)
+        if self._doubtful and not self._busy() and (one := self._idle()):
+            one.give([self._doubtful.popleft()], self.job, alone=True)
 
-    def _isolated(self, batch: Batch) -> Iterator[list[Outcome]]:
-        alone = _executor(1)
-        try:
-            yield alone.submit(
-                worker.run_recorded, batch, str(self.folder), self.execute
-            ).result()
-        except _broken() as error:
-            if len(batch) == 1:
-                yield [self._killed(batch[0], error)]
-            else:
-                half = len(batch) // 2
-                yield from self._isolated(batch[:half])
-                yield from self._isolated(batch[half:])
-        finally:
-            alone.shutdown(wait=True, kill_workers=True)
+    def _idle(self) -> Worker | None:
+        for one in self._workers:
+            if not one.task:
+                return one
+        if len(self._workers) == self.n_jobs:
+            return None
+        self._workers.append(Worker())
+        return self._workers[-1]
 
-    def _killed(self, trial: Trial, error: Exception) -> Outcome:
-        message = " ".join(str(error).split())
-        record = worker.failed(trial, "killed", f"the worker died: {message}")
-        self._segment.append([record])
+    def _next_task(self) -> list[Batch]:
+        """Return as many batches as may fill a task, leaving work for the others."""
+        share = math.ceil(len(self._waiting) / (2 * self.n_jobs))
+        return [self._waiting.popleft() for _ in range(min(self._size, share))]
+
+    def _settled(self, one: Worker) -> list[Outcome]:
+        """Take a worker's task from it and return the outcomes."""
+        task, report = one.task, one.report()
+        if report is None:
+            return self._mourned(one)
+        one.task = ()
+        self._stillborn = 0
+        self._waiting.extendleft(reversed(task[report.batches :]))
+        self._problem = report.problem
+        fitting = report.batches * TASK_SECONDS / max(report.seconds, 1e-9)
+        self._size = max(1, int(min(GROWTH * report.batches, fitting)))
+        return report.outcomes
+
+    def _mourned(self, one: Worker) -> list[Outcome]:
+        """Return what a dead worker had recorded; see to the rest of its task."""
+        self._workers.remove(one)
+        code = one.end()
+        traces = traces_of(Path(self.job.folder), self.job.run, one.pid)
+        outcomes = []
+        for batch in reversed(one.task):
+            left = tuple(trial for trial in batch if trial.key not in traces.records)
+            if left and left[0].key in traces.begun:
+                outcomes += self._suspected(left, code, one.alone, traces)
+            elif left:
+                self._waiting.appendleft(batch)
+            done = (trial.key for trial in batch if trial.key in traces.records)
+            outcomes += [worker.outcome_of(traces.records[key]) for key in done]
+        self._count_stillborn(code, bool(traces.begun))
+        return outcomes
+
+    def _suspected(
+        self, batch: Batch, code: int, alone: bool, traces: Traces
+    ) -> list[Outcome]:
+        """Accuse the only trial of a batch if that is just, else have it run again."""
+        timeout = code == -signal.SIGALRM
+        if len(batch) > 1:
+            self._waiting.extendleft((trial,) for trial in reversed(batch))
+        elif timeout or alone:
+            status = "timeout" if timeout else "killed"
+            seconds = time.time() - traces.begun[batch[0].key]
+            return [self._accused(batch[0], status, _reason(code, self.job), seconds)]
+        else:
+            self._doubtful.append(batch)
+        return []
+
+    def _accused(
+        self, trial: Trial, status: str, message: str, seconds: float
+    ) -> Outcome:
+        record = worker.failed(trial, status, message)
+        self._segment.append([record], max(seconds, 0.0))
         return worker.outcome_of(record)
 
-    def _shut(self, kill: bool) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(wait=True, kill_workers=kill)
-            self._executor = None
+    def _count_stillborn(self, code: int, lived: bool) -> None:
+        self._stillborn = 0 if lived else self._stillborn + 1
+        if self._stillborn == STILLBORN:
+            raise UsageError(
+                f"runner.n_jobs={self.n_jobs}: {STILLBORN} workers in a row ended "
+                f"({_ending(code)}) before they began a trial; try fewer"
+            )
 
 
-def _executor(n_jobs: int) -> Any:
-    from joblib.externals.loky import ProcessPoolExecutor
-
-    # loky replaces a worker whose memory has grown: nothing is lost, no news.
-    warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-    return ProcessPoolExecutor(
-        max_workers=n_jobs,
-        initializer=worker.start,
-        initargs=(os.getpid(),),
-        env=worker.ONE_THREAD,
-    )
+def _reason(code: int, job: Job) -> str:
+    if code == -signal.SIGALRM:
+        return f"time_limit={job.limit:g}: it took longer"
+    return f"its worker died again with no other at work: {_ending(code)}"
 
 
-def _broken() -> type[Exception]:
-    from joblib.externals.loky.process_executor import BrokenProcessPool
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
-    return BrokenProcessPool  # type: ignore[no-any-return]
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

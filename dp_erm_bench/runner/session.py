@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
+from dp_erm_bench.results.runs import new_run_id
 from dp_erm_bench.results.store import Store, final_objective
 from dp_erm_bench.runner.batches import batches_of
 from dp_erm_bench.runner.case import Case
@@ -19,6 +20,7 @@ from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.progress import Progress
 from dp_erm_bench.runner.trial import Planned
 from dp_erm_bench.runner.tune import Tuner
+from dp_erm_bench.runner.worker import Job
 
 Stages = tuple[Iterator[list[Planned] | None], Iterable[Planned]]
 
@@ -40,6 +42,7 @@ class Session:
         self.name = name
         self.folder = folder
         self.options = options
+        self.run = new_run_id()
         self.store = Store(folder)
         self.statuses: dict[str, str] = {}
         self.finals: dict[str, float] = {}
@@ -81,6 +84,11 @@ class Session:
                     self.messages.setdefault(status, []).append(message)
             self.ran += len(outcomes)
             progress.advance(outcome.status for outcome in outcomes)
+
+    def job(self) -> Job:
+        """Return what the workers must know."""
+        options = self.options
+        return Job(str(self.folder), self.run, options.execute, options.time_limit)
 
     def counts(self) -> dict[str, int]:
         """Return the number of distinct trials by status."""
@@ -171,9 +179,7 @@ def run_stages(
     """Run every round of an experiment; the workers stay between rounds."""
     options = session.options
     with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(
-            Pool(options.n_jobs, session.folder, options.execute)
-        )
+        pool = stack.enter_context(Pool(options.n_jobs, session.job()))
         progress = stack.enter_context(
             Progress(session.name, options.progress, expected)
         )

@@ -1,26 +1,52 @@
-"""What runs inside a worker process: a batch, its failures, its records."""
+"""What runs inside a worker process: batches, their failures, their records."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import final_objective
 from dp_erm_bench.runner.trial import Trial
 
 PR_SET_PDEATHSIG = 1
-THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
-ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS}
-"""Environment of a worker, set before it imports numpy."""
+TASK_SECONDS = 1.0
+"""A worker hands back what it has not begun after this time."""
+
+Batch = tuple[Trial, ...]
+
+
+class Job(NamedTuple):
+    """What all batches of a pool have in common.
+
+    Attributes
+    ----------
+    folder : str
+        The results folder.
+    run : str
+        The id of the run.
+    execute : str
+        Dotted name of the function that runs a batch.
+    limit : float or None
+        Seconds that a batch, or a trial alone, may take.
+    """
+
+    folder: str
+    run: str
+    execute: str
+    limit: float | None = None
 
 
 class Outcome(NamedTuple):
@@ -32,23 +58,85 @@ class Outcome(NamedTuple):
     message: str = ""
 
 
-def start(parent: int) -> None:
-    """Prepare a worker: it dies with its parent and leaves Ctrl-C to it.
+class Report(NamedTuple):
+    """What a worker says of a task.
 
-    The kernel sends the signal when the *thread* that made the worker ends, so
-    workers are made from the main thread.
+    Attributes
+    ----------
+    outcomes : list of Outcome
+        Of the batches that were run.
+    batches : int
+        How many those are, the first ones.
+    seconds : float
+        What they took.
+    problem : str
+        Why nothing more can be recorded, if so.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    outcomes: list[Outcome]
+    batches: int
+    seconds: float
+    problem: str = ""
+
+
+def serve(handle: int, parent: int) -> None:
+    """Run the tasks that come through a pipe until it closes.
+
+    Parameters
+    ----------
+    handle : int
+        File descriptor of the pipe, a process of the solver's must not keep it.
+    parent : int
+        The process that sends the tasks.
+    """
+    os.set_inheritable(handle, False)
+    _die_with(parent)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    pipe = Connection(handle)
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.send(run_task(*pipe.recv()))
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent ends.
+
+    It does so when the *thread* that made this process ends, so that workers are
+    made from the main thread. Elsewhere a worker ends at the end of its batch.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def run_recorded(trials: Sequence[Trial], folder: str, execute: str) -> list[Outcome]:
-    """Run a batch, append its records to this worker's segment, return outcomes."""
-    records = run_guarded(trials, execute)
-    _segment(folder).append(records)
+def run_task(batches: Sequence[Batch], job: Job) -> Report:
+    """Run batches, one after the other, for about `TASK_SECONDS`."""
+    start, outcomes, number = time.monotonic(), [], 0
+    problem, seconds = "", 0.0
+    while number < len(batches) and seconds < TASK_SECONDS and not problem:
+        try:
+            outcomes += run_recorded(batches[number], job)
+            number += 1
+        except UsageError as error:
+            problem = str(error)
+        seconds = time.monotonic() - start
+    return Report(outcomes, number, seconds, problem)
+
+
+def run_recorded(batch: Batch, job: Job) -> list[Outcome]:
+    """Run a batch, append its records to this worker's segment, return outcomes.
+
+    Raises
+    ------
+    UsageError
+        If the segment cannot be written.
+    """
+    segment = _segment(job.folder, job.run)
+    segment.begin([trial.key for trial in batch])
+    start = time.perf_counter()
+    records = run_guarded(batch, job.execute, job.limit)
+    segment.append(records, (time.perf_counter() - start) / len(batch))
     return list(map(outcome_of, records))
 
 
@@ -58,23 +146,39 @@ def outcome_of(record: dict[str, Any]) -> Outcome:
     return Outcome(record["key"], record["status"], final_objective(record), message)
 
 
-def run_guarded(trials: Sequence[Trial], execute: str) -> list[dict[str, Any]]:
+def run_guarded(
+    trials: Sequence[Trial], execute: str, limit: float | None = None
+) -> list[dict[str, Any]]:
     """Run a batch; what raises becomes a record, and an error is its trial's own.
 
     Where a batch ends in errors its trials run again one by one: what one raised
-    must not be written against the others.
+    must not be written against the others. Each of these calls may take `limit`
+    seconds.
     """
     try:
-        found = {record["key"]: record for record in locate(execute)(trials)}
+        with _alarm(limit):
+            found = {record["key"]: record for record in locate(execute)(trials)}
         records = [found.get(trial.key) or _forgotten(trial) for trial in trials]
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         records = [failed(trial, "error", _told(error)) for trial in trials]
     if len(trials) == 1:
         return records
     return [
-        run_guarded([trial], execute)[0] if record["status"] == "error" else record
+        run_guarded([trial], execute, limit)[0]
+        if record["status"] == "error"
+        else record
         for trial, record in zip(trials, records, strict=True)
     ]
+
+
+@contextlib.contextmanager
+def _alarm(seconds: float | None) -> Iterator[None]:
+    """Have the kernel end this process after some time, even in native code."""
+    signal.setitimer(signal.ITIMER_REAL, seconds or 0.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def failed(trial: Trial, status: str, message: str) -> dict[str, Any]:
@@ -92,12 +196,12 @@ def _forgotten(trial: Trial) -> dict[str, Any]:
     return failed(trial, "error", "the batch returned no record of this trial")
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """Return a first line that says what happened, then the traceback."""
     lines = traceback.format_exception(error)
     return f"{type(error).__name__}: {error}\n{''.join(lines)}".rstrip()
 
 
 @functools.cache
-def _segment(folder: str) -> Segment:
-    return Segment(Path(folder), "")
+def _segment(folder: str, run: str) -> Segment:
+    return Segment(Path(folder), run)

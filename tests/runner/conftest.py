@@ -17,8 +17,8 @@ from made_blocks import make_block, make_tuned  # noqa: E402
 class InlinePool:
     """Runs batches in this process: fast, where processes are not the matter."""
 
-    def __init__(self, n_jobs, folder, execute):
-        self.folder, self.execute = folder, execute
+    def __init__(self, n_jobs, job):
+        self.job = job
 
     def __enter__(self):
         return self
@@ -28,7 +28,7 @@ class InlinePool:
 
     def run(self, batches):
         for batch in batches:
-            yield run_recorded(batch, str(self.folder), self.execute)
+            yield run_recorded(batch, self.job)
 
 
 @pytest.fixture

@@ -1,0 +1,105 @@
+"""A worker process as its parent sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+
+from dp_erm_bench.runner.worker import Batch, Job, Report
+
+THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS}
+"""Environment of a worker, set before it imports numpy."""
+
+SERVE = (
+    "import sys; sys.path[:] = sys.argv[3:]; "
+    "from dp_erm_bench.runner.worker import serve; "
+    "serve(int(sys.argv[1]), int(sys.argv[2]))"
+)
+PATIENCE = 1.0
+"""Seconds after which a worker is looked at though it has said nothing."""
+
+
+class Worker:
+    """A process of one thread that runs one task at a time.
+
+    It is started by hand, not by `multiprocessing`: that would import the user's main
+    module again, and cannot set the environment of the new process alone.
+
+    Attributes
+    ----------
+    task : sequence of tuple of Trial
+        What it is at; empty if it is idle.
+    alone : bool
+        Whether no other worker was at work meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.pipe, theirs = Pipe()
+        self.task: Sequence[Batch] = ()
+        self.alone = False
+        handle = theirs.fileno()
+        with theirs, _interrupts_held():
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", SERVE, str(handle), str(os.getpid()), *sys.path],
+                env={**os.environ, **ONE_THREAD},
+                stdin=subprocess.DEVNULL,
+                pass_fds=(handle,),
+            )
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the process."""
+        return self._process.pid
+
+    def give(self, task: Sequence[Batch], job: Job, alone: bool = False) -> None:
+        """Send a task; should the worker be dead, its report will be None."""
+        self.task, self.alone = task, alone
+        with contextlib.suppress(OSError):
+            self.pipe.send((task, job))
+
+    def spoke(self, ready: Iterable[object]) -> bool:
+        """Return whether it has reported, given the pipes that are ready, or died."""
+        return self.pipe in ready or self._process.poll() is not None
+
+    def report(self) -> Report | None:
+        """Return what it says of its task, None if it died."""
+        try:
+            report: Report | None = self.pipe.recv() if self.pipe.poll() else None
+        except (EOFError, OSError):
+            return None
+        return report
+
+    def end(self, patience: float = PATIENCE) -> int:
+        """Let it go, by force if it does not; return its exit code."""
+        self.pipe.close()
+        try:
+            return self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        return self._process.wait()
+
+
+def heard(workers: Iterable[Worker]) -> list[Worker]:
+    """Wait until some of the workers have reported or died, and return those."""
+    found: list[Worker] = []
+    while not found:
+        ready = wait([worker.pipe for worker in workers], PATIENCE)
+        found = [worker for worker in workers if worker.spoke(ready)]
+    return found
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let what is started here never hear of Ctrl-C: that is its parent's to handle."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
