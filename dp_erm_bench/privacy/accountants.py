@@ -10,6 +10,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.events import KINDS, PURE_KINDS, Event, composed
 from dp_erm_bench.privacy.gdp import gdp_epsilon
+from dp_erm_bench.privacy.objective import objective_epsilon
 from dp_erm_bench.privacy.pld import pld_epsilon
 from dp_erm_bench.privacy.rdp import rdp_epsilon
 
@@ -25,8 +26,8 @@ class Certificate:
     epsilon : float
         At least 0; infinite where nothing is private.
     accountant : str
-        ``gdp``, ``rdp``, ``pld``, ``pure``, or ``none`` where nothing had to be
-        proved.
+        ``gdp``, ``rdp``, ``pld``, ``pure``, ``profile`` (of objective perturbation),
+        or ``none`` where nothing had to be proved.
     """
 
     epsilon: float
@@ -126,6 +127,7 @@ def quick(events: Events, z: float, delta: float) -> Certificate:
         proved = {
             "pure": pure_epsilon(events, z),
             "rdp": rdp_epsilon(events, z, delta),
+            "profile": objective_epsilon(events, z, delta),
         }
     known = [Certificate(e, name) for name, e in proved.items() if e is not None]
     return functools.reduce(smaller, known, Certificate(math.inf, "none"))

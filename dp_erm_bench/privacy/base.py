@@ -118,10 +118,8 @@ class Mechanism(ABC):
     def unit_noise(self, uses: int, size: int) -> Array:
         """Spend some uses and return their noise of scale 1, (B, uses, size)."""
         self.spend(uses)
-        # Not uses times size: calls of unequal size must not share a draw.
-        start, count = self._drawn, uses * size
-        self._drawn += count
+        # Not uses alone: calls of unequal size must not share a draw.
+        start, self._drawn = self._drawn, self._drawn + uses * size
         if not self.scale.any():
             return np.zeros((len(self.seeds), uses, size))
-        noise = [self.release.draw(seed, start, count) for seed in self.seeds]
-        return np.stack(noise).reshape(len(self.seeds), uses, size)
+        return np.stack([self.release.unit(s, start, uses, size) for s in self.seeds])

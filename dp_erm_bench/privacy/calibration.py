@@ -9,7 +9,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import digest, load_json, save_json
 from dp_erm_bench.privacy.accountants import (
     Certificate,
@@ -28,7 +28,7 @@ from dp_erm_bench.privacy.printed import authors_multiplier, printed_multiplier
 from dp_erm_bench.privacy.search import smallest_multiplier
 
 # Part of the key on disk: raise it whenever a number of this layer may change.
-VERSION = 1
+VERSION = 2
 MODES = ("certified", "paper", "authors")
 QUICK_TOLERANCE = 1e-10
 SLOW_TOLERANCE = 1e-5
@@ -94,13 +94,32 @@ def calibrate(
         with noise that is not purely private.
     TypeError
         For an event that no accountant knows.
+    Unsupported
+        If no noise reaches the budget, see :func:`check_reachable`.
     """
     if mode not in MODES:
         raise UsageError(f"calibration={mode}: must be {', '.join(MODES)}")
     check_known(events, budget.number)
+    check_reachable(events, budget)
     return _calibrated(
         composed(events), budget, mode, printed if mode == "paper" else None
     )
+
+
+def check_reachable(events: Events, budget: Budget) -> None:
+    """Refuse a budget that the curvature of perturbed objectives alone exceeds.
+
+    Raises
+    ------
+    Unsupported
+        The sentence says how small log(1 + beta / ridge) must be.
+    """
+    least = math.fsum(event.times * event.curvature for event in events)
+    if least >= budget.epsilon:
+        raise Unsupported(
+            f"epsilon={budget.epsilon:g}: the curvature alone, log(1 + beta / ridge), "
+            f"costs {least:.3g}, whatever the noise; a larger ridge costs less"
+        )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,9 +1,11 @@
 """What an accountant composes: the law of a release, free of data."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 
-PURE_KINDS = ("laplace", "bounded_range", "pure")
-KINDS = ("gaussian", *PURE_KINDS, "poisson_gaussian")
+PURE_KINDS = ("laplace", "norm_laplace", "bounded_range", "pure", "objective_pure")
+KINDS = ("gaussian", *PURE_KINDS, "poisson_gaussian", "objective")
+SINGLE = ("laplace", "norm_laplace", "objective_pure")
+"""Kinds whose log-ratio of densities is moved by one term only."""
 
 
 @dataclass(frozen=True)
@@ -13,10 +15,12 @@ class Event:
     Attributes
     ----------
     kind : str
-        ``gaussian``, ``laplace``, ``bounded_range`` (exponential mechanism, Gumbel
-        noisy maximum), ``pure`` (only a pure level is proved, e.g. the Laplace noisy
-        maximum) or ``poisson_gaussian`` (Gaussian sum over a Poisson sample).
-        A kind that no accountant knows is refused when it is certified.
+        ``gaussian``, ``laplace``, ``norm_laplace`` (a vector, noise of density
+        exp(-norm2)), ``bounded_range`` (exponential mechanism, Gumbel noisy maximum),
+        ``pure`` (only a pure level is proved, e.g. the Laplace noisy maximum),
+        ``poisson_gaussian`` (Gaussian sum over a Poisson sample), ``objective`` and
+        ``objective_pure`` (a minimiser, Gaussian or norm-Laplace noise in the
+        objective). A kind that no accountant knows is refused when it is certified.
     times : int
         Number of adaptive uses.
     weight : float
@@ -28,6 +32,11 @@ class Event:
         Ratio kappa of the largest to the smallest score sensitivity where each
         score has noise of its own scale: the level of a selection is
         (1 + spread) / (z * weight).
+    curvature : float
+        log(1 + beta / ridge), what the objective's curvature alone costs.
+    terms : int
+        Records' terms by which neighbouring objectives differ: 1, or 2 where one
+        is exchanged for another.
 
     Raises
     ------
@@ -40,6 +49,8 @@ class Event:
     weight: float = 1.0
     rate: float = 1.0
     spread: float = 1.0
+    curvature: float = 0.0
+    terms: int = 1
 
     def __post_init__(self) -> None:
         if self.times < 0:
@@ -52,20 +63,25 @@ class Event:
             raise ValueError(f"spread={self.spread}: must be at least 1")
         if self.rate < 1 and self.kind != "poisson_gaussian":
             raise ValueError(f"rate={self.rate}: {self.kind} is not sampled")
+        if not 0 <= self.curvature < float("inf"):
+            raise ValueError(f"curvature={self.curvature}: must not be negative")
+        if self.terms not in (1, 2):
+            raise ValueError(f"terms={self.terms}: must be 1 or 2")
 
     def multiplier(self, z: float) -> float:
         """Noise scale / sensitivity at the common multiplier z."""
         return z * self.weight
 
     def level(self, z: float) -> float:
-        """Pure level eta of one use (laplace, bounded_range and pure).
+        """Pure level eta of one use of the pure kinds.
 
-        Laplace of scale b has likelihood ratio e^(Delta/b). A noisy maximum of
+        Noise of density exp(-|x| / b), or exp(-norm2(x) / b), has likelihood ratio
+        e^(Delta/b); in an objective the curvature adds to it. A noisy maximum of
         non-monotone scores (gradients always are: one record may raise one score and
         lower another) has e^((Delta_i + Delta_j)/b), at most (1 + spread)/(b/Delta).
         """
-        ratio = 1.0 if self.kind == "laplace" else 1.0 + self.spread
-        return ratio / self.multiplier(z)
+        ratio = 1.0 if self.kind in SINGLE else 1.0 + self.spread
+        return self.curvature + ratio / self.multiplier(z)
 
 
 def composed(events: tuple[Event, ...]) -> tuple[Event, ...]:
@@ -74,14 +90,13 @@ def composed(events: tuple[Event, ...]) -> tuple[Event, ...]:
     Equal mechanisms are added up, and Poisson sampling at rate 1 is the Gaussian
     itself, so that equal compositions have equal certificates.
     """
-    counts: dict[tuple[str, float, float, float], int] = {}
+    counts: dict[Event, int] = {}
     for event in events:
         full = event.kind == "poisson_gaussian" and event.rate == 1
-        kind = "gaussian" if full else event.kind
-        key = (kind, event.weight, event.rate, event.spread)
-        counts[key] = counts.get(key, 0) + event.times
+        one = replace(event, kind="gaussian" if full else event.kind, times=1)
+        counts[one] = counts.get(one, 0) + event.times
     return tuple(
-        Event(kind, times, weight, rate, spread)
-        for (kind, weight, rate, spread), times in sorted(counts.items())
+        replace(one, times=times)
+        for one, times in sorted(counts.items(), key=lambda item: astuple(item[0]))
         if times
     )

@@ -8,6 +8,11 @@ from numpy.typing import NDArray
 from dp_erm_bench.privacy.base import Intercept as Intercept
 from dp_erm_bench.privacy.base import Mechanism as Mechanism
 from dp_erm_bench.privacy.base import Query as Query
+from dp_erm_bench.privacy.perturbation import (
+    ObjectiveGaussian,
+    ObjectiveMechanism,
+    ObjectiveNormLaplace,
+)
 from dp_erm_bench.privacy.releases import (
     Array,
     InsideNoisyMax,
@@ -199,6 +204,8 @@ def make_mechanisms(
 
 def _kind(release: Release) -> type[Mechanism]:
     kinds: Mapping[type[Release], type[Mechanism]] = {
+        ObjectiveGaussian: ObjectiveMechanism,
+        ObjectiveNormLaplace: ObjectiveMechanism,
         NoisyMax: MaxMechanism,
         InsideNoisyMax: MaxMechanism,
         PoissonGaussian: PoissonMechanism,

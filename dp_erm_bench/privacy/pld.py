@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from dp_erm_bench.privacy import laws
 from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.privacy.events import PURE_KINDS, Event
 from dp_erm_bench.privacy.lattice import Composition, discretised
 
-KNOWN = ("gaussian", "laplace", "bounded_range", "pure", "poisson_gaussian")
+KNOWN = ("gaussian", "poisson_gaussian", *PURE_KINDS)
 FINENESS = 6e-5
 CELLS = 1 << 18
 COARSE = 1 << 14
@@ -41,11 +41,11 @@ def bounded_part(event: Event, z: float) -> Part:
     level = event.level(z)
 
     def law(step: float, tail: float, reverse: bool) -> laws.Law:
-        if event.kind == "pure":
-            return laws.pure_law(level)
         if event.kind == "laplace":
             return laws.laplace_law(level, step)
-        return laws.bounded_range_law(level, step)
+        if event.kind == "bounded_range":
+            return laws.bounded_range_law(level, step)
+        return laws.pure_law(level)
 
     return Part(event.times, level, 2 * level, law)
 

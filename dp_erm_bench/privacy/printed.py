@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Callable
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.events import Event
 from dp_erm_bench.privacy.search import smallest_multiplier
@@ -51,7 +51,59 @@ def mangold2022(budget: Budget, events: tuple[Event, ...]) -> float:
     return root / budget.epsilon / budget.adjacency.of_sum(1.0)
 
 
-PAPERS: dict[str, Rule] = {"mangold2022": mangold2022, "mangold2023": mangold2023}
+def talwar2015(budget: Budget, events: tuple[Event, ...]) -> float:
+    """Return z of the private Frank-Wolfe algorithm.
+
+    lambda = L_1 norm1(C) sqrt(8 T log(1/delta)) / (n eps), the scale of the Laplace
+    noise of each selection (Talwar, Thakurta, Zhang, "Nearly optimal private LASSO",
+    NIPS 2015, Algorithm 2). No adjacency is printed; under ``zero_out`` the
+    sensitivity is L_1 norm1(C) / n.
+    """
+    times = updates(events, "pure") + updates(events, "bounded_range")
+    root = math.sqrt(8 * times * log_inverse_delta(budget))
+    return root / budget.epsilon / budget.adjacency.of_sum(1.0)
+
+
+def chaudhuri2011(budget: Budget, events: tuple[Event, ...]) -> float:
+    """Return z of pure objective perturbation.
+
+    The noise has density exp(-eps' norm2(b) / 2) for Lambda = 1, with
+    eps' = eps - 2 log(1 + beta / ridge) (Chaudhuri, Monteleoni, Sarwate, JMLR 2011,
+    Algorithm 2: log(1 + 2 c/(n l2) + c^2/(n l2)^2)). Where that is not positive the
+    algorithm adds a ridge; here it is refused, for a solver's ridge is given.
+    """
+    (event,) = events
+    left = budget.epsilon - 2 * event.curvature
+    if left <= 0:
+        raise Unsupported(
+            f"epsilon={budget.epsilon:g}: must exceed {2 * event.curvature:.3g}, what "
+            "the printed constant takes for the curvature; give a larger ridge"
+        )
+    return 2 / left / budget.adjacency.of_sum(1.0)
+
+
+def kifer2012(budget: Budget, events: tuple[Event, ...]) -> float:
+    """Return z of Gaussian objective perturbation.
+
+    sigma^2 = Lambda^2 (8 log(2/delta) + 4 eps) / eps^2 for ridge >= 2 beta / eps
+    (Kifer, Smith, Thakurta, "Private convex empirical risk minimization and
+    high-dimensional regression", COLT 2012, Theorem 3).
+    """
+    (event,) = events
+    least = 2 / budget.epsilon
+    if math.expm1(event.curvature) * least > 1 + 1e-12:
+        raise Unsupported(
+            f"epsilon={budget.epsilon:g}: the printed constant needs a ridge of at "
+            f"least {least:.3g} beta, on the scale of the sum over the records"
+        )
+    square = 8 * (math.log(2) + log_inverse_delta(budget)) + 4 * budget.epsilon
+    return math.sqrt(square) / budget.epsilon / budget.adjacency.of_sum(1.0)
+
+
+PAPERS: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (mangold2022, mangold2023, talwar2015, chaudhuri2011, kifer2012)
+}
 
 
 def printed_multiplier(

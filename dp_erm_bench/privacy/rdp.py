@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.privacy.objective import objective_rdp
 
 Floats = NDArray[np.float64]
 
@@ -111,8 +112,10 @@ def rdp_curve(event: Event, z: float, orders: Floats) -> Floats | None:
         return gaussian_rdp(orders, event.multiplier(z))
     if event.kind == "laplace":
         return laplace_rdp(orders, event.multiplier(z))
-    if event.kind == "pure":
+    if event.kind in ("pure", "norm_laplace", "objective_pure"):
         return pure_rdp(orders, event.level(z))
+    if event.kind == "objective":
+        return objective_rdp(orders, event.multiplier(z), event.curvature)
     if event.kind == "bounded_range":
         return bounded_range_rdp(orders, event.level(z))
     return None

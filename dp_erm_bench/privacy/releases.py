@@ -57,6 +57,10 @@ class Release(ABC):
     def draw(seed: Seed, start: int, count: int) -> Array:
         """Return noise of scale 1: draws start .. start + count - 1 of a stream."""
 
+    def unit(self, seed: Seed, start: int, uses: int, size: int) -> Array:
+        """Return the noise of scale 1 of some uses, (uses, size), from draw start."""
+        return self.draw(seed, start, uses * size).reshape(uses, size)
+
 
 @dataclass(frozen=True, eq=False)
 class Gaussian(Release):

@@ -59,7 +59,8 @@ def test_every_release_is_tested_here():
     ]
     assert set(made) == {*ADDITIVE, *SELECTIONS}
     kinds = {found("any", 1.0, 1).event().kind for found in made}
-    assert kinds == {*ADDED, *SELECTED} == set(KINDS)
+    one_solve = {"norm_laplace", "objective", "objective_pure"}  # test_perturbation
+    assert kinds == {*ADDED, *SELECTED} == set(KINDS) - one_solve
 
 
 @pytest.mark.parametrize("kind", [*ADDITIVE, *SELECTIONS])

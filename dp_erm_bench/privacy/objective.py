@@ -1,0 +1,92 @@
+"""Accounting of objective perturbation for generalised linear models.
+
+The minimiser w of sum_i phi(x_i.w, y_i) + (ridge/2) norm2(w)^2 + n psi(w) + b.w is
+published, b ~ N(0, sigma^2 I) being secret. Here phi(., y) is convex with |phi'| <= G,
+phi'' <= H, norm2(x) <= R (Lambda = G R, beta = H R^2), psi is convex, and ridge > 0.
+Derivation, for smooth psi on the whole space:
+
+1. b is a smooth bijective function of w (set the gradient to zero), so the densities
+   of w on neighbours D, D' have the log-ratio
+   l = (norm2(b')^2 - norm2(b)^2) / (2 sigma^2) + log(det A / det A'),
+   where b' = b + v - v' is the noise that gives the same w on D', v and v' the terms'
+   gradients at w, and A the Hessian.
+2. A >= ridge I. One more term adds phi'' x x', phi'' norm2(x)^2 <= beta: a determinant
+   grows by at most 1 + beta / ridge, and losing a term only lowers it. So the last
+   part is at most c = log(1 + beta / ridge), in both adjacencies and directions.
+3. v = phi'(x.w) x: the direction does not depend on w. So |b.v| <= G |b.x|, where b.x
+   is normal, although b and w depend on each other. With m = (largest norm of v - v')
+   / sigma = 1/z and standard normal u, u':
+   zero_out: l <= c + m^2/2 + m |u|; replace_one: l <= c + m^2/2 + m (|u| + |u'|) / 2.
+4. Renyi: E e^(s |u|) = 2 e^(s^2/2) Phi(s); for replace_one E e^(s (|u| + |u'|) / 2) is
+   no larger (Cauchy-Schwarz), however x and x' lie.
+5. Profile: delta(eps) = E (1 - e^(eps - l))_+ grows with l. The mean of |u| and |u'| is
+   at most their maximum, so replace_one costs at most twice the delta of one term.
+
+A convex psi or a closed convex set is the limit of smooth convex functions whose
+minimisers converge for every b (strong convexity), so the laws converge weakly and the
+guarantee passes to the limit (Kifer, Smith, Thakurta 2012, section 4). The losses whose
+second derivative jumps (Huber, smoothed hinge) are limits of smooth ones likewise.
+With density exp(-norm2(b) / sigma) in place of the normal one, l <= c + m.
+
+References
+----------
+Chaudhuri, Monteleoni, Sarwate, JMLR 2011, Theorem 9; Kifer, Smith, Thakurta, COLT 2012;
+Redberg, Koskela, Wang, "Improving the privacy and practicality of objective
+perturbation", NeurIPS 2023 (the profile for generalised linear models).
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.privacy.gdp import gdp_delta
+from dp_erm_bench.privacy.search import smallest_true
+
+Floats = NDArray[np.float64]
+
+
+def objective_rdp(orders: Floats, z: float, curvature: float) -> Floats:
+    """Return the Renyi curve, from steps 3 and 4 with m = 1/z.
+
+    c + m^2/2 + log(2 e^(s^2/2) Phi(s)) / (a - 1), s = (a - 1) m, for order a.
+    """
+    m = 1.0 / z
+    s = (orders - 1) * m
+    mean = math.log(2.0) + s * s / 2 + log_ndtr(s)
+    curve: Floats = curvature + m * m / 2 + mean / (orders - 1)
+    return curve
+
+
+def objective_delta(epsilon: float, z: float, curvature: float, terms: int) -> float:
+    """Return a delta at which one use is (epsilon, delta)-DP, from step 5.
+
+    With e = eps - c and H the profile of a Gaussian of mu = m it is 2 H(e) for
+    e >= m^2/2, where (1 - e^(e - m^2/2 - m |u|))_+ vanishes for small |u|; below that,
+    1 - r + r 2 H(m^2/2) with r = e^(e - m^2/2).
+    """
+    m = 1.0 / z
+    shifted, turn = epsilon - curvature, m * m / 2
+    if shifted >= turn:
+        one = 2 * gdp_delta(shifted, m)
+    else:
+        one = -math.expm1(shifted - turn)
+        one += math.exp(shifted - turn) * 2 * gdp_delta(turn, m)
+    return min(1.0, terms * one)
+
+
+def objective_epsilon(
+    events: tuple[Event, ...], z: float, delta: float
+) -> float | None:
+    """Return the epsilon of the profile, None unless there is one such release."""
+    if len(events) != 1 or events[0].kind != "objective" or events[0].times != 1:
+        return None
+    event = events[0]
+    multiplier, facts = event.multiplier(z), (event.curvature, event.terms)
+    if delta <= 0:
+        return math.inf
+    return smallest_true(
+        lambda epsilon: objective_delta(epsilon, multiplier, *facts) <= delta
+    )
