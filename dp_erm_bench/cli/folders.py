@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.manifest import read_manifest
+from dp_erm_bench.results.runs import read_manifest
 
 SHOWN = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
 """Columns of the claims on the terminal and their share of its width."""

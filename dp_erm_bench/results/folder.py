@@ -73,3 +73,8 @@ def shown(folder: Path) -> str:
     here = Path.cwd()
     inside = folder.is_relative_to(here) and folder != here
     return os.path.relpath(folder, here) if inside else str(folder)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -1,39 +1,24 @@
-"""Records of trials in append-only segments, and the plan that names them.
+"""The records of a results folder, indexed by key.
 
 A folder holds ``segments/*.jsonl`` (one file per writing process, one line per
 trial), ``plan.jsonl`` (which trial belongs to which line of which panel) and what is
-derived from both. A segment is never edited and never continued by another process,
-so a torn last line costs that one record and nothing else.
+derived from both.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
-from dp_erm_bench.paths import write_atomic
-from dp_erm_bench.results.segment import line
+from dp_erm_bench.results.folder import plural, shown
+from dp_erm_bench.results.scan import FAILED, FINISHED, Entry, Scan, parsed
 
-FINISHED = ("ok", "skipped", "diverged")
-FAILED = ("error", "timeout", "killed")
-PLAN = "plan.jsonl"
-START = b'{"key":"'
-MIDDLE = b'","status":"'
-KEY = slice(len(START), len(START) + 64)
-AFTER_KEY = slice(KEY.stop, KEY.stop + len(MIDDLE))
+__all__ = ["FAILED", "FINISHED", "Entry", "Store"]
 
-
-class Entry(NamedTuple):
-    """Where a record stands: its status, segment, offset and length in bytes."""
-
-    status: str
-    segment: Path
-    offset: int
-    length: int
+OPEN_FILES = 100
 
 
 class Store:
@@ -43,21 +28,27 @@ class Store:
     ----------
     folder : Path
         The results folder; it need not exist yet.
+
+    Raises
+    ------
+    UsageError
+        If a newer version of the package wrote into it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.index: dict[str, Entry] = {}
+        self._scans: dict[Path, Scan] = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """Read all segments again.
+        """Read what has been appended since the last time.
 
         Of several records of one key a finished one is kept, else the latest.
         """
-        self.index = {}
         for segment in segments_of(self.folder):
-            for key, entry in _entries(segment):
+            scan = self._scans.setdefault(segment, Scan(segment))
+            for key, entry in scan.new():
                 old = self.index.get(key)
                 if old is None or not _better(old.status, entry.status):
                     self.index[key] = entry
@@ -67,40 +58,40 @@ class Store:
         return {key: entry.status for key, entry in self.index.items()}
 
     def record(self, key: str) -> dict[str, Any] | None:
-        """Return a record, or None if there is none or it cannot be parsed."""
+        """Return a record, or None if there is none or it cannot be read."""
         return next(self.records([key]))
 
     def records(self, keys: Iterable[str]) -> Iterator[dict[str, Any] | None]:
         """Yield the records of keys in the order given, None where `record` would."""
+        files: dict[Path, BinaryIO] = {}
         with ExitStack() as stack:
-            files: dict[Path, BinaryIO] = {}
             for key in keys:
                 entry = self.index.get(key)
-                if entry is not None and entry.segment not in files:
-                    opened = stack.enter_context(entry.segment.open("rb"))
-                    files[entry.segment] = opened
-                yield None if entry is None else _parsed(entry, files[entry.segment])
+                yield None if entry is None else _read(entry, files, stack)
 
-    @property
-    def plan_file(self) -> Path:
-        """Return the path of the plan."""
-        return self.folder / PLAN
+    def sizes(self) -> dict[str, int]:
+        """Return the length of each segment when it was read."""
+        return {path.name: scan.size for path, scan in self._scans.items()}
 
-    def plan(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines of the plan; a torn last line is left out."""
-        if self.plan_file.is_file():
-            with self.plan_file.open("rb") as file:
-                yield from (json.loads(row) for row in file if row.endswith(b"}\n"))
+    def damage(self) -> dict[str, int | str]:
+        """Return the damaged lines of segments, or why one cannot be read, by name."""
+        found = {
+            p.name: scan.refused or scan.damaged for p, scan in self._scans.items()
+        }
+        return {name: damage for name, damage in found.items() if damage}
 
-    def replace_plan(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Replace the plan, atomically."""
-        text = map(line, lines)
-        write_atomic(self.plan_file, lambda file: file.writelines(text))
-
-    def append_plan(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Add lines to the plan that `replace_plan` has begun."""
-        with self.plan_file.open("ab") as file:
-            file.writelines(map(line, lines))
+    def damage_lines(self) -> Iterator[str]:
+        """Yield a sentence on damaged records and one on each unreadable segment."""
+        found, where = self.damage(), shown(self.folder)
+        counts = [number for number in found.values() if isinstance(number, int)]
+        if counts:
+            yield (
+                f"{where}: {plural(sum(counts), 'damaged record')} in "
+                f"{plural(len(counts), 'segment')} are run again"
+            )
+        for name, reason in found.items():
+            if isinstance(reason, str):
+                yield f"{where}: segments/{name} cannot be read: {reason}"
 
 
 def segments_of(folder: Path) -> list[Path]:
@@ -116,26 +107,21 @@ def final_objective(record: Mapping[str, Any] | None) -> float:
     return math.inf if objective[-1] is None else float(objective[-1])
 
 
-def _entries(segment: Path) -> Iterator[tuple[str, Entry]]:
-    offset = 0
-    with segment.open("rb") as file:
-        for line in file:
-            whole = line.startswith(START) and line.endswith(b"}\n")
-            if whole and line[AFTER_KEY] == MIDDLE:
-                status = line[AFTER_KEY.stop : line.index(b'"', AFTER_KEY.stop)]
-                entry = Entry(status.decode(), segment, offset, len(line))
-                yield line[KEY].decode(), entry
-            offset += len(line)
-
-
 def _better(old: str, new: str) -> bool:
     return old in FINISHED and new not in FINISHED
 
 
-def _parsed(entry: Entry, file: BinaryIO) -> dict[str, Any] | None:
-    file.seek(entry.offset)
+def _read(
+    entry: Entry, files: dict[Path, BinaryIO], stack: ExitStack
+) -> dict[str, Any] | None:
     try:
-        record: dict[str, Any] = json.loads(file.read(entry.length))
-    except ValueError:
+        if entry.segment not in files:
+            if len(files) == OPEN_FILES:
+                stack.close()
+                files.clear()
+            files[entry.segment] = stack.enter_context(entry.segment.open("rb"))
+        file = files[entry.segment]
+        file.seek(entry.offset)
+        return parsed(file.read(entry.length))
+    except OSError:
         return None
-    return record

@@ -10,23 +10,22 @@ Where a parameter is a list by nature, a list of lists is the axis.
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import os
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.results.manifest import environment, read_manifest, write_manifest
+from dp_erm_bench.results.folder import check_writable, telling
+from dp_erm_bench.results.plan import checksum
+from dp_erm_bench.results.runs import note_ended, read_manifest
 from dp_erm_bench.results.store import FAILED, FINISHED
-from dp_erm_bench.results.table import collect, is_stale
+from dp_erm_bench.results.table import bring_up_to_date, is_stale
 from dp_erm_bench.runner.case import NotRun
 from dp_erm_bench.runner.choices import edge_lines, write_choices
 from dp_erm_bench.runner.expand import expand
 from dp_erm_bench.runner.link import tuners_of
+from dp_erm_bench.runner.manifest import recorded
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.plan import print_plan
 from dp_erm_bench.runner.session import Session, run_stages, stages_of
@@ -63,6 +62,8 @@ def run_experiment(
         If an ad-hoc sweep has no dataset that can be had.
     """
     folder = Path(folder).resolve()
+    if options.mode != "plan":
+        check_writable(folder)
     cases, missing = expand(blocks)
     if not cases and options.append_plan:
         raise _nothing(missing)
@@ -75,75 +76,49 @@ def run_experiment(
         return 0
     expected = sum(case.expected for case in cases if case.tune is None)
     expected += sum(tuner.expected() for tuner in tuners)
-    previous = read_manifest(folder)
-    with _manifest(session, missing):
+    previous = _settled(session)
+    with recorded(session, blocks, missing) as manifest, session.plan:
         run_stages(session, stages, expected)
         choices = [tuner.choice for tuner in tuners if tuner.choice is not None]
-        _derive(session, choices, previous)
+        manifest |= _derive(session, choices, previous)
     _print_summary(session, choices, missing)
     return int(any(status not in FINISHED for status in session.statuses.values()))
 
 
+def _settled(session: Session) -> dict[str, Any]:
+    """Return the manifest before this run; tell of damage that it does not know."""
+    note_ended(session.folder)
+    previous = read_manifest(session.folder)
+    if session.store.damage() != previous.get("damaged", {}):
+        for line in session.store.damage_lines():
+            print(line, file=sys.stderr)
+    return previous
+
+
 def _derive(
     session: Session, choices: Sequence[Choice], previous: Mapping[str, Any]
-) -> None:
-    """Write choices, and plan and table unless the last run left the very same."""
+) -> dict[str, Any]:
+    """Write choices, and plan and table unless the last run left the very same.
+
+    Returns what tells the next run so.
+    """
     folder = session.folder
     if choices or not session.options.append_plan:
-        write_choices(folder, session.name, choices)
-    same = session.ran == 0 and previous.get("plan") == session.plan_digest()
-    if same and session.store.plan_file.is_file() and not is_stale(folder):
-        return
+        with telling(folder):
+            write_choices(folder, session.name, choices)
+    left = {"plan": session.plan_digest(), "plan_file": checksum(folder)}
+    same = all(previous.get(name) == value for name, value in left.items())
+    if session.ran == 0 and same and not is_stale(folder):
+        return left
     session.write_plan()
-    collect(folder)
+    bring_up_to_date(session.store, session.plan)
+    return {**left, "plan_file": session.plan.published}
 
 
 def _nothing(missing: Sequence[NotRun]) -> UsageError:
     if not missing:
         return UsageError("blocks=[]: there is nothing to run")
     return DataUnavailable(missing[0].reason)
-
-
-@contextlib.contextmanager
-def _manifest(session: Session, missing: Sequence[NotRun]) -> Iterator[None]:
-    """Write the manifest when a run starts, and again when it ends or is ended."""
-    started, clock = _now(), time.monotonic()
-    content: dict[str, Any] = {
-        "experiment": session.name,
-        "profile": session.options.profile,
-        "command": _plain_command(session.options.command),
-        "started": started,
-        "ended": None,
-        "outcome": "running",
-        "not_run": [dataclasses.asdict(one) for one in missing],
-        "options": session.options.as_dict(),
-        "threads_per_worker": 1,
-        "environment": environment(),
-        "config": session.options.config,
-    }
-    write_manifest(session.folder, content)
-    outcome = "interrupted"
-    try:
-        yield
-        outcome = "complete"
-    finally:
-        content |= {
-            "ended": _now(),
-            "seconds": round(time.monotonic() - clock, 3),
-            "outcome": outcome,
-            "trials_run": session.ran,
-            "counts": session.counts(),
-            "plan": session.plan_digest() if outcome == "complete" else None,
-        }
-        write_manifest(session.folder, content)
-
-
-def _plain_command(command: Sequence[str]) -> list[str]:
-    return [os.path.basename(command[0]), *command[1:]] if command else []
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _print_summary(

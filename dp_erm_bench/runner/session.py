@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from dp_erm_bench import registry
+from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import new_run_id
 from dp_erm_bench.results.store import Store, final_objective
 from dp_erm_bench.runner.batches import batches_of
@@ -44,13 +44,13 @@ class Session:
         self.options = options
         self.run = new_run_id()
         self.store = Store(folder)
+        self.plan = Plan(folder, options.append_plan)
         self.statuses: dict[str, str] = {}
         self.finals: dict[str, float] = {}
         self.messages: dict[str, list[str]] = {}
         self.ran = 0
         self._lines: dict[tuple[str, ...], set[str]] = {}
         self._unwritten: list[Planned] = []
-        self._begun = False
         self._digest = sha256(f"{name} {options.append_plan}".encode())
 
     def announce(
@@ -104,15 +104,8 @@ class Session:
 
     def write_plan(self) -> None:
         """Write what was announced since the last call."""
-        rows: Iterable[dict[str, Any]]
-        rows = (one.row(self.name) for one in self._unwritten)
-        if self._begun:
-            self.store.append_plan(rows)
-        elif self.options.append_plan:
-            self.store.replace_plan(_merged(self.store.plan(), rows))
-        else:
-            self.store.replace_plan(rows)
-        self._begun, self._unwritten = True, []
+        self.plan.add(one.row(self.name) for one in self._unwritten)
+        self._unwritten = []
 
     def _to_do(self, one: Planned) -> bool:
         """Give a trial its status; tell whether it is to do and not yet listed."""
@@ -138,18 +131,6 @@ class Session:
 
 def _distinct(members: Iterable[Planned]) -> Iterable[Planned]:
     return {one.key: one for one in members}.values()
-
-
-def _merged(
-    old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
-    seen = set()
-    for row in itertools.chain(old, new):
-        labels = ("key", "experiment", "panel", "line", "phase")
-        name = tuple(row[label] for label in labels)
-        if name not in seen:
-            seen.add(name)
-            yield row
 
 
 def stages_of(

@@ -31,7 +31,6 @@ def append(folder, *records):
 def test_an_empty_folder_is_an_empty_store(tmp_path):
     store = Store(tmp_path / "none")
     assert store.index == {}
-    assert list(store.plan()) == []
     assert not (tmp_path / "none").exists()
 
 
@@ -111,15 +110,6 @@ def test_records_keep_the_order_asked_for(tmp_path):
     keys = [f"{n:064x}" for n in (8, 0, 99, 5, 3)]
     found = [one and one["extra"] for one in Store(tmp_path).records(keys)]
     assert found == [8, 0, None, 5, 3]
-
-
-def test_the_plan_is_replaced_or_continued(tmp_path):
-    store = Store(tmp_path)
-    store.replace_plan([{"a": 1}])
-    store.append_plan([{"a": 2}])
-    assert list(store.plan()) == [{"a": 1}, {"a": 2}]
-    store.replace_plan([{"a": 3}])
-    assert list(store.plan()) == [{"a": 3}]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,25 @@
-import os
+import json
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import table
+from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import Store
-from dp_erm_bench.results.table import COLUMNS, collect, is_stale, load_results
+from dp_erm_bench.results.table import (
+    COLUMNS,
+    bring_up_to_date,
+    collect,
+    is_stale,
+    load_results,
+)
 
+RUN = "00000000000000000001-here-1"
 SPEC = {
     "dataset": {"name": "log1", "standardise": True, "seed": 4},
     "loss": {"name": "logistic"},
@@ -78,11 +88,16 @@ def record(number, status="ok", message="", facts=FACTS, path=PATH):
     }
 
 
+def replace_plan(folder, lines):
+    with Plan(folder, append=False) as plan:
+        plan.add(lines)
+
+
 @pytest.fixture
 def load(tmp_path):
     def made(plan, records):
-        Segment(tmp_path, "1").append(records)
-        Store(tmp_path).replace_plan(plan)
+        Segment(tmp_path, RUN).append(records)
+        replace_plan(tmp_path, plan)
         return load_results(tmp_path)
 
     return made
@@ -170,27 +185,147 @@ def test_an_empty_plan_is_an_empty_table(load):
     assert list(frame.columns) == list(COLUMNS)
 
 
-def test_the_table_is_made_again_when_a_segment_is_newer(tmp_path):
-    Segment(tmp_path, "1").append([record(1)])
-    Store(tmp_path).replace_plan([line(1), line(2)])
+def test_the_table_is_made_again_when_a_segment_is_longer(tmp_path):
+    segment = Segment(tmp_path, RUN)
+    segment.append([record(1)])
+    replace_plan(tmp_path, [line(1), line(2)])
     assert is_stale(tmp_path)
     assert len(load_results(tmp_path)) == 3
     assert not is_stale(tmp_path)
-    Segment(tmp_path, "1").append([record(2)])
-    later = (tmp_path / table.NAME).stat().st_mtime_ns + 10**9
-    os.utime(max((tmp_path / "segments").iterdir()), ns=(later, later))
+    segment.append([record(2)])
+    assert is_stale(tmp_path)
     assert len(load_results(str(tmp_path))) == 6
 
 
+def test_the_table_is_made_again_when_another_plan_has_the_same_length(tmp_path):
+    Segment(tmp_path, RUN).append([record(1), record(2)])
+    for number in (1, 2):
+        replace_plan(tmp_path, [line(number)])
+        assert load_results(tmp_path)["trial"].unique() == [key(number)]
+
+
+def test_a_copy_of_a_folder_is_not_stale(tmp_path):
+    Segment(tmp_path / "a", RUN).append([record(1)])
+    replace_plan(tmp_path / "a", [line(1)])
+    collect(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=shutil.copyfile)
+    assert not is_stale(tmp_path / "b")
+
+
+def test_a_table_whose_segments_are_gone_is_kept(tmp_path):
+    Segment(tmp_path, RUN).append([record(1)])
+    replace_plan(tmp_path, [line(1)])
+    before = load_results(tmp_path)
+    shutil.rmtree(tmp_path / "segments")
+    replace_plan(tmp_path, [line(1), line(2)])
+    pd.testing.assert_frame_equal(load_results(tmp_path), before)
+
+
+@pytest.mark.parametrize("where", [0, 0.3, 0.6, -1])
+def test_a_damaged_table_is_made_again(tmp_path, where):
+    Segment(tmp_path, RUN).append([record(n) for n in range(50)])
+    replace_plan(tmp_path, [line(n) for n in range(50)])
+    path = collect(tmp_path)
+    before, data = load_results(tmp_path), bytearray(path.read_bytes())
+    data[int(where * len(data)) if where > 0 else where] ^= 0x55
+    path.write_bytes(data)
+    pd.testing.assert_frame_equal(load_results(tmp_path), before)
+
+
+def test_a_damaged_table_without_segments_is_a_sentence(tmp_path):
+    replace_plan(tmp_path, [line(1)])
+    (tmp_path / table.NAME).write_bytes(b"no table")
+    with pytest.raises(UsageError, match="is damaged"):
+        load_results(tmp_path)
+
+
+def test_a_table_with_other_columns_is_made_again(tmp_path):
+    Segment(tmp_path, RUN).append([record(1)])
+    replace_plan(tmp_path, [line(1)])
+    path = collect(tmp_path)
+    pd.read_parquet(path).drop(columns="run").to_parquet(path)
+    assert list(load_results(tmp_path).columns) == list(COLUMNS)
+
+
+def test_every_row_names_the_run_that_computed_it(tmp_path):
+    other = RUN.replace("here", "there")
+    Segment(tmp_path, RUN).append([record(1)])
+    Segment(tmp_path, other).append([record(2), record(1)])
+    replace_plan(tmp_path, [line(1), line(2)])
+    runs = load_results(tmp_path).groupby("trial")["run"].unique()
+    assert runs[key(1)] == [other] and runs[key(2)] == [other]
+    Segment(tmp_path, other).append([record(1, "error", facts={}, path={})])
+    assert load_results(tmp_path)["status"].eq("ok").all()
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        ({}, {}),
+        ({"n": 7, "noise": 0.5}, {"n": 7, "noise": 0.5}),
+        ({"standardise": True, "usual": None}, {"standardise": True, "usual": None}),
+    ],
+)
+def test_what_differs_from_the_yaml_of_a_dataset_is_told(load, changes, expected):
+    spec = {**SPEC, "dataset": dataset_spec("log1") | changes}
+    frame = load([line(1, spec=spec)], [record(1)])
+    assert [json.loads(text) for text in frame["dataset_options"]] == [expected] * 3
+
+
+def test_a_dataset_that_is_no_more_keeps_all_its_options(load):
+    spec = {**SPEC, "dataset": {"name": "gone", "b": 1, "a": [2], "_target_": "x.y"}}
+    frame = load([line(1, spec=spec)], [record(1)])
+    assert set(frame["dataset_options"]) == {'{"a": [2], "b": 1}'}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"spec": 1},
+        {"spec": {}},
+        {"spec": {**SPEC, "dataset": "log1"}},
+        {"spec": {**SPEC, "budget": {"epsilon": "much"}}},
+        {"panel": ["a"]},
+    ],
+)
+def test_a_plan_line_of_no_use_costs_only_itself(load, wrong, capsys):
+    plan = [line(1), line(2, **wrong), line(3)]
+    frame = load(plan, [record(n) for n in (1, 2, 3)])
+    assert frame["trial"].unique().tolist() == [key(1), key(3)]
+    assert "1 damaged line of plan.jsonl" in capsys.readouterr().err
+
+
+def test_a_run_that_ends_puts_its_plan_back(tmp_path):
+    Segment(tmp_path, RUN).append([record(1), record(2)])
+    with Plan(tmp_path, append=False) as mine, Plan(tmp_path, append=False) as other:
+        mine.add([line(1)])
+        other.add([line(2)])
+        bring_up_to_date(Store(tmp_path), mine)
+        assert load_results(tmp_path)["trial"].unique() == [key(1)]
+        bring_up_to_date(Store(tmp_path), other)
+        assert load_results(tmp_path)["trial"].unique() == [key(2)]
+
+
+def test_a_table_that_is_right_is_not_written_again(tmp_path):
+    Segment(tmp_path, RUN).append([record(1)])
+    with Plan(tmp_path, append=True) as plan:
+        plan.add([line(1)])
+        bring_up_to_date(Store(tmp_path), plan)
+        before = (tmp_path / table.NAME).stat().st_ino
+        plan.add([line(1)])
+        bring_up_to_date(Store(tmp_path), plan)
+        assert (tmp_path / table.NAME).stat().st_ino == before
+
+
 def test_a_failed_collect_leaves_the_old_table(tmp_path, monkeypatch):
-    Segment(tmp_path, "1").append([record(1)])
-    Store(tmp_path).replace_plan([line(1)])
+    Segment(tmp_path, RUN).append([record(1)])
+    replace_plan(tmp_path, [line(1)])
     before = collect(tmp_path).read_bytes()
-    monkeypatch.setattr(table, "_table", lambda *given: 1 / 0)
+    monkeypatch.setattr(table, "table_of", lambda *given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         collect(tmp_path)
     assert (tmp_path / table.NAME).read_bytes() == before
-    assert [path.name for path in tmp_path.glob(".*")] == []
+    assert [path.name for path in tmp_path.glob(".*")] == [".lock"]
 
 
 def test_types_survive_a_table_of_failures_only(load):

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.results.manifest import read_manifest
+from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import session, subject, worker
@@ -21,6 +21,8 @@ def test_a_run_leaves_a_table_a_plan_and_a_manifest(inline, block):
         "results.parquet",
         "choices.csv",
         "manifest.json",
+        "runs",
+        ".lock",
     }
     manifest = read_manifest(inline.folder)
     assert manifest["outcome"] == "complete"

@@ -1,20 +1,15 @@
-"""The manifest of a run: what was asked, with what, when, and what came of it."""
+"""What a run was computed with: versions, machine, threads, state of the sources."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dp_erm_bench.paths import spelled, write_atomic
-
-NAME = "manifest.json"
 PACKAGES = (
     "dp_erm_bench",
     "dp-accounting",
@@ -33,21 +28,6 @@ PACKAGES = (
 )
 
 
-def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write a manifest atomically; what JSON cannot hold is written as text."""
-    text = json.dumps(spelled(dict(content)), indent=2, default=str) + "\n"
-    write_atomic(folder / NAME, lambda file: file.write(text.encode()))
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a folder, empty if there is none that can be read."""
-    try:
-        content: dict[str, Any] = json.loads((folder / NAME).read_text())
-    except (OSError, ValueError):
-        return {}
-    return content
-
-
 def environment() -> dict[str, Any]:
     """Return the versions, the machine and the state of the checkout."""
     return {
@@ -55,6 +35,9 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": _cpu(),
         "cpu_count": os.cpu_count(),
+        "cpus_usable": _usable(),
+        "threads_per_worker": 1,
+        "numba_threading_layer": os.environ.get("NUMBA_THREADING_LAYER", "default"),
         "packages": {name: _version(name) for name in PACKAGES},
         "git": _git(Path(__file__).resolve().parents[2]),
     }
@@ -73,6 +56,12 @@ def _cpu() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def _usable() -> int | None:
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def _git(root: Path) -> dict[str, Any] | None:

@@ -1,0 +1,190 @@
+"""The rows of the table: what each of its columns is taken from."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dp_erm_bench.datasets.spec import usual_fields
+from dp_erm_bench.errors import UsageError
+
+TEXT, FLAG, COUNT, NUMBER = "string", "bool", "int64", "float64"
+COLUMNS = {
+    "trial": TEXT,
+    "experiment": TEXT,
+    "panel": TEXT,
+    "line": TEXT,
+    "phase": TEXT,
+    "tuned": FLAG,
+    "dataset": TEXT,
+    "dataset_options": TEXT,
+    "standardise": FLAG,
+    "n": COUNT,
+    "p": COUNT,
+    "loss": TEXT,
+    "penalty": TEXT,
+    "strength": NUMBER,
+    "constraint": TEXT,
+    "algorithm": TEXT,
+    "params": TEXT,
+    "epsilon": NUMBER,
+    "delta": NUMBER,
+    "adjacency": TEXT,
+    "calibration": TEXT,
+    "accountant": TEXT,
+    "epsilon_certified": NUMBER,
+    "uncharged": TEXT,
+    "smoothness": TEXT,
+    "seed": COUNT,
+    "dataset_seed": COUNT,
+    "batch_size": COUNT,
+    "iteration": COUNT,
+    "passes": NUMBER,
+    "seconds": NUMBER,
+    "objective": NUMBER,
+    "optimum": NUMBER,
+    "relative_error": NUMBER,
+    "nnz": COUNT,
+    "test_objective": NUMBER,
+    "test_accuracy": NUMBER,
+    "status": TEXT,
+    "message": TEXT,
+    "run": TEXT,
+}
+"""Names and types of the columns, in order.
+
+`params` and `dataset_options` are JSON: the parameters of the algorithm, and the keys
+of the dataset that differ from its yaml. `run` leads to ``runs/<run>.json``; it is
+empty where a version without runs recorded the trial.
+"""
+
+PER_CHECKPOINT = (
+    "iteration",
+    "passes",
+    "seconds",
+    "objective",
+    "nnz",
+    "test_objective",
+    "test_accuracy",
+)
+FACTS = (
+    "n",
+    "p",
+    "accountant",
+    "epsilon_certified",
+    "smoothness",
+    "batch_size",
+    "optimum",
+)
+Row = dict[str, Any]
+
+
+class Pair(NamedTuple):
+    """A trial in the table: its line of the plan, its record, the run behind it."""
+
+    line: Row
+    record: Mapping[str, Any]
+    run: str
+
+
+def schema_of() -> Any:
+    """Return the columns as Arrow spells them."""
+    import pyarrow as pa
+
+    types = {TEXT: pa.string(), FLAG: pa.bool_(), COUNT: pa.int64()}
+    return pa.schema([(n, types.get(t, pa.float64())) for n, t in COLUMNS.items()])
+
+
+def table_of(chunk: Sequence[Pair], schema: Any) -> Any:
+    """Return the rows of some trials: what is fixed per trial is repeated."""
+    import numpy as np
+    import pyarrow as pa
+
+    fixed = [_fixed(*pair) for pair in chunk]
+    paths = [pair.record.get("trajectory") or {} for pair in chunk]
+    rows = [max(len(path.get("iteration", ())), 1) for path in paths]
+    repeat = pa.array(np.repeat(np.arange(len(rows)), rows))
+    columns = {}
+    for field in schema:
+        if field.name in PER_CHECKPOINT:
+            values = _joined(field.name, paths, rows)
+            columns[field.name] = pa.array(values, field.type)
+        else:
+            once = pa.array([row.get(field.name) for row in fixed], field.type)
+            columns[field.name] = once.take(repeat)
+    columns["relative_error"] = _relative(columns["objective"], columns["optimum"])
+    return pa.table(columns, schema=schema)
+
+
+def _joined(
+    name: str, paths: Iterable[Mapping[str, Any]], rows: Iterable[int]
+) -> list[Any]:
+    values: list[Any] = []
+    for path, count in zip(paths, rows, strict=True):
+        values += path.get(name) or [None] * count
+    return values
+
+
+def _relative(objective: Any, optimum: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = pc.if_else(pc.equal(optimum, 0.0), pa.scalar(None, pa.float64()), optimum)
+    return pc.subtract(pc.divide(objective, known), 1.0)
+
+
+def _fixed(line: Row, record: Mapping[str, Any], run: str) -> Row:
+    """Return the columns that are equal in all rows of a trial."""
+    spec, facts = line["spec"], record.get("facts") or {}
+    dataset, budget, algorithm = spec["dataset"], spec["budget"], spec["algorithm"]
+    labels = ("experiment", "panel", "line", "phase", "tuned")
+    # A threshold in multiples of a number of the data was chosen by looking at them.
+    chosen = bool(line["tuned"] or line.get("measured"))
+    uncharged = [*facts.get("uncharged", ()), *["tuning"] * chosen]
+    return {
+        **{name: line[name] for name in labels},
+        **{name: facts.get(name) for name in FACTS},
+        "trial": line["key"],
+        "dataset": dataset["name"],
+        "dataset_options": _options(json.dumps(dataset, sort_keys=True)),
+        "standardise": bool(dataset.get("standardise", False)),
+        "dataset_seed": dataset.get("seed"),
+        "loss": facts.get("loss", spec["loss"]["name"]),
+        "penalty": facts.get("penalty", spec["penalty"]["name"]),
+        "constraint": facts.get("constraint", spec["constraint"]["name"]),
+        "strength": _number(facts.get("strength", spec["penalty"].get("strength"))),
+        "algorithm": algorithm["name"],
+        "params": json.dumps(facts.get("params", algorithm["params"]), sort_keys=True),
+        "epsilon": float(budget["epsilon"]),
+        "delta": _number(facts.get("delta", budget["delta"])),
+        "adjacency": budget["adjacency"],
+        "calibration": facts.get("calibration", spec["calibration"]),
+        "uncharged": ",".join(uncharged),
+        "seed": spec["seed"],
+        "status": record["status"],
+        "message": record.get("message") or facts.get("optimum_reason") or "",
+        "run": run,
+    }
+
+
+@functools.lru_cache(1000)
+def _options(dataset: str) -> str:
+    """Return the keys of a dataset that differ from its yaml, as JSON."""
+    fields: Row = json.loads(dataset)
+    try:
+        usual = usual_fields(fields["name"])
+    except UsageError:
+        usual = {}
+    named = ("name", "_target_")
+    changed = {
+        key: value
+        for key, value in fields.items()
+        if key not in named and (key not in usual or usual[key] != value)
+    }
+    return json.dumps(changed, sort_keys=True)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

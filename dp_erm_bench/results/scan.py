@@ -1,0 +1,180 @@
+"""Segments, the read side: where each good record stands, without parsing it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.segment import CRC, FORMAT
+
+FINISHED = ("ok", "skipped", "diverged")
+FAILED = ("error", "timeout", "killed")
+START = b'{"key":"'
+MIDDLE = b'","status":"'
+COST = b',"cost":'
+HEADER = b'{"segment":'
+BEGIN = b'{"begin":'
+KEY = slice(len(START), len(START) + 64)
+STATUS = slice(KEY.stop, KEY.stop + len(MIDDLE))
+TAIL = len(CRC % 0)
+RUN = re.compile(r"(\d{20}-\w+-\d+)-")
+
+
+class Entry(NamedTuple):
+    """Where a record stands, with what is asked of it most.
+
+    Attributes
+    ----------
+    status : str
+        How its trial ended.
+    segment : Path
+        File that holds it.
+    offset, length : int
+        Where, in bytes.
+    cost : float
+        Seconds that its trial took; nan if that is not recorded.
+    run : str
+        The run that computed it; empty if that is not recorded.
+    """
+
+    status: str
+    segment: Path
+    offset: int
+    length: int
+    cost: float = math.nan
+    run: str = ""
+
+
+class Scan:
+    """A segment as far as it has been read.
+
+    Parameters
+    ----------
+    segment : Path
+        The file.
+
+    Attributes
+    ----------
+    size : int
+        Its length when it was read last; -1 of what is no file.
+    damaged : int
+        Lines that are neither a record nor a mark.
+    refused : str
+        Why it cannot be read, if so.
+    """
+
+    def __init__(self, segment: Path) -> None:
+        self.segment = segment
+        self.size = 0
+        self.damaged = 0
+        self.refused = ""
+        self._offset = 0
+        self._run = ""
+        self._sealed = False
+
+    def new(self) -> Iterator[tuple[str, Entry]]:
+        """Yield key and entry of the records since the last call.
+
+        A last line without its end is left for the next call: it is torn, or still
+        being written.
+
+        Raises
+        ------
+        UsageError
+            If a newer version of the package wrote the segment.
+        """
+        try:
+            self.size = size_of(self.segment)
+            if self.size != self._offset:
+                yield from self._read()
+            self.refused = ""
+        except OSError as error:
+            self.refused = error.strerror or str(error)
+
+    def _read(self) -> Iterator[tuple[str, Entry]]:
+        with self.segment.open("rb") as file:
+            if self._offset == 0:
+                self._run, self._sealed = _origin(self.segment, file.readline())
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                good = is_sealed(line) if self._sealed else _is_record(line)
+                if good and line.startswith(START) and line[STATUS] == MIDDLE:
+                    yield line[KEY].decode(), self._entry(line)
+                elif not line.startswith((BEGIN, HEADER)):
+                    self.damaged += 1
+                self._offset += len(line)
+
+    def _entry(self, line: bytes) -> Entry:
+        end = line.index(b'"', STATUS.stop)
+        status = line[STATUS.stop : end].decode()
+        place = (self.segment, self._offset, len(line))
+        return Entry(status, *place, _cost(line, end + 1), self._run)
+
+
+def size_of(segment: Path) -> int:
+    """Return the length of a segment, -1 if it is no file."""
+    return segment.stat().st_size if segment.is_file() else -1
+
+
+def is_sealed(line: bytes) -> bool:
+    """Return whether a line ends with the right checksum of all before it."""
+    return line[-TAIL:] == CRC % zlib.crc32(line[:-TAIL])
+
+
+def _origin(segment: Path, first: bytes) -> tuple[str, bool]:
+    """Return the run that wrote a segment, and whether its lines have checksums.
+
+    Segments of the first format have neither. Where the header is damaged, a sealed
+    line tells the format and the file's name the run.
+    """
+    header = _header(first)
+    if header is None:
+        with segment.open("rb") as file:
+            sealed = any(is_sealed(line) for line in file)
+        named = RUN.match(segment.name) if sealed else None
+        return named[1] if named else "", sealed
+    if header["segment"] > FORMAT:
+        raise UsageError(
+            f"{segment}: is of format {header['segment']}, written by version "
+            f"{header.get('version', '?')}; this version reads formats up to {FORMAT}"
+        )
+    return str(header.get("run", "")), True
+
+
+def _header(line: bytes) -> dict[str, Any] | None:
+    content = parsed(line)
+    number = content.get("segment") if content else None
+    torn = CRC[:8] in line and not is_sealed(line)
+    return None if torn or type(number) is not int else content
+
+
+def parsed(line: bytes) -> dict[str, Any] | None:
+    """Return the object that a line holds, None if it holds none."""
+    try:
+        content = json.loads(line)
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _is_record(line: bytes) -> bool:
+    content = parsed(line)
+    return content is not None and content.get("status") in (*FINISHED, *FAILED)
+
+
+def _cost(line: bytes, start: int) -> float:
+    if line[start : start + len(COST)] != COST:
+        return math.nan
+    start += len(COST)
+    try:
+        return float(line[start : line.index(b",", start)])
+    except ValueError:
+        return math.nan
