@@ -1,4 +1,4 @@
-"""The commands that need no composition: list, collect, report."""
+"""The commands that need no composition: list, collect, report, compare."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def command(name: str, arguments: Sequence[str]) -> int:
     Parameters
     ----------
     name : str
-        `list`, `collect` or `report`.
+        `list`, `collect`, `report` or `compare`.
     arguments : sequence of str
-        Config groups to list, or results folders.
+        Config groups to list, or results folders; `compare` takes options too.
     """
     try:
         check_choice("command", name, sorted(COMMANDS))
@@ -53,6 +53,12 @@ def _report(folders: Sequence[str]) -> int:
     return 0
 
 
+def _compare(arguments: Sequence[str]) -> int:
+    from dp_erm_bench.cli.compare import compare
+
+    return compare(arguments)
+
+
 def _existing(folders: Sequence[str]) -> list[Path]:
     if not folders:
         raise UsageError("name at least one results folder, as in results/sweep")
@@ -66,4 +72,5 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "list": _list,
     "collect": _collect,
     "report": _report,
+    "compare": _compare,
 }

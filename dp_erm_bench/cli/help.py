@@ -14,6 +14,9 @@ dp-erm-bench experiment=NAME [profile=smoke|default|paper] [panel=NAME,...]
 dp-erm-bench list [GROUP ...]         what there is, with parameters and defaults
 dp-erm-bench collect FOLDER ...       gather the records of a folder again
 dp-erm-bench report FOLDER ...        print the claims and where the figures are
+dp-erm-bench compare A B [--on objective,seconds,...] [--by trial|setting]
+             [--tolerance 0.05] [--interval 0.95] [--ignore KEY,...] [--csv FILE]
+                                      compare two results folders
 dp-erm-bench --cfg job KEY=VALUE ...  show the configuration, run nothing
 
 Choices
@@ -33,7 +36,8 @@ Keys
   -m, --multirun            accepted, changes nothing
   -cd, --config-dir FOLDER  look for experiment/NAME.yaml there too
 
-Exit code: 0 all ran, 1 a trial failed, 2 wrong input, 130 interrupted.
+Exit code: 0 all ran, 1 a trial failed or (compare) something is worse, 2 wrong
+input, 130 interrupted.
 
 Example
   dp-erm-bench dataset=log1,log2 algorithm=greedy_cd,random_cd \\

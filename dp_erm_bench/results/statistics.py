@@ -6,7 +6,6 @@ Runs that diverged count as infinitely bad, never as missing. What is drawn at r
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -152,27 +151,64 @@ def _band(values: Array) -> dict[str, float]:
     """
     ordered = np.sort(values)
     levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
-    band = {name: float(_quantile(ordered, q)) for name, q in levels.items()}
-    medians = _quantile(np.sort(ordered[_resamples(len(values))], axis=1), 0.5)
-    medians.sort()
-    for name, q in {"ci_low": 0.025, "ci_high": 0.975}.items():
-        band[name] = float(_quantile(medians, q)) if len(values) > 1 else math.nan
-    return {**band, "n": len(values)}
+    band = {name: float(quantile(ordered, q)) for name, q in levels.items()}
+    found = central(resampled_medians(values), 0.95)
+    low, high = found if len(values) > 1 else (math.nan, math.nan)
+    return {**band, "ci_low": low, "ci_high": high, "n": len(values)}
 
 
-def _quantile(ordered: Array, q: float) -> Array:
+def central(draws: Array, share: float) -> tuple[float, float]:
+    """Return the ends of the interval that holds the middle share of some draws.
+
+    Parameters
+    ----------
+    draws : array
+        Numbers, which may be infinite.
+    share : float
+        Between 0 and 1.
+    """
+    ordered, tail = np.sort(draws), (1.0 - share) / 2
+    return float(quantile(ordered, tail)), float(quantile(ordered, 1.0 - tail))
+
+
+def resampled_medians(values: Array, sample: int = 0) -> Array:
+    """Return medians of bootstrap samples, always the same ones.
+
+    Of n draws from n sorted values only the middle is drawn: its rank follows a Beta
+    law, so that many values cost no more than few.
+
+    Parameters
+    ----------
+    values : array
+        Numbers, at least one; they may be infinite.
+    sample : int
+        Names the draws: samples that are not paired must not share them.
+    """
+    ordered, n = np.sort(values), len(values)
+    rng, middle = np.random.default_rng(sample), (len(values) + 1) // 2
+    lower = upper = rng.beta(middle, n - middle + 1, RESAMPLES)
+    if n % 2 == 0:
+        upper = lower + (1.0 - lower) * rng.beta(1, n - middle, RESAMPLES)
+    below, above = (
+        ordered[np.minimum((n * rank).astype(int), n - 1)] for rank in (lower, upper)
+    )
+    return np.asarray(below + _unless_equal(np.subtract, above, below, 0.0) / 2)
+
+
+def quantile(ordered: Array, q: float) -> Array:
     """Interpolate in sorted values along the last axis; they may be infinite.
 
     numpy's quantile makes nan of two infinities.
+
+    Parameters
+    ----------
+    ordered : array
+        Sorted along the last axis, which is not empty.
+    q : float
+        From 0 to 1.
     """
     place = q * (ordered.shape[-1] - 1)
     below = np.asarray(ordered[..., math.floor(place)])
     above = np.asarray(ordered[..., math.ceil(place)])
     gap = _unless_equal(np.subtract, above, below, 0.0)
     return np.asarray(below + gap * (place % 1.0 if place % 1.0 else 1.0))
-
-
-@functools.cache
-def _resamples(n: int) -> npt.NDArray[np.int64]:
-    """Return the bootstrap's draws of n from n, always the same ones."""
-    return np.random.default_rng(0).integers(n, size=(RESAMPLES, n))

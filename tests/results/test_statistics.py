@@ -5,7 +5,12 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.statistics import FLOOR, bands, paired
+from dp_erm_bench.results.statistics import (
+    FLOOR,
+    bands,
+    paired,
+    resampled_medians,
+)
 
 
 def runs(line, errors, *, start=0, status="ok", **changes):
@@ -107,6 +112,30 @@ def test_more_runs_narrow_the_interval():
         for band in (only(bands(runs("a", values[:k]))) for k in (10, 160))
     ]
     assert widths[1] < widths[0] / 2
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 41])
+def test_medians_are_drawn_as_from_whole_bootstrap_samples(n):
+    rng = np.random.default_rng(n)
+    values = rng.normal(size=n)
+    drawn = np.sort(resampled_medians(values))
+    whole = np.sort(np.median(rng.choice(values, (20_000, n)), axis=1))
+    for level in (0.05, 0.25, 0.5, 0.75, 0.95):
+        low, high = np.quantile(whole, [max(level - 0.04, 0), min(level + 0.04, 1)])
+        assert low <= np.quantile(drawn, level) <= high
+
+
+def test_samples_that_are_not_paired_share_no_draw():
+    values = np.arange(99.0)
+    first, second = (resampled_medians(values, sample) for sample in (0, 1))
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.1
+    assert np.array_equal(first, resampled_medians(values))
+
+
+def test_infinite_values_have_medians():
+    drawn = resampled_medians(np.array([1.0, 2.0, math.inf, math.inf]))
+    assert not np.isnan(drawn).any()
+    assert 0.3 < np.isinf(drawn).mean() < 0.9
 
 
 def test_a_single_run_has_a_median_but_no_interval():

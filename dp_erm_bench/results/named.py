@@ -1,0 +1,143 @@
+"""Final rows with what names their trials, whatever code computed them.
+
+The key of a trial changes with the code. What was asked for stays: the spec in the
+plan, flattened to the spelling of the command line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.plan import NAME, read_plan
+from dp_erm_bench.results.settings import final_rows
+from dp_erm_bench.results.table import load_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DERIVED = ("_target_", "usual", "usual_standardised", "usual_regression")
+"""Keys of a dataset that do not tell one trial from another."""
+
+LEFT_OUT = {"dataset.seed", *(f"dataset.{key}" for key in DERIVED)}
+LABELS = ["panel", "line", "phase"]
+ALWAYS = {"dataset": "dataset", "algorithm": "algorithm", "epsilon": "budget.epsilon"}
+PARTS = ("dataset", "loss", "penalty", "constraint")
+
+Name = tuple[str, ...]
+Row = dict[str, Any]
+
+
+def named_finals(folder: Path) -> pd.DataFrame:
+    """Return the final rows of the sweep and report trials of a folder.
+
+    Tuning trials are left out: they only choose.
+
+    Parameters
+    ----------
+    folder : Path
+        A results folder, with its plan.
+
+    Returns
+    -------
+    DataFrame
+        Rows of the tidy table and the column `setting`: all that names a trial but
+        its labels and seeds, as JSON. Parameters that tuning chose name none.
+
+    Raises
+    ------
+    UsageError
+        If there is no such folder or it has no plan.
+    """
+    if not (folder / NAME).is_file():
+        missing = f"no results folder, it has no {NAME}"
+        raise UsageError(
+            f"{folder}: {missing if folder.is_dir() else 'no such folder'}"
+        )
+    table = load_results(folder)
+    rows = final_rows(table[table["phase"] != "tune"])
+    asked = {
+        (line["key"], line["tuned"]): json.dumps(flattened(line), sort_keys=True)
+        for line in read_plan(folder)
+        if line is not None and line["phase"] != "tune"
+    }
+    names = zip(rows["trial"], rows["tuned"], strict=True)
+    named = rows.assign(setting=[asked.get(name, "") for name in names])
+    return named[named["setting"] != ""]
+
+
+def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a line of the plan asks for, seeds and labels aside.
+
+    Parameters
+    ----------
+    line : mapping
+        With `spec` and `tuned`.
+    """
+    spec = line["spec"]
+    found: dict[str, Any] = {}
+    for part in PARTS:
+        found[part] = spec[part]["name"]
+        rest = {key: value for key, value in spec[part].items() if key != "name"}
+        found |= {f"{part}.{key}": value for key, value in rest.items()}
+    found = {k: v for k, v in found.items() if k not in LEFT_OUT}
+    if found.get("dataset.path"):
+        found["dataset.path"] = PurePath(found["dataset.path"]).name
+    name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
+    chosen = {} if line["tuned"] else params
+    return {
+        **found,
+        "algorithm": name,
+        **{f"algorithm.{name}.{key}": value for key, value in chosen.items()},
+        **{f"budget.{key}": value for key, value in spec["budget"].items()},
+        "calibration": spec["calibration"],
+    }
+
+
+def told_apart(names: Iterable[Name]) -> dict[Name, Row]:
+    """Return the labels of settings: what is always told, and what differs.
+
+    A key differs if settings that are told alike otherwise disagree about it.
+
+    Parameters
+    ----------
+    names : iterable of tuple
+        The values of `LABELS` and a setting.
+    """
+    alike: dict[Name, list[tuple[Name, Row]]] = {}
+    for name in names:
+        setting = json.loads(name[-1])
+        always = tuple(_shown(setting.get(key, "")) for key in ALWAYS.values())
+        alike.setdefault((*name[:-1], *always), []).append((name, setting))
+    told = {}
+    for labels, members in alike.items():
+        differing = _differing([setting for _, setting in members])
+        fixed = dict(zip([*LABELS, *ALWAYS], labels, strict=True))
+        for name, setting in members:
+            rest = [_assigned(key, setting) for key in differing if key in setting]
+            told[name] = {**fixed, "setting": " ".join(rest)}
+    return told
+
+
+def _differing(settings: Sequence[Row]) -> list[str]:
+    values: dict[str, set[str]] = {}
+    counts: Counter[str] = Counter()
+    for setting in settings:
+        for key, value in setting.items():
+            values.setdefault(key, set()).add(json.dumps(value))
+        counts.update(list(setting))
+    number = len(settings)
+    return sorted(k for k in values if len(values[k]) > 1 or counts[k] < number)
+
+
+def _assigned(key: str, setting: Row) -> str:
+    prefix = f"algorithm.{setting.get('algorithm')}."
+    return f"{key.removeprefix(prefix)}={_shown(setting[key])}"
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
