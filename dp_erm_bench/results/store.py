@@ -85,9 +85,10 @@ class Store:
         found, where = self.damage(), shown(self.folder)
         counts = [number for number in found.values() if isinstance(number, int)]
         if counts:
+            verb = "is" if sum(counts) == 1 else "are"
             yield (
                 f"{where}: {plural(sum(counts), 'damaged record')} in "
-                f"{plural(len(counts), 'segment')} are run again"
+                f"{plural(len(counts), 'segment')} {verb} run again"
             )
         for name, reason in found.items():
             if isinstance(reason, str):

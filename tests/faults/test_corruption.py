@@ -1,0 +1,253 @@
+"""Damaged files of a results folder: nothing is invented, little is lost."""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dp_erm_bench.results.segment import Segment
+from dp_erm_bench.results.store import Store, segments_of
+from dp_erm_bench.results.table import collect, load_results
+
+RUN = "00000000000000000001-here-1"
+TRIALS = 6
+
+
+def record(number):
+    path = {"iteration": [0, 7], "objective": [1.0, 0.1 * number], "nnz": [0, 1]}
+    return {
+        "key": f"{number:064x}",
+        "status": "ok",
+        "message": f"trial {number}",
+        "facts": {"n": 10, "p": 2},
+        "trajectory": path,
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Return a real segment: its bytes, and each record by key."""
+    folder = tmp_path_factory.mktemp("whole")
+    segment = Segment(folder, RUN)
+    for number in range(TRIALS):
+        segment.begin([f"{number:064x}"])
+        segment.append([record(number)], 0.5)
+    segment.close()
+    store = Store(folder)
+    found = {key: store.record(key) for key in store.index}
+    assert len(found) == TRIALS
+    return segments_of(folder)[0].read_bytes(), found
+
+
+def store_of(folder, data):
+    (folder / "segments").mkdir(exist_ok=True)
+    (folder / "segments" / f"{RUN}-1-1.jsonl").write_bytes(data)
+    return Store(folder)
+
+
+def touched(before, places):
+    """Return the keys of the lines that hold these bytes."""
+    keys, start = set(), 0
+    for line in before.splitlines(keepends=True):
+        if any(start <= place < start + len(line) for place in places):
+            keys.add(json.loads(line).get("key"))
+        start += len(line)
+    return keys
+
+
+FLIPS = st.lists(st.tuples(st.floats(0, 0.9999), st.integers(1, 255)), min_size=1)
+ONE_FOLDER = settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@ONE_FOLDER
+@given(flips=FLIPS)
+def test_flipped_bytes_lose_their_own_records_only(tmp_path, whole, flips):
+    before, records = whole
+    data, places = bytearray(before), set()
+    for share, flip in flips:
+        place = int(share * len(data))
+        data[place] ^= flip
+        places.add(place)
+    store = store_of(tmp_path, bytes(data))
+    for key in store.index:
+        assert store.record(key) == records[key]
+    # A line's end joins it to the next one.
+    ends = {p + 1 for p in places if before[p : p + 1] == b"\n"}
+    assert set(records) - set(store.index) <= touched(before, places | ends)
+
+
+@ONE_FOLDER
+@given(first=st.floats(0, 1), second=st.floats(0, 1))
+def test_a_cut_loses_its_own_records_only(tmp_path, whole, first, second):
+    before, records = whole
+    start, stop = sorted(int(share * len(before)) for share in (first, second))
+    store = store_of(tmp_path, before[:start] + before[stop:])
+    for key in store.index:
+        assert store.record(key) == records[key]
+    lost = set(records) - set(store.index)
+    assert lost <= touched(before, range(start, min(stop + 1, len(before))))
+
+
+@ONE_FOLDER
+@given(garbage=st.binary(max_size=400), share=st.floats(0, 1))
+def test_garbage_between_is_not_a_record(tmp_path, whole, garbage, share):
+    before, records = whole
+    place = int(share * len(before))
+    store = store_of(tmp_path, before[:place] + garbage + before[place:])
+    for key in store.index:
+        assert store.record(key) == records[key]
+    assert len(store.index) >= TRIALS - 1
+
+
+def test_a_record_of_another_segment_serves_where_one_is_damaged(tmp_path, whole):
+    before, records = whole
+    store_of(tmp_path, before.replace(b"trial 3", b"trial 4"))
+    again = Segment(tmp_path, RUN)
+    again.append([record(3)])
+    store = Store(tmp_path)
+    assert store.record(f"{3:064x}")["message"] == "trial 3"
+    assert len(store.index) == TRIALS
+
+
+def test_a_damaged_header_costs_nothing(tmp_path, whole):
+    before, records = whole
+    store = store_of(tmp_path, before.replace(b'"segment":2', b'"segment":9', 1))
+    assert len(store.index) == TRIALS
+    assert {entry.run for entry in store.index.values()} == {RUN}
+
+
+def damage(segment, kind):
+    data = segment.read_bytes()
+    middle = data.index(b'{"key"') + 200
+    if kind == "flipped":
+        segment.write_bytes(data[:middle] + b"\xff" + data[middle + 1 :])
+    elif kind == "truncated":
+        segment.write_bytes(data[:middle] + data[middle + 150 :])
+    elif kind == "garbage":
+        segment.write_bytes(os.urandom(50) + b"\n" + data[middle:])
+    elif kind == "empty":
+        segment.write_bytes(b"")
+    else:
+        segment.unlink()
+        segment.mkdir()
+
+
+@pytest.mark.parametrize(
+    "kind, told",
+    [
+        ("flipped", "1 damaged record in 1 segment is run again"),
+        ("truncated", "1 damaged record in 1 segment is run again"),
+        ("garbage", "damaged record"),
+        ("empty", ""),
+        ("folder", "cannot be read: Is a directory"),
+    ],
+)
+def test_damage_is_told_once_and_made_good(inline, block, capsys, kind, told):
+    assert inline(block(seed=[0, 1, 2])) == 0
+    before = load_results(inline.folder)
+    damage(segments_of(inline.folder)[0], kind)
+    lost = 3 - len(Store(inline.folder).index)
+    assert lost
+    capsys.readouterr()
+    assert inline(block(seed=[0, 1, 2])) == 0
+    done = capsys.readouterr()
+    assert f"3 trials ({lost} run now): 3 ok" in done.out
+    assert told in done.err and done.err.count("\n") == bool(told)
+    after = load_results(inline.folder)
+    pd.testing.assert_frame_equal(before.drop(columns="run"), after.drop(columns="run"))
+    assert inline(block(seed=[0, 1, 2])) == 0
+    assert "(0 run now)" in (again := capsys.readouterr()).out
+    assert again.err == ""
+
+
+@pytest.mark.parametrize("name", ["plan.jsonl", "results.parquet", "choices.csv"])
+@pytest.mark.parametrize("data", [b"", b"\x00\xff\n{", b'{"key":"' + b"0" * 300])
+@pytest.mark.parametrize("append", [True, False])
+def test_a_damaged_file_is_made_again(inline, block, name, data, append):
+    inline(block(seed=[0, 1]), append_plan=append)
+    before = load_results(inline.folder)
+    (inline.folder / name).write_bytes(data)
+    assert inline(block(seed=[0, 1]), append_plan=append) == 0
+    pd.testing.assert_frame_equal(load_results(inline.folder), before)
+    if name == "choices.csv" and not append:
+        assert (inline.folder / name).read_text().startswith("experiment,panel")
+
+
+@pytest.mark.parametrize("data", [b"", b"[1]", b"\xff", b'{"run": ', b'{"damaged": 3}'])
+def test_a_damaged_manifest_is_made_again(inline, block, data):
+    inline(block(seed=[0, 1]))
+    before = load_results(inline.folder)
+    for path in [*(inline.folder / "runs").iterdir(), inline.folder / "manifest.json"]:
+        path.write_bytes(data)
+    assert inline(block(seed=[0, 1])) == 0
+    manifest = json.loads((inline.folder / "manifest.json").read_bytes())
+    assert manifest["outcome"] == "complete"
+    pd.testing.assert_frame_equal(load_results(inline.folder), before)
+
+
+def test_a_plan_damaged_in_the_middle_is_told_and_made_good(inline, block, capsys):
+    inline(block(seed=[0, 1, 2]))
+    plan = inline.folder / "plan.jsonl"
+    lines = plan.read_bytes().splitlines(keepends=True)
+    plan.write_bytes(lines[0] + lines[1][:-40] + b"\n" + lines[2])
+    collect(inline.folder)
+    assert "1 damaged line of plan.jsonl" in capsys.readouterr().err
+    assert load_results(inline.folder)["seed"].nunique() == 2
+    assert inline(block(seed=[0, 1, 2])) == 0
+    assert load_results(inline.folder)["seed"].nunique() == 3
+    assert plan.read_bytes() == b"".join(lines)
+
+
+def test_bytes_flipped_in_the_plan_are_noticed_by_the_same_command(inline, block):
+    inline(block(seed=[0, 1, 2]))
+    plan = inline.folder / "plan.jsonl"
+    before = plan.read_bytes()
+    plan.write_bytes(before.replace(b'"seed":1', b'"seed":7'))
+    collect(inline.folder)
+    assert 7 in set(load_results(inline.folder)["seed"])
+    inline(block(seed=[0, 1, 2]))
+    assert plan.read_bytes() == before
+    assert set(load_results(inline.folder)["seed"]) == {0, 1, 2}
+
+
+@ONE_FOLDER
+@given(flips=FLIPS)
+def test_no_damage_to_old_segments_or_the_plan_raises(tmp_path, whole, flips):
+    """Segments without checksums: what is wrong may be read, but never raises."""
+    segments, plan = tmp_path / "segments", tmp_path / "plan.jsonl"
+    segments.mkdir(exist_ok=True)
+    rows = [planned(record(number)["key"]) for number in range(TRIALS)]
+    old = b"".join(
+        json.dumps(record(n), separators=(",", ":")).encode() + b"\n"
+        for n in range(TRIALS)
+    )
+    text = b"".join(
+        json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows
+    )
+    for path, data in ((segments / "1.jsonl", old), (plan, text)):
+        changed = np.frombuffer(data, np.uint8).copy()
+        for share, flip in flips:
+            changed[int(share * len(data))] ^= flip
+        path.write_bytes(changed.tobytes())
+    collect(tmp_path)
+    load_results(tmp_path)
+
+
+def planned(key):
+    part = {"name": "auto"}
+    spec = {
+        "dataset": {"name": "log1"},
+        **dict.fromkeys(("loss", "penalty", "constraint"), part),
+        "algorithm": {"name": "sgd", "params": {}},
+        "budget": {"epsilon": 1.0, "delta": 0.1, "adjacency": "replace_one"},
+        "calibration": "certified",
+        "seed": 0,
+    }
+    labels = {"experiment": "e", "panel": "p", "line": "l", "phase": "sweep"}
+    return {"key": key, **labels, "tuned": False, "measured": False, "spec": spec}
