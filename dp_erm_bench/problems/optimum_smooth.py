@@ -35,8 +35,10 @@ WELL_CONDITIONED = 1e-8
 SPANNED = 1e-9
 
 
-def newton(X: Any, y: Array, loss: Loss, l2: float, w: Array) -> tuple[Array, float]:
-    """Return the minimiser of (1/n) sum phi + (l2/2) norm2^2 and the decrement.
+def newton(
+    X: Any, y: Array, loss: Loss, l2: float, w: Array, linear: Array | float = 0.0
+) -> tuple[Array, float]:
+    """Return the minimiser of (1/n) sum phi + (l2/2) norm2^2 + linear.w, decrement.
 
     Newton's method (semismooth where the loss is piecewise quadratic) with an exact
     line search within the full step, from w until the squared Newton decrement
@@ -49,10 +51,12 @@ def newton(X: Any, y: Array, loss: Loss, l2: float, w: Array) -> tuple[Array, fl
     """
     n = y.size
     z = X @ w
-    value = loss.value(y, z).mean() + 0.5 * l2 * (w @ w)
+    linear = np.broadcast_to(linear, w.shape)
     before, least, products = np.inf, 0.0, row_products(X, l2)
     for number in range(MAX_NEWTON):
-        g = X.T @ loss.derivative(y, z) / n + l2 * w
+        # The part that cannot be negative: the unit of what is negligible.
+        value = loss.value(y, z).mean() + 0.5 * l2 * (w @ w)
+        g = X.T @ loss.derivative(y, z) / n + l2 * w + linear
         curvature = np.maximum(loss.second_derivative(y, z), least * loss.smoothness)
         system = newton_system(X, curvature / n, l2, products)
         good = g @ g <= 2.0 * l2 * GOOD * value
@@ -66,13 +70,12 @@ def newton(X: Any, y: Array, loss: Loss, l2: float, w: Array) -> tuple[Array, fl
             break
         before = decrement if local else np.inf
         moved = X @ step
-        size = 1.0 if local else _length(y, loss, l2, (w, z), (step, moved))
-        trial, margins = w - size * step, z - size * moved
-        reached = loss.value(y, margins).mean() + 0.5 * l2 * (trial @ trial)
+        tilt = float(linear @ step)
+        size = 1.0 if local else _length(y, loss, l2, (w, z), (step, moved), tilt)
         if size < SHORTEST and least < 1.0:
             least = max(10.0 * least, FLOOR)
             continue
-        w, z, value = trial, margins, reached
+        w, z = w - size * step, z - size * moved
         least = min(max(10.0 * least, FLOOR), 1.0) if size < SHORT else 0.1 * least
         least = least if least >= FLOOR else 0.0
         if loss.classification and l2 == 0.0 and (y * z).min() > 0.0:
@@ -86,16 +89,18 @@ def _length(
     l2: float,
     at: tuple[Array, Array],
     step: tuple[Array, Array],
+    tilt: float = 0.0,
 ) -> float:
     """Return the part in (0, 1] of a step after which F is least along it.
 
-    ``at`` and ``step`` hold a vector and its margins; F is convex along the step.
+    ``at`` and ``step`` hold a vector and its margins, ``tilt`` is linear.step; F is
+    convex along the step.
     """
 
     def slope(size: float) -> float:
         w, z = (here - size * along for here, along in zip(at, step, strict=True))
         smooth = float(loss.derivative(y, z) @ step[1]) / y.size
-        return -smooth - l2 * float(w @ step[0])
+        return -smooth - l2 * float(w @ step[0]) - tilt
 
     if slope(1.0) <= 0.0 or slope(0.0) >= 0.0:
         return 1.0

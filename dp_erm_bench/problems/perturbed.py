@@ -1,0 +1,121 @@
+"""Minimisers of perturbed objectives, with a verified distance to the exact one."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.problems.optimum_smooth import newton
+from dp_erm_bench.problems.problem import Problem
+
+MAX_STEPS = 100_000
+CHECKED = 50
+"""Accelerated steps between two checks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Minimiser:
+    """A point and how far from the exact minimiser it is at most.
+
+    Parameters
+    ----------
+    w : array of shape (p,)
+    distance : float
+        Bound on norm2(w - exact minimiser): norm2(s) / modulus for a subgradient s
+        of the objective at w, by strong convexity.
+    """
+
+    w: Array
+    distance: float
+
+
+def minimise_perturbed(
+    problem: Problem, linear: Array, ridge: float, tolerance: float
+) -> Minimiser:
+    """Minimise F(w) + (ridge/2) norm2(w)^2 + linear.w over the problem's set.
+
+    Parameters
+    ----------
+    problem : Problem
+        A constraint other than the whole space needs a penalty without L1 part and
+        box.
+    linear : array of shape (p,)
+    ridge : float
+        ridge plus the penalty's own modulus must be positive.
+    tolerance : float
+        The distance that is sought. It is not promised: read ``distance``.
+
+    Returns
+    -------
+    Minimiser
+        Of Newton's method where the objective is smooth, which ends at rounding; else
+        of accelerated proximal gradient steps (Beck and Teboulle 2009, with the
+        constant momentum of strong convexity).
+    """
+    free = isinstance(problem.constraint, WholeSpace)
+    steps = _Steps(problem, linear, ridge)
+    if free and problem.penalty.quadratic:
+        data, start = problem.dataset, np.zeros(problem.p)
+        w, _ = newton(data.X, data.y, problem.loss, steps.modulus, start, linear)
+        return _nearest(steps.after(w), steps.smooth(w))
+    return steps.accelerated(tolerance)
+
+
+def _nearest(*found: Minimiser) -> Minimiser:
+    return min(found, key=lambda minimiser: minimiser.distance)
+
+
+class _Steps:
+    """Proximal gradient steps; the ridge is taken with the smooth part."""
+
+    def __init__(self, problem: Problem, linear: Array, ridge: float) -> None:
+        self.problem, self.linear, self.ridge = problem, linear, ridge
+        self.modulus = ridge + problem.penalty.strong_convexity
+        smoothness = problem.with_smoothness("data").smoothness.norm
+        # Computed, so perhaps rounded down.
+        self.lipschitz = float(smoothness) * (1 + 1e-9) + ridge
+
+    def gradient(self, w: Array) -> Array:
+        return self.problem.gradient(w) + self.ridge * w + self.linear
+
+    def proximal(self, v: Array) -> Array:
+        moved = self.problem.penalty.prox(v, 1.0 / self.lipschitz)
+        return self.problem.constraint.project(moved)
+
+    def step(self, w: Array) -> tuple[Array, Array]:
+        """Return the point after a step from w, and the gradient at w."""
+        g = self.gradient(w)
+        return self.proximal(w - g / self.lipschitz), g
+
+    def after(self, w: Array) -> Minimiser:
+        """Return the point after one step, with its distance.
+
+        The step leaves the subgradient L (w - moved) - grad(w) + grad(moved).
+        """
+        moved, g = self.step(w)
+        left = self.lipschitz * (w - moved) - g + self.gradient(moved)
+        return Minimiser(moved, float(np.linalg.norm(left)) / self.modulus)
+
+    def smooth(self, w: Array) -> Minimiser:
+        """Return w itself with its distance, where all parts are smooth."""
+        g = self.gradient(w) + self.problem.penalty.strong_convexity * w
+        return Minimiser(w, float(np.linalg.norm(g)) / self.modulus)
+
+    def accelerated(self, tolerance: float) -> Minimiser:
+        """Return the best point found, looked at every so many steps."""
+        q = self.modulus / (self.lipschitz + self.problem.penalty.strong_convexity)
+        momentum = (1.0 - math.sqrt(q)) / (1.0 + math.sqrt(q))
+        w = self.proximal(np.zeros(self.problem.p))
+        ahead, best = w, self.after(w)
+        for number in range(1, MAX_STEPS + 1):
+            moved, _ = self.step(ahead)
+            ahead, w = moved + momentum * (moved - w), moved
+            if number % CHECKED == 0:
+                found = self.after(w)
+                stalled = found.distance > 0.5 * best.distance and number > 40 / q**0.5
+                best = _nearest(best, found)
+                if best.distance <= tolerance or stalled:
+                    break
+        return best

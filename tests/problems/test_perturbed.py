@@ -1,0 +1,125 @@
+"""Minimisers of perturbed objectives: optimality, and the distance that is claimed."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.perturbed import minimise_perturbed
+
+PENALTIES = {
+    "none": {"name": "none"},
+    "l1": {"name": "l1", "strength": 0.02},
+    "l2": {"name": "l2", "strength": 0.1},
+    "elastic_net": {"name": "elastic_net", "strength": 0.05},
+    "box": {"name": "box", "lower": -0.3, "upper": 0.2},
+}
+CONSTRAINTS = {
+    "none": "none",
+    "l2_ball": {"name": "l2_ball", "radius": 0.5},
+    "l1_ball": {"name": "l1_ball", "radius": 0.5},
+    "simplex": {"name": "simplex", "radius": 1.0},
+}
+FREE = [(penalty, "none") for penalty in PENALTIES]
+BOUNDED = [
+    (p, c) for p, c in itertools.product(("none", "l2"), CONSTRAINTS) if c != "none"
+]
+
+
+def problem_of(loss="logistic", penalty="l2", constraint="none", p=12, n=60):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(n, p))
+    y = np.where(X @ rng.normal(size=p) > 0.3, 1.0, -1.0)
+    given = PENALTIES[penalty], CONSTRAINTS[constraint]
+    return build_problem(dataset_from_arrays(X, y), loss, *given)
+
+
+def linear_term(p=12, size=0.2):
+    return size * np.random.default_rng(5).normal(size=p)
+
+
+def full_gradient(problem, w, linear, ridge):
+    return problem.gradient(w) + ridge * w + linear
+
+
+def test_every_penalty_and_constraint_is_tried():
+    assert set(PENALTIES) == set(registry.names("penalty"))
+    assert set(CONSTRAINTS) <= set(registry.names("constraint"))
+
+
+@pytest.mark.parametrize("loss", registry.names("loss"))
+@pytest.mark.parametrize(("penalty", "constraint"), FREE)
+def test_free_minimisers_are_stationary(loss, penalty, constraint):
+    problem, linear, ridge = problem_of(loss, penalty, constraint), linear_term(), 0.3
+    found = minimise_perturbed(problem, linear, ridge, 1e-11)
+    g = full_gradient(problem, found.w, linear, ridge)
+    distance = problem.penalty.subdifferential_distance(g, found.w)
+    assert found.distance <= 1e-11
+    assert np.linalg.norm(distance) <= 1e-9
+
+
+@pytest.mark.parametrize("loss", registry.names("loss"))
+@pytest.mark.parametrize(("penalty", "constraint"), BOUNDED)
+def test_minimisers_in_a_set_are_fixed_points(loss, penalty, constraint):
+    problem, linear, ridge = problem_of(loss, penalty, constraint), linear_term(), 0.3
+    found = minimise_perturbed(problem, linear, ridge, 1e-11)
+    l2 = problem.penalty.l2
+    g = full_gradient(problem, found.w, linear, ridge) + l2 * found.w
+    moved = problem.constraint.project(found.w - 0.1 * g)
+    assert found.distance <= 1e-11
+    assert np.linalg.norm(moved - found.w) <= 1e-10
+    assert problem.constraint.contains(found.w, 1e-10)
+
+
+@pytest.mark.parametrize(("penalty", "constraint"), [*FREE, *BOUNDED])
+def test_the_distance_is_a_bound(penalty, constraint):
+    """A rough answer is no farther from a fine one than it says."""
+    problem, linear = problem_of("logistic", penalty, constraint), linear_term()
+    fine = minimise_perturbed(problem, linear, 0.05, 1e-12)
+    rough = minimise_perturbed(problem, linear, 0.05, 1e-1)
+    assert np.linalg.norm(rough.w - fine.w) <= rough.distance + fine.distance
+
+
+@pytest.mark.parametrize("penalty", ["l2", "elastic_net"])
+def test_without_perturbation_it_is_the_reference_optimum(penalty):
+    problem = problem_of("logistic", penalty)
+    found = minimise_perturbed(problem, np.zeros(12), 0.0, 1e-12)
+    assert problem.value(found.w) == pytest.approx(problem.optimum.value, rel=1e-9)
+
+
+def test_a_linear_term_moves_a_least_squares_answer_exactly():
+    rng = np.random.default_rng(0)
+    X, y, b = rng.normal(size=(50, 4)), rng.normal(size=50), rng.normal(size=4)
+    data = dataset_from_arrays(X, y)
+    problem = build_problem(data, "squared", {"name": "l2", "strength": 0.1})
+    found = minimise_perturbed(problem, b, 0.2, 1e-12)
+    exact = np.linalg.solve(X.T @ X / 50 + 0.3 * np.eye(4), X.T @ y / 50 - b)
+    np.testing.assert_allclose(found.w, exact, rtol=1e-10)
+
+
+def test_sparse_features_give_the_same():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 8)) * (rng.random((40, 8)) < 0.4)
+    y = np.where(rng.random(40) < 0.5, 1.0, -1.0)
+    answers = [
+        minimise_perturbed(
+            build_problem(dataset_from_arrays(made, y), "logistic", PENALTIES["l2"]),
+            linear_term(8),
+            0.0,
+            1e-12,
+        ).w
+        for made in (X, sparse.csc_array(X))
+    ]
+    np.testing.assert_allclose(*answers, rtol=1e-8, atol=1e-12)
+
+
+def test_a_huge_term_and_a_tiny_ridge_are_still_verified():
+    problem = problem_of("huber", "none")
+    found = minimise_perturbed(problem, linear_term(size=50.0), 1e-3, 1e-8)
+    g = full_gradient(problem, found.w, linear_term(size=50.0), 1e-3)
+    assert np.linalg.norm(g) <= 1e-3 * 1e-6
+    assert found.distance <= 1e-6
