@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import functools
 import importlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,19 @@ from dp_erm_bench.plugins.load import check_class, load
 from dp_erm_bench.plugins.names import entry_points, is_file, label
 from dp_erm_bench.plugins.sources import pinned as _pinned
 
+SUFFIX = ".yaml"
 ALGORITHM = "algorithm"
 """The group that also has files and entry points."""
 
 
 def conf_dir() -> Path:
     """Return the folder of the config groups: the checkout's, else the wheel's."""
-    package = Path(__file__).resolve().parent
+    return _conf_dir(__file__)
+
+
+@functools.cache
+def _conf_dir(module: str) -> Path:
+    package = Path(module).resolve().parent
     checkout = package.parent / "conf"
     return checkout if (checkout / "config.yaml").is_file() else package / "conf"
 
@@ -33,7 +40,8 @@ def names(group: str) -> list[str]:
 
 
 def _own(group: str) -> list[str]:
-    return [path.stem for path in (conf_dir() / group).glob("*.yaml")]
+    files = os.listdir(conf_dir() / group)
+    return [file[: -len(SUFFIX)] for file in files if file.endswith(SUFFIX)]
 
 
 def pinned(algorithm: str) -> str:

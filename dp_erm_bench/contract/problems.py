@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -80,10 +79,11 @@ def at_corners(X: Array, y: Array, parts: Parts, strength: float = 0.02) -> Prob
     return made.with_smoothness("public")
 
 
+@functools.cache
 def neighbours(
     adjacency: Adjacency, parts: Parts, strength: float = 0.02
-) -> Iterator[tuple[Problem, Problem]]:
-    """Yield pairs of problems that differ in the first record, at the extremes.
+) -> tuple[tuple[Problem, Problem], ...]:
+    """Return pairs of problems that differ in the first record, at the extremes.
 
     All records sit at corners of the declared bounds. The first one has one
     coordinate flipped, or all; or it is zero.
@@ -97,10 +97,8 @@ def neighbours(
         signs = [np.zeros(4)]
     else:
         signs = [*(1.0 - 2.0 * np.eye(4)), -np.ones(4)]
-    for sign in signs:
-        other = X.copy()
-        other[0] *= sign
-        yield first, at_corners(other, y, parts, strength)
+    others = [np.vstack([X[0] * sign, X[1:]]) for sign in signs]
+    return tuple((first, at_corners(X, y, parts, strength)) for X in others)
 
 
 @functools.cache

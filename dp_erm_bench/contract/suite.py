@@ -1,0 +1,90 @@
+"""The checks that every algorithm must pass, cheap ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp_erm_bench.contract.base import Check, Outcome
+from dp_erm_bench.contract.candidate import Candidate, candidate_of
+from dp_erm_bench.contract.declared import (
+    declaration,
+    no_noise_scale_in_the_source,
+    wrong_parameters_are_refused,
+)
+from dp_erm_bench.contract.limits import (
+    columns_of_zeros_are_harmless,
+    nothing_to_learn_moves_nothing,
+    the_limit_is_reached,
+)
+from dp_erm_bench.contract.repeat import (
+    batches_change_nothing,
+    checkpoints_change_nothing,
+    compiled_steps_agree,
+    draws_are_distinct,
+    global_random_state_is_untouched,
+    public_draws_belong_to_the_trial,
+    runs_repeat,
+)
+from dp_erm_bench.contract.replay import (
+    private_constants_are_audited,
+    replay_audit,
+    sensitivities_are_tight,
+)
+from dp_erm_bench.contract.served import (
+    calibrations_are_served,
+    served_within_the_budget_or_refused,
+)
+from dp_erm_bench.contract.uses import (
+    a_longer_run_is_stopped,
+    no_iterations_return_the_start,
+    uses_are_those_declared,
+    without_noise_nothing_is_drawn,
+)
+
+CHECKS = (
+    Check(declaration),
+    Check(no_noise_scale_in_the_source),
+    Check(wrong_parameters_are_refused),
+    Check(uses_are_those_declared),
+    Check(a_longer_run_is_stopped),
+    Check(no_iterations_return_the_start, exemptable=True),
+    Check(without_noise_nothing_is_drawn),
+    Check(runs_repeat),
+    Check(checkpoints_change_nothing),
+    Check(compiled_steps_agree),
+    Check(batches_change_nothing),
+    Check(public_draws_belong_to_the_trial),
+    Check(draws_are_distinct),
+    Check(global_random_state_is_untouched),
+    Check(replay_audit, exemptable=True),
+    Check(sensitivities_are_tight, exemptable=True),
+    Check(private_constants_are_audited, exemptable=True),
+    Check(columns_of_zeros_are_harmless, exemptable=True),
+    Check(nothing_to_learn_moves_nothing, exemptable=True),
+    Check(the_limit_is_reached, exemptable=True),
+    Check(served_within_the_budget_or_refused),
+    Check(calibrations_are_served),
+)
+
+
+def outcomes(algorithm: str) -> Iterator[Outcome]:
+    """Yield what comes of each check of a name or of a solver's file, in order.
+
+    Raises
+    ------
+    UsageError
+        If there is no such algorithm, or its file holds no complete solver.
+    """
+    candidate = candidate_of(algorithm)
+    return (check.outcome(candidate) for check in CHECKS)
+
+
+def check_named(name: str) -> Check:
+    """Return a check by its name."""
+    (found,) = [check for check in CHECKS if check.name == name]
+    return found
+
+
+def candidates(names: list[str]) -> list[Candidate]:
+    """Return the candidates of some names; wrong ones are told before any runs."""
+    return [candidate_of(name) for name in names]
