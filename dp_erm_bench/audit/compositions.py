@@ -15,7 +15,7 @@ import numpy as np
 from dp_erm_bench.audit.uses import Use, deviation, full_batch
 from dp_erm_bench.privacy.adjacency import Adjacency
 
-LATTICE = 200
+LATTICE = 60
 
 
 def lattice_step(uses: Sequence[Use]) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.audit.bounds import least_epsilon, proved_epsilon
+from dp_erm_bench.audit.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.audit.uses import Use
 from dp_erm_bench.privacy.base import Mechanism
 from dp_erm_bench.privacy.calibration import Calibration

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from dp_erm_bench.audit import bounds
+from dp_erm_bench.audit import epsilons
 from dp_erm_bench.audit.recount import KINDS, Recount, recount, uses_of
 from dp_erm_bench.audit.uses import Use
 from dp_erm_bench.privacy import releases as kinds
@@ -106,7 +106,7 @@ def test_private_constants_are_counted_too(algorithm, adjacency):
     found = counted(run, calibration)
     assert found.complaint(calibration) == ""
     shares = [use for use in found.uses if use.kind == "vector"]
-    assert bounds.pure_level(shares) == pytest.approx(0.1)
+    assert epsilons.pure_level(shares) == pytest.approx(0.1)
 
 
 @each_adjacency
@@ -270,7 +270,7 @@ ALL_KINDS = ("gaussian", "poisson_gaussian", "laplace", "bounded_range", "pure")
 def test_the_second_implementation_shares_no_bound_with_the_first():
     code = (
         "import sys\n"
-        "import dp_erm_bench.audit.bounds\n"
+        "import dp_erm_bench.audit.epsilons\n"
         "print(*[m for m in sys.modules if m.startswith('dp_erm_bench.privacy.')])"
     )
     run = [sys.executable, "-c", code]
