@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.paths import load_json, save_json
-from dp_erm_bench.problems.optimum_ball import minimise_in_ball
-from dp_erm_bench.problems.optimum_face import minimise_over
-from dp_erm_bench.problems.optimum_gap import duality_gap
-from dp_erm_bench.problems.optimum_regions import (
-    BoxRegion,
-    CrossRegion,
-    Region,
-    SimplexRegion,
-)
-from dp_erm_bench.problems.optimum_smooth import minimise_free, minimise_ridge
-from dp_erm_bench.problems.optimum_sparse import Composite, minimise_sparse
 
 if TYPE_CHECKING:
     from dp_erm_bench.problems.problem import Problem
@@ -32,10 +19,8 @@ TOLERANCE = 1e-9
 NEGLIGIBLE = 1e-9
 # Part of what is cached: raise it when a problem that had no optimum gets one.
 FORMAT = 3
-REGIONS: dict[str, Callable[[Constraint], Region]] = {
-    "l1_ball": CrossRegion,
-    "simplex": SimplexRegion,
-}
+SETS = ("l2_ball", "l1_ball", "simplex")
+"""Constraints that there are reference solvers for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +67,10 @@ def compute_optimum(problem: Problem) -> Optimum:
         return _none(unsupported)
     zero = np.zeros(problem.p)
     at_zero = float(problem.value_of_margins(zero, np.zeros(problem.n)))
-    w, gap, reason = _minimise(problem)
+    # Not at the top: scipy.optimize takes long to import, most optima are cached.
+    from dp_erm_bench.problems.optimum_choice import minimise
+
+    w, gap, reason = minimise(problem)
     value = float(problem.value(w))
     if value <= NEGLIGIBLE * at_zero or value == 0.0:
         return _none("the minimum is close to 0, a relative error has no meaning")
@@ -109,33 +97,8 @@ def _unsupported(problem: Problem) -> str:
             f"no reference solver for penalty {penalty.name} over constraint "
             f"{problem.constraint.name}"
         )
-    known = problem.constraint.name in ("l2_ball", *REGIONS)
+    known = problem.constraint.name in SETS
     return "" if known else f"no reference solver for {problem.constraint.name}"
-
-
-def _minimise(problem: Problem) -> tuple[Array, float, str]:
-    """Return w, a bound on F(w) - min F, and why this bound cannot be trusted."""
-    if not isinstance(problem.constraint, WholeSpace) or problem.penalty.upper < np.inf:
-        return *_minimise_in_set(problem), ""
-    X, y, loss = problem.dataset.X, problem.dataset.y, problem.loss
-    l1, l2 = problem.penalty.l1, problem.penalty.l2
-    if l1 == 0.0 and l2 == 0.0:
-        return minimise_free(X, y, loss)
-    if l1 == 0.0:
-        w = minimise_ridge(X, y, loss, l2)
-    else:
-        w = minimise_sparse(X, y, loss, l1, l2)
-    return w, duality_gap(X, y, loss, l1, l2, w), ""
-
-
-def _minimise_in_set(problem: Problem) -> tuple[Array, float]:
-    data, penalty, constraint = problem.dataset, problem.penalty, problem.constraint
-    smooth = Composite(data.X, data.y, problem.loss, 0.0, penalty.l2)
-    if constraint.name == "l2_ball":
-        return minimise_in_ball(smooth, constraint.radius)
-    if constraint.name in REGIONS:
-        return minimise_over(smooth, REGIONS[constraint.name](constraint))
-    return minimise_over(smooth, BoxRegion(penalty.lower, penalty.upper))
 
 
 def _none(reason: str) -> Optimum:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.errors import Unsupported
@@ -92,7 +91,7 @@ def clipped_squares(dataset: Dataset, loss: Loss, bounds: Array) -> Array:
 
 def _largest(X: Any) -> Array:
     """Return the largest absolute value of each column, dense or sparse."""
-    if sparse.issparse(X):
+    if not isinstance(X, np.ndarray):
         largest: Array = abs(X).max(axis=0).toarray().ravel()
         return largest
     return np.asarray(np.maximum(X.max(axis=0), -X.min(axis=0)))

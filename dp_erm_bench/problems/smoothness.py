@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.errors import Unsupported, UsageError
@@ -80,7 +79,7 @@ class Smoothness:
 
 def mean_squares(X: Any) -> Array:
     """Return mean_i x_ij^2, shape (p,); X is dense or sparse."""
-    squares = X.power(2) if sparse.issparse(X) else np.square(X)
+    squares = np.square(X) if isinstance(X, np.ndarray) else X.power(2)
     means: Array = np.asarray(squares.sum(axis=0)) / X.shape[0]
     return means
 
@@ -91,7 +90,7 @@ def _largest_eigenvalue(X: Any) -> float:
     side = min(n, p)
     if side <= _DENSE_EIGENVALUES:
         gram = (X.T @ X if p <= n else X @ X.T) / n
-        gram = gram.toarray() if sparse.issparse(gram) else gram
+        gram = gram if isinstance(gram, np.ndarray) else gram.toarray()
         return float(np.linalg.eigvalsh(gram)[-1])
     if not mean_squares(X).any():
         return 0.0

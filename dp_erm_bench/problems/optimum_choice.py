@@ -1,0 +1,56 @@
+"""Which reference minimiser serves a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dp_erm_bench.constraints.base import Constraint
+from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.problems.optimum_ball import minimise_in_ball
+from dp_erm_bench.problems.optimum_face import minimise_over
+from dp_erm_bench.problems.optimum_gap import duality_gap
+from dp_erm_bench.problems.optimum_regions import (
+    BoxRegion,
+    CrossRegion,
+    Region,
+    SimplexRegion,
+)
+from dp_erm_bench.problems.optimum_smooth import minimise_free, minimise_ridge
+from dp_erm_bench.problems.optimum_sparse import Composite, minimise_sparse
+
+if TYPE_CHECKING:
+    from dp_erm_bench.problems.problem import Problem
+
+REGIONS: dict[str, Callable[[Constraint], Region]] = {
+    "l1_ball": CrossRegion,
+    "simplex": SimplexRegion,
+}
+
+
+def minimise(problem: Problem) -> tuple[Array, float, str]:
+    """Return w, a bound on F(w) - min F, and why this bound cannot be trusted."""
+    if not isinstance(problem.constraint, WholeSpace) or problem.penalty.upper < np.inf:
+        return *_minimise_in_set(problem), ""
+    X, y, loss = problem.dataset.X, problem.dataset.y, problem.loss
+    l1, l2 = problem.penalty.l1, problem.penalty.l2
+    if l1 == 0.0 and l2 == 0.0:
+        return minimise_free(X, y, loss)
+    if l1 == 0.0:
+        w = minimise_ridge(X, y, loss, l2)
+    else:
+        w = minimise_sparse(X, y, loss, l1, l2)
+    return w, duality_gap(X, y, loss, l1, l2, w), ""
+
+
+def _minimise_in_set(problem: Problem) -> tuple[Array, float]:
+    data, penalty, constraint = problem.dataset, problem.penalty, problem.constraint
+    smooth = Composite(data.X, data.y, problem.loss, 0.0, penalty.l2)
+    if constraint.name == "l2_ball":
+        return minimise_in_ball(smooth, constraint.radius)
+    if constraint.name in REGIONS:
+        return minimise_over(smooth, REGIONS[constraint.name](constraint))
+    return minimise_over(smooth, BoxRegion(penalty.lower, penalty.upper))
