@@ -8,6 +8,7 @@ strings allowed (beside numbers, where the annotation is `Any`), `help` what it 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,12 @@ from dp_erm_bench.runner.options import FAILED, MODES, RunOptions
 
 PARTS = ("dataset", "loss", "penalty", "constraint")
 """Groups of which one configuration holds a single choice, flat under its key."""
+
+MOST_TRIALS = 1_000_000
+"""A run asks for no more trials: all of them are planned in memory before the first."""
+
+MOST_JOBS = 1024
+LONGEST_NAME = 200
 
 CHOSEN = (*PARTS, "algorithm", "calibration")
 """Groups whose choices may be swept."""
@@ -116,6 +123,8 @@ def run_options(
     runner = dict(config["runner"])
     if runner["n_jobs"] == "auto":
         runner["n_jobs"] = joblib.cpu_count()
+    if isinstance(runner["n_jobs"], int) and runner["n_jobs"] > MOST_JOBS:
+        raise UsageError(f"runner.n_jobs={runner['n_jobs']}: at most {MOST_JOBS}")
     runner["retry"] = tuple(runner["retry"])
     return RunOptions(
         **runner,
@@ -133,9 +142,29 @@ def results_folder(config: Mapping[str, Any], experiment: str | None) -> Path:
     Raises
     ------
     UsageError
-        If `name` is not a plain folder name.
+        If `name` is not a plain folder name, or `results_dir` can be no folder.
     """
-    name = config["name"] or experiment or "sweep"
-    if Path(name).name != name or name == "..":
-        raise UsageError(f"name={name}: must be the name of a folder, not a path")
-    return Path(config["results_dir"]) / name
+    name = config["name"]
+    name = (experiment or "sweep") if name is None else name
+    odd = (
+        len(name.encode()) > LONGEST_NAME or not name.isprintable() or not name.strip()
+    )
+    if Path(name).name != name or name == ".." or odd:
+        raise UsageError(
+            f"name={name.strip() or repr(name)}: must be the name of a folder, not a "
+            f"path, of at most {LONGEST_NAME} characters"
+        )
+    parent = Path(config["results_dir"])
+    _check_parent(parent, config["results_dir"])
+    return parent / name
+
+
+def _check_parent(parent: Path, given: str) -> None:
+    """Refuse a folder that cannot be made, before hours of work find out."""
+    if not given.strip() or not given.isprintable():
+        raise UsageError(f"results_dir={given!r}: must be the name of a folder")
+    there = next(one for one in (parent, *parent.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise UsageError(f"results_dir={given}: {there} is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"results_dir={given}: nothing can be written in {there}")

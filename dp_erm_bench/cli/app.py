@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -20,16 +19,13 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from dp_erm_bench.cli.compose import Composer
-from dp_erm_bench.cli.grammar import Given, parse
+from dp_erm_bench.cli.files import check_config, check_experiment
+from dp_erm_bench.cli.flags import folders, hydra_arguments, split
 from dp_erm_bench.cli.request import read
 from dp_erm_bench.cli.sweep import run_sweep
-from dp_erm_bench.cli.values import shown
-from dp_erm_bench.config import PARTS, Frame
+from dp_erm_bench.config import Frame
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import conf_dir
-
-HEADLESS = "Key 'experiment' not in 'Frame'"
-"""What Hydra says of an experiment's file that does not name its package."""
 
 SWEEPER = "hydra_plugins.dp_erm_bench.BlockSweeper"
 _NOISE = re.compile(
@@ -47,25 +43,29 @@ def run(arguments: Sequence[str]) -> int:
         The command line without the program's name.
     """
     try:
-        flags, overrides = _split(arguments)
-        folders = [Path(flags.config_dir)] if flags.config_dir else []
-        if flags.shell_completion:
-            return _hydra(["--shell-completion", *overrides])
-        read(overrides, folders)
-        return _hydra(_hydra_arguments(flags, overrides))
+        flags, overrides = split(arguments)
+        request = read(overrides, folders(flags))
+        if flags.config_name:
+            check_config(flags.config_name, folders(flags))
+        if request.experiment is not None:
+            check_experiment(request.experiment, folders(flags))
+        return _hydra(hydra_arguments(flags, overrides))
     except KeyboardInterrupt:
         print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
         return 130
     except (UsageError, HydraException, OmegaConfBaseException, YAMLError) as error:
         print(f"dp-erm-bench: {sentence(error)}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        print(f"dp-erm-bench: not enough memory ({error})", file=sys.stderr)
+        return 2
 
 
 def sweep(arguments: Sequence[str], loader: ConfigLoader, config: DictConfig) -> int:
     """Run the sweep that Hydra hands to the plug-in and return its exit code."""
     search = [entry.path or "" for entry in loader.get_search_path().get_path()]
-    folders = [Path(p.removeprefix("file://")) for p in search if p.startswith("file:")]
-    request = read([argument.removeprefix("++") for argument in arguments], folders)
+    ours = [Path(p.removeprefix("file://")) for p in search if p.startswith("file:")]
+    request = read([argument.removeprefix("++") for argument in arguments], ours)
     node = config.hydra
     composer = Composer(loader, node.job.config_name, list(node.overrides.hydra))
     command = [a.removeprefix("++") for a in sys.argv if a != "--multirun"]
@@ -82,58 +82,7 @@ def sentence(error: BaseException) -> str:
         if text and not any(text in part for part in parts):
             parts.append(text)
         cause = cause.__cause__
-    if any(HEADLESS in part for part in parts):
-        parts.append("its file must start with the line '# @package _global_'")
     return ": ".join(parts) or type(error).__name__
-
-
-def _split(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Separate Hydra's flags from the `key=value` arguments."""
-    parser = argparse.ArgumentParser(
-        add_help=False, allow_abbrev=False, exit_on_error=False
-    )
-    parser.add_argument("--multirun", "-m", action="store_true")
-    parser.add_argument("--cfg", "-c", choices=["job", "hydra", "all"])
-    parser.add_argument("--package", "-p")
-    parser.add_argument("--resolve", action="store_true")
-    parser.add_argument("--config-name", "-cn")
-    parser.add_argument("--config-dir", "-cd")
-    parser.add_argument("--shell-completion", "-sc", action="store_true")
-    try:
-        flags, rest = parser.parse_known_args(list(arguments))
-    except argparse.ArgumentError as error:
-        raise UsageError(str(error)) from None
-    for argument in rest:
-        if argument.startswith("-"):
-            raise UsageError(f"{argument}: no such option; see dp-erm-bench --help")
-    if flags.config_dir and not Path(flags.config_dir).is_dir():
-        raise UsageError(f"--config-dir {flags.config_dir}: no such folder")
-    return flags, rest
-
-
-def _hydra_arguments(flags: argparse.Namespace, overrides: Sequence[str]) -> list[str]:
-    """Return the command line for Hydra.
-
-    `--multirun` is what calls a sweeper at all; a configuration is shown for the first
-    value of every axis. Hydra wants a key that no yaml holds to be added by force.
-    """
-    result: list[str] = []
-    for name in ("cfg", "package", "config_name", "config_dir"):
-        if getattr(flags, name):
-            result += [f"--{name.replace('_', '-')}", getattr(flags, name)]
-    result += ["--resolve"] if flags.resolve else []
-    result += [] if flags.cfg else ["--multirun"]
-    for given in map(parse, overrides):
-        forced = "." in given.key and given.key.split(".")[0] in (*PARTS, "algorithm")
-        text = _first(given) if flags.cfg and given.swept else given.text
-        result.append(f"++{text}" if forced else text)
-    return result
-
-
-def _first(given: Given) -> str:
-    value = given.values[0]
-    quoted = isinstance(value, str) and not re.fullmatch(r"[\w.\-]+", value)
-    return f"{given.key}='{value}'" if quoted else f"{given.key}={shown(value)}"
 
 
 def _hydra(arguments: Sequence[str]) -> int:

@@ -122,13 +122,16 @@ def place(block: Block, given: Given) -> None:
     elif "." in rest and given.swept:
         raise UsageError(f"{given.key}={shown(value)}: takes one value, no axis")
     else:
-        _set(block.setdefault(first, {}), rest.split("."), value)
+        _set(block.setdefault(first, {}), given.key, value)
 
 
-def _set(tree: dict[str, Any], path: list[str], value: Any) -> None:
-    for key in path[:-1]:
-        tree = tree.setdefault(key, {})
-    tree[path[-1]] = value
+def _set(part: dict[str, Any], dotted: str, value: Any) -> None:
+    _, *path, last = dotted.split(".")
+    for key in path:
+        part = part.setdefault(key, {})
+        if not isinstance(part, dict):
+            raise UsageError(f"{dotted}: no such key; {key} holds no further keys")
+    part[last] = value
 
 
 def _combinations(request: Request) -> Iterator[list[str]]:

@@ -9,6 +9,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.compose import Block, place
 from dp_erm_bench.cli.grammar import Given, expand
 from dp_erm_bench.cli.request import Request
+from dp_erm_bench.cli.shape import check_shapes, label
 from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import PARTS
 from dp_erm_bench.errors import UsageError
@@ -43,14 +44,10 @@ def experiment_blocks(config: dict[str, Any], request: Request) -> list[Block]:
         registry.check_choice("panel", panel, known)
     kept = [b for b in blocks if not request.panels or b.get("panel") in request.panels]
     expanded = [_expanded("", block) for block in kept]
+    check_shapes(expanded)
     for given in (*request.choices.values(), *request.axes.values()):
         _replace(expanded, given)
     return expanded
-
-
-def label(block: Block) -> str:
-    """Return how a sentence names a block."""
-    return f"block {block.get('panel', '')} / {block.get('line', '')}"
 
 
 def _expanded(key: str, value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import symtable
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,7 +70,7 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def check_figures(config: Mapping[str, Any]) -> None:
-    """Refuse an experiment whose module of figures cannot be found.
+    """Refuse an experiment whose module of figures is not there or draws nothing.
 
     Raises
     ------
@@ -77,12 +78,25 @@ def check_figures(config: Mapping[str, Any]) -> None:
         If it cannot: before anything runs, not after.
     """
     name = config.get("figures")
+    if not name:
+        return
     try:
-        found = not name or importlib.util.find_spec(name) is not None
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
-        found = False
-    if not found:
+        spec = None
+    if spec is None:
         raise UsageError(f"figures={name}: no such module")
+    if not _binds(spec.origin, "draw"):
+        raise UsageError(f"figures={name}: must be a module with a function draw")
+
+
+def _binds(source: str | None, name: str) -> bool:
+    """Tell whether a module binds a name, without importing it (and matplotlib)."""
+    try:
+        text = Path(source or "").read_text(encoding="utf-8")
+        return name in symtable.symtable(text, str(source), "exec").get_identifiers()
+    except (OSError, ValueError, SyntaxError):
+        return False
 
 
 def report(folder: Path) -> None:

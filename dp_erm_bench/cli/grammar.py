@@ -13,10 +13,12 @@ from hydra.core.override_parser.types import (
     Override,
     OverrideType,
     QuotedString,
+    RangeSweep,
 )
 from hydra.errors import HydraException
 
 from dp_erm_bench import registry
+from dp_erm_bench.config import MOST_TRIALS
 from dp_erm_bench.errors import UsageError
 
 # Hydra's lexer knows no '^': powers of the number of records are quoted for it.
@@ -91,8 +93,8 @@ def _parser() -> OverridesParser:
 def _override(text: str, argument: str) -> Override:
     try:
         return _parser().parse_override(text)
-    except HydraException as error:
-        reason = str(error).splitlines()[0]
+    except (HydraException, ValueError, RecursionError) as error:
+        reason = next(iter(str(error).splitlines()), "")
         raise UsageError(
             f"{argument}: not understood as key=value ({reason})"
         ) from None
@@ -105,6 +107,8 @@ def _values(override: Override, argument: str) -> list[Any]:
         raise UsageError(
             f"{argument}: an interval has no list of values; use range(start,stop,step)"
         )
+    if isinstance(override._value, RangeSweep):
+        _check_range(override._value, argument)
     if isinstance(override._value, Glob):
         group = override.key_or_group
         return list(override._value.filter(registry.names(group)))
@@ -112,6 +116,16 @@ def _values(override: Override, argument: str) -> list[Any]:
         return unique([_plain(value) for value in override.sweep_iterator()])
     except (HydraException, ValueError) as error:
         raise UsageError(f"{argument}: {error}") from None
+
+
+def _check_range(sweep: RangeSweep, argument: str) -> None:
+    """Refuse a range of more values than a run may have, before it is spelled out."""
+    start, stop, step = (float(x or 0) for x in (sweep.start, sweep.stop, sweep.step))
+    # A range that does not end compares false with any number.
+    if step and not abs(stop - start) / abs(step) <= MOST_TRIALS:
+        raise UsageError(
+            f"{argument}: has more than {MOST_TRIALS} values, which a run may not have"
+        )
 
 
 def unique(values: list[Any]) -> list[Any]:

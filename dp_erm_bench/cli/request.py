@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from dp_erm_bench import registry
+from dp_erm_bench.cli.files import experiments
 from dp_erm_bench.cli.grammar import Given, parse
-from dp_erm_bench.cli.values import check_key, shown
-from dp_erm_bench.config import (
-    CHOSEN,
-    PARTS,
-    BudgetConfig,
-    Frame,
-    RunnerConfig,
-    settings,
-)
+from dp_erm_bench.cli.settings import check_setting
+from dp_erm_bench.cli.values import shown
+from dp_erm_bench.config import CHOSEN, PARTS
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.runner.parameters import typed
 
-SINGLE = ("experiment", "runner")
-PARAMETERS = ("algorithm.NAME.PARAMETER", "dataset.KEY", "penalty.strength")
 ONLY_WITH_EXPERIMENT = ("panel", "profile")
-PASSED = ("hydra.searchpath", "hydra.verbose")
 
 
 @dataclass(frozen=True)
@@ -97,13 +87,12 @@ def _sort(given: Given, request: Request) -> None:
     if given.key in CHOSEN:
         request.choices[given.key] = _choice(given)
     elif first in (*PARTS, "algorithm") and rest:
+        _check_own(given, rest)
         if first == "algorithm":
             _check_algorithm_key(given.key)
         request.axes[given.key] = given
     elif given.key == "seed" or first == "budget":
         request.axes[given.key] = _setting(given)
-    elif given.key in PASSED:
-        request.frame[given.key] = _one(given)
     else:
         request.frame[given.key] = _frame(given)
 
@@ -112,9 +101,7 @@ def _experiment(given: Given, folders: Sequence[Path]) -> str | None:
     name = _one(given).values[0]
     if name is None:
         return None
-    own = [path.stem for f in folders for path in (f / "experiment").glob("*.yaml")]
-    known = sorted({*own, *registry.names("experiment")})
-    registry.check_choice("experiment", shown(name), known)
+    registry.check_choice("experiment", shown(name), sorted(experiments(folders)))
     return str(name)
 
 
@@ -129,6 +116,14 @@ def _choice(given: Given) -> Given:
             given.key, shown(value), [*auto, *registry.names(given.key)]
         )
     return dataclasses.replace(given, values=list(dict.fromkeys(map(str, values))))
+
+
+def _check_own(given: Given, rest: str) -> None:
+    """Refuse the keys that say which choice it is; `dataset.name` has a meaning."""
+    last = rest.rpartition(".")[2]
+    if last == "_target_" or (last == "name" and given.key != "dataset.name"):
+        group = given.key.partition(".")[0]
+        raise UsageError(f"{given.key}: no such key; choose with {group}=NAME")
 
 
 def _check_algorithm_key(key: str) -> None:
@@ -154,30 +149,10 @@ def runners() -> list[str]:
 
 def _setting(given: Given) -> Given:
     """Check a key of the frame and the type of its values."""
-    fields = dict(settings())
-    check_key(given.key, [*CHOSEN, *SINGLE, *PARAMETERS, *fields])
-    hint = _hint(given.key, fields[given.key])
-    values: list[Any] = []
-    for value in given.values:
-        if typing.get_origin(hint) is list:
-            (inner,) = typing.get_args(hint)
-            items = value if _many(value) else [value]
-            values.append([typed(given.key, item, inner) for item in items])
-        else:
-            values.append(typed(given.key, value, hint))
-    return dataclasses.replace(given, values=values)
-
-
-def _hint(key: str, entry: dataclasses.Field[Any]) -> Any:
-    """Return the type of a key, its words as a literal."""
-    section = {"budget": BudgetConfig, "runner": RunnerConfig}
-    schema = section.get(key.partition(".")[0], Frame)
-    hint = typing.get_type_hints(schema)[entry.name]
-    words = entry.metadata["words"]
-    if not words:
-        return hint
-    literal: Any = cast(Any, typing.Literal)[words]
-    return {Any: int | literal, list[str]: list[literal]}.get(hint, literal)
+    values = [check_setting(given.key, value) for value in given.values]
+    number = not given.swept and type(values[0]) in (int, float)
+    text = f"{given.key}={shown(values[0])}" if number else given.text
+    return dataclasses.replace(given, values=values, text=text)
 
 
 def _one(given: Given) -> Given:

@@ -11,7 +11,9 @@ from dp_erm_bench.cli.compose import Block, Composer, sweep_blocks
 from dp_erm_bench.cli.experiment import experiment_blocks
 from dp_erm_bench.cli.folders import check_figures
 from dp_erm_bench.cli.request import Request
+from dp_erm_bench.cli.shape import check_size
 from dp_erm_bench.config import results_folder, run_options
+from dp_erm_bench.figures.stated import check_claims
 
 
 def run_sweep(composer: Composer, request: Request, command: Sequence[str]) -> int:
@@ -34,6 +36,7 @@ def run_sweep(composer: Composer, request: Request, command: Sequence[str]) -> i
     from dp_erm_bench.runner.experiment import run_experiment
 
     blocks, config = resolved(composer, request)
+    check_size(blocks)
     check_figures(config)
     folder = results_folder(config, request.experiment)
     options = run_options(
@@ -57,6 +60,7 @@ def resolved(
         return sweep_blocks(composer, request)
     config, _ = composer.compose(request)
     blocks = experiment_blocks(config, request)
+    check_claims(config["claims"], config["blocks"])
     return blocks, {**config, "blocks": blocks}
 
 

@@ -17,14 +17,16 @@ def shown(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return "[" + ",".join(map(shown, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k}:{shown(v)}" for k, v in value.items()) + "}"
     return str(value)
 
 
-def check_key(key: str, known: Iterable[str]) -> None:
+def check_key(key: str, known: Iterable[str], where: str = "") -> None:
     """Refuse a key that the configuration does not have, suggesting the nearest."""
     known = list(known)
     if key in known:
         return
     near = difflib.get_close_matches(key, known, 1, 0.7)
     hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(known)}"
-    raise UsageError(f"{key}: no such key; {hint}")
+    raise UsageError(f"{where}{': ' * bool(where)}{key}: no such key; {hint}")

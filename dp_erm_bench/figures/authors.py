@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.figures.curves import Array
+if TYPE_CHECKING:
+    from dp_erm_bench.figures.curves import Array
 
 
 @cache

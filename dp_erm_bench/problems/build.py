@@ -65,6 +65,8 @@ def strength_of(value: float | str, n: int) -> float:
     if isinstance(value, str) and value.replace(" ", "") == "1/n":
         return 1.0 / n
     try:
+        if isinstance(value, bool):
+            raise TypeError
         return float(value)
     except (TypeError, ValueError):
         raise UsageError(

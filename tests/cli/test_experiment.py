@@ -154,9 +154,8 @@ def test_wrong_keys_are_refused(tiny, arguments, said):
         ("blocks: [{dataset: log1, seed: 'interval(0,1)'}]\n", "interval"),
         ("blocks: [{dataset: '${nowhere}'}]\n", "nowhere"),
         ("blocks: [\n", "tiny.yaml"),
-        ("seed: abc\nblocks: [{dataset: log1}]\n", "abc"),
-        ("blocks: [{dataset: log1}]\nfigures: no.such\n", "figures=no.such"),
-        ("blocks: [{dataset: log1}]\nfigures: ..\n", "figures=.."),
+        ("seed: 3\nblocks: [{dataset: log1}]\n", "seed: no such key"),
+        ("blocks: [{dataset: log1}]\n", "block 1: algorithm=null"),
     ],
 )
 def test_wrong_files_are_refused_in_one_line(line, experiments, text, said):

@@ -1,0 +1,152 @@
+"""A user's yaml files, read and checked before Hydra meets them.
+
+Hydra's own errors name neither the file nor the key, and some are tracebacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dp_erm_bench import registry
+from dp_erm_bench.cli.settings import check_setting
+from dp_erm_bench.cli.values import check_key, shown
+from dp_erm_bench.errors import UsageError
+
+HEADER = "# @package _global_"
+SELF = "_self_"
+DEEPEST = 30
+MOST_NODES = 1_000_000
+"""Aliases are counted as often as they are used: a few lines can stand for billions."""
+
+SHAPES: dict[str, tuple[type, str]] = {
+    "blocks": (list, "a list of mappings"),
+    "profile": (str, "the name of a profile"),
+    "profiles": (dict, "a mapping from the names of profiles to mappings"),
+    "figures": (str, "the dotted name of a module"),
+    "claims": (list, "a list of mappings"),
+    "runner": (dict, "a mapping with the runner's keys"),
+    "defaults": (list, "a list of the names of experiments, and _self_"),
+}
+"""Keys of an experiment's file. What else a run needs is set on the command line."""
+
+
+def experiments(folders: Sequence[Path]) -> dict[str, Path]:
+    """Return the files of all experiments by name, our own first."""
+    groups = [folder / "experiment" for folder in (registry.conf_dir(), *folders)]
+    found: dict[str, Path] = {}
+    for group in groups:
+        for path in sorted(group.glob("*.yaml")):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def check_experiment(name: str, folders: Sequence[Path]) -> None:
+    """Refuse an experiment's file, or one it builds upon, that is not as it must be.
+
+    Raises
+    ------
+    UsageError
+        Naming the file and the line or the key.
+    """
+    _check_file(name, experiments(folders), ())
+
+
+def check_config(name: str, folders: Sequence[Path]) -> None:
+    """Refuse a primary configuration that is not there or does not extend ours."""
+    stem = name.removesuffix(".yaml")
+    found = [f / f"{stem}.yaml" for f in (registry.conf_dir(), *folders)]
+    path = next((path for path in found if path.is_file()), None)
+    if path is None:
+        raise UsageError(f"--config-name {name}: no such file in --config-dir")
+    tree = load(path)
+    listed = tree.get("defaults") if isinstance(tree, dict) else None
+    if not isinstance(listed, list) or not {"config", "schema"} & set(map(str, listed)):
+        raise UsageError(f"{path}: must have `defaults: [config, _self_]`")
+
+
+def load(path: Path) -> Any:
+    """Return the content of a yaml file.
+
+    Raises
+    ------
+    UsageError
+        If it is no text, no yaml, refers to itself or has keys that are no words.
+    """
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: must be a text in UTF-8") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: {_reason(error)}") from None
+    except RecursionError:
+        raise UsageError(f"{path}: nested more than {DEEPEST} deep") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read ({error})") from None
+    for node in _nodes(path, tree):
+        for key in node if isinstance(node, dict) else ():
+            if not isinstance(key, str):
+                raise UsageError(f"{path}: key {shown(key)}: must be a word")
+    return tree
+
+
+def _check_file(name: str, known: dict[str, Path], above: tuple[str, ...]) -> None:
+    path, where = known[name], f"experiment={name}"
+    tree = load(path)
+    if HEADER.split() not in _heads(path):
+        raise UsageError(f"{path}: must start with the line '{HEADER}'")
+    if not isinstance(tree, dict):
+        raise UsageError(f"{path}: must be a mapping with `blocks`")
+    for key, value in tree.items():
+        check_key(key, SHAPES, where)
+        kind, words = SHAPES[key]
+        if not isinstance(value, kind) and (value is not None or key == "blocks"):
+            raise UsageError(f"{where}: {key}={shown(value)}: must be {words}")
+    for key, value in (tree.get("profiles") or {}).items():
+        if not isinstance(value, dict):
+            raise UsageError(f"{where}: profiles.{key}: must be a mapping")
+    for key, value in (tree.get("runner") or {}).items():
+        check_setting(f"runner.{key}", value)
+    for base in tree.get("defaults") or []:
+        if base == SELF:
+            continue
+        registry.check_choice(f"{where}: defaults", base, sorted(known))
+        if base in (*above, name):
+            raise UsageError(f"{where}: defaults={base}: builds upon itself")
+        _check_file(base, known, (*above, name))
+
+
+def _heads(path: Path) -> Iterator[list[str]]:
+    """Yield the comments at the top, in words."""
+    for line in path.read_text(encoding="utf-8-sig").splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            return
+        yield re.sub(r"^\s*#", "# ", line).split()
+
+
+def _nodes(path: Path, tree: Any) -> Iterator[Any]:
+    todo, count = [(tree, 0)], 0
+    while todo:
+        node, depth = todo.pop()
+        count += 1
+        if depth > DEEPEST or count > MOST_NODES:
+            raise UsageError(
+                f"{path}: nested more than {DEEPEST} deep or more than {MOST_NODES} "
+                "values; an alias may stand for itself"
+            )
+        yield node
+        inner = node.values() if isinstance(node, dict) else node
+        if isinstance(inner, list) or isinstance(node, dict):
+            todo += [(one, depth + 1) for one in inner]
+
+
+def _reason(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return "no yaml: " + " ".join(str(error).split())
+    problem = getattr(error, "problem", "")
+    return f"no yaml: line {mark.line + 1}, column {mark.column + 1}: {problem}"

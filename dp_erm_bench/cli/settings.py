@@ -1,0 +1,50 @@
+"""Plain keys of the configuration: which there are, and the types of their values."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any, cast
+
+from dp_erm_bench.cli.values import check_key
+from dp_erm_bench.config import (
+    CHOSEN,
+    BudgetConfig,
+    Frame,
+    RunnerConfig,
+    settings,
+)
+from dp_erm_bench.runner.parameters import typed
+
+SINGLE = ("experiment", "runner")
+PARAMETERS = ("algorithm.NAME.PARAMETER", "dataset.KEY", "penalty.strength")
+SCHEMAS = {"budget": BudgetConfig, "runner": RunnerConfig}
+
+
+def check_setting(key: str, value: Any) -> Any:
+    """Return the value of a plain key, converted to its type.
+
+    Raises
+    ------
+    UsageError
+        If there is no such key or the value is of another type.
+    """
+    fields = dict(settings())
+    check_key(key, [*CHOSEN, *SINGLE, *PARAMETERS, *fields])
+    hint = _hint(key, fields[key])
+    if typing.get_origin(hint) is not list:
+        return typed(key, value, hint)
+    (inner,) = typing.get_args(hint)
+    items = value if isinstance(value, list) else [value]
+    return [typed(key, item, inner) for item in items]
+
+
+def _hint(key: str, entry: dataclasses.Field[Any]) -> Any:
+    """Return the type of a key, its words as a literal."""
+    schema = SCHEMAS.get(key.partition(".")[0], Frame)
+    hint = typing.get_type_hints(schema)[entry.name]
+    words = entry.metadata["words"]
+    if not words:
+        return hint
+    literal: Any = cast(Any, typing.Literal)[words]
+    return {Any: int | literal, list[str]: list[literal]}.get(hint, literal)
