@@ -1,0 +1,201 @@
+"""How much noise each accountant asks for, and what a printed constant is worth.
+
+Nothing is run: a solver declares its releases, and accountants are asked for the noise
+multiplier z = scale / sensitivity of a budget, up to the releases' weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from dp_erm_bench import registry
+from dp_erm_bench.audit.single_accountants import Events, accountants, multiplier
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.privacy.accountants import certify
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.calibration import calibrate
+from dp_erm_bench.privacy.events import composed
+from dp_erm_bench.problems.arrays import problem_from_arrays
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Solver
+
+DELTA, N, P = 1e-6, 1000, 20
+EPSILONS = (0.1, 1.0, 10.0)
+LENGTHS = (1, 10, 50, 100, 1000, 10000)
+
+
+@dataclass(frozen=True)
+class NoiseRow:
+    """The noise that one accountant asks for.
+
+    Attributes
+    ----------
+    algorithm : str
+    form : {'default', 'printed'}
+        Its parameters: ours, or the variant that the printed constant is for.
+    adjacency : str
+    epsilon, delta : float
+        The budget.
+    n_iter : int
+        T.
+    accountant : str
+        ``paper``, ``authors``, ``zcdp``, ``rdp``, ``pld``, ``pure``, ``exact``, or
+        ``best``: what calibration=certified uses.
+    z : float
+        Noise scale / (weight * sensitivity); NaN with a reason.
+    relative : float
+        z over the ``best`` of the default form.
+    epsilon_proved : float
+        The smallest epsilon that is proved for this noise: an upper bound of the true
+        one, exact for Gaussian noise.
+    reason : str
+        Why an accountant has no answer.
+    """
+
+    algorithm: str
+    form: str
+    adjacency: str
+    epsilon: float
+    delta: float
+    n_iter: int
+    accountant: str
+    z: float
+    relative: float = math.nan
+    epsilon_proved: float = math.nan
+    reason: str = ""
+
+
+def unit_problem(n: int = N, p: int = P) -> Problem:
+    """Return a logistic problem with features in [-1, 1]: only its bounds are read."""
+    X = np.ones((n, p))
+    X[::2] = -1.0
+    labels = np.where(np.arange(n) % 3, 1.0, -1.0)
+    return problem_from_arrays(X, labels, loss="logistic", bounds={"columns": 1.0})
+
+
+def declared(solver: Solver, problem: Problem, budget: Budget) -> Events:
+    """Return what a solver releases, as an accountant sees it."""
+    schedule = solver.plan(problem, ["accounting"])
+    releases = solver.releases(problem, budget.adjacency, schedule)
+    return composed(tuple(release.event() for release in releases))
+
+
+def noise_rows(
+    algorithm: str, n_iter: int, budget: Budget, problem: Problem | None = None
+) -> list[NoiseRow]:
+    """Return the noise of every accountant for some iterations of an algorithm.
+
+    Parameters
+    ----------
+    algorithm : str
+        A name of conf/algorithm, with its default parameters.
+    n_iter : int
+        T, at least 1.
+    budget : Budget
+        With a finite epsilon.
+    problem : Problem, optional
+        Its size and bounds are read; by default `unit_problem`.
+    """
+    problem = unit_problem() if problem is None else problem
+    budget = budget.resolved(problem.n)
+    fixed = {"n_iter": n_iter, "smoothness": "public"}
+    solver = registry.build("algorithm", algorithm, **fixed)
+    events = declared(solver, problem, budget)
+    best = calibrate(events, budget)
+    base = Base(algorithm, budget, n_iter, best.z)
+    rows = [base.row("default", "best", best.z, best.epsilon_certified)]
+    rows += base.asked("default", events)
+    for mode in ("paper", "authors"):
+        if mode in solver.calibrations:
+            rows += _printed_rows(base, solver, problem, mode, events)
+    return rows
+
+
+@dataclass(frozen=True)
+class Base:
+    """What the rows of one algorithm, budget and length share."""
+
+    algorithm: str
+    budget: Budget
+    n_iter: int
+    best: float
+
+    def row(
+        self,
+        form: str,
+        accountant: str,
+        z: float,
+        proved: float = math.nan,
+        reason: str = "",
+    ) -> NoiseRow:
+        """Return the row of an accountant."""
+        budget = self.budget
+        return NoiseRow(
+            self.algorithm,
+            form,
+            budget.adjacency.value,
+            budget.epsilon,
+            budget.number,
+            self.n_iter,
+            accountant,
+            z,
+            z / self.best,
+            proved,
+            reason,
+        )
+
+    def asked(self, form: str, events: Events) -> Iterator[NoiseRow]:
+        """Yield a row per accountant."""
+        # Asked near the answer, a PLD is cheap.
+        start = self.best
+        for name, (epsilon_at, reason) in accountants(events, self.budget).items():
+            z = multiplier(epsilon_at, self.budget.epsilon, start)
+            if z is None:
+                yield self.row(form, name, math.nan, reason=reason)
+            else:
+                yield self.row(form, name, z, self.budget.epsilon)
+
+
+def _printed_rows(
+    base: Base, solver: Solver, problem: Problem, mode: str, events: Events
+) -> Iterator[NoiseRow]:
+    """Yield the noise of a printed rule, and what else its releases would need."""
+    try:
+        form = solver.printed_form() if mode == "paper" else solver
+    except Unsupported as reason:
+        yield base.row("printed", mode, math.nan, reason=str(reason))
+        return
+    released = declared(form, problem, base.budget)
+    found = calibrate(released, base.budget, mode, solver.printed)
+    budget = base.budget
+    proof = certify(released, found.z, budget.number, budget.adjacency)
+    yield base.row("printed", mode, found.z, proof.epsilon)
+    if released != events:
+        yield from base.asked("printed", released)
+
+
+def noise_table(
+    algorithms: Sequence[str],
+    lengths: Sequence[int] = LENGTHS,
+    epsilons: Sequence[float] = EPSILONS,
+    delta: float = DELTA,
+    adjacency: str = "replace_one",
+) -> list[dict[str, object]]:
+    """Return the rows of all algorithms, lengths and epsilons."""
+    problem = unit_problem()
+    return [
+        {"study": "noise", **asdict(row)}
+        for algorithm in algorithms
+        for n_iter in lengths
+        for epsilon in epsilons
+        for row in noise_rows(
+            algorithm,
+            n_iter,
+            Budget(epsilon, delta, adjacency),  # type: ignore[arg-type]
+            problem,
+        )
+    ]

@@ -1,0 +1,91 @@
+"""The epsilon of each accountant alone, for all it knows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dp_erm_bench.privacy.accountants import gaussian_epsilon, pure_epsilon
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.privacy.pld import pld_epsilon
+from dp_erm_bench.privacy.rdp import rdp_epsilon
+from dp_erm_bench.privacy.search import smallest_multiplier
+
+Events = tuple[Event, ...]
+Epsilon = Callable[[float], float | None]
+
+
+def zcdp_epsilon(events: Events, z: float, delta: float) -> float | None:
+    """Return the closed form of concentrated privacy, None for sampled noise.
+
+    rho is 1 / (2 z^2) for Gaussian and Laplace noise, eta^2 / 8 for a bounded range
+    and eta^2 / 2 for a pure level; epsilon = rho + 2 sqrt(rho log(1 / delta)) (Bun and
+    Steinke, "Concentrated differential privacy", TCC 2016; Cesar and Rogers, ALT 2021).
+    """
+    total = 0.0
+    for event in events:
+        if event.kind == "poisson_gaussian":
+            return None
+        shares = {"bounded_range": 0.125, "pure": 0.5}
+        if event.kind in shares:
+            rho = shares[event.kind] * event.level(z) ** 2
+        else:
+            rho = 0.5 / event.multiplier(z) ** 2
+        total += event.times * rho
+    return total + 2 * math.sqrt(-total * math.log(delta))
+
+
+def renyi_epsilon(
+    events: Events, z: float, delta: float, zero_out: bool
+) -> float | None:
+    """Return the epsilon by Renyi accounting; samples by dp_accounting, if zero-out."""
+    if all(event.kind != "poisson_gaussian" for event in events):
+        return rdp_epsilon(events, z, delta)
+    if not zero_out:
+        return None
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant()
+    for event in events:
+        step = GaussianDpEvent(event.multiplier(z))
+        if event.kind == "poisson_gaussian":
+            step = PoissonSampledDpEvent(event.rate, step)
+        accountant.compose(step, event.times)
+    return float(accountant.get_epsilon(delta))
+
+
+def accountants(events: Events, budget: Budget) -> dict[str, tuple[Epsilon, str]]:
+    """Return each accountant's epsilon of z, and when it has none."""
+    delta, adjacency = budget.number, budget.adjacency
+    zero_out = adjacency.of_sum(1.0) == 1.0
+    return {
+        "zcdp": (
+            lambda z: zcdp_epsilon(events, z, delta),
+            "no closed form is known for samples",
+        ),
+        "rdp": (
+            lambda z: renyi_epsilon(events, z, delta, zero_out),
+            "samples with a replaced record are not offered",
+        ),
+        "pld": (lambda z: pld_epsilon(events, z, delta, adjacency), "unknown noise"),
+        "pure": (lambda z: pure_epsilon(events, z), "Gaussian noise"),
+        "exact": (
+            lambda z: gaussian_epsilon(events, z, delta),
+            "known for Gaussian noise only",
+        ),
+    }
+
+
+def multiplier(epsilon_at: Epsilon, epsilon: float, start: float) -> float | None:
+    """Return the z that an accountant asks for, None if it has no answer."""
+    if epsilon_at(start) is None:
+        return None
+
+    def known(z: float) -> float:
+        found = epsilon_at(z)
+        assert found is not None
+        return found
+
+    return smallest_multiplier(known, epsilon, start, 1e-5)

@@ -1,0 +1,126 @@
+"""The printed noise of greedy selection on unequal coordinates."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from dp_erm_bench.audit.greedy import (
+    INSTANCES,
+    Instance,
+    delta_at,
+    measured,
+    one_iteration,
+    quiet_wins,
+    violation,
+    violation_table,
+)
+
+ONE = INSTANCES[0]
+
+
+@pytest.mark.parametrize(
+    ("instance", "least", "found"),
+    [
+        (INSTANCES[0], 20.0, 20.384),
+        (INSTANCES[1], 1.41, 1.4459),
+        (INSTANCES[2], 3.1, 3.851),
+    ],
+)
+def test_the_claim_is_broken(instance, least, found):
+    factor = violation(instance)
+    assert factor >= least
+    assert factor == pytest.approx(found, rel=2e-3)
+
+
+@pytest.mark.parametrize("instance", INSTANCES)
+def test_equal_coordinates_are_safe(instance):
+    equal = Instance(1.0, instance.rivals, instance.n_iter, instance.delta)
+    assert violation(equal) == 0.0
+
+
+@pytest.mark.parametrize("instance", INSTANCES[:2])
+def test_half_the_sensitivity_is_safe(instance):
+    facts = {**vars(instance), "adjacency": "zero_out"}
+    assert violation(Instance(**facts)) == 0.0
+
+
+def test_the_noise_is_the_printed_one():
+    assert ONE.z == pytest.approx(4 * math.sqrt(math.log(1e8)))
+    twice = Instance(30.0, 20, 1, 1e-8, epsilon=2.0)
+    assert twice.z == pytest.approx(ONE.z / 2)
+
+
+@pytest.mark.parametrize("kappa", [1.0, 3.0, 30.0])
+@pytest.mark.parametrize("lead", [-40.0, -3.0, 0.5, 25.0])
+def test_who_wins_against_an_adaptive_quadrature(kappa, lead):
+    instance = Instance(kappa, 4, 1, 1e-6)
+    z = instance.z
+    quiet, loud = stats.laplace(scale=z / kappa), stats.laplace(scale=z)
+
+    def density(x):
+        return quiet.pdf(x) * loud.cdf(lead + x) ** 4
+
+    points = sorted({-400.0, -30.0, -1.0, 0.0, 1.0, -lead, 30.0, 400.0})
+    expected = sum(
+        integrate.quad(density, a, b, epsabs=0, epsrel=1e-10, limit=300)[0]
+        for a, b in zip(points, points[1:], strict=False)
+    )
+    assert quiet_wins(instance, lead) == pytest.approx(expected, rel=1e-6)
+
+
+def test_who_wins_against_draws():
+    instance = Instance(5.0, 3, 1, 1e-3)
+    rng = np.random.default_rng(0)
+    scale = np.array([1.0, 1.0, 1.0, 1 / 5]) * instance.z
+    noisy = rng.laplace(size=(200_000, 4)) * scale + [1000, 1000, 1000, 1002]
+    won = (np.abs(noisy).argmax(axis=1) == 3).sum()
+    expected = quiet_wins(instance, 2.0)
+    assert stats.binomtest(int(won), 200_000, expected).pvalue > 1e-3
+
+
+def test_equal_competitors_win_equally_often():
+    assert quiet_wins(Instance(1.0, 4, 1, 1e-6), 0.0) == pytest.approx(0.2, rel=1e-7)
+
+
+def test_the_neighbour_is_one_record_away():
+    # Every log-ratio is within the level (1 + kappa) / z of the selection and 1 / z.
+    one, other = one_iteration(ONE, 0.5)
+    assert one.sum() == pytest.approx(1) and other.sum() == pytest.approx(1)
+    level = (1 + ONE.kappa) / ONE.z + 1 / ONE.z
+    assert np.abs(np.log(one / other)).max() <= level
+    moved, still = measured(ONE.z)
+    assert np.log(moved / still).max() == pytest.approx(1 / ONE.z)
+    assert np.log(moved / still).min() == pytest.approx(-1 / ONE.z)
+
+
+def test_cells_only_lose_a_little():
+    fine, coarse = measured(5.0, 4000), measured(5.0, 60)
+    for e in (-0.1, 0.0, 0.1):
+        profiles = [np.maximum(p - math.exp(e) * q, 0).sum() for p, q in (fine, coarse)]
+        assert profiles[1] <= profiles[0] + 1e-15
+        assert profiles[1] == pytest.approx(profiles[0], rel=1e-2)
+        exact = -math.expm1((e - 0.2) / 2)
+        assert profiles[0] == pytest.approx(exact, rel=1e-4)
+
+
+def test_two_iterations_are_the_product_of_one():
+    once = Instance(100.0, 30, 1, 1e-10)
+    twice = INSTANCES[2]
+    # The noise of T = 2 on one iteration, and on two.
+    one, other = one_iteration(twice, 0.5)
+    by_hand = sum(
+        np.maximum(p * one - math.e * q * other, 0.0).sum()
+        for p, q in zip(one, other, strict=True)
+    )
+    assert delta_at(twice, 0.5) == pytest.approx(by_hand)
+    assert once.z < twice.z
+
+
+def test_the_table_has_a_row_per_instance_and_spread():
+    rows = violation_table(INSTANCES[:2], (20.0, 30.0))
+    assert [row["kappa"] for row in rows] == [20.0, 30.0] * 2
+    assert {row["study"] for row in rows} == {"violation"}
+    factors = [row["factor"] for row in rows]
+    assert factors[0] < factors[1] and factors[2] < 1 < factors[3]
