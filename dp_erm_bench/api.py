@@ -14,6 +14,7 @@ from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import digest, spelled
+from dp_erm_bench.plugins.names import identity
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.build import build_problem
@@ -120,7 +121,7 @@ def fit(
     ----------
     problem : Problem
     algorithm : str
-        A name of conf/algorithm.
+        A name of conf/algorithm, or the path of a file with a solver of your own.
     epsilon : float
         The budget; ``inf``: noise exactly 0.
     delta : float or str
@@ -146,12 +147,13 @@ def fit(
     """
     registry.check_choice("calibration", calibration, registry.names("calibration"))
     params = {key: _plain(value) for key, value in params.items()}
+    algorithm = registry.pinned(algorithm)
     solver = registry.build("algorithm", algorithm, **params)
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
-    what = [problem.key, algorithm, asdict(solver), asdict(budget), calibration]
-    what.append(_declared(problem.dataset.bounds))
-    identity = _identity(what, _plain(seed))
-    solved = solve(problem, [solver], budget, calibration, [identity], CHECKPOINTS)
+    what = [problem.key, identity(algorithm), asdict(solver), asdict(budget)]
+    what += [calibration, _declared(problem.dataset.bounds)]
+    draws = _identity(what, _plain(seed))
+    solved = solve(problem, [solver], budget, calibration, [draws], CHECKPOINTS)
     return _result(solved, seed is not None)
 
 

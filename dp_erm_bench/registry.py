@@ -36,10 +36,11 @@ def _conf_dir(module: str) -> Path:
 def names(group: str) -> list[str]:
     """Return the choices of a config group, sorted; for algorithms entry points too."""
     outside = entry_points() if group == ALGORITHM else {}
-    return sorted({*_own(group), *outside})
+    return sorted({*built_in(group), *outside})
 
 
-def _own(group: str) -> list[str]:
+def built_in(group: str) -> list[str]:
+    """Return the choices of a config group that have a yaml of ours."""
     files = os.listdir(conf_dir() / group)
     return [file[: -len(SUFFIX)] for file in files if file.endswith(SUFFIX)]
 
@@ -92,7 +93,7 @@ def read(group: str, name: str) -> dict[str, Any]:
     if group == ALGORITHM and is_file(name):
         return {"_target_": pinned(name)}
     check_choice(group, name, names(group))
-    if name not in _own(group):
+    if name not in built_in(group):
         return {"_target_": entry_points()[name]}
     return copy.deepcopy(_parsed(conf_dir() / group / f"{name}.yaml"))
 
@@ -112,7 +113,7 @@ def target(group: str, name: str) -> Any:
 
 def _made(group: str, name: str, dotted: str) -> Any:
     """Import a target; what an entry point offers is looked at, too."""
-    if group != ALGORITHM or is_file(name) or name in _own(group):
+    if group != ALGORITHM or is_file(name) or name in built_in(group):
         return locate(dotted)
     try:
         made = locate(dotted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,18 @@ def shipped(name: str) -> dict[str, str]:
     """Return what the spec of a trial says of a pinned file, nothing of a name."""
     path, _, digest = name.partition("#")
     return {"file": path, "content": digest} if is_file(name) else {}
+
+
+def identity(name: str) -> str:
+    """Return what tells an algorithm's draws from others': never where a file is."""
+    return f"{label(name)}:{content(name)}" if is_file(name) else name
+
+
+def named_in(algorithm: Mapping[str, Any]) -> str:
+    """Return the name or the pin in the `algorithm` of a trial's spec."""
+    if "file" in algorithm:
+        return f"{algorithm['file']}#{algorithm['content']}"
+    return str(algorithm["name"])
 
 
 def absolute(name: str) -> str:

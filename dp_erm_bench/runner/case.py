@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.runner.block import Tune
 from dp_erm_bench.runner.grid import Grid
 from dp_erm_bench.runner.parameters import known_algorithm, normalised
@@ -26,7 +27,7 @@ class Case:
     subject : Subject
         Dataset and objective.
     algorithm : str
-        Name of the algorithm.
+        Name of the algorithm; the pin of a file.
     params : mapping
         Fixed parameters, normalised.
     budget : mapping
@@ -120,7 +121,7 @@ def setting_of(spec: Mapping[str, Any]) -> Setting:
     name = dataset.pop("name")
     dataset.pop("_target_", None)
     subject = subject_of(name, dataset, *objective)
-    algorithm = spec["algorithm"]["name"]
+    algorithm = named_in(spec["algorithm"])
     given = spec["algorithm"]["params"]
     params = {key: normalised(algorithm, key, v) for key, v in given.items()}
     grid = Grid(subject, algorithm, params, spec["budget"], spec["calibration"])

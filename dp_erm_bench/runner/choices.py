@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.paths import write_atomic
+from dp_erm_bench.plugins.names import label
 from dp_erm_bench.runner.tune import Choice
 
 NAME = "choices.csv"
@@ -66,7 +67,7 @@ def _row(experiment: str, choice: Choice) -> dict[str, Any]:
         "line": case.line,
         "dataset": dataset["name"],
         "standardise": bool(dataset.get("standardise", False)),
-        "algorithm": case.algorithm,
+        "algorithm": label(case.algorithm),
         "params": json.dumps(dict(case.params), sort_keys=True),
         **case.budget,
         "calibration": case.calibration,

@@ -14,6 +14,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import spelled
+from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.problem import Problem
@@ -73,7 +74,7 @@ def solver_of(spec: Mapping[str, Any]) -> Solver:
     """Return the solver of a trial's spec."""
     algorithm = spec["algorithm"]
     solver: Solver = registry.build(
-        "algorithm", algorithm["name"], **algorithm["params"]
+        "algorithm", named_in(algorithm), **algorithm["params"]
     )
     return solver
 

@@ -10,6 +10,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.spec import LISTS, dataset_spec, usual_fields
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.paths import spelled
+from dp_erm_bench.plugins.names import absolute, label
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.runner.axes import (
     check_keys,
@@ -66,7 +67,20 @@ def expand(blocks: Sequence[Mapping[str, Any]]) -> tuple[list[Case], list[NotRun
                 cases.append(found)
             else:
                 missing[found] = None
+    _check_called_once({case.algorithm for case in cases})
     return cases, list(missing)
+
+
+def _check_called_once(algorithms: set[str]) -> None:
+    """Refuse two files of one name: a table could not tell them apart."""
+    called: dict[str, str] = {}
+    for name in sorted(algorithms):
+        other = called.setdefault(label(name), name)
+        if other != name:
+            raise UsageError(
+                f"algorithm={absolute(name)}: {absolute(other)} is called "
+                f"{label(name)}, too; rename one of them"
+            )
 
 
 def _cases(block: Mapping[str, Any]) -> Iterator[Case | NotRun]:
@@ -123,7 +137,7 @@ def _algorithms(
     tuned = dict(tune.axes) if tune else {}
     inherited = tune.inherit.parameters if tune and tune.inherit else ()
     for name, given in named("algorithm", block.get("algorithm"), ""):
-        registry.check_choice("algorithm", name, registry.names("algorithm"))
+        name = registry.pinned(name)
         _check_once(name, [*given, *tuned, *inherited])
         fixed, open_ = (
             {key: _axis(name, key, value) for key, value in axes.items()}
@@ -137,13 +151,13 @@ def _check_once(algorithm: str, parameters: list[str]) -> None:
         check_parameter(algorithm, parameter)
         if parameters.count(parameter) > 1:
             raise UsageError(
-                f"algorithm.{algorithm}.{parameter}: is given twice; it must be either "
-                "fixed, or an axis of tune, or inherited"
+                f"algorithm.{label(algorithm)}.{parameter}: is given twice; it must be "
+                "either fixed, or an axis of tune, or inherited"
             )
 
 
 def _axis(algorithm: str, parameter: str, value: Any) -> Axis:
-    key = f"algorithm.{algorithm}.{parameter}"
+    key = f"algorithm.{label(algorithm)}.{parameter}"
     multiples = relative(key, value)
     if multiples is not None:
         return {"multiples": multiples}

@@ -14,6 +14,9 @@ from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
+from dp_erm_bench.plugins.names import content, is_file
+from dp_erm_bench.plugins.sources import package_imports
+
 PACKAGE = "dp_erm_bench"
 NUMERIC = (
     "kernels",
@@ -29,7 +32,8 @@ EXECUTE = f"{PACKAGE}.runner.execute"
 # They find, name and schedule trials; what they decide enters the key by itself.
 INERT = (
     PACKAGE,
-    *(f"{PACKAGE}.{name}" for name in ("errors", "paths", "registry", "results")),
+    *(f"{PACKAGE}.{name}" for name in ("errors", "paths", "plugins")),
+    *(f"{PACKAGE}.{name}" for name in ("registry", "results")),
     f"{PACKAGE}.runner.trial",
     f"{PACKAGE}.runner.warm",
 )
@@ -42,17 +46,23 @@ def code_fingerprint(target: str) -> str:
     Parameters
     ----------
     target : str
-        Dotted name of the solver class.
+        Dotted name of the solver class, or the pin of its file.
 
     Notes
     -----
     Covers every module of the layers below the solvers, the solver's module and
     `runner.execute` with the package modules that they import (at any depth), and
-    major.minor of numpy, scipy and numba.
+    major.minor of numpy, scipy and numba. Of a file: its content and that of the
+    modules beside it, never its path.
     """
-    modules = {*numeric_modules(), *_closure(target.rpartition(".")[0])}
-    modules |= _closure(EXECUTE)
-    parts = [f"{name} {_source_digest(name)}" for name in sorted(modules)]
+    modules = {*numeric_modules(), *_closure(EXECUTE)}
+    if is_file(target):
+        for name in package_imports(target, PACKAGE):
+            modules |= _closure(name)
+    else:
+        modules |= _closure(target.rpartition(".")[0])
+    parts = [content(target)] if is_file(target) else []
+    parts += [f"{name} {_source_digest(name)}" for name in sorted(modules)]
     parts += [f"{name} {_minor(name)}" for name in LIBRARIES]
     return sha256("\n".join(parts).encode()).hexdigest()
 

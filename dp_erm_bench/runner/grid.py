@@ -12,6 +12,7 @@ from hashlib import sha256
 from itertools import product
 from typing import Any, NamedTuple
 
+from dp_erm_bench.plugins.names import identity, label, shipped
 from dp_erm_bench.runner.fingerprint import code_fingerprint
 from dp_erm_bench.runner.parameters import (
     Algorithm,
@@ -42,7 +43,7 @@ class Grid:
     subject : Subject
         Dataset and objective.
     algorithm : str
-        Name of the algorithm.
+        Name of the algorithm; the pin of a file.
     params : mapping
         The fixed parameters, typed by `normalised`.
     budget : mapping
@@ -63,12 +64,17 @@ class Grid:
         fixed = {key: plain(value) for key, value in params.items()}
         self._base = {
             **subject.spec,
-            "algorithm": {"name": algorithm, "params": fixed},
+            "algorithm": {
+                "name": label(algorithm),
+                "params": fixed,
+                **shipped(algorithm),
+            },
             "budget": budget,
             "calibration": calibration,
         }
         # Of the JSON of a list that ends in the mapping of the parameters.
-        self._head = _json([subject.digest, algorithm, budget, calibration])[:-1]
+        head = [subject.digest, identity(algorithm), budget, calibration]
+        self._head = _json(head)[:-1]
         self._kin: dict[str, Kin] = {}
 
     def check(self, axes: Axes) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from dp_erm_bench import registry
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import spelled
+from dp_erm_bench.plugins.names import label
 
 PER_ITERATION = 100.0
 PER_FEATURE = 10.0
@@ -26,7 +27,7 @@ class Algorithm:
     Attributes
     ----------
     name, target : str
-        Name of its yaml, dotted name of its class.
+        What it is called; dotted name of its class, or the pin of its file.
     given : mapping
         The parameters given, normalised.
     full : mapping
@@ -74,7 +75,7 @@ def algorithm_of(name: str, given: Mapping[str, Any]) -> Algorithm:
     solver = known.made(**{**known.preset, **given})
     full = {key: plain(getattr(solver, key)) for key in known.kinds}
     return Algorithm(
-        name=name,
+        name=label(name),
         target=known.target,
         given={key: plain(value) for key, value in given.items()},
         full=full,
@@ -101,13 +102,13 @@ class Known(NamedTuple):
 
 @functools.cache
 def known_algorithm(algorithm: str) -> Known:
-    """Return the yaml and the class of an algorithm."""
+    """Return the yaml and the class of an algorithm, of a file by its pin."""
     # Not at the top: the command line must start without numpy.
     from dp_erm_bench.solvers.base import Solver
 
     preset = registry.read("algorithm", algorithm)
     target = preset.pop("_target_")
-    made = registry.locate(target)
+    made = registry.target("algorithm", algorithm)
     fields = [f for f in dataclasses.fields(made) if f.init]
     hints = typing.get_type_hints(made)
     check = getattr(made, "__post_init__", None)
@@ -130,14 +131,14 @@ def normalised(algorithm: str, parameter: str, value: Any) -> Any:
         If the algorithm has no such parameter or the value is of no allowed type.
     """
     check_parameter(algorithm, parameter)
-    key = f"algorithm.{algorithm}.{parameter}"
+    key = f"algorithm.{label(algorithm)}.{parameter}"
     return typed(key, value, known_algorithm(algorithm).hints[parameter])
 
 
 def check_parameter(algorithm: str, parameter: str) -> None:
     """Raise UsageError if an algorithm has no such parameter."""
     allowed = sorted(known_algorithm(algorithm).hints)
-    registry.check_choice(f"parameter of {algorithm}", parameter, allowed)
+    registry.check_choice(f"parameter of {label(algorithm)}", parameter, allowed)
 
 
 def typed(key: str, value: Any, hint: Any) -> Any:

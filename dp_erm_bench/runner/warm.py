@@ -22,7 +22,7 @@ def compile_kernels() -> None:
     y.setflags(write=False)
     data = Dataset("warm-up", X, y, None, "")
     problem = build_problem(data, "logistic", "none").with_smoothness("data")
-    for name in registry.names("algorithm"):
+    for name in registry.built_in("algorithm"):
         fields = registry.target("algorithm", name).__dataclass_fields__
         given = {k: v for k, v in TINY.items() if k in fields}
         _run(problem, stack([registry.build("algorithm", name, **given)]))
