@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -69,6 +70,7 @@ class NoiseRow:
     reason: str = ""
 
 
+@lru_cache(maxsize=8)
 def unit_problem(n: int = N, p: int = P) -> Problem:
     """Return a logistic problem with features in [-1, 1]: only its bounds are read."""
     X = np.ones((n, p))

@@ -158,7 +158,23 @@ def later(claim: Claim, lookup: Lookup) -> float:
     raise NotRun(f"later: {claim['reason']}")
 
 
+def cell(claim: Claim, lookup: Lookup) -> float:
+    """Return the column of the one row with given values of other columns."""
+    rows, wanted = lookup.table, dict(claim["where"])
+    for column, value in wanted.items():
+        if column not in rows:
+            raise NotRun(f"the table has no column {column}")
+        number = isinstance(value, int | float)
+        met = np.isclose(rows[column].astype("float64"), value) if number else None
+        rows = rows[rows[column] == value if met is None else met]
+    if len(rows) != 1:
+        found = ", ".join(f"{name}={value}" for name, value in wanted.items())
+        raise NotRun(f"{len(rows) or 'no'} rows with {found}")
+    return float(rows[str(claim["column"])].iloc[0])
+
+
 MEASURES: dict[str, tuple[Measure, str]] = {
+    "cell": (cell, "{column} of the row of the claim"),
     "error_at_zero": (error_at_zero, "relative error at w = 0"),
     "ratio": (ratio, "mean final error, {over} / {under}"),
     "inverse_ratio": (inverse_ratio, "mean final error, {under} / {over}"),

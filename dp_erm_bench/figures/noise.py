@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.audit.accounting import unit_problem
 from dp_erm_bench.figures.curves import Array
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import calibrate
 from dp_erm_bench.privacy.releases import Gaussian, Laplace, NoisyMax, Release
-from dp_erm_bench.problems.arrays import problem_from_arrays
 from dp_erm_bench.problems.problem import Problem
 
 # The deviation of each law at scale 1; Gumbel's is pi / sqrt(6).
@@ -86,7 +86,7 @@ def deviations(line: str, features: Sequence[int]) -> Array:
 
 @lru_cache(maxsize=256)
 def _deviation(line: str, p: int) -> float:
-    what, problem = RELEASED[line], _problem(N, p)
+    what, problem = RELEASED[line], unit_problem(N, p)
     iterations = N_ITER * p if what.per_feature else N_ITER
     fixed = {"n_iter": iterations, "smoothness": "public", **dict(what.parameters)}
     solver = registry.build("algorithm", what.algorithm, **fixed)
@@ -109,12 +109,3 @@ def _unit(release: Release, problem: Problem) -> float:
             return deviation * (math.sqrt(M) if score else 1.0)
     # A sum over the records rather than their mean.
     return 1.0 if type(release) is Gaussian else 1.0 / problem.n
-
-
-@lru_cache(maxsize=8)
-def _problem(n: int, p: int) -> Problem:
-    """Return any problem with features in [-1, 1]: only their bounds are read."""
-    X = np.ones((n, p))
-    X[::2] = -1.0
-    labels = np.where(np.arange(n) % 3, 1.0, -1.0)
-    return problem_from_arrays(X, labels, loss="logistic", bounds={"columns": 1.0})
