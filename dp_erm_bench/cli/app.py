@@ -21,6 +21,7 @@ from yaml import YAMLError
 from dp_erm_bench.cli.compose import Composer
 from dp_erm_bench.cli.files import check_config, check_experiment
 from dp_erm_bench.cli.flags import folders, hydra_arguments, split
+from dp_erm_bench.cli.outside import offer
 from dp_erm_bench.cli.request import read
 from dp_erm_bench.cli.sweep import run_sweep
 from dp_erm_bench.config import Frame
@@ -49,6 +50,7 @@ def run(arguments: Sequence[str]) -> int:
             check_config(flags.config_name, folders(flags))
         if request.experiment is not None:
             check_experiment(request.experiment, folders(flags))
+        offer(request.algorithms)
         return _hydra(hydra_arguments(flags, overrides))
     except KeyboardInterrupt:
         print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The commands that need no composition: list, collect, report, compare."""
+"""The commands that need no composition: list, collect, report, compare, check."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ def command(name: str, arguments: Sequence[str]) -> int:
     Parameters
     ----------
     name : str
-        `list`, `collect`, `report` or `compare`.
+        `list`, `collect`, `report`, `compare` or `check`.
     arguments : sequence of str
-        Config groups to list, or results folders; `compare` takes options too.
+        Config groups to list, results folders, or algorithms to check; `compare`
+        takes options too.
     """
     try:
         check_choice("command", name, sorted(COMMANDS))
@@ -68,9 +69,16 @@ def _existing(folders: Sequence[str]) -> list[Path]:
     return [Path(folder) for folder in folders]
 
 
+def _check(algorithms: Sequence[str]) -> int:
+    from dp_erm_bench.cli.check import check
+
+    return check(algorithms)
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "list": _list,
     "collect": _collect,
     "report": _report,
     "compare": _compare,
+    "check": _check,
 }

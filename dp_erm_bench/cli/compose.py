@@ -17,6 +17,7 @@ from dp_erm_bench.cli.request import Request
 from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import PARTS
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.names import is_file, label
 
 Block = dict[str, Any]
 
@@ -115,7 +116,7 @@ def place(block: Block, given: Given) -> None:
         value = [member(block["dataset"]["name"], one) for one in given.values]
     if first == "algorithm":
         name, _, parameter = rest.partition(".")
-        if block["algorithm"]["name"] == name:
+        if label(block["algorithm"]["name"]) == name:
             block["algorithm"][parameter] = value
     elif not rest:
         block[first] = value
@@ -140,7 +141,7 @@ def _combinations(request: Request) -> Iterator[list[str]]:
     single = [[f"{g}={v}" for v in given[g].values] for g in PARTS if g in given]
     beside = []
     if "algorithm" in given:
-        beside = [f"algorithm=[{','.join(given['algorithm'].values)}]"]
+        beside = [f"algorithm=[{','.join(map(label, given['algorithm'].values))}]"]
     if "calibration" in given:
         beside.append(f"calibration={given['calibration'].values[0]}")
     for combination in itertools.product(*single):
@@ -180,6 +181,8 @@ def member(base: str, name: Any) -> str:
 
 def _part(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Return a choice by name with what differs from its yaml."""
+    if group == "algorithm" and is_file(fields["_target_"]):
+        name = fields["_target_"]
     usual = {} if name == "auto" else registry.read(group, name)
     if group == "dataset":
         name = member(name, fields["name"])

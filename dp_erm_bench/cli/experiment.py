@@ -13,6 +13,7 @@ from dp_erm_bench.cli.shape import check_shapes, label
 from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import PARTS
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.names import label as plugin_label
 
 LABELS = ("panel", "line", "name", "unit", "inherit", "extend")
 """Keys whose strings are names, in which a comma is a comma."""
@@ -110,4 +111,4 @@ def _mapping(part: Any) -> dict[str, Any]:
 
 
 def _name(block: Block, group: str) -> Any:
-    return _mapping(block.get(group)).get("name")
+    return plugin_label(str(_mapping(block.get(group)).get("name")))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dp_erm_bench.cli.grammar import Given, parse
+from dp_erm_bench.cli.outside import ALGORITHM, for_hydra
 from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import PARTS
 from dp_erm_bench.errors import UsageError
@@ -63,6 +64,8 @@ def hydra_arguments(flags: argparse.Namespace, overrides: Sequence[str]) -> list
     for given in map(parse, overrides):
         forced = "." in given.key and given.key.split(".")[0] in (*PARTS, "algorithm")
         text = _first(given) if flags.cfg and given.swept else given.text
+        if given.key == ALGORITHM:
+            text = for_hydra(given.values, bool(flags.cfg)) or text
         result.append(f"++{text}" if forced else text)
     return result
 

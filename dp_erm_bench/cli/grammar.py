@@ -23,6 +23,8 @@ from dp_erm_bench.errors import UsageError
 
 # Hydra's lexer knows no '^': powers of the number of records are quoted for it.
 _POWER = re.compile(r"(?<!['\"\w.])(\d[\d.]*/n\^\d[\d.]*)(?!['\"\w.])")
+# Nor does it know '~', which starts the path of a solver's file.
+_HOME = re.compile(r"(?<=[=,\[])~[^,\]\s]*")
 _SWEEP = re.compile(r"^\s*\w+\(.*\)\s*$|,")
 
 
@@ -58,6 +60,8 @@ def parse(argument: str) -> Given:
         axis that cannot be enumerated or is empty.
     """
     text = _POWER.sub(r"'\1'", argument)
+    if text.startswith("algorithm="):
+        text = _HOME.sub(r"'\g<0>'", text)
     override = _override(text, argument)
     if override.type is not OverrideType.CHANGE:
         raise UsageError(f"{argument}: keys are only set, as key=value, without + or ~")

@@ -17,11 +17,13 @@ dp-erm-bench report FOLDER ...        print the claims and where the figures are
 dp-erm-bench compare A B [--on objective,seconds,...] [--by trial|setting]
              [--tolerance 0.05] [--interval 0.95] [--ignore KEY,...] [--csv FILE]
                                       compare two results folders
+dp-erm-bench check [ALGORITHM ...]    put algorithms through the contract of all
 dp-erm-bench --cfg job KEY=VALUE ...  show the configuration, run nothing
 
 Choices
 {choices}
 Keys
+  algorithm=PATH.py         a solver of your own; its name is the file's
   algorithm.NAME.PARAMETER  a parameter of a chosen algorithm (see `list`)
   dataset.KEY               a key of the dataset's yaml: standardise, seed, ...
                             of every one: standardise=true|false|scale, positive,

@@ -11,10 +11,12 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.cli.files import experiments
 from dp_erm_bench.cli.grammar import Given, parse
+from dp_erm_bench.cli.outside import located
 from dp_erm_bench.cli.settings import check_setting
 from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import CHOSEN, PARTS
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.names import is_file, label
 
 ONLY_WITH_EXPERIMENT = ("panel", "profile")
 
@@ -39,6 +41,12 @@ class Request:
     choices: dict[str, Given]
     axes: dict[str, Given]
     frame: dict[str, Given]
+
+    @property
+    def algorithms(self) -> list[str]:
+        """Names of the chosen algorithms, paths of files; none if none is given."""
+        given = self.choices.get("algorithm")
+        return given.values if given else []
 
     @property
     def panels(self) -> list[str]:
@@ -75,6 +83,9 @@ def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
             )
         else:
             _sort(given, request)
+    for key in request.axes:
+        if key.startswith("algorithm."):
+            _check_algorithm_key(key, request)
     for key in ONLY_WITH_EXPERIMENT:
         if key in request.frame and request.experiment is None:
             raise UsageError(f"{key}: belongs to an experiment; add experiment=NAME")
@@ -88,8 +99,6 @@ def _sort(given: Given, request: Request) -> None:
         request.choices[given.key] = _choice(given)
     elif first in (*PARTS, "algorithm") and rest:
         _check_own(given, rest)
-        if first == "algorithm":
-            _check_algorithm_key(given.key)
         request.axes[given.key] = given
     elif given.key == "seed" or first == "budget":
         request.axes[given.key] = _setting(given)
@@ -110,11 +119,13 @@ def _choice(given: Given) -> Given:
     values = [v for value in given.values for v in (value if _many(value) else [value])]
     if not values:
         raise UsageError(f"{given.key}=[]: the axis is empty; name at least one")
+    if given.key == "algorithm":
+        values = located(map(str, values))
     auto = ["auto"] if given.key in ("loss", "penalty") else []
     for value in values:
-        registry.check_choice(
-            given.key, shown(value), [*auto, *registry.names(given.key)]
-        )
+        if given.key != "algorithm" or not is_file(value):
+            known = [*auto, *registry.names(given.key)]
+            registry.check_choice(given.key, shown(value), known)
     return dataclasses.replace(given, values=list(dict.fromkeys(map(str, values))))
 
 
@@ -126,10 +137,16 @@ def _check_own(given: Given, rest: str) -> None:
         raise UsageError(f"{given.key}: no such key; choose with {group}=NAME")
 
 
-def _check_algorithm_key(key: str) -> None:
+def _check_algorithm_key(key: str, request: Request) -> None:
+    """Refuse parameters of algorithms that there are not.
+
+    An experiment's blocks may name files: they are looked at when they are read.
+    """
     _, name, *parameter = key.split(".")
-    known = registry.names("algorithm")
-    if name not in known or len(parameter) != 1:
+    known = [*registry.names("algorithm"), *map(label, request.algorithms)]
+    known = list(dict.fromkeys(known))
+    unknown = name not in known and request.experiment is None
+    if unknown or len(parameter) != 1:
         raise UsageError(
             f"{key}: write algorithm.NAME.PARAMETER, NAME one of {', '.join(known)}"
         )

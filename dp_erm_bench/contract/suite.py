@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp_erm_bench.contract.base import Check, Outcome
-from dp_erm_bench.contract.candidate import Candidate, candidate_of
+from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.declared import (
     declaration,
     no_noise_scale_in_the_source,
@@ -67,15 +67,8 @@ CHECKS = (
 )
 
 
-def outcomes(algorithm: str) -> Iterator[Outcome]:
-    """Yield what comes of each check of a name or of a solver's file, in order.
-
-    Raises
-    ------
-    UsageError
-        If there is no such algorithm, or its file holds no complete solver.
-    """
-    candidate = candidate_of(algorithm)
+def outcomes(candidate: Candidate) -> Iterator[Outcome]:
+    """Yield what comes of each check, in order, as soon as it is known."""
     return (check.outcome(candidate) for check in CHECKS)
 
 
@@ -83,8 +76,3 @@ def check_named(name: str) -> Check:
     """Return a check by its name."""
     (found,) = [check for check in CHECKS if check.name == name]
     return found
-
-
-def candidates(names: list[str]) -> list[Candidate]:
-    """Return the candidates of some names; wrong ones are told before any runs."""
-    return [candidate_of(name) for name in names]
