@@ -14,11 +14,13 @@ export DP_ERM_BENCH_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help test lint reproduce-figures clean
+.PHONY: help test lint bench reproduce-figures clean
 
 help:
 	@echo "make test                 run the tests"
 	@echo "make lint                 ruff, mypy, import-linter"
+	@echo "make bench                measure what running trials costs, beside Hydra"
+	@echo "                          [BENCHOPT=install|path/to/benchopt] and benchopt"
 	@echo "make reproduce-figures    run the experiments, draw the figures, check the claims"
 	@echo "                          [PROFILE=smoke|default|paper] [EXPERIMENT=name]"
 	@echo "make clean                remove the environment and the caches, keep results/"
@@ -39,6 +41,9 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks $(BENCH) $(if $(BENCHOPT),--benchopt=$(BENCHOPT))
 
 # One experiment's failure does not keep the others from running; an interrupt does.
 # Each run ends with its claims: of several, they are printed again together.

@@ -1,0 +1,77 @@
+"""What a death or a hang costs: the parent's, a worker's, a trial's."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.measure import Row, environment, seconds, sweep, timed
+
+TRIALS = 200
+PATIENCE = 20.0
+
+
+def rows(folder: Path) -> list[Row]:
+    """Return how long it takes to recover from faults that really happen."""
+    fine = seconds(sweep(folder / "fine", "seeds", TRIALS, "--batch", 10))
+    killed = faulty(folder / "killed", "killing")
+    hung = faulty(folder / "hung", "hanging", "--limit", 1.0)
+    orphaned, of = orphans(folder), f"{TRIALS} trials, one"
+    return [
+        Row("kill -9 of the parent: the last worker ends after", orphaned, 1.0),
+        Row(f"{of} kills its worker each time: longer by", killed - fine),
+        Row(f"{of} hangs in native code, limit 1 s: longer by", hung - fine),
+    ]
+
+
+def faulty(folder: Path, execute: str, *options: object) -> float:
+    """Return the time of a sweep with one culprit; all others must be ok."""
+    given = ("--execute", execute, "--batch", 10, *options)
+    taken, said = timed(sweep(folder, "seeds", TRIALS, *given), codes=[1])
+    assert f"{TRIALS - 1} ok" in said, said
+    return taken
+
+
+def orphans(folder: Path) -> float:
+    """Return how long workers outlive their parent.
+
+    Workers are in native code, with the interpreter's lock held.
+    """
+    place = folder / "orphans"
+    command = sweep(place, "seeds", TRIALS, "--execute", "holding", "--batch", 5)
+    parent = subprocess.Popen(
+        [str(word) for word in command], env=environment(), stdout=subprocess.DEVNULL
+    )
+    wait_for(lambda: len(list((place / "segments").glob("*"))) == 2)
+    workers = children(parent.pid)
+    assert len(workers) >= 2, workers
+    start = time.perf_counter()
+    parent.send_signal(signal.SIGKILL)
+    wait_for(lambda: not any(map(alive, workers)))
+    taken = time.perf_counter() - start
+    parent.wait()
+    return taken
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "still not so"
+        time.sleep(0.002)
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process and its children have started."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [one for child in map(int, found) for one in (child, *children(child))]
+
+
+def alive(pid: int) -> bool:
+    """Return whether a process runs; one that waits to be buried does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"

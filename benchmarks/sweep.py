@@ -1,0 +1,55 @@
+"""Run one sweep, as a process of its own, and print its largest memory in MB."""
+
+import argparse
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from dp_erm_bench.runner.experiment import run_experiment
+from dp_erm_bench.runner.options import EXECUTE, RunOptions
+
+
+def block(kind: str, trials: int) -> dict[str, Any]:
+    """Return a sweep over seeds, or one in which no two trials share a setting."""
+    algorithm: dict[str, Any] = {"name": "random_cd", "clip": 1.0, "passes": 1}
+    seeds = list(range(trials))
+    if kind == "settings":
+        algorithm["clip"] = [1 + k / 1000 for k in range(trials // 100)]
+        algorithm["step"] = [1 + k / 1000 for k in range(100)]
+        seeds = [0]
+    return {
+        "panel": "",
+        "line": kind,
+        "dataset": {"name": "log1", "n": 60, "p": 5},
+        "algorithm": algorithm,
+        "budget": {"epsilon": 1.0},
+        "seed": seeds,
+    }
+
+
+def main() -> None:
+    """Run the sweep that the command line asks for; exit as the runner does."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=["seeds", "settings"])
+    parser.add_argument("trials", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--execute", default="nothing")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--limit", type=float, default=3600.0)
+    given = parser.parse_args()
+    real = given.execute == "solver"
+    options = RunOptions(
+        n_jobs=2,
+        progress=False,
+        batch_trials=given.batch,
+        time_limit=given.limit,
+        execute=EXECUTE if real else f"benchmarks.backends.{given.execute}",
+    )
+    code = run_experiment([block(given.kind, given.trials)], "", given.folder, options)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

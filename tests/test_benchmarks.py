@@ -1,0 +1,87 @@
+"""The benchmarks' own parts, on few trials: that they measure what they say."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks import faults, harness
+from benchmarks.measure import Other, Row, print_table, seconds, sweep, timed
+from dp_erm_bench.results.table import load_results
+
+ROOT = Path(__file__).resolve().parents[1]
+OTHER = Other("other 1.0", job=0.0077, again=1e-5, help=0.72, first=2.0)
+
+
+def test_a_row_tells_the_ratio_to_the_other():
+    row = Row("a trial", 0.00011, 0.0005, "job")
+    assert row.cells([OTHER]) == [
+        "a trial",
+        "7.7 ms (70 x)",
+        "**110 us**",
+        "<= 500 us",
+    ]
+    assert row._replace(other="again").cells([OTHER])[1] == "10 us (0.1 x)"
+
+
+def test_a_row_without_its_like_is_empty_there():
+    row = Row("memory", 123.4, unit="MB")
+    assert row.cells([OTHER, OTHER]) == ["memory", "", "", "**123 MB**", ""]
+
+
+def test_the_table_is_markdown(capsys):
+    print_table([Row("`--help`", 0.1, 0.2, "help")], [OTHER])
+    assert capsys.readouterr().out.splitlines() == [
+        "| matter | other 1.0 | here | target |",
+        "| --- | --- | --- | --- |",
+        "| `--help` | 720 ms (7.2 x) | **100 ms** | <= 200 ms |",
+    ]
+
+
+@pytest.mark.parametrize("kind, settings", [("seeds", 1), ("settings", 200)])
+def test_a_sweep_runs_its_trials_and_tells_its_memory(kind, settings, tmp_path):
+    taken, said = timed(sweep(tmp_path / "run", kind, 200))
+    assert taken > 0 and 50 < float(said.split()[-1]) < 1000
+    table = load_results(tmp_path / "run")
+    assert set(table["status"]) == {"ok"}
+    assert (table["trial"].nunique(), table["params"].nunique()) == (200, settings)
+    assert "(0 run now)" in timed(sweep(tmp_path / "run", kind, 200))[1]
+
+
+def test_what_batches_took_is_summed(tmp_path):
+    options = ("--execute", "holding", "--batch", 2)
+    seconds(sweep(tmp_path, "seeds", 4, *options))
+    assert 0.4 <= harness.computed(tmp_path) < 2
+
+
+def test_orphans_are_seen_to_live_and_to_die():
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    assert faults.alive(sleeper.pid)
+    sleeper.kill()
+    faults.wait_for(lambda: not faults.alive(sleeper.pid))
+    sleeper.wait()
+    assert not faults.alive(sleeper.pid)
+
+
+def test_waiting_in_vain_ends(monkeypatch):
+    monkeypatch.setattr(faults, "PATIENCE", 0.01)
+    start = time.monotonic()
+    with pytest.raises(AssertionError, match="still not so"):
+        faults.wait_for(lambda: False)
+    assert time.monotonic() - start < 1
+
+
+def test_a_command_that_fails_ends_the_benchmark():
+    with pytest.raises(SystemExit, match="exit code 3"):
+        seconds([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_make_bench_passes_its_choices_on():
+    said = subprocess.run(
+        ["make", "-n", "-C", str(ROOT), "bench", "BENCH=harness", "BENCHOPT=install"],
+        capture_output=True,
+        text=True,
+    )
+    assert "-m benchmarks harness --benchopt=install" in said.stdout
