@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.figures.curves import Curves
 from dp_erm_bench.figures.panels import Lines, OverEpsilon, Panel
 from dp_erm_bench.figures.style import STYLES, of
+from dp_erm_bench.results.runs import read_run
+
+NAMED_RUNS = 3
+"""More runs than these are named in log.txt only."""
 
 
 def caption(panel: Panel, lines: Lines, profile: str) -> str:
@@ -141,6 +146,37 @@ def delta(facts: Mapping[str, Any]) -> str:
     value, square = float(facts["delta"]), float(facts["n"]) ** 2
     name = "1/n^2 = " if abs(value * square - 1) < 1e-6 else ""
     return f"{name}{value:.2g}"
+
+
+def origin(curves: Iterable[Curves], folder: Path) -> str:
+    """Return the runs that computed some lines with their commits, the latest first.
+
+    Parameters
+    ----------
+    curves : iterable of Curves
+        What is drawn.
+    folder : Path
+        The results folder, with the manifests of its runs.
+    """
+    found = runs_of(curves)
+    told = [f"{run} ({commit(folder, run)})" for run in found[:NAMED_RUNS]]
+    more = len(found) - len(told)
+    tail = f"; {more} more in log.txt" if more else ""
+    return f"Computed by runs/{', '.join(told)}{tail}." if told else ""
+
+
+def runs_of(curves: Iterable[Curves]) -> list[str]:
+    """Return the runs behind some lines, the latest first."""
+    return sorted({run for one in curves for run in one.runs}, reverse=True)
+
+
+def commit(folder: Path, run: str) -> str:
+    """Return the commit that a run was made at, and whether files were changed."""
+    git = (read_run(folder, run).get("environment") or {}).get("git")
+    if not git:
+        return "commit unknown"
+    changed = ", with changes" if git["dirty"] else ""
+    return f"commit {git['commit'][:7]}{changed}"
 
 
 def seeds(lines: Lines, profile: str) -> str:

@@ -49,12 +49,15 @@ class Curves:
         What the runs share: the columns named in `FACTS`.
     nnz : ndarray of shape (seeds, k)
         Non-zero coordinates of the iterates; nan where a run diverged.
+    runs : tuple of str
+        The runs of the folder that computed them.
     """
 
     passes: Array
     errors: Array
     facts: Mapping[str, Any]
     nnz: Array
+    runs: tuple[str, ...] = ()
 
     @property
     def n_seeds(self) -> int:
@@ -211,7 +214,14 @@ def _pivot(rows: pd.DataFrame, line: str) -> Curves:
         errors=np.where(np.isnan(errors), np.inf, errors),
         facts={name: first[name] for name in FACTS},
         nnz=nnz,
+        runs=_runs(rows),
     )
+
+
+def _runs(rows: pd.DataFrame) -> tuple[str, ...]:
+    """Return the runs named; versions without runs left the column out or empty."""
+    named = rows["run"].dropna().unique() if "run" in rows else ()
+    return tuple(sorted(str(run) for run in named if run))
 
 
 def _grid(rows: pd.DataFrame, name: str) -> Array:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dp_erm_bench.figures.authors import decoded, source
-from dp_erm_bench.figures.caption import proof, setting
+from dp_erm_bench.figures.caption import commit, proof, runs_of, setting
 from dp_erm_bench.figures.curves import Curves
 from dp_erm_bench.figures.panels import Found
 
@@ -32,10 +33,18 @@ def write(folder: Path, paper: str, found: Sequence[Found], profile: str) -> Pat
             "",
         ]
     text += ["Values at an edge of a tuning grid", *edges(folder.parent), ""]
+    text += ["Runs", *_runs(found, folder.parent), ""]
     text += [f"Dashed curves: {source()}"]
     path = folder / "log.txt"
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
     return path
+
+
+def _runs(found: Sequence[Found], folder: Path) -> list[str]:
+    """Return the manifests of all that is drawn."""
+    names = runs_of(run for panel in found for run in panel.curves)
+    told = [f"  runs/{name}.json: {commit(folder, name)}" for name in names]
+    return told or ["  unknown: the records name none"]
 
 
 def _not_run(found: Found, paper: str, profile: str) -> list[str]:
@@ -85,10 +94,17 @@ def edges(folder: Path) -> list[str]:
     path = folder / "choices.csv"
     if not path.is_file():
         return ["  unknown: there is no choices.csv"]
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return [
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return list(_edge_lines(table.to_dict("records"))) or ["  none"]
+    except (ValueError, KeyError):
+        return ["  unknown: choices.csv is damaged"]
+
+
+def _edge_lines(rows: Iterable[Mapping[Any, Any]]) -> Iterator[str]:
+    return (
         f"  {row['panel']} / {row['line']}, epsilon = {row['epsilon']}: "
         f"{row['edges']} in {row['chosen']}"
-        for row in table.to_dict("records")
+        for row in rows
         if row["edges"]
-    ] or ["  none"]
+    )

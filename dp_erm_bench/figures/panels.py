@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -76,6 +77,12 @@ class Found:
     lines: Lines
     over_epsilon: OverEpsilon
     missing: Mapping[str, str]
+
+    @property
+    def curves(self) -> list[Curves]:
+        """Return everything that is drawn of the panel."""
+        several = itertools.chain.from_iterable(self.over_epsilon.values())
+        return [*self.lines.values(), *(run for _, run in several)]
 
 
 def look_up(table: pd.DataFrame, panel: Panel) -> Found:

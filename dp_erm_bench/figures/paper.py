@@ -12,6 +12,7 @@ from dp_erm_bench.figures import log
 from dp_erm_bench.figures.caption import (
     caption,
     epsilon_caption,
+    origin,
     overview_caption,
 )
 from dp_erm_bench.figures.curves import explained
@@ -91,10 +92,12 @@ def _singles(found: Found, folder: Path, profile: str) -> list[Path]:
     panel, written = found.panel, []
     if found.lines:
         text = caption(panel, found.lines, profile)
+        text += _origin([found], folder)
         cell = partial(draw_passes, panel=panel, lines=found.lines)
         written += save(Sheet([cell], 1, text, SINGLE), folder / panel.name)
     if found.over_epsilon:
         text = epsilon_caption(found.over_epsilon, profile)
+        text += _origin([found], folder)
         cell = partial(draw_epsilon, panel=panel, lines=found.over_epsilon)
         path = folder / f"{panel.name}_epsilon"
         written += save(Sheet([cell], 1, text, SINGLE), path)
@@ -112,7 +115,13 @@ def _overview(found: Sequence[Found], path: Path, profile: str) -> list[Path]:
     missing = [one.panel.title for one in found if not one.lines]
     if missing:
         text += f"\nNot run: {', '.join(missing)} (log.txt says why)."
+    text += _origin(ran, path.parent)
     return save(Sheet(cells, columns, text, SMALL), path)
+
+
+def _origin(ran: Sequence[Found], figures: Path) -> str:
+    told = origin((run for one in ran for run in one.curves), figures.parent)
+    return f"\n{told}" if told else ""
 
 
 def grid(ran: Sequence[Found]) -> tuple[list[Cell | None], int]:

@@ -132,15 +132,12 @@ def is_sealed(line: bytes) -> bool:
 def _origin(segment: Path, first: bytes) -> tuple[str, bool]:
     """Return the run that wrote a segment, and whether its lines have checksums.
 
-    Segments of the first format have neither. Where the header is damaged, a sealed
-    line tells the format and the file's name the run.
+    Segments of the first format have neither. A damaged header makes none of them: the
+    file's name tells as well.
     """
-    header = _header(first)
+    header, named = _header(first), RUN.match(segment.name)
     if header is None:
-        with segment.open("rb") as file:
-            sealed = any(is_sealed(line) for line in file)
-        named = RUN.match(segment.name) if sealed else None
-        return named[1] if named else "", sealed
+        return named[1] if named else "", bool(named)
     if header["segment"] > FORMAT:
         raise UsageError(
             f"{segment}: is of format {header['segment']}, written by version "
@@ -150,10 +147,9 @@ def _origin(segment: Path, first: bytes) -> tuple[str, bool]:
 
 
 def _header(line: bytes) -> dict[str, Any] | None:
-    content = parsed(line)
-    number = content.get("segment") if content else None
-    torn = CRC[:8] in line and not is_sealed(line)
-    return None if torn or type(number) is not int else content
+    """Return a first line, which all formats from 2 on spell and seal alike."""
+    content = parsed(line) if is_sealed(line) else None
+    return content if content and type(content.get("segment")) is int else None
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:

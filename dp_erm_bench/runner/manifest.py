@@ -66,6 +66,7 @@ def _asked(
 ) -> dict[str, Any]:
     """Return what is known of a run before it starts."""
     options = session.options
+    told = options.config.get("blocks")
     return {
         "run": session.run,
         "experiment": session.name,
@@ -80,8 +81,8 @@ def _asked(
         "options": options.as_dict(),
         "environment": environment(),
         "solver_files": solver_files(blocks),
-        "config": {k: v for k, v in options.config.items() if k != "blocks"},
-        "blocks": [_short(dict(block)) for block in blocks],
+        "config": options.config,
+        "blocks": None if told else [_short(dict(block)) for block in blocks],
     }
 
 
