@@ -1,145 +1,98 @@
-"""Every privacy bound a second time, from dp_accounting and plain numerics.
+"""Bounds on what a threshold test of an audit achieves."""
 
-Nothing here imports the accountants of ``privacy``, so that one mistake cannot hide in
-both. Slow and meant for few steps.
-"""
-
-from __future__ import annotations
-
-import math
-from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import betaincinv, ndtri
 
-from dp_erm_bench.audit.compositions import composed
-from dp_erm_bench.audit.uses import Use, deviation, full_batch
-from dp_erm_bench.privacy.adjacency import Adjacency
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
-Floats = NDArray[np.float64]
-# The optimum is flat: spacing by 2.3 % costs about 1e-5 of epsilon.
-ORDERS: Floats = 1 + np.geomspace(1e-2, 1e5, 700)
-LARGEST_EXPONENT = 60.0
+THRESHOLDS = 400
 
 
-def proved_epsilon(
-    uses: Iterable[Use], delta: float, adjacency: Adjacency, accountant: str
-) -> float:
-    """Return the epsilon that an accountant proves at ``delta``.
+class Rates(NamedTuple):
+    """Bounds that hold together: ``hits`` from below, ``alarms`` from above."""
 
-    Parameters
-    ----------
-    uses : iterable of Use
-        What was called. Vectors are composed by basic composition with the rest.
-    delta : float
-    adjacency : Adjacency
-    accountant : {'gdp', 'rdp', 'pld', 'pure', 'none'}
-
-    Raises
-    ------
-    ValueError
-        If the accountant does not know a mechanism.
-    """
-    uses = tuple(uses)
-    rest = tuple(use for use in uses if use.kind != "vector")
-    shares = pure_level([use for use in uses if use.kind == "vector"])
-    if not rest:
-        return shares
-    if min(use.ratio for use in rest) == 0:
-        return math.inf
-    bounds = {
-        "gdp": lambda: gaussian_epsilon(deviation(rest, full=True), delta),
-        "rdp": lambda: renyi_epsilon(rest, delta),
-        "pld": lambda: float(composed(rest, adjacency).get_epsilon_for_delta(delta)),
-        "pure": lambda: pure_level(rest),
-    }
-    return shares + bounds[accountant]()
+    hits: Array
+    alarms: Array
 
 
-def pure_level(uses: Iterable[Use]) -> float:
-    """Return the sum of the pure levels."""
-    return sum(use.times * use.level for use in uses)
+class Threshold(NamedTuple):
+    """A test: the statistic is above ``value``, or below it if ``flipped``.
 
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the root of the profile of N(mu, 1) against N(0, 1).
-
-    Balle and Wang, "Improving the Gaussian mechanism for differential privacy", ICML
-    2018, Theorem 8.
+    Flipped, D' plays the part of D: its runs are the hits.
     """
 
-    def excess(epsilon: float) -> float:
-        above = norm.cdf(mu / 2 - epsilon / mu)
-        below = math.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu))
-        return float(above - below - delta)
-
-    if excess(0.0) <= 0:
-        return 0.0
-    top = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta)) + 1
-    return float(brentq(excess, 0.0, top, xtol=1e-13, rtol=1e-13))
+    value: float
+    flipped: bool
 
 
-def renyi_curve(use: Use) -> Floats:
-    """Return the Renyi divergence of one use at ``ORDERS``, infinite where too large.
+def at_least(successes: Counts, trials: int, level: float) -> Array:
+    """Return Clopper and Pearson's lower bound of a probability.
 
-    Selections: the largest over all pairs of two outcomes with log-ratios t and t -
-    level (bounded range), or randomised response (pure). Laplace: by quadrature.
+    The largest p with P(Binomial(trials, p) >= successes) <= level: it exceeds the
+    true probability with probability at most ``level``.
     """
-    if full_batch(use):
-        return ORDERS / (2 * use.ratio**2)
-    if use.kind == "poisson_gaussian":
-        raise ValueError("Renyi accounting is not kept for samples")
-    power, level = ORDERS - 1, use.level
-    known = power * level < LARGEST_EXPONENT
-    moments = np.full(ORDERS.shape, np.inf)
-    if use.kind == "laplace":
-        moments[known] = laplace_moments(power[known], level)
-    else:
-        bounded = use.kind == "bounded_range"
-        ends = np.linspace(0, level, 2001) if bounded else np.array([level])
-        width = level if bounded else 2 * level
-        p = (math.exp(width) - np.exp(ends)) / math.expm1(width)
-        pairs = [
-            (p * np.exp(a * ends) + (1 - p) * np.exp(a * (ends - width))).max()
-            for a in power[known]
-        ]
-        moments[known] = pairs
-    curve: Floats = np.log(moments) / power
-    return curve
+    k = np.asarray(successes, dtype=np.float64)
+    bound = betaincinv(np.maximum(k, 1.0), trials - k + 1.0, level)
+    return np.where(k > 0.0, bound, 0.0)
 
 
-def laplace_moments(power: Floats, level: float) -> Floats:
-    """Return E (P/Q)^power of Lap(0, 1) against Lap(level, 1)."""
-    nodes, weights = np.polynomial.legendre.leggauss(80)
-    x = level * (nodes + 1) / 2
-    gain = np.exp(power[:, None] * (level - 2 * x) - x) @ (weights * level / 4)
-    ends = np.exp(power * level) + np.exp(-level - power * level)
-    return np.asarray(gain + ends / 2)
+def at_most(successes: Counts, trials: int, level: float) -> Array:
+    """Return Clopper and Pearson's upper bound of a probability, see ``at_least``."""
+    return 1.0 - at_least(trials - np.asarray(successes), trials, level)
 
 
-def renyi_epsilon(uses: Sequence[Use], delta: float) -> float:
-    """Return the library's conversion of the summed curves."""
-    from dp_accounting.rdp import compute_epsilon
+def rates(first: Array, second: Array, tests: list[Threshold], alpha: float) -> Rates:
+    """Return bounds for some tests, each pair wrong with probability <= alpha.
 
-    total = np.sum([use.times * renyi_curve(use) for use in uses], axis=0)
-    known = np.isfinite(total)
-    epsilon, _ = compute_epsilon(ORDERS[known], total[known], delta)
-    return float(epsilon)
-
-
-def least_epsilon(uses: Iterable[Use], delta: float, adjacency: Adjacency) -> float:
-    """Return an epsilon below which the composition is not private at ``delta``.
-
-    Shares of the budget and selections of unequal noise are left out: what is left is
-    a function of what was released, hence no more private.
+    Half of alpha goes to either side (union bound).
     """
-    kept = [use for use in uses if use.kind != "vector" and use.spread == 1.0]
-    if not kept:
-        return 0.0
-    if min(use.ratio for use in kept) == 0:
-        return math.inf
-    if all(full_batch(use) for use in kept):
-        return gaussian_epsilon(deviation(kept), delta)
-    return float(composed(kept, adjacency, least=True).get_epsilon_for_delta(delta))
+    hits, alarms = [], []
+    for test in tests:
+        true, false = (second, first) if test.flipped else (first, second)
+        count = [np.count_nonzero(_fires(test, s)) for s in (true, false)]
+        hits.append(at_least(np.array(count[0]), true.size, alpha / 2))
+        alarms.append(at_most(np.array(count[1]), false.size, alpha / 2))
+    return Rates(np.array(hits), np.array(alarms))
+
+
+def _fires(test: Threshold, statistics: Array) -> NDArray[np.bool_]:
+    return statistics < test.value if test.flipped else statistics > test.value
+
+
+def candidates(first: Array, second: Array) -> list[Threshold]:
+    """Return thresholds between values that occur, on both sides."""
+    values = np.unique(np.concatenate([first, second]))
+    middle = values[:-1] + np.diff(values) / 2
+    if middle.size > THRESHOLDS:
+        middle = middle[np.linspace(0, middle.size - 1, THRESHOLDS).astype(np.int64)]
+    return [Threshold(v, flipped) for flipped in (False, True) for v in middle.tolist()]
+
+
+def excess(rates: Rates, epsilons: Array, deltas: Array) -> Array:
+    """Return hits - min over eps of (e^eps alarms + delta(eps)) for each test.
+
+    Positive: no mechanism with this profile can do that.
+    """
+    allowed = np.exp(epsilons) * rates.alarms[:, None] + deltas
+    found: Array = rates.hits - allowed.min(axis=1)
+    return found
+
+
+def epsilon_bound(rates: Rates, delta: float) -> Array:
+    """Return the largest epsilon that each test refutes at a delta, at least 0."""
+    gain = np.maximum(rates.hits - delta, 0.0)
+    with np.errstate(divide="ignore"):
+        found: Array = np.log(gain) - np.log(rates.alarms)
+    return np.maximum(found, 0.0)
+
+
+def mu_bound(rates: Rates) -> Array:
+    """Return the mu such that a Gaussian with less allows no such test, at least 0."""
+    inner = np.clip(rates.alarms, 1e-300, 1.0 - 1e-16)
+    with np.errstate(divide="ignore"):
+        found: Array = ndtri(rates.hits) - ndtri(inner)
+    return np.maximum(found, 0.0)

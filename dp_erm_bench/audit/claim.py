@@ -1,0 +1,100 @@
+"""What is claimed of an audited run: noise multipliers, and the whole profile."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.privacy.accountants import Events
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.calibration import Calibration, calibrate
+from dp_erm_bench.privacy.profile import delta_at
+from dp_erm_bench.privacy.shares import left_over, with_shares
+from dp_erm_bench.privacy.smoothness import smoothness_releases
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Solver
+from dp_erm_bench.solvers.bounds import refuse_unbounded
+
+Array = NDArray[np.float64]
+
+# Epsilons at which the profile is claimed: none but these are tested.
+GRID = np.concatenate([np.linspace(0.0, 1.0, 41), np.geomspace(1.05, 20.0, 40)])
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """The noise of a run and the privacy that our accountants prove for it.
+
+    Attributes
+    ----------
+    budget : Budget
+        With delta as a number.
+    z : float
+        The calibrated common multiplier.
+    multipliers : dict
+        Noise scale / sensitivity of each release.
+    events : tuple of Event
+        All releases, relative to ``z``, those of a share of the budget too.
+    epsilon : float
+        The certified epsilon at the budget's delta.
+    """
+
+    budget: Budget
+    z: float
+    multipliers: dict[str, float]
+    events: Events
+    epsilon: float
+    _deltas: list[Array] = field(default_factory=list)
+
+    def profile(self) -> tuple[Array, Array]:
+        """Return epsilons and the deltas proved for them; computed once.
+
+        The certificate is one more point: it may be proved by another accountant.
+        """
+        if not self._deltas:
+            relation = self.budget.adjacency
+            deltas = delta_at(self.events, self.z, relation, GRID)
+            known = np.where(GRID >= self.epsilon, self.budget.number, 1.0)
+            self._deltas.append(np.minimum(deltas, known))
+        return GRID, self._deltas[0]
+
+
+def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
+    """Return what is claimed of a solver under a budget, as ``solve`` calibrates it.
+
+    Events know no data and no constants, so those of public smoothness stand for all.
+
+    Raises
+    ------
+    UsageError
+        Without noise there is nothing to audit.
+    Unsupported
+        If a release has no finite sensitivity.
+    """
+    budget = budget.resolved(problem.n)
+    if not np.isfinite(budget.epsilon):
+        raise UsageError("epsilon=inf: an audit needs a finite epsilon")
+    origin = (solver.smoothness, solver.smoothness_bounds)
+    shares = smoothness_releases(problem, *origin, budget.adjacency)
+    public = problem.with_smoothness("public")
+    schedule = solver.plan(public, ["claim"])
+    releases = tuple(solver.releases(public, budget.adjacency, schedule))
+    refuse_unbounded(solver, releases)
+    events = tuple(release.event() for release in releases)
+    rest: Calibration = calibrate(events, left_over(budget, shares))
+    parts = {r.name: (r, rest.z) for r in releases}
+    parts |= {r.name: (r, r.multiplier(budget)) for r in shares}
+    z = rest.z or 1.0
+    scaled = tuple(
+        replace(release.event(), weight=release.weight * at / z)
+        for release, at in parts.values()
+        if at > 0.0
+    )
+    return Claim(
+        budget=budget,
+        z=z,
+        multipliers={name: r.weight * at for name, (r, at) in parts.items()},
+        events=scaled,
+        epsilon=with_shares(rest, budget, shares).epsilon_certified,
+    )

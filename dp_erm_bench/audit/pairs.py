@@ -1,0 +1,159 @@
+"""Worst-case neighbours, and the parameters under which an algorithm is audited.
+
+All records but the first carry nothing (x = 0). The first one sits at a corner of
+the declared bounds, and its neighbour at the opposite corner (``replace_one``) or at
+zero (``zero_out``). The loss is the smoothed hinge, and iterates stay so near to zero
+that all margins are in its linear part: every derivative is exactly +-1, each step
+leaks the whole declared sensitivity, and the sum over a Poisson sample is the first
+record's gradient times its coin, whose law is a mixture of two normals.
+
+Two kinds of releases need another pair.
+
+* A selection by |g_j|: opposite gradients have equal scores. The other records then
+  sit at one corner, which fixes the sign of the mean gradient, and the first record
+  raises half of the scores and lowers the others.
+* Private smoothness constants: x_ij^2 does not tell opposite corners apart, so the
+  neighbour is the record of zeros under both relations.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.base import Array, Bounds, Dataset
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.releases import InsideNoisyMax, NoisyMax
+from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Solver
+
+RECORDS = 40
+# Scores under noise inside |.| leak where they are large against it.
+CROWD = 400
+RADIUS = np.array([1.0, 2.0, 0.5, 1.0])
+SIGNS = np.array([1.0, 1.0, -1.0, -1.0])
+TINY, FAR = 1e-9, 1e6
+LENGTH = 10
+LENGTHS = ("passes", "n_epochs", "n_iter")
+# Where there is a choice, these take the data without a charge, or say so.
+UNCLAIMED = ("data", "public")
+UNVARIED = ("smoothness_bounds", *LENGTHS)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two problems whose datasets are neighbours."""
+
+    first: Problem
+    second: Problem
+
+
+def variants(algorithm: str) -> list[dict[str, Any]]:
+    """Return the parameters under which an algorithm is audited.
+
+    Its defaults; steps that carry the iterates off, to where derivatives are 0 or 1
+    by turns (differences of gradients leak nowhere else); each choice of each shape
+    parameter by itself; and the parameters that the class lists in ``worst_cases``,
+    if it does. Nothing to maintain: the fields say it.
+    """
+    made = registry.target("algorithm", algorithm)
+    base = {"n_iter": LENGTH} if "n_iter" in _names(made) else {}
+    cases = [base] + ([base | {"step": FAR}] if "step" in _names(made) else [])
+    cases += [base | case for case in getattr(made, "worst_cases", ())]
+    for field in dataclasses.fields(made):
+        cases += [base | {field.name: given} for given in _alternatives(field)]
+    return [case for i, case in enumerate(cases) if case not in cases[:i]]
+
+
+def _names(made: type[Solver]) -> set[str]:
+    return {field.name for field in dataclasses.fields(made)}
+
+
+def _alternatives(field: "dataclasses.Field[Any]") -> list[Any]:
+    if field.metadata["kind"] != "shape" or field.name in UNVARIED:
+        return []
+    limits, found = field.metadata, list(field.metadata.get("choices", ()))
+    if "words" in limits:  # a batch of all records; else it is a part of them
+        found = [*limits["words"]]
+    elif not found and "int" in str(field.type):
+        found = [LENGTH // 2]
+    return [given for given in found if given not in (field.default, *UNCLAIMED)]
+
+
+def audited_solver(algorithm: str, params: dict[str, Any]) -> Solver:
+    """Return the solver of an audit: steps so small that the iterates stay put.
+
+    Batches are a quarter of the records, if nothing else is asked for: audits of
+    rarely sampled records see nothing.
+    """
+    made = registry.target("algorithm", algorithm)
+    quiet = {"step": TINY, "batch_size": RECORDS // 4}
+    given = {name: x for name, x in quiet.items() if name in _names(made)}
+    solver: Solver = registry.build("algorithm", algorithm, **{**given, **params})
+    return solver
+
+
+def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
+    """Return the neighbours on which a solver leaks most.
+
+    Raises
+    ------
+    Unsupported
+        If the solver serves no objective that could be found.
+    """
+    first = RADIUS * SIGNS
+    private = getattr(solver, "smoothness", "auto") == "private"
+    gone = private or adjacency is Adjacency.ZERO_OUT
+    second = np.zeros(RADIUS.size) if gone else -first
+    empty = np.zeros(RADIUS.size)
+    crowd = _selects(solver, adjacency)
+    others = np.tile(RADIUS if crowd else empty, (CROWD if crowd else RECORDS, 1))
+    return Pair(_problem(solver, first, others), _problem(solver, second, others))
+
+
+def _selects(solver: Solver, adjacency: Adjacency) -> bool:
+    empty = np.zeros((RECORDS, RADIUS.size))
+    problem = _problem(solver, empty[0], empty)
+    problem = problem.with_smoothness("public")
+    releases = solver.releases(problem, adjacency, solver.plan(problem, ["pair"]))
+    return any(isinstance(r, NoisyMax | InsideNoisyMax) for r in releases)
+
+
+def _problem(solver: Solver, record: Array, others: Array) -> Problem:
+    dataset = _dataset(record, others)
+    for parts in _objectives():
+        problem = build_problem(dataset, *parts)
+        if solver.refusal(problem) is None:
+            return problem
+    name = type(solver).__name__
+    raise Unsupported(f"{name} serves no objective that audits know")
+
+
+def _dataset(record: Array, others: Array) -> Dataset:
+    X = others.copy()
+    X[0] = record
+    bounds = Bounds(RADIUS, float(np.linalg.norm(RADIUS)), 1.0)
+    return dataset_from_arrays(X, np.ones(len(X)), bounds=bounds)
+
+
+def _objectives() -> Iterator[Sequence[Any]]:
+    """Yield objectives, the plain ones first.
+
+    The sets are so small, and the penalties so strong, that no |x.w| leaves the
+    linear part of the hinge.
+    """
+    kinds = [("none", "l2"), registry.names("penalty")]
+    penalties = list(dict.fromkeys(itertools.chain(*kinds)))
+    constraints = ["none", *(c for c in registry.names("constraint") if c != "none")]
+    for constraint, penalty in itertools.product(constraints, penalties):
+        strength = hasattr(registry.build("penalty", penalty), "strength")
+        psi = {"name": penalty} | ({"strength": 0.1} if strength else {})
+        size = {} if constraint == "none" else {"radius": 0.1}
+        yield "smoothed_hinge", psi, {"name": constraint} | size

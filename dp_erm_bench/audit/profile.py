@@ -1,0 +1,122 @@
+"""The verdict of an audit: whether two samples of statistics refute the claim.
+
+**Profile test.** If a mechanism has the profile delta(.), every event E satisfies
+P(E) <= e^eps Q(E) + delta(eps) for all eps >= 0 at once, in both orders. One half of
+the runs chooses a threshold and a side. The other half is independent of that choice:
+given it, the numbers of hits and of false alarms are binomial, and Clopper and
+Pearson's bounds hit_lo and alarm_hi, at alpha/2 each, both hold with probability
+1 - alpha, whichever threshold was chosen. A sound mechanism has
+hit_lo <= P(E) <= e^eps Q(E) + delta(eps) <= e^eps alarm_hi + delta(eps) for all eps
+then, so
+
+    hit_lo > min over eps of e^eps alarm_hi + delta(eps)
+
+happens with probability at most alpha. A table of k audits has each tested at
+alpha = (false-alarm probability of the table) / k (Bonferroni).
+
+**Lower bounds.** At the claimed delta, epsilon is at least log((hit_lo - delta) /
+alarm_hi) with confidence 1 - alpha (Kairouz, Oh, Viswanath, ICML 2015; Jagielski,
+Ullman, Oprea, NeurIPS 2020), for a threshold that the first half chose for it. It is
+far below the claim at epsilon = 1, even for the best test there is: at small delta one
+sees only rare events. ``gaussian`` reads the same rates as those of a mu-GDP
+mechanism, mu >= Phi^-1(hit_lo) - Phi^-1(alarm_hi), and gives the epsilon of that mu at
+delta (Nasr et al., "Tight auditing of differentially private machine learning",
+USENIX Security 2023): a bound if the mechanism's profile is of that shape, which
+compositions of many releases nearly have.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.audit.bounds import (
+    Rates,
+    candidates,
+    epsilon_bound,
+    excess,
+    mu_bound,
+    rates,
+)
+from dp_erm_bench.audit.claim import Claim
+from dp_erm_bench.privacy.gdp import gdp_epsilon
+
+Array = NDArray[np.float64]
+Score = Callable[[Rates], Array]
+
+FALSE_ALARM = 0.01
+OK, VIOLATION = "ok", "VIOLATION"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an audit found.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The claim.
+    lower_bound : float
+        Empirical lower bound on epsilon at delta.
+    gaussian : float
+        The same if the profile has the shape of a Gaussian's.
+    excess : float
+        hit_lo - min (e^eps alarm_hi + delta(eps)); positive if and only if the claim
+        is refuted.
+    confidence : float
+        1 - alpha, of each of the bounds and of the verdict.
+    runs : int
+        A side.
+    verdict : str
+        ``ok`` or ``VIOLATION``.
+    """
+
+    epsilon: float
+    delta: float
+    lower_bound: float
+    gaussian: float
+    excess: float
+    confidence: float
+    runs: int
+    verdict: str
+
+
+def verdict(
+    first: Array, second: Array, claim: Claim, alpha: float = FALSE_ALARM
+) -> Verdict:
+    """Return whether runs on two neighbours refute what is claimed.
+
+    Parameters
+    ----------
+    first, second : arrays of shape (N,)
+        The statistics of independent runs on D, and on D'.
+    claim : Claim
+    alpha : float
+        Probability of a false violation; divide that of a table by its audits.
+    """
+    delta = claim.budget.number
+    epsilons, deltas = claim.profile()
+    most = _held_out(first, second, alpha, lambda r: excess(r, epsilons, deltas))
+    bound = _held_out(first, second, alpha, lambda r: epsilon_bound(r, delta))
+    mu = _held_out(first, second, alpha, mu_bound)
+    return Verdict(
+        epsilon=claim.epsilon,
+        delta=delta,
+        lower_bound=bound,
+        gaussian=gdp_epsilon(mu, delta),
+        excess=most,
+        confidence=1.0 - alpha,
+        runs=min(first.size, second.size),
+        verdict=VIOLATION if most > 0.0 else OK,
+    )
+
+
+def _held_out(first: Array, second: Array, alpha: float, score: Score) -> float:
+    """Return the score, on the odd runs, of the test that the even runs choose."""
+    tests = candidates(first[::2], second[::2])
+    if not tests:  # all runs are alike
+        return float(score(Rates(np.zeros(1), np.ones(1)))[0])
+    best = int(score(rates(first[::2], second[::2], tests, alpha)).argmax())
+    held_out = rates(first[1::2], second[1::2], [tests[best]], alpha)
+    return float(score(held_out)[0])

@@ -1,0 +1,194 @@
+"""The white-box statistic of a run: the log-likelihood ratio of all it released.
+
+A run on one of two neighbours is written down: what each mechanism answered. Then the
+solver is run on both neighbours with these answers in place of its own, which tells
+what it would have asked along the same trajectory. As answer t, given the earlier
+ones, has the density of its release around that query,
+
+    S = sum_t log p_t(answer_t | query_t on D) - log p_t(answer_t | query_t on D'),
+
+the most powerful statistic (Neyman and Pearson) if the noise is what it is claimed to
+be. Any function of the output is a valid statistic: a wrong law costs power alone.
+
+In the replays a sampling mechanism takes every record, so that the query is the
+differing record's whole contribution, see ``densities``.
+
+Iterates are published too. Given the answers they are fixed: those of the run must be,
+to the bit, those of both replays. If they are those of one replay only, data flow past
+the mechanisms, and S is +-LEAK.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.audit.claim import Claim
+from dp_erm_bench.audit.densities import Answered, log_ratio
+from dp_erm_bench.audit.pairs import Pair
+from dp_erm_bench.privacy.base import Intercept, Query
+from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
+from dp_erm_bench.privacy.releases import PoissonGaussian, Release
+from dp_erm_bench.privacy.shares import shared_mechanisms
+from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
+from dp_erm_bench.problems.oracles import make_oracle
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Solver, stack
+
+Array = NDArray[np.float64]
+Exchange = tuple[str, Any]
+
+LEAK = 1e9
+DIGITS = 9
+
+
+@runtime_checkable
+class OutputDensity(Protocol):
+    """A solver whose output is no post-processing of what its mechanisms answer.
+
+    Objective perturbation minimises a random objective: its noise is never
+    published. Such a solver has a method ``log_density``, which gives the exact
+    density of its last iterate, and S is the difference of two of its values; the
+    queries are not looked at. (Output perturbation needs none: its release is noise
+    on a query. A new kind of noise registers in ``densities.log_ratio``.)
+    """
+
+    def log_density(self, problem: Problem, mechanisms: Mechanisms, w: Array) -> Array:
+        """Return the log-density at w, (B, p) to (B,), with these noise scales."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """What one run, or replay, of B trials left behind."""
+
+    mechanisms: Mechanisms
+    iterates: list[Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """What is run: a solver with its noise, once per identity."""
+
+    solver: Solver
+    claim: Claim
+    identities: Sequence[str]
+
+    def run(
+        self, problem: Problem, listen: Intercept | None, sampled: bool = True
+    ) -> Ran:
+        """Run all steps one by one, with an ear at all mechanisms.
+
+        Without ``sampled`` every record is in every batch.
+        """
+        solver, budget = stack([self.solver]), self.claim.budget
+        origin = (solver.smoothness, solver.smoothness_bounds)
+        shares = smoothness_releases(problem, *origin, budget.adjacency)
+        mechanisms = shared_mechanisms(shares, budget, self.identities)
+        mechanisms.ahead, mechanisms.intercept = False, listen
+        for mechanism in mechanisms.values():
+            mechanism.intercept = listen
+        problem = with_constants(problem, *origin, mechanisms)
+        schedule = solver.plan(problem, self.identities)
+        releases = [
+            release if sampled else _of_all(release)
+            for release in solver.releases(problem, budget.adjacency, schedule)
+        ]
+        made = make_mechanisms(releases, self.claim.z, self.identities)
+        mechanisms.include(made)
+        oracle = make_oracle(problem, mechanisms.batch, clipped=solver.clips)
+        points = range(solver.iterations(problem) + 1)
+        steps = solver.iterates(oracle, mechanisms, points, schedule)
+        return Ran(mechanisms, [w.copy() for w in steps])
+
+
+def _of_all(release: Release) -> Release:
+    if isinstance(release, PoissonGaussian):
+        return replace(release, rate=1.0)
+    return release
+
+
+def statistics(
+    solver: Solver, pair: Pair, claim: Claim, side: int, identities: Sequence[str]
+) -> Array:
+    """Return the statistic of one run per identity.
+
+    Parameters
+    ----------
+    solver : Solver
+    pair : Pair
+        The neighbours D and D'.
+    claim : Claim
+        The noise of the mechanisms.
+    side : {0, 1}
+        Whether D or D' is run on.
+    identities : sequence of str
+        They seed the streams; B of them.
+
+    Returns
+    -------
+    array of shape (B,)
+        Rounded to 9 digits: numpy's floats leak in their low bits (Mironov, "On
+        significance of the least significant bits for differential privacy", CCS
+        2012), which no claim here is about.
+    """
+    audited = Audited(solver, claim, identities)
+    problems, log = (pair.first, pair.second), []
+
+    def write(query: Query, publish: Callable[[], Any]) -> Any:
+        answer = publish()
+        # Copied: a solver may change an array that it published in place.
+        log.append((query.name, answer.copy()))
+        return answer
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(solver, OutputDensity):
+            ran = audited.run(problems[side], None)
+            last = ran.iterates[-1]
+            ends = [solver.log_density(p, ran.mechanisms, last) for p in problems]
+            return np.asarray(np.round(ends[0] - ends[1], DIGITS))
+        ran = audited.run(problems[side], write)
+        asked: list[list[Query]] = [[], []]
+        again = [
+            audited.run(problem, _replay(log, queries), sampled=False)
+            for problem, queries in zip(problems, asked, strict=True)
+        ]
+    fair = [_same(ran.iterates, replayed.iterates) for replayed in again]
+    leaks = LEAK * (fair[0].astype(np.float64) - fair[1])
+    total = np.where(leaks == 0.0, _log_ratios(ran, claim, log, asked), leaks)
+    return np.asarray(total.round(DIGITS))
+
+
+def _log_ratios(
+    ran: Ran, claim: Claim, log: list[Exchange], asked: list[list[Query]]
+) -> Array:
+    """Return the sum over the answers, (B,)."""
+    total = np.zeros(ran.mechanisms.batch)
+    for (name, answer), first, second in zip(log, *asked, strict=True):
+        scale = claim.multipliers[name] * first.sensitivity
+        use = Answered(answer, first.value, second.value, scale)
+        total += log_ratio(ran.mechanisms[name].release, use)
+    return total
+
+
+def _same(run: list[Array], replayed: list[Array]) -> NDArray[np.bool_]:
+    """Return which trials have the same iterates to the bit, NaN being itself."""
+    pairs = zip(run, replayed, strict=True)
+    equal = [((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1) for a, b in pairs]
+    return np.asarray(np.logical_and.reduce(equal))
+
+
+def _replay(log: list[Exchange], asked: list[Query]) -> Intercept:
+    """Return who answers as was answered before, and writes down the queries."""
+    answers = iter(log)
+
+    def answer(query: Query, publish: Callable[[], Any]) -> Any:
+        name, told = next(answers)
+        if name != query.name:
+            raise AssertionError(f"{query.name} is asked for where {name} was before")
+        rows = query.value.reshape(len(query.value), -1)
+        asked.append(replace(query, value=rows.copy()))
+        return told.copy()
+
+    return answer
