@@ -1,19 +1,18 @@
 """Real worker processes: their faults, their threads, their end."""
 
 import json
-import os
+import shutil
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
-from dp_erm_bench.runner import worker
+from dp_erm_bench.runner import process, worker
 from dp_erm_bench.runner.expand import expand
+from dp_erm_bench.runner.pool import Pool
+from dp_erm_bench.runner.worker import Job
 
 
 def without_clock(folder):
@@ -22,6 +21,7 @@ def without_clock(folder):
     for key in sorted(store.index):
         record = store.record(key)
         record["trajectory"].pop("seconds")
+        record.pop("cost"), record.pop("crc")
         found[key] = record
     return found
 
@@ -49,81 +49,49 @@ def test_workers_have_one_thread(run, block):
     assert set(load_results(run.folder)["message"]) == {"1"}
 
 
-def test_the_culprit_is_killed_and_nobody_else(run, block):
-    blocks = block(seed=list(range(12)))
-    assert run(blocks, execute="killing", n_jobs=2, batch_trials=5) == 1
-    table = load_results(run.folder).drop_duplicates("trial")
-    assert table["status"].value_counts().to_dict() == {"ok": 11, "killed": 1}
-    (killed,) = table[table["status"] == "killed"].itertuples()
-    assert killed.seed == 3
-    assert "SIGKILL" in killed.message
-    lines = [
-        line
-        for segment in (run.folder / "segments").iterdir()
-        for line in segment.read_text().splitlines()
-    ]
-    assert len(lines) == 12
+def test_workers_that_cannot_start_end_the_run_with_a_sentence(
+    block, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(process.sys, "executable", shutil.which("false"))
+    job = Job(str(tmp_path), "1", "fakes.bowl")
+    with pytest.raises(UsageError, match=r"n_jobs=2: 5 workers in a row .*code 1"):
+        with Pool(2, job) as pool:
+            list(pool.run([tuple(batch(block, [1]))]))
 
 
-def test_a_worker_that_dies_once_costs_nothing(run, block, tmp_path, monkeypatch):
-    monkeypatch.setenv("DP_ERM_BENCH_TEST_MARK", str(tmp_path / "mark"))
-    assert run(block(seed=list(range(9))), execute="killing_once", batch_trials=3) == 0
-    assert (tmp_path / "mark").exists()
-    assert len(Store(run.folder).index) == 9
+def test_sigterm_is_the_pools_only_while_it_runs(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    with Pool(1, Job(str(tmp_path), "1", "fakes.bowl")):
+        with pytest.raises(SystemExit, match="143"):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
-PARENT = """
-import sys
-sys.path[:0] = {path!r}
-from pathlib import Path
-from dp_erm_bench.runner.experiment import run_experiment
-from dp_erm_bench.runner.options import RunOptions
-block = {block!r}
-options = RunOptions(n_jobs=2, execute="fakes.sleeping", progress=False)
-run_experiment([block], "study", Path({folder!r}), options)
-"""
+def test_a_worker_hands_back_what_it_has_no_time_for(block, tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "TASK_SECONDS", 1e-9)
+    batches = [tuple(batch(block, [seed])) for seed in range(3)]
+    report = worker.run_task(batches, Job(str(tmp_path), "1", "fakes.bowl"))
+    assert report.batches == 1
+    assert [one.key for one in report.outcomes] == [batches[0][0].key]
+    assert report.seconds > 0 and report.problem == ""
 
 
-def workers_of(parent):
-    path = Path(f"/proc/{parent}/task/{parent}/children")
-    found = path.read_text().split() if path.exists() else []
-    return [int(pid) for pid in found if b"loky" in _command(pid)]
+def test_a_record_that_cannot_be_written_is_told(block, tmp_path):
+    (tmp_path / "file").touch()
+    job = Job(str(tmp_path / "file"), "1", "fakes.bowl")
+    report = worker.run_task([tuple(batch(block, [1]))], job)
+    assert (report.outcomes, report.batches) == ([], 0)
+    assert "file: Not a directory; what is recorded stays" in report.problem
 
 
-def _command(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def wait_for(condition, seconds):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
-    return condition()
-
-
-@pytest.fixture
-def parent(block, tmp_path):
-    """A run in a process of its own whose workers sleep."""
-    path = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
-    made = block(seed=list(range(4)), algorithm={"name": "random_cd", "step": [1, 2]})
-    code = PARENT.format(path=path, block=made, folder=str(tmp_path / "run"))
-    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as it:
-        yield it
-        it.kill()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel for the signal")
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
-def test_workers_die_with_their_parent(parent, sent):
-    assert wait_for(lambda: len(workers_of(parent.pid)) >= 2, 20)
-    time.sleep(0.5)
-    workers = workers_of(parent.pid)
-    os.kill(parent.pid, sent)
-    assert parent.wait(10) != 0
-    assert wait_for(lambda: not any(b"loky" in _command(w) for w in workers), 2)
+def test_the_alarm_is_set_while_a_batch_runs_and_only_then(block):
+    (record,) = worker.run_guarded(batch(block, [1]), "fakes.alarmed", 50.0)
+    assert 40 < float(record["message"]) <= 50
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    (record,) = worker.run_guarded(batch(block, [1]), "fakes.alarmed", None)
+    assert record["message"] == "0.0"
+    assert worker.run_guarded(batch(block, [3]), "fakes.raising", 50.0)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def batch(block, seeds):
