@@ -69,9 +69,9 @@ def judged(measure: str, a: Array, b: Array, rule: Rule) -> dict[str, Any]:
         How to judge.
     """
     compared = _paired if rule.by == "trial" else _unpaired
-    change, seen, drawn = compared(measure, np.asarray(a), np.asarray(b))
     decisive = min(len(a), len(b)) >= rule.least
-    low, high = central(drawn, rule.interval) if decisive else _ends(seen)
+    change, values = compared(measure, np.asarray(a), np.asarray(b), decisive)
+    low, high = central(values, rule.interval) if decisive else _ends(values)
     verdict = _verdict(measure, low, high, rule.tolerance)
     if not decisive:
         low = high = math.nan
@@ -103,21 +103,23 @@ def relative_change(measure: str, a: Array, b: Array) -> Array:
     return np.where(a == b, 0.0, change)
 
 
-def _paired(measure: str, a: Array, b: Array) -> tuple[float, Array, Array]:
-    """Return the median change, all that were seen, and medians drawn again."""
+def _paired(measure: str, a: Array, b: Array, draw: bool) -> tuple[float, Array]:
+    """Return the median change, and all changes or medians drawn from them."""
     seen = relative_change(measure, a, b)
-    return _median(seen), seen, resampled_medians(seen)
+    return _median(seen), resampled_medians(seen) if draw else seen
 
 
-def _unpaired(measure: str, a: Array, b: Array) -> tuple[float, Array, Array]:
+def _unpaired(measure: str, a: Array, b: Array, draw: bool) -> tuple[float, Array]:
+    """Return the change of the median, and the largest changes or drawn ones."""
     a, b = np.sort(a), np.sort(b)
     if np.array_equal(a, b):
-        return 0.0, np.zeros(1), np.zeros(1)
-    medians = np.asarray(_median(a)), np.asarray(_median(b))
-    seen = relative_change(measure, a[[[0], [-1]]], b[[0, -1]])
-    drawn = resampled_medians(a), resampled_medians(b, sample=1)
-    change = float(relative_change(measure, *medians))
-    return change, seen, relative_change(measure, *drawn)
+        return 0.0, np.zeros(1)
+    change = float(relative_change(measure, *map(np.asarray, (_median(a), _median(b)))))
+    if draw:
+        a, b = resampled_medians(a), resampled_medians(b, sample=1)
+    else:
+        a, b = a[[[0], [-1]]], b[[0, -1]]
+    return change, relative_change(measure, a, b)
 
 
 def _verdict(measure: str, low: float, high: float, tolerance: float) -> str:
