@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.runs import read_manifest
+from dp_erm_bench.paths import write_atomic
+from dp_erm_bench.results.folder import telling
+from dp_erm_bench.results.runs import note_ended, read_manifest
 
 SHOWN = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
 """Columns of the claims on the terminal and their share of its width."""
 
+CLAIMS = "claims.csv"
 PLAIN_WIDTH = 140
 COLOUR = {"holds": "green", "fails": "red"}
 
@@ -38,6 +41,7 @@ def collect(folder: Path) -> None:
     if not (folder / "plan.jsonl").is_file():
         raise UsageError(f"{folder}: no results folder, it has no plan.jsonl")
     gather(folder)
+    note_ended(folder)
     config = _config(folder)
     if config.get("figures"):
         draw_and_judge(folder, config)
@@ -62,11 +66,14 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     if config.get("claims"):
         missing = read_manifest(folder).get("not_run", [])
         claims = evaluate(table, {**config, "not_run": missing})
-        claims.to_csv(folder / "claims.csv", index=False)
+        text = claims.to_csv(index=False).encode()
+        with telling(folder):
+            write_atomic(folder / CLAIMS, lambda file: file.write(text))
     if config.get("figures"):
         figures = folder / "figures"
-        figures.mkdir(exist_ok=True)
-        importlib.import_module(config["figures"]).draw(table, figures, config)
+        with telling(folder):
+            figures.mkdir(exist_ok=True)
+            importlib.import_module(config["figures"]).draw(table, figures, config)
 
 
 def check_figures(config: Mapping[str, Any]) -> None:
@@ -106,9 +113,13 @@ def report(folder: Path) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
-    claims = folder / "claims.csv"
+    claims = folder / CLAIMS
     if claims.is_file():
-        console.print(_claims_table(folder.name, claims))
+        try:
+            console.print(_claims_table(folder.name, claims))
+        except (ValueError, LookupError, AttributeError, csv.Error):
+            again = f"dp-erm-bench collect {folder} makes it again"
+            raise UsageError(f"{claims}: is damaged; {again}") from None
     figures = sorted((folder / "figures").glob("*.png"))
     for figure in figures:
         print(f"figure: {figure.with_suffix('.pdf')} and .png")
