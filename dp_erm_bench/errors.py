@@ -15,3 +15,7 @@ class Unsupported(UsageError):
 
 class BudgetExhausted(RuntimeError):
     """A mechanism was used more often than its solver declared."""
+
+
+class NotSolved(RuntimeError):
+    """A minimiser could not be verified to the tolerance that a proof needs."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.errors import UsageError
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 class Constraint(ABC):
@@ -56,6 +57,18 @@ class Constraint(ABC):
     @abstractmethod
     def vertices(self, p: int) -> int | None:
         """Return the number of extreme points in R^p; None if not finite."""
+
+    def vertex_products(self, g: Array) -> Array:
+        """Return <v, g> for every vertex v, (..., p) to (..., m)."""
+        raise NotImplementedError(f"constraint={self.name} has no list of vertices")
+
+    def vertex_sizes(self, bounds: Array) -> Array:
+        """Return the largest <v, g> over |g_j| <= bounds_j, (..., p) to (..., m)."""
+        raise NotImplementedError(f"constraint={self.name} has no list of vertices")
+
+    def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
+        """Return the coordinate and the value of a vertex's only entry, each (B,)."""
+        raise NotImplementedError(f"constraint={self.name} has no list of vertices")
 
     @abstractmethod
     def largest_margin(self, columns: Array, norm: float) -> float:

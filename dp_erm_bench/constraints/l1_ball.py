@@ -5,7 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.constraints.base import Array, Ball, simplex_projection
+from dp_erm_bench.constraints.base import (
+    Array,
+    Ball,
+    Indices,
+    simplex_projection,
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,18 @@ class L1Ball(Ball):
     def vertices(self, p: int) -> int:
         """Return 2 p."""
         return 2 * p
+
+    def vertex_products(self, g: Array) -> Array:
+        """Return those of radius e_1 .. radius e_p, then of -radius e_1 .. ."""
+        return self.radius * np.concatenate([g, -g], axis=-1)
+
+    def vertex_sizes(self, bounds: Array) -> Array:
+        """Return radius times the bounds, twice."""
+        return self.radius * np.concatenate([bounds, bounds], axis=-1)
+
+    def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
+        """Return the coordinate and plus or minus the radius."""
+        return index % p, np.where(index < p, self.radius, -self.radius)
 
     def largest_margin(self, columns: Array, norm: float) -> float:
         """Return radius max_j R_j, by Hoelder's inequality.

@@ -5,7 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.constraints.base import Array, Ball, simplex_projection
+from dp_erm_bench.constraints.base import (
+    Array,
+    Ball,
+    Indices,
+    simplex_projection,
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,18 @@ class Simplex(Ball):
     def vertices(self, p: int) -> int:
         """Return p."""
         return p
+
+    def vertex_products(self, g: Array) -> Array:
+        """Return those of radius e_1 .. radius e_p."""
+        return self.radius * g
+
+    def vertex_sizes(self, bounds: Array) -> Array:
+        """Return radius times the bounds."""
+        return self.radius * bounds
+
+    def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
+        """Return the coordinate and the radius."""
+        return index, np.full(index.shape, float(self.radius))
 
     def largest_margin(self, columns: Array, norm: float) -> float:
         """Return radius max_j R_j: x.w is between radius times two entries of x.

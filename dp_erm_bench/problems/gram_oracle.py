@@ -59,6 +59,16 @@ class GramOracle(DenseOracle):
             self._gradient += (new - old)[:, None] * self.G[coordinates]
             self._moves += 1
 
+    def move_towards(self, coordinates: Indices, values: Array, part: Array) -> None:
+        """Set w to (1 - part) w + part v, v having one entry other than zero."""
+        gradient = self.gradient(np.empty(0))
+        self.w *= 1.0 - part[:, None]
+        self.w[np.arange(self.batch), coordinates] += part * values
+        columns = values[:, None] * self.G[coordinates]
+        gradient += part[:, None] * (columns - gradient - self.c)
+        self._margins, self._gradient = None, gradient
+        self._moves += 1
+
     def coordinate_steps(
         self,
         coordinates: Indices,

@@ -103,6 +103,17 @@ class Oracle(ABC):
         self.w[trials, coordinates] = new
         self.kernels.move_coordinates(self.columns, margins, coordinates, new - old)
 
+    def move_towards(self, coordinates: Indices, values: Array, part: Array) -> None:
+        """Set w to (1 - part) w + part v, v having one entry other than zero.
+
+        All arguments have shape (B,); the margins follow in O(n).
+        """
+        margins, trials = self.margins, np.arange(self.batch)
+        self.w *= 1.0 - part[:, None]
+        self.w[trials, coordinates] += part * values
+        margins *= 1.0 - part[:, None]
+        self.kernels.move_coordinates(self.columns, margins, coordinates, part * values)
+
     def move_to(self, w: Array) -> None:
         """Set the iterates, shape (B, p); the margins become stale."""
         self.w = np.array(w, dtype=np.float64, order="C")

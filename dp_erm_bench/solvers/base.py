@@ -29,7 +29,7 @@ Indices = NDArray[np.int64]
 def shape(default: Any, *, help: str, **limits: Any) -> Any:
     """Return a field that must be equal in a batch of trials.
 
-    Limits: ``choices`` (allowed values), ``least`` (smallest), ``above``.
+    Limits: ``choices`` (allowed values), ``least`` (smallest), ``above``, ``most``.
     """
     return dataclasses.field(
         default=default, metadata={"kind": "shape", "help": help, **limits}
@@ -68,9 +68,11 @@ def _complaint(kind: str, limits: Any, given: Any) -> str:
     ok = ok and math.isfinite(given)
     ok = ok and given >= limits.get("least", -math.inf)
     ok = ok and given > limits.get("above", -math.inf)
+    ok = ok and given <= limits.get("most", math.inf)
     text = "an integer" if integer else "a number"
     text += f" >= {limits['least']}" if "least" in limits else ""
     text += f" > {limits['above']:g}" if "above" in limits else ""
+    text += f" and <= {limits['most']:g}" if "most" in limits else ""
     return "" if ok else " or ".join([text, *words])
 
 
@@ -87,8 +89,6 @@ class Solver(ABC):
     ----------
     batchable : bool
         False for a solver that runs with B = 1.
-    printed : str or None
-        The name of the constant that its paper prints (``privacy.printed``).
     constrained : bool
         Whether it keeps its iterates in the problem's constraint.
     calibrations : tuple of str
@@ -99,7 +99,6 @@ class Solver(ABC):
 
     batchable: ClassVar[bool] = True
     constrained: ClassVar[bool] = False
-    printed: ClassVar[str | None] = None
     calibrations: ClassVar[tuple[str, ...]] = ("certified",)
     exempt: ClassVar[Mapping[str, str]] = {}
 
@@ -117,6 +116,11 @@ class Solver(ABC):
         """Check every parameter against its field."""
         for field in dataclasses.fields(self):
             check_field(field, getattr(self, field.name))
+
+    @property
+    def printed(self) -> str | None:
+        """Return the name of the constant that its paper prints (``printed``)."""
+        return None
 
     @property
     def clips(self) -> bool:

@@ -56,3 +56,14 @@ def norm_bound(problem: Problem, clip: Array | float | None) -> Array:
     bounds = problem.dataset.bounds
     norm = np.inf if bounds is None else bounds.norm
     return np.atleast_2d(problem.lipschitz * norm)
+
+
+def entry_bounds(problem: Problem, clip: Array | float | None) -> Array:
+    """Return the bound on each entry of a record's gradient, (1 or B, p).
+
+    The same threshold for all entries, as sets of the L1 norm have it; without one
+    L_j = G R_j from declared bounds.
+    """
+    if clip is None:
+        return np.asarray(problem.lipschitz * _declared(problem))
+    return np.asarray(np.broadcast_to(clip, (np.size(clip), problem.p)))

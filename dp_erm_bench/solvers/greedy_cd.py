@@ -49,7 +49,6 @@ class GreedyCD(Solver):
     proximal variant.
     """
 
-    printed: ClassVar[str | None] = "mangold2023"
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
 
     n_iter: int = shape(10, least=0, help="T, the number of iterations")
@@ -64,6 +63,11 @@ class GreedyCD(Solver):
     clip: float | None = value(
         None, above=0.0, help="C of C_j = C sqrt(M_j / sum M); null: declared bounds"
     )
+
+    @property
+    def printed(self) -> str:
+        """Return the name of the poster's constant."""
+        return "mangold2023"
 
     @classmethod
     def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:

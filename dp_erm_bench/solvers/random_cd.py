@@ -46,7 +46,6 @@ class RandomCD(Solver):
     for composite empirical risk minimization", ICML 2022, Algorithm 1.
     """
 
-    printed: ClassVar[str | None] = "mangold2022"
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
 
     passes: float = shape(10.0, least=0, help="passes of p coordinate steps")
@@ -61,6 +60,11 @@ class RandomCD(Solver):
     clip: float | None = value(
         None, above=0.0, help="C of C_j = C sqrt(M_j / sum M); null: declared bounds"
     )
+
+    @property
+    def printed(self) -> str:
+        """Return the name of Theorem 1's constant."""
+        return "mangold2022"
 
     @classmethod
     def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:

@@ -20,6 +20,7 @@ from dp_erm_bench.solvers.sampled import (
     batch_refusal,
     expected_batch,
 )
+from dp_erm_bench.solvers.sets import projection_refusal
 
 
 @dataclass(frozen=True)
@@ -65,19 +66,9 @@ class SGD(Solver):
                 yield Limit(solver, gap=3e-3, slope=-0.9, trials=20)
 
     def unsupported(self, problem: Problem) -> str | None:
-        """Refuse batches larger than the data, and penalties without projection.
-
-        Projecting after the prox of l2 is the prox of both: over a convex set the
-        sum norm2(u - v)^2 / 2 + step l2 norm2(u)^2 / 2 is, but for a constant, a
-        multiple of norm2(u - v / (1 + step l2))^2.
-        """
-        constraint, penalty = problem.constraint.name, problem.penalty
-        if problem.constraint.bounded and not penalty.quadratic:
-            return (
-                f"constraint={constraint} with penalty={penalty.name}: sgd has no "
-                "step for both at once; use penalty none or l2"
-            )
-        return batch_refusal(problem, self.batch_size)
+        """Refuse batches larger than the data, and penalties without projection."""
+        reason = projection_refusal(problem, "sgd")
+        return reason or batch_refusal(problem, self.batch_size)
 
     def expected_batch(self, problem: Problem) -> int:
         """Return q n."""
@@ -109,8 +100,6 @@ class SGD(Solver):
         schedule: Any,
     ) -> Iterator[Array]:
         """Yield the iterates at the checkpoints."""
-        if oracle.problem.constraint.bounded:
-            oracle.move_to(oracle.problem.constraint.project(oracle.w))
         run = StochasticRun(oracle, mechanisms, self)
         yield oracle.w
         for k in steps_between(checkpoints):

@@ -1,0 +1,126 @@
+"""Private Frank-Wolfe."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.mechanisms import Mechanism, Mechanisms
+from dp_erm_bench.privacy.releases import LaplaceNoisyMax, NoisyMax, Release
+from dp_erm_bench.problems.oracle import Oracle
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Array, Solver, shape, steps_between, value
+from dp_erm_bench.solvers.bounds import entry_bounds
+from dp_erm_bench.solvers.limit import Limit
+from dp_erm_bench.solvers.sets import vertex_refusal
+
+SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
+
+
+@dataclass(frozen=True)
+class FrankWolfe(Solver):
+    """Differentially private Frank-Wolfe (DP-FW).
+
+    Each step publishes only which vertex v of the constraint has the smallest
+    <v, gradient> after noise, and moves a part of the way towards it: after T steps w
+    has at most T non-zero entries, besides those of the start. One record changes
+    <v, gradient> by at most sum_j |v_j| L_j / n, or twice that, in either direction.
+    An l2 penalty needs no data: it is added to the gradient.
+
+    References
+    ----------
+    Talwar, Thakurta, Zhang, "Nearly optimal private LASSO", NIPS 2015, Algorithm 2
+    (the part 2 / (t + 2) is of the analysis; T steps are T selections).
+    """
+
+    constrained: ClassVar[bool] = True
+    calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
+
+    n_iter: int = shape(20, least=0, help="T, the number of steps")
+    noise: str = shape(
+        "gumbel", choices=tuple(SELECTORS), help="noise of the selection"
+    )
+    parts: str = shape(
+        "decreasing",
+        choices=("decreasing", "constant"),
+        help="part of the way to a vertex: 2 / (t + 2), or step",
+    )
+    step: float = value(
+        0.1, above=0.0, most=1.0, help="part of the way where parts=constant"
+    )
+    clip: float | None = value(
+        None,
+        above=0.0,
+        help="bound on each entry of a record's gradient; null: declared bounds",
+    )
+
+    @property
+    def printed(self) -> str:
+        """Return the name of the paper's constant."""
+        return "talwar2015"
+
+    @classmethod
+    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+        """State 1 / t for decreasing parts, and 1e-5 after 10^4 steps."""
+        yield Limit(cls(n_iter=10_000), gap=1e-5, slope=-0.9)
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Refuse sets without vertices, and penalties that are not smooth."""
+        return vertex_refusal(problem, "frank_wolfe")
+
+    def iterations(self, problem: Problem) -> int:
+        """Return T."""
+        return self.n_iter
+
+    def passes_at(self, problem: Problem, iteration: int) -> float:
+        """Return the passes: one a step."""
+        return float(iteration)
+
+    def releases(
+        self, problem: Problem, adjacency: Adjacency, schedule: Any
+    ) -> Iterator[Release]:
+        """Yield one selection per step."""
+        sizes = problem.constraint.vertex_sizes(entry_bounds(problem, self.clip))
+        change = adjacency.of_mean(sizes, problem.n)
+        yield SELECTORS[self.noise]("vertex", change, self.n_iter)
+
+    def part(self, t: int, batch: int) -> Array:
+        """Return how far step t = 0, 1, ... goes, (B,)."""
+        size = 2.0 / (t + 2.0) if self.parts == "decreasing" else self.step
+        return np.broadcast_to(np.ravel(size), (batch,)).astype(np.float64)
+
+    def iterates(
+        self,
+        oracle: Oracle,
+        mechanisms: Mechanisms,
+        checkpoints: Sequence[int],
+        schedule: Any,
+    ) -> Iterator[Array]:
+        """Yield the iterates at the checkpoints."""
+        clip = np.array(
+            np.broadcast_to(entry_bounds(oracle.problem, self.clip), oracle.w.shape)
+        )
+        yield oracle.w
+        done = 0
+        for k in steps_between(checkpoints):
+            for t in range(done, done + k):
+                part = self.part(t, oracle.batch)
+                frank_wolfe_step(oracle, mechanisms["vertex"], clip, part)
+            done += k
+            yield oracle.w
+
+
+def frank_wolfe_step(
+    oracle: Oracle, vertex: Mechanism, clip: Array, part: Array
+) -> None:
+    """Make one step of Algorithm 2 in each trial."""
+    problem, w = oracle.problem, oracle.w
+    ridge = problem.penalty.l2 * w
+    chosen = vertex(
+        oracle.gradient(clip),
+        lambda g: -problem.constraint.vertex_products(g + ridge),
+    )
+    entry, size = problem.constraint.vertex_entries(chosen, problem.p)
+    oracle.move_towards(entry, size, part)

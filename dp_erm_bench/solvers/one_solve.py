@@ -1,0 +1,125 @@
+"""What methods share that solve one problem to the end and publish its answer."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.errors import NotSolved
+from dp_erm_bench.privacy.mechanisms import Mechanisms
+from dp_erm_bench.problems.oracle import Oracle
+from dp_erm_bench.problems.perturbed import minimise_perturbed
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Array, Solver, shape
+from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.limit import Limit
+from dp_erm_bench.solvers.sets import projection_refusal
+
+
+@dataclass(frozen=True)
+class SingleAnswer(Solver):
+    """A method that publishes one vector at its end, and nothing on the way.
+
+    Its trajectory has two rows, the start and the answer.
+
+    References
+    ----------
+    Chaudhuri, Monteleoni, Sarwate, JMLR 2011, for the idea.
+    """
+
+    batchable: ClassVar[bool] = False
+    constrained: ClassVar[bool] = True
+
+    def iterations(self, problem: Problem) -> int:
+        """Return 1."""
+        return 1
+
+    def passes_at(self, problem: Problem, iteration: int) -> float:
+        """Return the number of solutions: the passes of a solver are not counted."""
+        return float(iteration)
+
+    def iterates(
+        self,
+        oracle: Oracle,
+        mechanisms: Mechanisms,
+        checkpoints: Sequence[int],
+        schedule: Any,
+    ) -> Iterator[Array]:
+        """Yield the start and the answer."""
+        yield oracle.w
+        for _ in checkpoints[1:]:
+            yield self.answer(oracle, mechanisms, schedule)
+
+    @abstractmethod
+    def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
+        """Return what is published, (1, p)."""
+
+
+@dataclass(frozen=True)
+class OneSolve(SingleAnswer):
+    """A method that solves one strongly convex problem.
+
+    The point that is solved for is never published by itself, and no iterate on the
+    way. Its distance to the exact minimiser is verified; where it is above the
+    tolerance the run is an error, not an answer. (That a run failed depends on the
+    data and is not covered by the budget.)
+
+    References
+    ----------
+    Chaudhuri, Monteleoni, Sarwate, JMLR 2011, for the idea.
+    """
+
+    ridge: float = shape(
+        0.0, least=0, help="strength of an l2 penalty that is added to the problem's"
+    )
+
+    @classmethod
+    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+        """State that without noise it is the minimiser."""
+        yield Limit(cls(), gap=1e-9)
+
+    def modulus(self, problem: Problem) -> float:
+        """Return the modulus of strong convexity."""
+        return problem.penalty.strong_convexity + self.ridge
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Refuse problems that are not strongly convex, or have no projection."""
+        name = type(self).__name__
+        if self.modulus(problem) <= 0.0:
+            return (
+                f"{name} needs strong convexity: penalty={problem.penalty.name} has "
+                "none; use penalty l2 or elastic_net, or the parameter ridge"
+            )
+        return projection_refusal(problem, name)
+
+    def minimiser(self, problem: Problem, linear: Array, tolerance: float) -> Array:
+        """Return the minimiser of F + (ridge/2) norm2^2 + linear.w, (1, p).
+
+        Raises
+        ------
+        NotSolved
+            If it cannot be verified to be within the tolerance.
+        """
+        found = minimise_perturbed(problem, np.ravel(linear), self.ridge, tolerance)
+        if not found.distance <= tolerance:
+            raise NotSolved(
+                f"{type(self).__name__}: the minimiser is verified to "
+                f"{found.distance:.1e} only, not to {tolerance:g}; nothing is published"
+            )
+        return found.w[None, :]
+
+
+def tolerance_field(default: float) -> Any:
+    """Return the field of the distance that a method accepts."""
+    return shape(
+        default,
+        above=0.0,
+        help="largest distance to the exact minimiser that is accepted",
+    )
+
+
+def lipschitz(problem: Problem) -> Array:
+    """Return Lambda = G R_2 from declared bounds, (1, 1); infinite without them."""
+    return norm_bound(problem, None)

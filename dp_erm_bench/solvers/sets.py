@@ -1,0 +1,35 @@
+"""What solvers may ask of a constraint."""
+
+from dp_erm_bench.problems.problem import Problem
+
+
+def projection_refusal(problem: Problem, solver: str) -> str | None:
+    """Return why prox and projection do not make one step, or None.
+
+    Projecting after the prox of l2 is the prox of both: over a convex set the sum
+    norm2(u - v)^2 / 2 + step l2 norm2(u)^2 / 2 is, but for a constant, a multiple of
+    norm2(u - v / (1 + step l2))^2.
+    """
+    constraint, penalty = problem.constraint, problem.penalty
+    if not constraint.bounded or penalty.quadratic:
+        return None
+    return (
+        f"constraint={constraint.name} with penalty={penalty.name}: {solver} has no "
+        "step for both at once; use penalty none or l2"
+    )
+
+
+def vertex_refusal(problem: Problem, solver: str) -> str | None:
+    """Return why there is no step towards a vertex, or None.
+
+    An l2 penalty is smooth, and free of data: it is taken with the gradient.
+    """
+    constraint, penalty = problem.constraint, problem.penalty
+    if not constraint.vertices(problem.p):
+        return (
+            f"constraint={constraint.name}: {solver} needs a set with vertices; use "
+            "constraint l1_ball or simplex"
+        )
+    if not penalty.quadratic:
+        return f"penalty={penalty.name}: {solver} needs a smooth one, none or l2"
+    return None
