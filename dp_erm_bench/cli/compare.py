@@ -89,7 +89,8 @@ def _print(found: pd.DataFrame, folders: Sequence[Path], least: int) -> None:
         console = Console(width=WIDTH)
     rank = found["verdict"].map(ORDER.index)
     rows = found.loc[rank.sort_values(kind="stable").index]
-    print("A: {}\nB: {}".format(*folders))
+    for name, folder in zip("AB", folders, strict=True):
+        print(f"{name}: {folder}{_origin(folder)}")
     console.print(_table(rows.head(SHOWN)))
     if len(rows) > SHOWN:
         print(f"and {len(rows) - SHOWN} more: --csv FILE writes all")
@@ -99,6 +100,18 @@ def _print(found: pd.DataFrame, folders: Sequence[Path], least: int) -> None:
     few = found["low"].isna() & (found["verdict"] == "undecided")
     if few.any():
         print(f"{few.sum()} undecided for want of seeds: it takes {least}")
+
+
+def _origin(folder: Path) -> str:
+    """Return the version and the commit of a folder's last run, as far as known."""
+    from dp_erm_bench.results.runs import read_manifest
+
+    manifest = read_manifest(folder)
+    git = (manifest.get("environment") or {}).get("git") or {}
+    changed = ", with changes" if git.get("dirty") else ""
+    told = [f"version {manifest['version']}"] if manifest.get("version") else []
+    told += [f"commit {git['commit'][:12]}{changed}"] if git.get("commit") else []
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _table(rows: pd.DataFrame) -> Any:

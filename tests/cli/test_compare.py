@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from dp_erm_bench import __version__
 from dp_erm_bench.cli.main import main
 
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -70,6 +71,15 @@ def test_fewer_iterations_are_a_regression_and_more_are_none(run):
     code, said, _ = run("less", "base", "--ignore", "passes", "--by", "setting")
     assert code == 0
     assert said.endswith("1 better\n")
+
+
+def test_each_side_says_what_computed_it(run, results):
+    _, said, _ = run("base", "again")
+    assert said.startswith(f"A: base (version {__version__}")
+    (results / "again" / "manifest.json").write_text("{}")
+    for manifest in (results / "again" / "runs").iterdir():
+        manifest.unlink()
+    assert run("base", "again")[1].splitlines()[1] == "B: again"
 
 
 def test_a_wide_tolerance_forgives(run):
