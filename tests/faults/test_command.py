@@ -1,0 +1,84 @@
+"""The same through the command line, with a solver that is real."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from launch import PATH, alive, children, ended, wait_for
+
+from dp_erm_bench.results.runs import read_manifest
+from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.table import load_results
+
+ENDLESS = 2_000_000_000
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Start the command in a process group of its own."""
+    started = []
+
+    def start(n_iter, *more):
+        words = [
+            *("dataset=log1", "dataset.n=60", "dataset.p=5", "algorithm=random_cd"),
+            f"algorithm.random_cd.n_iter={n_iter}",
+            *("algorithm.random_cd.clip=1.0", "runner.n_jobs=1", *more),
+        ]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dp_erm_bench", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": PATH[-1]},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    "number, code, said",
+    [
+        (signal.SIGINT, 130, "dp-erm-bench: interrupted; what is recorded stays\n"),
+        (signal.SIGTERM, 143, ""),
+    ],
+)
+def test_a_command_is_ended_from_outside(command, tmp_path, number, code, said):
+    folder = tmp_path / "results" / "sweep"
+    process = command(ENDLESS)
+    wait_for(lambda: any(b'"begin"' in p.read_bytes() for p in folder.rglob("*.jsonl")))
+    workers = children(process.pid)
+    os.killpg(process.pid, number)
+    found = ended(process)
+    assert (found.code, found.err) == (code, said)
+    assert not any(map(alive, workers))
+    assert read_manifest(folder)["outcome"] == "interrupted"
+
+
+def test_the_time_limit_is_a_key_of_the_runner(command, tmp_path):
+    """Less time than it takes to import numpy is too little for any trial."""
+    folder = tmp_path / "results" / "sweep"
+    found = ended(command(5, "runner.time_limit=0.02"))
+    assert found.code == 1
+    assert "timeout: 1 trials, the first: time_limit=0.02: it took" in found.out
+    assert set(load_results(folder)["status"]) == {"timeout"}
+    again = ended(command(5, "runner.time_limit=null", "runner.retry=[timeout]"))
+    assert (again.code, "Traceback" in again.err) == (0, False)
+    assert set(Store(folder).statuses().values()) == {"ok"}
+
+
+def test_a_time_limit_out_of_range_is_refused(command):
+    found = ended(command(5, "runner.time_limit=0"))
+    assert found.code == 2
+    assert found.err == (
+        "dp-erm-bench: time_limit=0.0: must be positive seconds up to 1e+08, or null "
+        "for no limit\n"
+    )
