@@ -1,0 +1,164 @@
+"""What a calibration asks of the accountants, and that it moves the right way."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_erm_bench.privacy import accountants, calibration, lattice
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.calibration import calibrate, computed
+from dp_erm_bench.privacy.events import Event, composed
+
+REPLACE, ZERO = Adjacency
+EPSILONS = (0.1, 1.0, 10.0)
+each_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
+each_adjacency = pytest.mark.parametrize("adjacency", Adjacency)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Every (z, cells) that a PLD was asked at."""
+    calls = []
+    original = accountants.pld_epsilon
+
+    def listen(events, z, delta, adjacency, *cells):
+        calls.append((z, *cells))
+        return original(events, z, delta, adjacency, *cells)
+
+    monkeypatch.setattr(accountants, "pld_epsilon", listen)
+    monkeypatch.setattr(calibration, "pld_epsilon", listen)
+    return calls
+
+
+@pytest.fixture
+def sizes(monkeypatch):
+    """The length of every array that was transformed."""
+    seen = []
+    original = lattice.Composition.tilted
+
+    def listen(self, t, low, size):
+        seen.append(size)
+        return original(self, t, low, size)
+
+    monkeypatch.setattr(lattice.Composition, "tilted", listen)
+    return seen
+
+
+def noise_of(events, epsilon, adjacency=REPLACE, delta=1e-6):
+    """Calibrate without any memory."""
+    return computed(
+        composed(events), Budget(epsilon, delta, adjacency), "certified", None
+    )
+
+
+@each_epsilon
+@pytest.mark.parametrize("times", [10, 100_000])
+def test_a_closed_form_asks_nothing_slow(asked, epsilon, times):
+    noise_of((Event("gaussian", times),), epsilon)
+    noise_of((Event("poisson_gaussian", times, rate=1.0),), epsilon)
+    assert asked == []
+
+
+@pytest.mark.parametrize("times", [10, 100, 1000, 100_000])
+@pytest.mark.parametrize("epsilon", [1.0, 10.0])
+def test_renyi_is_asked_once_whether_pld_would_be_less(asked, times, epsilon):
+    events = (Event("bounded_range", times), Event("laplace", times))
+    assert noise_of(events, epsilon).accountant == "rdp"
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("times", "epsilon"), [(10, 0.1), (10, 10.0), (1000, 1.0), (100_000, 1.0)]
+)
+def test_pld_is_searched_from_the_renyi_answer(asked, sizes, times, epsilon):
+    events = (Event("pure", times), Event("laplace", times))
+    found = noise_of(events, epsilon)
+    assert found.accountant == "pld"
+    assert len(asked) <= 6
+    assert all(0.8 * found.z < z < 1.3 * found.z for (z,) in asked)
+    assert max(sizes) <= lattice.LARGEST / 2
+
+
+@each_adjacency
+@pytest.mark.parametrize(
+    ("rate", "times", "epsilon"),
+    [(0.05, 200, 0.1), (0.05, 200, 10.0), (1e-3, 1000, 1.0), (1e-5, 1000, 0.1)],
+)
+def test_samples_are_searched_coarsely_first(
+    asked, sizes, rate, times, adjacency, epsilon
+):
+    found = noise_of((Event("poisson_gaussian", times, rate=rate),), epsilon, adjacency)
+    assert found.accountant == "pld"
+    fine = [call for call in asked if len(call) == 1]
+    assert len(asked) <= 16 and len(fine) <= 5
+    assert all(0.9 * found.z < z < 1.1 * found.z for (z,) in fine)
+    assert max(sizes) <= lattice.LARGEST
+
+
+@each_adjacency
+def test_many_tiny_batches_stay_small(asked, sizes, adjacency):
+    events = (Event("poisson_gaussian", 50 * 45312, rate=1 / 45312),)
+    noise_of(events, 1.0, adjacency, 1 / 45312**2)
+    assert len(asked) <= 16 and max(sizes) <= lattice.LARGEST / 2
+
+
+SAMPLED = st.builds(
+    lambda times, rate: Event("poisson_gaussian", times, rate=rate),
+    st.integers(2, 500),
+    st.floats(5e-3, 0.5),
+)
+
+
+@settings(max_examples=6)
+@given(SAMPLED, st.floats(0.2, 5), st.floats(-20, -5), st.sampled_from(Adjacency))
+def test_noise_of_samples_is_monotone(event, epsilon, log_delta, adjacency):
+    delta = math.exp(log_delta)
+
+    def z(event=event, epsilon=epsilon, delta=delta):
+        return calibrate((event,), Budget(epsilon, delta, adjacency)).z
+
+    more = Event("poisson_gaussian", 2 * event.times, rate=event.rate)
+    denser = Event("poisson_gaussian", event.times, rate=1.5 * event.rate)
+    slack = 1 + 1e-4
+    assert z(epsilon=1.2 * epsilon) < z()
+    assert z(delta=2 * delta) <= z() * slack
+    assert z(event=more) >= z() / slack
+    assert z(event=denser) >= z() / slack
+
+
+@settings(max_examples=20)
+@given(
+    st.sampled_from(["gaussian", "laplace", "bounded_range", "pure"]),
+    st.integers(1, 300),
+    st.integers(1, 300),
+    st.floats(0.1, 8),
+)
+def test_more_uses_need_more_noise(kind, times, extra, epsilon):
+    few, many = (
+        calibrate((Event(kind, count),), Budget(epsilon, 1e-6)).z
+        for count in (times, times + extra)
+    )
+    assert few < many * (1 + 1e-4)
+
+
+@settings(max_examples=20)
+@given(st.floats(0.1, 8), st.floats(1, 8), st.integers(1, 100))
+def test_a_wider_spread_needs_more_noise(epsilon, spread, times):
+    even, wide = (
+        calibrate((Event("pure", times, spread=s),), Budget(epsilon, 1e-6)).z
+        for s in (1.0, spread)
+    )
+    # A level (1 + spread) / z takes z in proportion.
+    assert wide == pytest.approx(even * (1 + spread) / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12, 1e-30])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 50.0])
+@pytest.mark.parametrize("kind", ["gaussian", "laplace", "bounded_range", "pure"])
+def test_corners_stay_within_the_budget(kind, epsilon, delta):
+    found = noise_of((Event(kind, 7),), epsilon, delta=delta)
+    assert 0.999 * epsilon <= found.epsilon_certified <= epsilon
+    assert 0 < found.z < math.inf
