@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ def run(arguments: Sequence[str]) -> int:
         if request.experiment is not None:
             check_experiment(request.experiment, folders(flags))
         offer(request.algorithms)
+        if flags.cfg:
+            return _show(hydra_arguments(flags, overrides))
         return _hydra(hydra_arguments(flags, overrides))
     except KeyboardInterrupt:
         print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
@@ -87,6 +90,15 @@ def sentence(error: BaseException) -> str:
     return ": ".join(parts) or type(error).__name__
 
 
+def _show(arguments: Sequence[str]) -> int:
+    """Show the configuration; Hydra says what is wrong and leaves with 1."""
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        code = _hydra(arguments)
+    if code:
+        raise UsageError(" ".join(said.getvalue().split()))
+    return code
+
+
 def _hydra(arguments: Sequence[str]) -> int:
     store = ConfigStore.instance()
     store.store(name="schema", node=Frame)
@@ -108,7 +120,7 @@ def _never(config: DictConfig) -> None:
     raise AssertionError("the sweeper runs the trials, not Hydra")
 
 
-@contextmanager
+@contextlib.contextmanager
 def _environment(arguments: list[str]) -> Iterator[None]:
     """Lend Hydra the command line, and have it raise its errors to us."""
     before, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")

@@ -156,6 +156,8 @@ def _frame(given: Given) -> Given:
     if given.key == "runner":
         registry.check_choice("runner", shown(_one(given).values[0]), runners())
         return given
+    if given.key == "panel" and [] in given.values:
+        raise UsageError("panel=[]: the axis is empty; name at least one")
     return _setting(given if given.key == "panel" else _one(given))
 
 

@@ -1,8 +1,12 @@
 """Checks of what a generator is asked for."""
 
 import math
+import os
 
 from dp_erm_bench.errors import UsageError
+
+NUMBER = 8
+GIGABYTE = 1e9
 
 
 def check_counts(least: int = 1, **counts: object) -> None:
@@ -13,9 +17,23 @@ def check_counts(least: int = 1, **counts: object) -> None:
 
 
 def check_records(n: object, p: object) -> None:
-    """Refuse fewer than two records or no feature."""
+    """Refuse fewer than two records, no feature, or more than memory can hold."""
     check_counts(2, n=n)
     check_counts(1, p=p)
+    needed = NUMBER * n * p  # type: ignore[operator]
+    if needed > _memory():
+        raise UsageError(
+            f"dataset.n={n}: {n} x {p} numbers take {needed / GIGABYTE:.3g} GB, more "
+            "than this machine's memory; take fewer records or features"
+        )
+
+
+def _memory() -> float:
+    """Return the machine's memory in bytes, without bound where it is not told."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf
 
 
 def check_numbers(least: float = 0.0, **numbers: object) -> None:

@@ -59,6 +59,10 @@ class Algorithm:
             passes = self.solver.passes_at(problem, iterations)
         except Unsupported:
             return 0.0
+        except OverflowError:
+            raise UsageError(
+                f"algorithm.{self.name}: asks for more iterations than can be counted"
+            ) from None
         step = PER_ITERATION + PER_FEATURE * problem.p
         return float(passes * problem.n * problem.p + iterations * step)
 

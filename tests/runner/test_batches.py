@@ -2,8 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.batches import LEAST, batches_of
 from dp_erm_bench.runner.expand import expand
+from dp_erm_bench.runner.parameters import algorithm_of
+from dp_erm_bench.runner.subject import subject_of
 from dp_erm_bench.runner.trial import Kin, Labels, Setting
 
 
@@ -80,3 +83,11 @@ def test_many_cheap_iterations_weigh_more_than_their_passes(block):
 
     assert work("full") < work(10) < work(1)
     assert work(1) > 5 * 60 * 100
+
+
+def test_more_iterations_than_can_be_counted_are_refused():
+    algorithm = algorithm_of("random_cd", {"passes": 1e308})
+    with pytest.raises(UsageError, match="more iterations than can be counted"):
+        algorithm.work(
+            subject_of("log1", {"n": 60, "p": 5}, "auto", "auto", "none").problem
+        )
