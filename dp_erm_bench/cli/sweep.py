@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,10 @@ def run_sweep(composer: Composer, request: Request, command: Sequence[str]) -> i
     check_figures(config)
     folder = results_folder(config, request.experiment)
     options = run_options(
-        config, tuple(command), append_plan=request.experiment is None
+        config,
+        tuple(command),
+        append_plan=request.experiment is None,
+        files=experiment_file(composer, request.experiment),
     )
     code = run_experiment(blocks, folder.name, folder, options)
     if options.mode == "plan":
@@ -50,6 +54,18 @@ def run_sweep(composer: Composer, request: Request, command: Sequence[str]) -> i
     else:
         print(f"results: {folder}", file=sys.stderr)
     return code
+
+
+def experiment_file(composer: Composer, name: str | None) -> dict[str, str]:
+    """Return the SHA-256 of an experiment's file, the first on the search path."""
+    search = [
+        entry.path or "" for entry in composer.loader.get_search_path().get_path()
+    ]
+    for folder in (p.removeprefix("file://") for p in search if p.startswith("file:")):
+        path = Path(folder, "experiment", f"{name}.yaml")
+        if name and path.is_file():
+            return {path.name: sha256(path.read_bytes()).hexdigest()}
+    return {}
 
 
 def resolved(

@@ -77,7 +77,7 @@ def run_experiment(
     expected = sum(case.expected for case in cases if case.tune is None)
     expected += sum(tuner.expected() for tuner in tuners)
     previous = _settled(session)
-    with recorded(session, blocks, missing) as manifest, session.plan:
+    with recorded(session, blocks, cases, missing) as manifest, session.plan:
         run_stages(session, stages, expected)
         choices = [tuner.choice for tuner in tuners if tuner.choice is not None]
         manifest |= _derive(session, choices, previous)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import importlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.environment import environment
 from dp_erm_bench.results.runs import now, write_run
-from dp_erm_bench.runner.case import NotRun
+from dp_erm_bench.runner.case import Case, NotRun
 from dp_erm_bench.runner.session import Session
 
 LEAST_RANGE = 3
@@ -23,7 +22,10 @@ LEAST_RANGE = 3
 
 @contextlib.contextmanager
 def recorded(
-    session: Session, blocks: Sequence[Mapping[str, Any]], missing: Sequence[NotRun]
+    session: Session,
+    blocks: Sequence[Mapping[str, Any]],
+    cases: Sequence[Case],
+    missing: Sequence[NotRun],
 ) -> Iterator[dict[str, Any]]:
     """Write a run's manifest when it starts, and again when it ends or is ended.
 
@@ -38,17 +40,17 @@ def recorded(
         If the folder cannot be written to: before anything runs.
     """
     clock = time.monotonic()
-    content = _asked(session, blocks, missing)
-    write_run(session.folder, content)
+    told = _asked(session, blocks, cases, missing)
+    write_run(session.folder, told)
     outcome = "failed"
     try:
-        yield content
+        yield told
         outcome = "complete"
     except (KeyboardInterrupt, SystemExit):
         outcome = "interrupted"
         raise
     finally:
-        content |= {
+        told |= {
             "ended": now(),
             "seconds": round(time.monotonic() - clock, 3),
             "outcome": outcome,
@@ -58,15 +60,17 @@ def recorded(
         # A run that fails has its own sentence; a full disk must not hide it.
         quiet = () if outcome == "complete" else (UsageError,)
         with contextlib.suppress(*quiet):
-            write_run(session.folder, content)
+            write_run(session.folder, told)
 
 
 def _asked(
-    session: Session, blocks: Sequence[Mapping[str, Any]], missing: Sequence[NotRun]
+    session: Session,
+    blocks: Sequence[Mapping[str, Any]],
+    cases: Sequence[Case],
+    missing: Sequence[NotRun],
 ) -> dict[str, Any]:
     """Return what is known of a run before it starts."""
     options = session.options
-    told = options.config.get("blocks")
     return {
         "run": session.run,
         "experiment": session.name,
@@ -80,23 +84,19 @@ def _asked(
         "damaged": session.store.damage(),
         "options": options.as_dict(),
         "environment": environment(),
-        "solver_files": solver_files(blocks),
+        "experiment_file": dict(options.files),
+        "solver_files": solver_files(cases),
         "config": options.config,
-        "blocks": None if told else [_short(dict(block)) for block in blocks],
+        "blocks": None
+        if options.config.get("blocks")
+        else [_short(dict(block)) for block in blocks],
     }
 
 
-def solver_files(blocks: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the SHA-256 of the solver files among the algorithms, as typed."""
-    found = {}
-    for block in blocks:
-        given = block.get("algorithm")
-        for one in given if isinstance(given, list) else [given]:
-            name = one.get("name") if isinstance(one, Mapping) else one
-            path = Path(str(name))
-            if path.suffix == ".py" and path.is_file():
-                found[str(name)] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
+def solver_files(cases: Iterable[Case]) -> dict[str, str]:
+    """Return the SHA-256 of the solvers' files, with the modules beside them."""
+    names = sorted({case.algorithm for case in cases if is_file(case.algorithm)})
+    return {f"{label(name)}.py": content(name) for name in names}
 
 
 def _short(value: Any) -> Any:

@@ -52,6 +52,8 @@ class RunOptions:
         The command line, for the manifest.
     config : mapping
         The resolved configuration, for the manifest.
+    files : mapping of str to str
+        SHA-256 of the files that the blocks come from, by name, for the manifest.
     execute : str
         Dotted name of the function that runs one batch in a worker.
     """
@@ -68,6 +70,7 @@ class RunOptions:
     profile: str = ""
     command: tuple[str, ...] = field(default_factory=lambda: tuple(sys.argv))
     config: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     execute: str = EXECUTE
 
     def __post_init__(self) -> None:
@@ -89,7 +92,7 @@ class RunOptions:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields that the manifest's own section shows."""
-        hidden = ("config", "command")
+        hidden = ("config", "command", "files")
         return {
             f.name: getattr(self, f.name)
             for f in dataclasses.fields(self)

@@ -1,0 +1,194 @@
+"""The manifest of a run is complete, and every row of the table leads to one."""
+
+import hashlib
+import json
+import re
+
+import pytest
+
+from dp_erm_bench import __version__
+from dp_erm_bench.figures.caption import commit
+from dp_erm_bench.results import folder as folders
+from dp_erm_bench.results.runs import read_manifest, read_run
+from dp_erm_bench.results.table import load_results
+from dp_erm_bench.runner import manifest, session
+
+SOLVER = '''
+from dp_erm_bench.solvers.random_cd import RandomCD
+
+class Mine(RandomCD):
+    """Somebody's own."""
+'''
+
+
+def names(folder):
+    return sorted(path.stem for path in (folder / "runs").iterdir())
+
+
+def test_it_says_what_was_asked_with_what_when_and_what_came_of_it(inline, block):
+    command = ("/usr/local/bin/dp-erm-bench", "seed=1", "name=my")
+    config = {"budget": {"epsilon": float("inf")}}
+    inline(
+        block(seed=list(range(5))),
+        command=command,
+        config=config,
+        profile="smoke",
+        files={"study.yaml": "12"},
+    )
+    found = read_manifest(inline.folder)
+    assert found["command"] == ["dp-erm-bench", "seed=1", "name=my"]
+    assert found["config"] == {"budget": {"epsilon": "inf"}}
+    assert (found["profile"], found["experiment"]) == ("smoke", "study")
+    assert found["blocks"][0]["seed"] == "range(0,5)"
+    assert found["blocks"][0]["dataset"] == {"name": "log1", "n": 60, "p": 5}
+    assert found["experiment_file"] == {"study.yaml": "12"}
+    assert found["version"] == __version__
+    assert found["environment"]["packages"]["numpy"]
+    assert found["environment"]["threads_per_worker"] == 1
+    assert set(found["environment"]["git"] or {"commit", "dirty"}) == {
+        "commit",
+        "dirty",
+    }
+    assert found["options"]["n_checkpoints"] == 51
+    assert found["options"].keys().isdisjoint({"config", "command", "files"})
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", found["started"])
+    assert found["started"] <= found["ended"] and found["seconds"] >= 0
+    assert (found["outcome"], found["counts"]) == ("complete", {"ok": 5})
+    assert (found["trials_run"], found["damaged"]) == (5, {})
+    assert re.fullmatch("[0-9a-f]{64}", found["plan"])
+
+
+def test_the_blocks_of_an_experiment_are_not_told_twice(inline, block):
+    inline(block(), config={"blocks": [block()]})
+    found = read_manifest(inline.folder)
+    assert found["blocks"] is None
+    assert found["config"]["blocks"] == [block()]
+
+
+@pytest.mark.parametrize(
+    "seeds, told",
+    [
+        ([3, 4, 5], "range(3,6)"),
+        ([0, 1], [0, 1]),
+        ([0, 2, 4], [0, 2, 4]),
+        ([2, 1, 0], [2, 1, 0]),
+        ([0, True, 2], [0, True, 2]),
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]),
+        ([[1, 2, 3], "a"], ["range(1,4)", "a"]),
+        ({"a": (1, 2, 3, 4)}, {"a": "range(1,5)"}),
+    ],
+)
+def test_only_consecutive_integers_are_a_range(seeds, told):
+    assert manifest._short(seeds) == told
+
+
+def test_every_row_leads_to_a_manifest_of_the_run_that_computed_it(inline, block):
+    for seeds in ([0, 1], [0, 1, 2], [1, 2]):
+        inline(block(seed=seeds))
+    first, second, third = names(inline.folder)
+    inline(block(seed=[0, 1, 2]))
+    runs = load_results(inline.folder).groupby("seed")["run"].unique()
+    assert runs.to_dict() == {0: [first], 1: [first], 2: [second]}
+    for name, ran in ((first, 2), (second, 1), (third, 0)):
+        found = read_run(inline.folder, name)
+        assert (found["run"], found["trials_run"]) == (name, ran)
+        assert found["outcome"] == "complete"
+        assert commit(inline.folder, name).startswith("commit ")
+
+
+def test_workers_write_in_the_name_of_the_run(run, block):
+    assert run(block(), n_jobs=2) == 0
+    (name,) = names(run.folder)
+    assert set(load_results(run.folder)["run"]) == {name}
+    assert read_manifest(run.folder)["run"] == name
+
+
+def test_a_solver_of_ones_own_is_named_by_its_content(tmp_path):
+    from dp_erm_bench import registry
+
+    file = tmp_path / "mine.py"
+    digests = []
+    for text in (SOLVER, SOLVER + "# changed\n"):
+        file.write_text(text)
+        case = type("Case", (), {"algorithm": registry.pinned(str(file))})
+        other = type("Case", (), {"algorithm": "random_cd"})
+        (found,) = manifest.solver_files([case, other, case]).items()
+        assert found[0] == "mine.py"
+        digests.append(found[1])
+    assert digests[0] != digests[1]
+    assert all(re.fullmatch("[0-9a-f]{64}", one) for one in digests)
+
+
+@pytest.mark.parametrize(
+    "error, outcome",
+    [
+        (KeyboardInterrupt, "interrupted"),
+        (RuntimeError, "failed"),
+        (SystemExit, "inte"),
+    ],
+)
+def test_a_run_that_does_not_end_well_says_so(
+    inline, block, monkeypatch, error, outcome
+):
+    def stop(*given):
+        raise error
+
+    monkeypatch.setattr(session.Progress, "advance", stop)
+    with pytest.raises(error):
+        inline(block(), batch_trials=1)
+    found = read_manifest(inline.folder)
+    assert found["outcome"] == outcome
+    assert found["ended"] and found["counts"] == {"ok": 1, "planned": 2}
+    assert "plan" not in found
+
+
+def test_while_it_runs_it_is_running(inline, block, monkeypatch):
+    seen = []
+    execute = session.Session.execute
+
+    def watched(self, *given):
+        seen.append(read_manifest(inline.folder))
+        return execute(self, *given)
+
+    monkeypatch.setattr(session.Session, "execute", watched)
+    inline(block())
+    (found,) = seen
+    assert (found["outcome"], found["ended"]) == ("running", None)
+    assert read_manifest(inline.folder)["run"] == found["run"]
+
+
+def test_a_full_disk_at_the_end_hides_no_other_error(inline, block, monkeypatch):
+    def stop(*given):
+        monkeypatch.setattr(manifest, "write_run", full)
+        raise ArithmeticError("the first error")
+
+    def full(*given):
+        with folders.telling(inline.folder):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(session.Progress, "advance", stop)
+    with pytest.raises(ArithmeticError, match="the first error"):
+        inline(block())
+
+
+def test_the_digest_of_an_experiments_file_is_that_of_the_file(tmp_path):
+    from types import SimpleNamespace
+
+    from dp_erm_bench.cli.sweep import experiment_file
+
+    (tmp_path / "experiment").mkdir()
+    file = tmp_path / "experiment" / "mine.yaml"
+    file.write_text("blocks: []\n")
+    entries = [SimpleNamespace(path=p) for p in (None, "pkg://x", f"file://{tmp_path}")]
+    search = SimpleNamespace(get_path=lambda: entries)
+    loader = SimpleNamespace(get_search_path=lambda: search)
+    composer = SimpleNamespace(loader=loader)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert experiment_file(composer, "mine") == {"mine.yaml": digest}
+    assert experiment_file(composer, "other") == {} == experiment_file(composer, None)
+
+
+def test_a_manifest_is_json_a_person_can_read(inline, block):
+    inline(block())
+    text = (inline.folder / "manifest.json").read_text()
+    assert text.startswith('{\n  "run": "') and json.loads(text)
