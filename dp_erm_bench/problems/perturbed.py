@@ -74,8 +74,8 @@ class _Steps:
         self.problem, self.linear, self.ridge = problem, linear, ridge
         self.modulus = ridge + problem.penalty.strong_convexity
         smoothness = problem.with_smoothness("data").smoothness.norm
-        # Computed, so perhaps rounded down.
-        self.lipschitz = float(smoothness) * (1 + 1e-9) + ridge
+        # Computed, so perhaps rounded down; and zero where all records are.
+        self.lipschitz = max(float(smoothness) * (1 + 1e-9) + ridge, self.modulus)
 
     def gradient(self, w: Array) -> Array:
         return self.problem.gradient(w) + self.ridge * w + self.linear
