@@ -20,6 +20,7 @@ from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.runner.solve import Recorder, Solved, solve
 from dp_erm_bench.runner.trial import Trial
+from dp_erm_bench.runner.warm import warm_up
 from dp_erm_bench.solvers.base import Solver
 
 Record = dict[str, Any]
@@ -50,13 +51,6 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
         return [_failure(trial, "error", f"{error}\n{text}") for trial in trials]
 
 
-def warm_up() -> None:
-    """Compile the kernels (or load them from numba's cache) before workers start."""
-    from dp_erm_bench.runner.warm import compile_kernels
-
-    compile_kernels()
-
-
 @functools.lru_cache(maxsize=8)
 def _problem(text: str) -> Problem:
     spec = json.loads(text)
@@ -81,6 +75,7 @@ def solver_of(spec: Mapping[str, Any]) -> Solver:
 
 def _records(trials: Sequence[Trial]) -> list[Record]:
     spec = trials[0].spec
+    warm_up(spec["algorithm"]["name"])
     solved = solve(
         problem_of(spec),
         [solver_of(trial.spec) for trial in trials],

@@ -23,11 +23,13 @@ from dp_erm_bench.results.store import FAILED, FINISHED
 from dp_erm_bench.results.table import bring_up_to_date, is_stale
 from dp_erm_bench.runner.case import NotRun
 from dp_erm_bench.runner.choices import edge_lines, write_choices
+from dp_erm_bench.runner.early import early_worker
 from dp_erm_bench.runner.expand import expand
 from dp_erm_bench.runner.link import tuners_of
 from dp_erm_bench.runner.manifest import recorded
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.plan import print_plan
+from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.session import Session, run_stages, stages_of
 from dp_erm_bench.runner.tune import Choice
 
@@ -64,10 +66,17 @@ def run_experiment(
     folder = Path(folder).resolve()
     if options.mode != "plan":
         check_writable(folder)
+    with early_worker(folder, options) as early:
+        return _run(blocks, Session(name, folder, options), early)
+
+
+def _run(
+    blocks: Sequence[Mapping[str, Any]], session: Session, early: Worker | None
+) -> int:
     cases, missing = expand(blocks)
+    options = session.options
     if not cases and options.append_plan:
         raise _nothing(missing)
-    session = Session(name, folder, options)
     tuners = tuners_of(cases, options.n_checkpoints, session.finals)
     stages = stages_of(cases, tuners, session)
     if options.mode == "plan":
@@ -78,7 +87,7 @@ def run_experiment(
     expected += sum(tuner.expected() for tuner in tuners)
     previous = _settled(session)
     with recorded(session, blocks, cases, missing) as manifest, session.plan:
-        run_stages(session, stages, expected)
+        run_stages(session, stages, expected, early)
         choices = [tuner.choice for tuner in tuners if tuner.choice is not None]
         manifest |= _derive(session, choices, previous)
     _print_summary(session, choices, missing)

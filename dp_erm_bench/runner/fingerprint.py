@@ -84,13 +84,18 @@ def _dotted(path: Path) -> str:
 
 
 def _closure(module: str) -> set[str]:
+    """Return a module and what it imports, at any depth.
+
+    The layers below the solvers are not read for their imports: they import each
+    other only, and all of them count anyway.
+    """
     found: set[str] = set()
     todo = [module]
     while todo:
         name = todo.pop()
         if name not in found and not _inert(name) and _file(name) is not None:
             found.add(name)
-            todo += _imports(name)
+            todo += () if name in numeric_modules() else _imports(name)
     return found
 
 

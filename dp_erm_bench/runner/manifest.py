@@ -76,7 +76,7 @@ def _asked(
         "experiment": session.name,
         "profile": options.profile,
         "version": importlib.import_module("dp_erm_bench").__version__,
-        "command": _plain_command(options.command),
+        "command": plain_command(options.command),
         "started": now(),
         "ended": None,
         "outcome": "running",
@@ -113,5 +113,6 @@ def _short(value: Any) -> Any:
     return [_short(one) for one in value]
 
 
-def _plain_command(command: Sequence[str]) -> list[str]:
+def plain_command(command: Sequence[str]) -> list[str]:
+    """Return a command line without the folder of its program."""
     return [os.path.basename(command[0]), *command[1:]] if command else []

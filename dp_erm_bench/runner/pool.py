@@ -42,14 +42,16 @@ class Pool:
         Worker processes.
     job : Job
         What the workers must know.
+    early : Worker, optional
+        One that was started already.
     """
 
-    def __init__(self, n_jobs: int, job: Job) -> None:
+    def __init__(self, n_jobs: int, job: Job, early: Worker | None = None) -> None:
         self.n_jobs = n_jobs
         self.job = job
         self._waiting: deque[Batch] = deque()
         self._doubtful: deque[Batch] = deque()
-        self._workers: list[Worker] = []
+        self._workers = [early] if early else []
         self._size = 1
         self._stillborn = 0
         self._segment = Segment(Path(job.folder), job.run)

@@ -18,9 +18,9 @@ ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS}
 """Environment of a worker, set before it imports numpy."""
 
 SERVE = (
-    "import sys; sys.path[:] = sys.argv[3:]; "
+    "import sys; sys.path[:] = sys.argv[4:]; "
     "from dp_erm_bench.runner.worker import serve; "
-    "serve(int(sys.argv[1]), int(sys.argv[2]))"
+    "serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
 )
 PATIENCE = 1.0
 """Seconds after which a worker is looked at though it has said nothing."""
@@ -32,22 +32,31 @@ class Worker:
     It is started by hand, not by `multiprocessing`: that would import the user's main
     module again, and cannot set the environment of the new process alone.
 
+    Parameters
+    ----------
+    execute : str
+        Dotted name of the function that runs a batch, imported at once.
+
     Attributes
     ----------
     task : sequence of tuple of Trial
         What it is at; empty if it is idle.
     alone : bool
         Whether no other worker was at work meanwhile.
+    fresh : bool
+        Whether it has never had a task.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, execute: str = "") -> None:
         self.pipe, theirs = Pipe()
         self.task: Sequence[Batch] = ()
         self.alone = False
+        self.fresh = True
         handle = theirs.fileno()
         with theirs, _interrupts_held():
+            given = [str(handle), str(os.getpid()), execute]
             self._process = subprocess.Popen(
-                [sys.executable, "-c", SERVE, str(handle), str(os.getpid()), *sys.path],
+                [sys.executable, "-c", SERVE, *given, *sys.path],
                 env={**os.environ, **ONE_THREAD},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(handle,),
@@ -60,7 +69,7 @@ class Worker:
 
     def give(self, task: Sequence[Batch], job: Job, alone: bool = False) -> None:
         """Send a task; should the worker be dead, its report will be None."""
-        self.task, self.alone = task, alone
+        self.task, self.alone, self.fresh = task, alone, False
         with contextlib.suppress(OSError):
             self.pipe.send((task, job))
 
@@ -80,7 +89,7 @@ class Worker:
         """Let it go, by force if it does not; return its exit code."""
         self.pipe.close()
         try:
-            return self._process.wait(patience)
+            return self._process.wait(0.0 if self.fresh else patience)
         except subprocess.TimeoutExpired:
             self._process.kill()
         return self._process.wait()

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
-from dp_erm_bench import registry
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import new_run_id
 from dp_erm_bench.results.store import Store, final_objective
@@ -17,6 +16,7 @@ from dp_erm_bench.runner.batches import batches_of
 from dp_erm_bench.runner.case import Case
 from dp_erm_bench.runner.options import FAILED, RunOptions
 from dp_erm_bench.runner.pool import Pool
+from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.progress import Progress
 from dp_erm_bench.runner.trial import Planned
 from dp_erm_bench.runner.tune import Tuner
@@ -155,12 +155,15 @@ def stages_of(
 
 
 def run_stages(
-    session: Session, stages: Iterable[list[Planned]], expected: int
+    session: Session,
+    stages: Iterable[list[Planned]],
+    expected: int,
+    early: Worker | None = None,
 ) -> None:
     """Run every round of an experiment; the workers stay between rounds."""
     options = session.options
     with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(Pool(options.n_jobs, session.job()))
+        pool = stack.enter_context(Pool(options.n_jobs, session.job(), early))
         progress = stack.enter_context(
             Progress(session.name, options.progress, expected)
         )
@@ -169,12 +172,4 @@ def run_stages(
             progress.announce(len(found) - len(todo), len(todo))
             if todo:
                 session.write_plan()
-                _warm_up(options.execute, session)
                 session.execute(todo, pool, progress)
-
-
-def _warm_up(execute: str, session: Session) -> None:
-    """Let the parent compile what workers would all compile at once."""
-    if session.ran == 0:
-        with contextlib.suppress(AttributeError):
-            registry.locate(f"{execute.rpartition('.')[0]}.warm_up")()

@@ -79,7 +79,7 @@ class Report(NamedTuple):
     problem: str = ""
 
 
-def serve(handle: int, parent: int) -> None:
+def serve(handle: int, parent: int, execute: str = "") -> None:
     """Run the tasks that come through a pipe until it closes.
 
     Parameters
@@ -88,14 +88,23 @@ def serve(handle: int, parent: int) -> None:
         File descriptor of the pipe, a process of the solver's must not keep it.
     parent : int
         The process that sends the tasks.
+    execute : str
+        What the tasks will need, imported while none has come yet.
     """
     os.set_inheritable(handle, False)
     _die_with(parent)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     pipe = Connection(handle)
+    if execute:
+        with contextlib.suppress(Exception):
+            locate(execute)
     with contextlib.suppress(EOFError):
         while True:
             pipe.send(run_task(*pipe.recv()))
+    # All is written: to take numba and scipy apart would keep the parent waiting.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _die_with(parent: int) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_erm_bench.runner import session
+from dp_erm_bench.runner import early, session
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.worker import run_recorded
@@ -17,7 +17,7 @@ from made_blocks import make_block, make_tuned  # noqa: E402
 class InlinePool:
     """Runs batches in this process: fast, where processes are not the matter."""
 
-    def __init__(self, n_jobs, job):
+    def __init__(self, n_jobs, job, early=None):
         self.job = job
 
     def __enter__(self):
@@ -58,4 +58,5 @@ def run(tmp_path):
 def inline(run, monkeypatch):
     """Run blocks in this process."""
     monkeypatch.setattr(session, "Pool", InlinePool)
+    monkeypatch.setattr(early, "Worker", lambda execute: None)
     return run

@@ -10,7 +10,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.privacy.gdp import gdp_epsilon
 from dp_erm_bench.runner import execute
-from dp_erm_bench.runner.execute import problem_of, run_batch, warm_up
+from dp_erm_bench.runner.execute import problem_of, run_batch
 from dp_erm_bench.runner.trial import Trial
 
 ALGORITHMS = registry.names("algorithm")
@@ -249,17 +249,39 @@ def test_printed_constants_are_recorded_with_their_real_cost():
     assert facts["epsilon_certified"] < 0.6
 
 
-def test_warming_up_runs_every_algorithm(monkeypatch):
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_is_warmed_up_once_and_runs(monkeypatch, name):
     from dp_erm_bench.runner import warm
 
     seen = []
     run = warm._run
+    warm.warm_up.cache_clear()
     monkeypatch.setattr(
         warm,
         "_run",
-        lambda problem, solver: seen.append(solver) or run(problem, solver),
+        lambda problem, solver: run(problem, solver) or seen.append(solver),
     )
-    warm_up()
-    assert {type(solver) for solver in seen} == {
-        registry.target("algorithm", name) for name in ALGORITHMS
-    }
+    for _ in range(2):
+        warm.warm_up(name)
+    (solver,) = seen
+    assert type(solver) is registry.target("algorithm", name)
+
+
+def test_a_solver_of_ones_own_runs_in_its_trials_only(monkeypatch):
+    from dp_erm_bench.runner import warm
+
+    seen = []
+    monkeypatch.setattr(registry, "target", lambda *given: seen.append(given))
+    warm.warm_up("somewhere/own_solver.py")
+    assert seen == []
+
+
+def test_what_cannot_be_warmed_up_is_left_to_its_trials(monkeypatch):
+    from dp_erm_bench.runner import warm
+
+    def fail(problem, solver):
+        raise ArithmeticError("not on four records")
+
+    warm.warm_up.cache_clear()
+    monkeypatch.setattr(warm, "_run", fail)
+    warm.warm_up("sgd")

@@ -119,6 +119,14 @@ def test_the_fingerprint_covers_what_the_numbers_come_from():
         assert f"dp_erm_bench.{name}" not in closure
 
 
+def test_layers_below_the_solvers_import_nothing_that_would_be_missed():
+    numeric = numeric_modules()
+    for module in numeric:
+        for name in fingerprint._imports(module):
+            if fingerprint._file(name) is not None and not fingerprint._inert(name):
+                assert name in numeric, f"{module} imports {name}"
+
+
 def fresh_fingerprint(target=SOLVER):
     for cached in ("code_fingerprint", "_imports", "_file", "_source_digest"):
         getattr(fingerprint, cached).cache_clear()
