@@ -53,14 +53,20 @@ class Worker:
         self.alone = False
         self.fresh = True
         handle = theirs.fileno()
-        with theirs, _interrupts_held():
-            given = [str(handle), str(os.getpid()), execute]
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", SERVE, *given, *sys.path],
-                env={**os.environ, **ONE_THREAD},
-                stdin=subprocess.DEVNULL,
-                pass_fds=(handle,),
-            )
+        given = [str(handle), str(os.getpid()), execute]
+        try:
+            with theirs, _interrupts_held():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", SERVE, *given, *sys.path],
+                    env={**os.environ, **ONE_THREAD},
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(handle,),
+                )
+        except BaseException:
+            # A Ctrl-C that was held back: nobody else knows of the process yet.
+            with contextlib.suppress(AttributeError):
+                self.end()
+            raise
 
     @property
     def pid(self) -> int:

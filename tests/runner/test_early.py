@@ -1,6 +1,8 @@
 """The worker that starts before the parent knows what is to do."""
 
 import os
+import signal
+import subprocess
 
 import pytest
 
@@ -70,3 +72,19 @@ def test_one_that_is_not_needed_is_ended_at_once(tmp_path):
 def test_what_cannot_be_imported_is_told_by_the_trials(run, block, started):
     assert run(block(seed=[0]), execute="nowhere.at_all", n_jobs=1) == 1
     assert read_manifest(run.folder)["counts"] == {"error": 1}
+
+
+def test_an_interrupt_while_it_starts_leaves_nothing(monkeypatch):
+    made = []
+
+    class Popen(subprocess.Popen):
+        def __init__(self, *given, **options):
+            super().__init__(*given, **options)
+            made.append(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Popen)
+    with pytest.raises(KeyboardInterrupt):
+        Worker()
+    (process,) = made
+    assert process.returncode == -signal.SIGKILL
