@@ -148,4 +148,4 @@ def _numbers(row: dict[Any, Any]) -> list[str]:
 
 
 def _percent(value: float) -> str:
-    return "" if value != value else f"{100 * value:+.2f} %" if value else "0"
+    return "" if value != value else f"{100 * value:+.3g} %" if value else "0"

@@ -1,0 +1,47 @@
+"""docs/ says what the code does: its words, numbers and defaults."""
+
+from pathlib import Path
+
+import pytest
+
+from dp_erm_bench.cli.compare import _parser
+from dp_erm_bench.results.change import MEASURES, WAYS, Rule
+from dp_erm_bench.results.compare import RANK
+from dp_erm_bench.results.scan import FAILED, FINISHED
+from dp_erm_bench.results.statistics import FLOOR, RESAMPLES
+from dp_erm_bench.runner.options import RunOptions
+
+HARNESS = (Path(__file__).resolve().parents[1] / "docs" / "harness.md").read_text()
+PLAIN = " ".join(HARNESS.split())
+
+
+@pytest.mark.parametrize("status", [*FINISHED, *FAILED])
+def test_every_status_is_explained(status):
+    assert f"| `{status}` |" in HARNESS
+    assert status in RANK
+
+
+def test_comparing_is_explained_with_every_choice():
+    for measure in MEASURES:
+        assert f"`{measure}`" in HARNESS
+    for way in WAYS:
+        assert f"`--by {way}`" in HARNESS
+    for action in _parser()._actions:
+        assert all(option in HARNESS for option in action.option_strings)
+
+
+def test_the_numbers_are_those_of_the_code():
+    rule = Rule()
+    assert f"`--tolerance` ({rule.tolerance})" in HARNESS
+    assert f"`--interval {rule.interval}`" in HARNESS
+    assert f"Fewer than {rule.least} seeds (at {rule.interval}" in PLAIN
+    assert f"0.999` (it takes {Rule(interval=0.999).least} seeds)" in PLAIN
+    assert f"({RESAMPLES} draws" in PLAIN
+    assert f"below {FLOOR:g}".replace("e-09", "e-9") in PLAIN
+    assert f"`runner.time_limit` seconds ({RunOptions().time_limit:g};" in PLAIN
+
+
+def test_the_defaults_of_the_command_are_those_of_the_rule():
+    given = _parser().parse_args(["a", "b"])
+    assert Rule(given.by, given.tolerance, given.interval) == Rule()
+    assert given.on == ["objective"]
