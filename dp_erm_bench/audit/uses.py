@@ -14,8 +14,9 @@ class Use:
     Attributes
     ----------
     kind : str
-        ``gaussian``, ``poisson_gaussian``, ``laplace``, ``bounded_range``, ``pure`` or
-        ``vector`` (Laplace noise on every entry, ``ratio`` the inverse of its level).
+        ``gaussian``, ``poisson_gaussian``, ``laplace``, ``norm_laplace``,
+        ``bounded_range``, ``pure``, ``vector`` (Laplace noise on every entry, ``ratio``
+        the inverse of its level), ``objective`` or ``objective_pure`` (a minimiser).
     ratio : float
         Noise scale / sensitivity under the budget's adjacency.
     times : int
@@ -23,6 +24,8 @@ class Use:
         Poisson sampling rate.
     spread : float
         Ratio of the largest to the smallest score sensitivity, of noise inside.
+    curvature : float
+        log(1 + beta / ridge) of a perturbed objective.
     """
 
     kind: str
@@ -30,16 +33,15 @@ class Use:
     times: int
     rate: float = 1.0
     spread: float = 1.0
+    curvature: float = 0.0
 
     @property
     def level(self) -> float:
         """Return the pure level of one use; infinite for Gaussian noise."""
-        if "gaussian" in self.kind:
+        if self.ratio == 0 or "gaussian" in self.kind or self.kind == "objective":
             return math.inf
         selects = self.kind in ("bounded_range", "pure")
-        if self.ratio == 0:
-            return math.inf
-        return (1 + self.spread if selects else 1.0) / self.ratio
+        return self.curvature + (1 + self.spread if selects else 1.0) / self.ratio
 
 
 def full_batch(use: Use) -> bool:
