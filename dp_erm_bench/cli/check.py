@@ -28,7 +28,9 @@ def check(algorithms: Sequence[str]) -> int:
         anything is checked.
     """
     names = algorithms or registry.names(registry.ALGORITHM)
-    failed = sum(_checked(candidate) for candidate in [candidate_of(name) for name in names])
+    failed = sum(
+        _checked(candidate) for candidate in [candidate_of(name) for name in names]
+    )
     return 1 if failed else 0
 
 

@@ -37,6 +37,7 @@ Keys
   runner.n_jobs  runner.retry  runner.progress  runner.n_checkpoints
   -m, --multirun            accepted, changes nothing
   -cd, --config-dir FOLDER  look for experiment/NAME.yaml there too
+  -sc install=bash|zsh|fish print the completion of a shell, to be evaluated there
 
 Exit code: 0 all ran, 1 a trial failed or (compare) something is worse, 2 wrong
 input, 130 interrupted.

@@ -40,6 +40,10 @@ def _dispatch(given: list[str]) -> int:
         return _print_help()
     if given == ["--version"]:
         return _print_version()
+    if given[0] in ("-sc", "--shell-completion"):
+        from dp_erm_bench.cli.completion import complete
+
+        return complete(given[1:])
     if "=" not in given[0] and not given[0].startswith(("-", "+", "~")):
         from dp_erm_bench.cli.commands import command
 

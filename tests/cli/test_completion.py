@@ -1,0 +1,166 @@
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dp_erm_bench import registry
+from dp_erm_bench.cli.commands import COMMANDS
+from dp_erm_bench.cli.completion import COMMANDS as OFFERED
+from dp_erm_bench.cli.completion import candidates
+from dp_erm_bench.cli.fields import parameters
+from dp_erm_bench.cli.main import main
+
+
+def after(line):
+    return candidates(f"dp-erm-bench {line}")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("algorithm=gr", ["algorithm=greedy_cd"]),
+        ("algorithm=sgd,ran", ["algorithm=sgd,random_cd"]),
+        ("seed=1 algorithm.greedy_cd.no", ["algorithm.greedy_cd.noise="]),
+        ("algorithm.gr", ["algorithm.greedy_cd."]),
+        (
+            "budget.",
+            ["budget.adjacency=", "budget.delta=", "budget.epsilon="],
+        ),
+        ("budget.adjacency=z", ["budget.adjacency=zero_out"]),
+        ("experiment=mangold2022", ["experiment=mangold2022"]),
+        ("experiment=mangold2022 profile=s", ["profile=smoke"]),
+        ("experiment=mangold2023 panel=log1,madel", ["panel=log1,madelon"]),
+        ("runner.retry=error,k", ["runner.retry=error,killed"]),
+        ("runner.progress=", ["runner.progress=false", "runner.progress=true"]),
+        ("mode=", ["mode=plan", "mode=run"]),
+        ("loss=a", ["loss=auto"]),
+        ("loss=huber loss.", ["loss.kappa="]),
+        ("dataset=log1 dataset.si", ["dataset.sigma="]),
+        ("dataset=log1 dataset.standardise=f", ["dataset.standardise=false"]),
+        (
+            "algorithm.random_cd.order=cyclic_",
+            ["algorithm.random_cd.order=cyclic_reversed"],
+        ),
+        ("list se", ["settings"]),
+        ("list algorithm gr", ["greedy_cd"]),
+        ("check s", ["sgd", "svrg"]),
+        ("--config-", ["--config-dir", "--config-name"]),
+        ("col", ["collect"]),
+        ("collect res", []),
+        ("nonsense.", []),
+        ("nonsense=", []),
+        ("algorithm.nope.", []),
+        ("algorithm.nope.step=", []),
+        ("experiment=nope panel=", []),
+    ],
+)
+def test_what_may_follow(line, words):
+    assert after(line) == words
+
+
+def test_everything_begins_an_empty_line():
+    words = after("")
+    assert {*COMMANDS, "dataset=", "algorithm=", "algorithm.", "budget."} <= {*words}
+    assert "blocks=" not in words
+
+
+def test_the_commands_offered_are_those_there_are():
+    assert {*COMMANDS, "help"} == {*OFFERED}
+
+
+@pytest.mark.parametrize("name", registry.built_in("algorithm"))
+def test_parameters_read_from_source_are_those_of_the_class(name):
+    fields = dataclasses.fields(registry.target("algorithm", name))
+    made = {f.name: tuple(f.metadata.get("choices", ())) for f in fields if f.init}
+    assert parameters(name) == made
+
+
+def test_a_users_experiments_are_offered(experiments):
+    flag = experiments("blocks: [{panel: north}, {panel: south}]\nprofiles: {x: {}}\n")
+    assert after(f"{flag} experiment=t") == ["experiment=tiny"]
+    folder = flag.partition("=")[2]
+    assert after(f"-cd {folder} experiment=tiny panel=n") == ["panel=north"]
+    assert after(f"{flag} experiment=tiny profile=") == ["profile=x"]
+
+
+@pytest.mark.parametrize("text", ["blocks: [", "blocks: 3", "- a", "profiles: [a]"])
+def test_a_broken_experiment_offers_nothing(experiments, text):
+    flag = experiments(text)
+    assert after(f"{flag} experiment=tiny panel=n") == []
+    assert after(f"{flag} experiment=tiny profile=n") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
+def test_a_script_for_each_shell(shell, capsys):
+    assert main(["-sc", f"install={shell}"]) == 0
+    assert f"query={shell}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["install"], ["install=tcsh"], ["query"], ["query=bash", "x"]]
+)
+def test_another_use_is_refused(arguments, capsys):
+    assert main(["--shell-completion", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert err == (
+        "dp-erm-bench: --shell-completion: write -sc install=bash|fish|zsh\n"
+    )
+    assert not out
+
+
+def test_bash_completes(tmp_path, environment):
+    """Bash itself, told the line and where it broke it, as its readline does."""
+    program = tmp_path / "dp-erm-bench"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m dp_erm_bench "$@"\n')
+    program.chmod(0o755)
+    script = (
+        'eval "$(dp-erm-bench -sc install=bash)"\n'
+        "compopt() { :; }\n"
+        "COMP_LINE='dp-erm-bench algorithm=gr'; COMP_POINT=25\n"
+        "COMP_WORDS=(dp-erm-bench algorithm = gr); COMP_CWORD=3\n"
+        '_dp_erm_bench; echo "${COMPREPLY[@]}"\n'
+        "COMP_LINE='dp-erm-bench budget. seed=1'; COMP_POINT=20\n"
+        '_dp_erm_bench; echo "${COMPREPLY[@]}"\n'
+        "complete -p dp-erm-bench\n"
+    )
+    path = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env={**environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        "greedy_cd",
+        "budget.adjacency= budget.delta= budget.epsilon=",
+        "complete -o default -F _dp_erm_bench dp-erm-bench",
+    ]
+    assert not done.stderr
+
+
+def test_an_answer_takes_little_and_imports_nothing_heavy(tmp_path, environment):
+    code = (
+        "import sys, time; from dp_erm_bench.cli.main import main; "
+        "main(['-sc', 'query=bash']); print(*sys.modules, file=sys.stderr); "
+        "print(time.process_time(), file=sys.stderr)"
+    )
+    line = {"COMP_LINE": "dp-erm-bench algorithm.greedy_cd.", "COMP_POINT": "99"}
+
+    def answer():
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**environment, **line},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        modules, seconds = done.stderr.splitlines()
+        assert "algorithm.greedy_cd.rule=" in done.stdout.split()
+        assert not {"hydra", "omegaconf", "numpy", "numba"} & set(modules.split())
+        return float(seconds)
+
+    assert min(answer() for _ in range(3)) <= 0.3
