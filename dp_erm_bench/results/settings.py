@@ -12,7 +12,7 @@ from dp_erm_bench.errors import UsageError
 
 LABELS = ["experiment", "panel", "line", "algorithm"]
 PROBLEM = [
-    *("dataset", "dataset_seed", "standardise", "n", "p"),
+    *("dataset", "dataset_options", "dataset_seed", "standardise", "n", "p"),
     *("loss", "penalty", "strength", "constraint"),
 ]
 BUDGET = ["epsilon", "delta", "adjacency", "calibration"]
