@@ -1,12 +1,11 @@
 """What a death or a hang costs: the parent's, a worker's, a trial's."""
 
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.measure import Row, environment, seconds, sweep, timed
+from benchmarks.measure import Row, seconds, started, sweep, timed
 
 TRIALS = 200
 PATIENCE = 20.0
@@ -39,10 +38,8 @@ def orphans(folder: Path) -> float:
     Workers are in native code, with the interpreter's lock held.
     """
     place = folder / "orphans"
-    command = sweep(place, "seeds", TRIALS, "--execute", "holding", "--batch", 5)
-    parent = subprocess.Popen(
-        [str(word) for word in command], env=environment(), stdout=subprocess.DEVNULL
-    )
+    options = ("--execute", "holding", "--batch", 5)
+    parent = started(sweep(place, "seeds", TRIALS, *options))
     wait_for(lambda: len(list((place / "segments").glob("*"))) == 2)
     workers = children(parent.pid)
     assert len(workers) >= 2, workers

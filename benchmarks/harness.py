@@ -2,13 +2,24 @@
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks import faults, others
-from benchmarks.measure import Row, print_table, seconds, sweep, timed, usual
+from benchmarks.measure import (
+    Row,
+    print_table,
+    seconds,
+    started,
+    sweep,
+    timed,
+    usual,
+)
 
 KINDS = {"seeds": "seeds of one setting", "settings": "every trial its own setting"}
 COMMAND = [sys.executable, "-m", "dp_erm_bench"]
@@ -17,15 +28,15 @@ SWEEP = [
     *("algorithm.random_cd.clip=1", "algorithm.random_cd.passes=1"),
     *("budget.epsilon=1", "seed=range(0,100)", "runner.progress=false"),
 ]
-LOADED = "import dp_erm_bench.runner.execute as e; e.warm_up()"
 
 
 def run(given: argparse.Namespace) -> None:
     """Measure and print the table of docs/harness.md."""
     few, many = (1000, 10_000) if given.quick else (10_000, 100_000)
-    seconds([sys.executable, "-c", LOADED])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        # Once, so that numba's cache is filled.
+        seconds(sweep(folder / "warm", "seeds", 2, "--execute", "solver"))
         found = [others.hydra(folder / "hydra")]
         if given.benchopt is not None:
             found.insert(0, others.benchopt(folder / "benchopt", given.benchopt))
@@ -48,12 +59,7 @@ def overheads(folder: Path, trials: int) -> list[Row]:
 
 def computed(folder: Path) -> float:
     """Return the seconds that the batches of a folder took, over all workers."""
-    lines = [
-        json.loads(line)
-        for segment in (folder / "segments").iterdir()
-        for line in segment.read_text().splitlines()
-    ]
-    return sum(line.get("cost", 0.0) for line in lines)
+    return sum(record["cost"] for record in told(folder, "key"))
 
 
 def reruns(folder: Path, trials: int) -> list[Row]:
@@ -74,26 +80,31 @@ def reruns(folder: Path, trials: int) -> list[Row]:
 
 
 def starts(folder: Path) -> list[Row]:
-    """Return the times to the help and to the first batch of the command line."""
+    """Return the times to the help, and to the first batch of the command line."""
+    times = [first_batch(folder, f"first {number}") for number in range(3)]
+    begun, recorded = map(statistics.median, zip(*times, strict=True))
     return [
         Row("`--help`", usual([*COMMAND, "--help"]), 0.2, "help"),
-        Row("start to first trial, 100 trials", first_batch(folder), 1.5, "first"),
+        Row("start to first batch, 100 trials", begun, 1.5, "first"),
+        Row("start to first records on disk, 100 trials", recorded),
     ]
 
 
-def first_batch(folder: Path) -> float:
-    """Return the time from the command line to the mark of the first batch."""
-    times = []
-    for number in range(3):
-        name = f"first {number}"
-        start = time.time()
-        line = [*SWEEP, f"results_dir={folder}", f"name='{name}'"]
-        seconds([*COMMAND, *line])
-        marks = [
-            json.loads(mark)["time"]
-            for segment in (folder / name / "segments").iterdir()
-            for mark in segment.read_text().splitlines()
-            if mark.startswith('{"begin"')
-        ]
-        times.append(min(marks) - start)
-    return sorted(times)[1]
+def first_batch(folder: Path, name: str) -> tuple[float, float]:
+    """Return the times from the command line to the first begin mark and records."""
+    line = [*COMMAND, *SWEEP, f"results_dir={folder}", f"name='{name}'"]
+    start = time.time()
+    process = started(line)
+    faults.wait_for(lambda: any(told(folder / name, "key")))
+    recorded = time.time() - start
+    assert process.wait() == 0
+    marks = told(folder / name, "begin")
+    return min(mark["time"] for mark in marks) - start, recorded
+
+
+def told(folder: Path, what: str) -> Iterator[dict[str, Any]]:
+    """Yield the whole lines of a folder's segments that start with a word."""
+    for segment in (folder / "segments").glob("*"):
+        for line in segment.read_text().splitlines(keepends=True):
+            if line.startswith(f'{{"{what}":') and line.endswith("}\n"):
+                yield json.loads(line)

@@ -93,6 +93,16 @@ def timed(
     return taken, done.stdout
 
 
+def started(command: Sequence[object]) -> subprocess.Popen[bytes]:
+    """Start a command; what it prints does not matter."""
+    return subprocess.Popen(
+        [str(word) for word in command],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
 def usual(command: Sequence[object], times: int = 5) -> float:
     """Return the median time of a command."""
     return statistics.median(seconds(command) for _ in range(times))

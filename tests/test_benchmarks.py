@@ -56,6 +56,12 @@ def test_what_batches_took_is_summed(tmp_path):
     assert 0.4 <= harness.computed(tmp_path) < 2
 
 
+def test_the_first_batch_begins_before_it_is_recorded(tmp_path):
+    start = time.time()
+    begun, recorded = harness.first_batch(tmp_path, "first")
+    assert 0 < begun < recorded < time.time() - start
+
+
 def test_orphans_are_seen_to_live_and_to_die():
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     assert faults.alive(sleeper.pid)
