@@ -120,7 +120,7 @@ def _choice(given: Given) -> Given:
     if not values:
         raise UsageError(f"{given.key}=[]: the axis is empty; name at least one")
     if given.key == "algorithm":
-        values = located(map(str, values))
+        values = located(map(shown, values))
     auto = ["auto"] if given.key in ("loss", "penalty") else []
     for value in values:
         if given.key != "algorithm" or not is_file(value):

@@ -104,7 +104,7 @@ def private_constants_are_audited(candidate: Candidate) -> None:
         raise NotApplicable("it serves no constants that are released")
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=16)
 def _audited(candidate: Candidate) -> list[Audited]:
     cases = itertools.product(
         candidate.variants,

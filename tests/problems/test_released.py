@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dp_erm_bench.contract.problems import problem_of
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
@@ -16,7 +17,6 @@ from dp_erm_bench.problems.released import (
     square_bounds,
 )
 from dp_erm_bench.problems.smoothness import Smoothness
-from tests.solvers.cases import problem_of
 
 RADIUS = np.array([1.0, 2.0, 0.0, 5.0])
 LOSSES = [Logistic(), Squared()]

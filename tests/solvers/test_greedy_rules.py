@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench import registry
+from dp_erm_bench.contract.problems import objective_problem, problem_of
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.privacy.adjacency import Adjacency
@@ -15,7 +16,7 @@ from dp_erm_bench.privacy.releases import InsideNoisyMax, LaplaceNoisyMax, Noisy
 from dp_erm_bench.solvers.base import stack
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.greedy_rules import RULES, ExcessRule
-from tests.solvers.cases import LOSSES, PENALTIES, Run, objective_problem, problem_of
+from tests.solvers.cases import LOSSES, PENALTIES, Run
 from tests.solvers.test_limits import instance
 
 ALL_RULES = {**RULES, "excess": ExcessRule()}
@@ -296,7 +297,7 @@ def test_noise_scales_are_z_times_the_sensitivities(noise, kind):
 @pytest.mark.parametrize("name", registry.names("penalty"))
 def test_penalties_of_conf_are_covered_by_the_rules(name, rule):
     made = objective_problem(
-        problem_of("logistic", "none").dataset, "logistic", name, 0.7
+        problem_of("logistic", "none").dataset, "logistic", name, strength=0.7
     )
     penalty, rule = made.penalty, ALL_RULES[rule]
     w, g, change, M = random_cases(5_000, 6)

@@ -8,6 +8,8 @@ import pytest
 from scipy.sparse import csc_array
 
 from dp_erm_bench import registry
+from dp_erm_bench.contract.limits import noise_on_vectors
+from dp_erm_bench.contract.problems import problem_of
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.budget import Budget
@@ -20,8 +22,6 @@ from tests.solvers.cases import (
     VARIANTS,
     Run,
     label,
-    noise_on_vectors,
-    problem_of,
     solver_of,
 )
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.contract.problems import gap, instance, problem_of
 from dp_erm_bench.privacy.accountants import certify
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.budget import Budget
@@ -16,25 +17,13 @@ from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.problems.dense_oracle import DenseOracle
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.solvers.svrg import SVRG, correction_bound
-from tests.solvers.cases import LOSSES, PENALTIES, Run, problem_of
-from tests.solvers.test_limits import end, gap, instance
+from tests.solvers.cases import LOSSES, Run, end
 
 every_loss = pytest.mark.parametrize("loss", LOSSES)
 
 
-@every_loss
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("batch_size", [10, "full"])
-def test_without_noise_it_reaches_the_optimum(loss, penalty, batch_size):
-    problem = instance(loss, penalty)
-    step, epochs = (1.0, 400) if batch_size == "full" else (0.2, 80)
-    solver = SVRG(batch_size=batch_size, n_epochs=epochs, step=step)
-    w = end(problem, solver, solver.iterations(problem))
-    assert abs(gap(problem, w)) <= 1e-8
-
-
 def test_plain_stochastic_steps_of_the_same_size_do_not():
-    """The test above is about variance reduction: sgd stops short of it."""
+    """The limit that it states is about variance reduction: sgd stops short of it."""
     problem = instance("logistic", "l2")
     sgd = registry.build("algorithm", "sgd", batch_size=10, n_iter=3200, step=0.2)
     assert gap(problem, end(problem, sgd, 3200)) > 1e-5
