@@ -85,7 +85,7 @@ def serve(handle: int, parent: int, execute: str = "") -> None:
     Parameters
     ----------
     handle : int
-        File descriptor of the pipe, a process of the solver's must not keep it.
+        File descriptor of the pipe; no process that a solver starts may keep it.
     parent : int
         The process that sends the tasks.
     execute : str
@@ -98,7 +98,7 @@ def serve(handle: int, parent: int, execute: str = "") -> None:
     if execute:
         with contextlib.suppress(Exception):
             locate(execute)
-    with contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError, ConnectionError):
         while True:
             pipe.send(run_task(*pipe.recv()))
     # All is written: to take numba and scipy apart would keep the parent waiting.

@@ -25,11 +25,11 @@ class World:
         self.deadly = dict(deadly)
         self.outside = outside
         self.ticks = itertools.count()
-        self.pids = itertools.count()
+        self.players = []
         self.traces = {}
         self.spans = []
         monkeypatch.setattr(module, "Worker", lambda: Player(self))
-        monkeypatch.setattr(module, "heard", lambda busy: busy[-1:])
+        monkeypatch.setattr(module, "heard", lambda busy: busy)
         monkeypatch.setattr(module, "traces_of", lambda f, r, pid: self.traces[pid])
 
     def fate(self, batch):
@@ -44,13 +44,17 @@ class Player:
 
     def __init__(self, world):
         self.world = world
-        self.pid = next(world.pids)
-        self.task, self.alone, self.code = (), False, 0
+        self.pid = len(world.players)
+        self.worked = 0.0
+        world.players.append(self)
+        self.task, self.alone, self.code = (), False, None
         self.pipe = SimpleNamespace(close=lambda: None)
         world.traces[self.pid] = Traces({}, {})
 
     def give(self, task, job, alone=False):
         self.task, self.alone = task, alone
+        others = [one for one in self.world.players if one is not self]
+        assert not (alone and any(one.task and one.code is None for one in others))
 
     def report(self):
         seconds, outcomes, done = 0.0, [], 0
@@ -67,11 +71,12 @@ class Player:
             outcomes += [Outcome(trial.key, "ok", 1.0) for trial in batch]
             seconds += self.world.cost(batch)
             done += 1
+        self.worked += seconds
         self.world.spans.append(seconds)
         return Report(outcomes, done, seconds)
 
     def end(self, patience=1.0):
-        return self.code
+        return self.code or 0
 
 
 def batches_of(*sizes):
@@ -109,16 +114,28 @@ def test_a_batch_as_long_as_a_task_comes_alone(tmp_path, monkeypatch):
 
 def test_long_batches_after_short_ones_are_shared(tmp_path, monkeypatch):
     world = World(monkeypatch, lambda batch: 2.0 if len(batch) == 3 else 1e-3)
-    played(tmp_path, batches_of(*[1] * 5000, *[3] * 6))
+    played(tmp_path, batches_of(*[1] * 5000, *[3] * 60))
     assert max(world.spans) < TASK_SECONDS + 2.0
-    assert sum(span >= 2.0 for span in world.spans) == 6
+    assert sum(span >= 2.0 for span in world.spans) == 60
 
 
-def test_a_trial_is_killed_at_its_second_death_alone(tmp_path, monkeypatch):
+@pytest.mark.parametrize("n_jobs", [2, 3, 5])
+def test_no_worker_takes_what_another_could_do(tmp_path, monkeypatch, n_jobs):
+    world = World(monkeypatch, lambda batch: 0.01)
+    played(tmp_path, batches_of(*[1] * 50 * n_jobs), n_jobs)
+    worked = [player.worked for player in world.players]
+    assert len(worked) == n_jobs
+    assert max(worked) < 1.3 * min(worked)
+
+
+def test_a_trial_is_killed_at_its_second_death_and_timed_out_at_its_first(
+    tmp_path, monkeypatch
+):
     first, second = batches_of(1, 4)
     deadly = {first[0].key: -9, second[2].key: -signal.SIGALRM}
-    World(monkeypatch, lambda batch: 1.0, deadly)
+    world = World(monkeypatch, lambda batch: 1.0, deadly)
     found = played(tmp_path, [first, second])
+    assert sum(player.code is not None for player in world.players) == 4
     assert list(map(found.get, deadly)) == ["killed", "timeout"]
     assert sorted(found.values()) == ["killed", "ok", "ok", "ok", "timeout"]
 
