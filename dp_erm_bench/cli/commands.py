@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
 
@@ -29,12 +30,20 @@ def command(name: str, arguments: Sequence[str]) -> int:
         return 2
 
 
-def _list(groups: Sequence[str]) -> int:
+def _list(words: Sequence[str]) -> int:
     from dp_erm_bench.cli.listing import GROUPS, listing
 
-    for group in groups:
-        check_choice("list", group, list(GROUPS))
-    print("\n\n".join(listing(group) for group in groups or GROUPS))
+    asked: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word in GROUPS or not asked or asked[-1][0] == "settings":
+            check_choice("list", word, list(GROUPS))
+            asked.append((word, []))
+        else:
+            group, names = asked[-1]
+            check_choice(f"list {group}", word, registry.names(group))
+            names.append(word)
+    shown = asked or [(group, []) for group in GROUPS]
+    print("\n\n".join(listing(group, names) for group, names in shown))
     return 0
 
 

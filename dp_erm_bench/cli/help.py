@@ -11,7 +11,7 @@ Benchmark differentially private empirical risk minimisation.
 dp-erm-bench KEY=VALUE ...            run a sweep; a,b and range(0,10) are axes
 dp-erm-bench experiment=NAME [profile=smoke|default|paper] [panel=NAME,...]
                                       run an experiment, draw its figures, check claims
-dp-erm-bench list [GROUP ...]         what there is, with parameters and defaults
+dp-erm-bench list [GROUP [NAME ...]]  what there is: parameters, types, defaults
 dp-erm-bench collect FOLDER ...       gather the records of a folder again
 dp-erm-bench report FOLDER ...        print the claims and where the figures are
 dp-erm-bench compare A B [--on objective,seconds,...] [--by trial|setting]
@@ -35,6 +35,7 @@ Keys
   mode=run|plan             plan: count the trials, run none
   name  results_dir         the results are in results_dir/name
   runner.n_jobs  runner.retry  runner.progress  runner.n_checkpoints
+  runner.time_limit         seconds a trial may take
   -m, --multirun            accepted, changes nothing
   -cd, --config-dir FOLDER  look for experiment/NAME.yaml there too
   -sc install=bash|zsh|fish print the completion of a shell, to be evaluated there

@@ -1,38 +1,47 @@
-"""What there is: every choice of every group, with parameters and their defaults."""
+"""What there is: every choice of every group; of parameters defaults and types."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterator
+import typing
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dp_erm_bench import registry
+from dp_erm_bench.cli.allowed import allowed, default
+from dp_erm_bench.cli.settings import hint_of
 from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import settings
 
 CLASSES = ("algorithm", "loss", "penalty", "constraint")
+WIDEST = 30
+Row = tuple[str, str, str, str]
+
 GROUPS = (
     *("dataset", "algorithm", "loss", "penalty", "constraint"),
     *("calibration", "runner", "experiment", "settings"),
 )
 
 
-def listing(group: str) -> str:
+def listing(group: str, only: Sequence[str] = ()) -> str:
     """Return the choices of a group as text, one per line, parameters below them.
 
     Parameters
     ----------
     group : str
         One of `GROUPS`; `settings` are the plain keys of the configuration.
+    only : sequence of str
+        Names of the choices wanted; all of them by default.
     """
     if group == "settings":
         rows = [
-            (key, _default(entry), entry.metadata["help"]) for key, entry in settings()
+            (key, default(entry), allowed(hint_of(key, entry), entry), _meaning(entry))
+            for key, entry in settings()
         ]
         return "\n".join([group, *_table(rows, "  ")])
     lines = [group]
-    for name in registry.names(group):
+    for name in only or registry.names(group):
         lines.append(f"  {name:14} {_about(group, name)}".rstrip())
         lines += _table(list(_parameters(group, name)), "      ")
     return "\n".join(lines)
@@ -53,29 +62,25 @@ def _about(group: str, name: str) -> str:
     return " ".join(comments)
 
 
-def _parameters(group: str, name: str) -> Iterator[tuple[str, str, str]]:
-    """Yield name, default and meaning of each parameter."""
+def _parameters(group: str, name: str) -> Iterator[Row]:
+    """Yield name, default, what is allowed and meaning of each parameter."""
     if group == "dataset":
         for key, value in registry.read(group, name).items():
             if key not in ("name", "_target_", "task"):
-                yield key, _brief(value), ""
-    if group == "algorithm":
-        for entry in dataclasses.fields(registry.target(group, name)):
+                yield key, _brief(value), "", ""
+    if group in CLASSES:
+        made = registry.target(group, name)
+        hints = typing.get_type_hints(made)
+        usual = registry.read(group, name)
+        for entry in dataclasses.fields(made):
             if entry.init:
-                yield entry.name, shown(entry.default), _meaning(entry)
+                value = shown(usual[entry.name]) if entry.name in usual else None
+                words = allowed(hints[entry.name], entry)
+                yield entry.name, value or default(entry), words, _meaning(entry)
 
 
 def _meaning(entry: dataclasses.Field[Any]) -> str:
-    text = str(entry.metadata.get("help", ""))
-    choices = entry.metadata.get("choices")
-    return f"{text}: {', '.join(map(str, choices))}" if choices else text
-
-
-def _default(entry: dataclasses.Field[Any]) -> str:
-    if entry.default is not dataclasses.MISSING:
-        return shown(entry.default)
-    assert entry.default_factory is not dataclasses.MISSING
-    return shown(entry.default_factory())
+    return str(entry.metadata.get("help", ""))
 
 
 def _brief(value: Any) -> str:
@@ -84,9 +89,12 @@ def _brief(value: Any) -> str:
     return shown(value)
 
 
-def _table(rows: list[tuple[str, str, str]], indent: str) -> list[str]:
-    wide = max((len(key) for key, _, _ in rows), default=0)
-    return [
-        f"{indent}{key:{wide}}  {default:12}  {text}".rstrip()
-        for key, default, text in rows
+def _table(rows: list[Row], indent: str) -> list[str]:
+    """Return rows as lines, in columns as wide as their widest cell, within reason."""
+    wide = [
+        min(max((len(row[i]) for row in rows), default=0), WIDEST) for i in range(3)
     ]
+    cells = [
+        "  ".join([*(f"{row[i]:{wide[i]}}" for i in range(3)), row[3]]) for row in rows
+    ]
+    return [f"{indent}{line}".rstrip() for line in cells]

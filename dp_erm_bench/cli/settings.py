@@ -31,7 +31,7 @@ def check_setting(key: str, value: Any) -> Any:
     """
     fields = dict(settings())
     check_key(key, [*CHOSEN, *SINGLE, *PARAMETERS, *fields])
-    hint = _hint(key, fields[key])
+    hint = hint_of(key, fields[key])
     if typing.get_origin(hint) is not list:
         return typed(key, value, hint)
     (inner,) = typing.get_args(hint)
@@ -39,7 +39,7 @@ def check_setting(key: str, value: Any) -> Any:
     return [typed(key, item, inner) for item in items]
 
 
-def _hint(key: str, entry: dataclasses.Field[Any]) -> Any:
+def hint_of(key: str, entry: dataclasses.Field[Any]) -> Any:
     """Return the type of a key, its words as a literal."""
     schema = SCHEMAS.get(key.partition(".")[0], Frame)
     hint = typing.get_type_hints(schema)[entry.name]

@@ -55,6 +55,46 @@ def test_settings_are_listed_with_their_words(capsys):
     assert "budget.adjacency" in said and "replace_one" in said
 
 
+def test_list_takes_names_of_a_group(capsys):
+    assert main(["list", "algorithm", "greedy_cd", "loss", "huber"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    heads = [line.split()[0] for line in lines if line and line[:3] != "   "]
+    assert heads == ["algorithm", "greedy_cd", "loss", "huber"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["algorithm", "gredy_cd"], "did you mean greedy_cd?"),
+        (["greedy_cd"], "list=greedy_cd"),
+        (["settings", "seed"], "list=seed"),
+        (["dataset", "log3"], "list dataset=log3"),
+    ],
+)
+def test_list_refuses_other_names(arguments, said, capsys):
+    assert main(["list", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert said in err and len(err.splitlines()) == 1 and not out
+
+
+@pytest.mark.parametrize(
+    ("group", "cells"),
+    [
+        ("algorithm", "rule GS-r GS-r|GS-s|GS-q greedy"),
+        ("algorithm", "n_iter null integer >= 0|null number"),
+        ("loss", "kappa 1.0 number"),
+        ("constraint", "radius 1.0 number"),
+        ("settings", "runner.n_jobs auto integer|auto worker"),
+        ("settings", "runner.retry [] [error|timeout|killed] recorded"),
+        ("settings", "runner.progress true true|false show"),
+        ("settings", "name null word|null name"),
+    ],
+)
+def test_types_words_limits_and_defaults_are_listed(group, cells):
+    lines = [" ".join(line.split()) for line in listing(group).splitlines()]
+    assert any(line.startswith(cells) for line in lines)
+
+
 def test_report_prints_verdicts_and_figures(folder, capsys):
     assert command("report", [str(folder)]) == 0
     said = capsys.readouterr().out
