@@ -59,7 +59,7 @@ def overheads(folder: Path, trials: int) -> list[Row]:
 
 def computed(folder: Path) -> float:
     """Return the seconds that the batches of a folder took, over all workers."""
-    return sum(record["cost"] for record in told(folder, "key"))
+    return float(sum(record["cost"] for record in told(folder, "key")))
 
 
 def reruns(folder: Path, trials: int) -> list[Row]:
