@@ -29,7 +29,7 @@ class Threshold(NamedTuple):
     flipped: bool
 
 
-def at_least(successes: Counts, trials: int, level: float) -> Array:
+def at_least(successes: Counts, trials: Counts | int, level: float) -> Array:
     """Return Clopper and Pearson's lower bound of a probability.
 
     The largest p with P(Binomial(trials, p) >= successes) <= level: it exceeds the
@@ -40,7 +40,7 @@ def at_least(successes: Counts, trials: int, level: float) -> Array:
     return np.where(k > 0.0, bound, 0.0)
 
 
-def at_most(successes: Counts, trials: int, level: float) -> Array:
+def at_most(successes: Counts, trials: Counts | int, level: float) -> Array:
     """Return Clopper and Pearson's upper bound of a probability, see ``at_least``."""
     return 1.0 - at_least(trials - np.asarray(successes), trials, level)
 
@@ -50,17 +50,16 @@ def rates(first: Array, second: Array, tests: list[Threshold], alpha: float) -> 
 
     Half of alpha goes to either side (union bound).
     """
-    hits, alarms = [], []
-    for test in tests:
-        true, false = (second, first) if test.flipped else (first, second)
-        count = [np.count_nonzero(_fires(test, s)) for s in (true, false)]
-        hits.append(at_least(np.array(count[0]), true.size, alpha / 2))
-        alarms.append(at_most(np.array(count[1]), false.size, alpha / 2))
-    return Rates(np.array(hits), np.array(alarms))
-
-
-def _fires(test: Threshold, statistics: Array) -> NDArray[np.bool_]:
-    return statistics < test.value if test.flipped else statistics > test.value
+    pair = (first, second)
+    values = np.array([test.value for test in tests])
+    flipped = np.array([test.flipped for test in tests])
+    above = [s.size - np.searchsorted(np.sort(s), values, "right") for s in pair]
+    below = [np.searchsorted(np.sort(s), values, "left") for s in pair]
+    sizes = [np.where(flipped, t.size, s.size) for s, t in (pair, pair[::-1])]
+    return Rates(
+        at_least(np.where(flipped, below[1], above[0]), sizes[0], alpha / 2),
+        at_most(np.where(flipped, below[0], above[1]), sizes[1], alpha / 2),
+    )
 
 
 def candidates(first: Array, second: Array) -> list[Threshold]:

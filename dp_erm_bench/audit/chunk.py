@@ -32,7 +32,8 @@ class Case:
     def run(self, side: int, runs: int, identity: str) -> Array:
         """Return the statistics of some runs on one side, see ``audit_chunk``."""
         names = [f"{identity}/{side}/{i}" for i in range(runs)]
-        parts = [names[start : start + BATCH] for start in range(0, runs, BATCH)]
+        size = BATCH if self.solver.batchable else 1
+        parts = [names[start : start + size] for start in range(0, runs, size)]
         found = [
             statistics(self.solver, self.pair, self.claim, side, part) for part in parts
         ]

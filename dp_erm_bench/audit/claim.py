@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.audit.minimisers import secret
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.privacy.accountants import Events
 from dp_erm_bench.privacy.budget import Budget
@@ -38,6 +39,8 @@ class Claim:
         All releases, relative to ``z``, those of a share of the budget too.
     epsilon : float
         The certified epsilon at the budget's delta.
+    secret : bool
+        Whether noise is used that is never added to what is published.
     """
 
     budget: Budget
@@ -45,6 +48,7 @@ class Claim:
     multipliers: dict[str, float]
     events: Events
     epsilon: float
+    secret: bool = False
     _deltas: list[Array] = field(default_factory=list)
 
     def profile(self) -> tuple[Array, Array]:
@@ -97,4 +101,5 @@ def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
         multipliers={name: r.weight * at for name, (r, at) in parts.items()},
         events=scaled,
         epsilon=with_shares(rest, budget, shares).epsilon_certified,
+        secret=any(secret(release) for release in releases),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.audit.winners import inside_chances, laplace_chances
+from dp_erm_bench.privacy.perturbation import NormLaplace
 from dp_erm_bench.privacy.releases import (
     Gaussian,
     InsideNoisyMax,
@@ -76,6 +77,14 @@ def _gaussian(release: Gaussian, use: Answered) -> Array:
     """Return the log-ratio of two normal densities."""
     a, (v, u) = use.values(), use.normalised()
     return np.asarray(((a - (v + u) / 2) * (v - u)).sum(axis=1))
+
+
+@log_ratio.register
+def _norm_laplace(release: NormLaplace, use: Answered) -> Array:
+    """Return the log-ratio of two densities exp(-norm2)."""
+    a, (v, u) = use.values(), use.normalised()
+    near, far = np.linalg.norm(a - v, axis=1), np.linalg.norm(a - u, axis=1)
+    return np.asarray(far - near)
 
 
 @log_ratio.register(Laplace)

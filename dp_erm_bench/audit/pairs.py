@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.base import Array, Bounds, Dataset
+from dp_erm_bench.datasets.base import Array, Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.releases import InsideNoisyMax, NoisyMax
+from dp_erm_bench.privacy.releases import InsideNoisyMax, NoisyMax, Release
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Solver
@@ -40,6 +40,7 @@ CROWD = 400
 RADIUS = np.array([1.0, 2.0, 0.5, 1.0])
 SIGNS = np.array([1.0, 1.0, -1.0, -1.0])
 TINY, FAR = 1e-9, 1e6
+RIDGE = 10.0
 LENGTH = 10
 LENGTHS = ("passes", "n_epochs", "n_iter")
 # Where there is a choice, these take the data without a charge, or say so.
@@ -65,11 +66,24 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
     """
     made = registry.target("algorithm", algorithm)
     base = {"n_iter": LENGTH} if "n_iter" in _names(made) else {}
-    cases = [base] + ([base | {"step": FAR}] if "step" in _names(made) else [])
+    cases = [base]
+    for field in dataclasses.fields(made):
+        if field.name == "step":
+            cases.append(base | {"step": field.metadata.get("most", FAR)})
     cases += [base | case for case in getattr(made, "worst_cases", ())]
     for field in dataclasses.fields(made):
         cases += [base | {field.name: given} for given in _alternatives(field)]
-    return [case for i, case in enumerate(cases) if case not in cases[:i]]
+    different = [case for i, case in enumerate(cases) if case not in cases[:i]]
+    return [c for c in different if c == base or _served(audited_solver(algorithm, c))]
+
+
+def _served(solver: Solver) -> bool:
+    """Return whether an objective was found: not all combinations have a meaning."""
+    try:
+        worst_pair(solver, Adjacency.REPLACE_ONE)
+    except Unsupported:
+        return False
+    return True
 
 
 def _names(made: type[Solver]) -> set[str]:
@@ -111,36 +125,37 @@ def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
     first = RADIUS * SIGNS
     private = getattr(solver, "smoothness", "auto") == "private"
     gone = private or adjacency is Adjacency.ZERO_OUT
-    second = np.zeros(RADIUS.size) if gone else -first
-    empty = np.zeros(RADIUS.size)
-    crowd = _selects(solver, adjacency)
-    others = np.tile(RADIUS if crowd else empty, (CROWD if crowd else RECORDS, 1))
-    return Pair(_problem(solver, first, others), _problem(solver, second, others))
+    records = [first, np.zeros(RADIUS.size) if gone else -first]
+    empty, bounds = np.zeros((RECORDS, RADIUS.size)), RADIUS
+    releases = _releases(solver, _problem(solver, empty, RADIUS), adjacency)
+    if any(isinstance(r, NoisyMax | InsideNoisyMax) for r in releases):
+        bounds = np.ones(RADIUS.size)
+        empty = np.ones((CROWD, RADIUS.size))
+        records = [np.sign(record) for record in records]
+    return Pair(*(_problem(solver, _with(empty, x), bounds) for x in records))
 
 
-def _selects(solver: Solver, adjacency: Adjacency) -> bool:
-    empty = np.zeros((RECORDS, RADIUS.size))
-    problem = _problem(solver, empty[0], empty)
+def _releases(solver: Solver, problem: Problem, adjacency: Adjacency) -> list[Release]:
     problem = problem.with_smoothness("public")
-    releases = solver.releases(problem, adjacency, solver.plan(problem, ["pair"]))
-    return any(isinstance(r, NoisyMax | InsideNoisyMax) for r in releases)
+    schedule = solver.plan(problem, ["pair"])
+    return list(solver.releases(problem, adjacency, schedule))
 
 
-def _problem(solver: Solver, record: Array, others: Array) -> Problem:
-    dataset = _dataset(record, others)
+def _with(others: Array, record: Array) -> Array:
+    X = others.copy()
+    X[0] = record
+    return X
+
+
+def _problem(solver: Solver, X: Array, bounds: Array) -> Problem:
+    declared = Bounds(bounds, float(np.linalg.norm(bounds)), 1.0)
+    dataset = dataset_from_arrays(X, np.ones(len(X)), bounds=declared)
     for parts in _objectives():
         problem = build_problem(dataset, *parts)
         if solver.refusal(problem) is None:
             return problem
     name = type(solver).__name__
     raise Unsupported(f"{name} serves no objective that audits know")
-
-
-def _dataset(record: Array, others: Array) -> Dataset:
-    X = others.copy()
-    X[0] = record
-    bounds = Bounds(RADIUS, float(np.linalg.norm(RADIUS)), 1.0)
-    return dataset_from_arrays(X, np.ones(len(X)), bounds=bounds)
 
 
 def _objectives() -> Iterator[Sequence[Any]]:
@@ -154,6 +169,6 @@ def _objectives() -> Iterator[Sequence[Any]]:
     constraints = ["none", *(c for c in registry.names("constraint") if c != "none")]
     for constraint, penalty in itertools.product(constraints, penalties):
         strength = hasattr(registry.build("penalty", penalty), "strength")
-        psi = {"name": penalty} | ({"strength": 0.1} if strength else {})
+        psi = {"name": penalty} | ({"strength": RIDGE} if strength else {})
         size = {} if constraint == "none" else {"radius": 0.1}
         yield "smoothed_hinge", psi, {"name": constraint} | size

@@ -16,17 +16,23 @@ differing record's whole contribution, see ``densities``.
 Iterates are published too. Given the answers they are fixed: those of the run must be,
 to the bit, those of both replays. If they are those of one replay only, data flow past
 the mechanisms, and S is +-LEAK.
+
+Where an algorithm publishes no noisy query (objective perturbation: the noise stays
+secret), S is the log-ratio of the exact densities of its last iterate, by
+``minimisers``. A solver of another such kind adds its density there; one whose release
+is a query plus noise of a new law registers that in ``densities.log_ratio``.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.audit.claim import Claim
 from dp_erm_bench.audit.densities import Answered, log_ratio
+from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair
 from dp_erm_bench.privacy.base import Intercept, Query
 from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
@@ -42,21 +48,6 @@ Exchange = tuple[str, Any]
 
 LEAK = 1e9
 DIGITS = 9
-
-
-@runtime_checkable
-class OutputDensity(Protocol):
-    """A solver whose output is no post-processing of what its mechanisms answer.
-
-    Objective perturbation minimises a random objective: its noise is never
-    published. Such a solver has a method ``log_density``, which gives the exact
-    density of its last iterate, and S is the difference of two of its values; the
-    queries are not looked at. (Output perturbation needs none: its release is noise
-    on a query. A new kind of noise registers in ``densities.log_ratio``.)
-    """
-
-    def log_density(self, problem: Problem, mechanisms: Mechanisms, w: Array) -> Array:
-        """Return the log-density at w, (B, p) to (B,), with these noise scales."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,10 +134,10 @@ def statistics(
         return answer
 
     with np.errstate(over="ignore", invalid="ignore"):
-        if isinstance(solver, OutputDensity):
+        if claim.secret:
             ran = audited.run(problems[side], None)
             last = ran.iterates[-1]
-            ends = [solver.log_density(p, ran.mechanisms, last) for p in problems]
+            ends = [log_density(solver, p, ran.mechanisms, last) for p in problems]
             return np.asarray(np.round(ends[0] - ends[1], DIGITS))
         ran = audited.run(problems[side], write)
         asked: list[list[Query]] = [[], []]

@@ -10,7 +10,9 @@ from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.events import composed
 from dp_erm_bench.privacy.gdp import gdp_delta
 from dp_erm_bench.privacy.lattice import Composition, discretised
+from dp_erm_bench.privacy.objective import objective_delta
 from dp_erm_bench.privacy.pld import CELLS, KNOWN, lattice_step, parts_of, tractable
+from dp_erm_bench.privacy.rdp import default_orders, rdp_curve
 
 Floats = NDArray[np.float64]
 
@@ -38,18 +40,44 @@ def delta_at(
     -------
     array
         Exact for Gaussian releases, else by the privacy-loss distribution, good for
-        deltas above about 1e-12; 1 where nothing is proved.
+        deltas above about 1e-12, or by Renyi divergences; 1 where nothing is proved.
     """
     check_known(events, TYPICAL)
     events = composed(events)
     if not events:
         return np.zeros_like(epsilons)
-    proved = z > 0 and all(e.kind in KNOWN and tractable(e, z) for e in events)
-    if not proved:
+    if len(events) == 1 and events[0].kind == "objective" and events[0].times == 1:
+        facts = (events[0].multiplier(z), events[0].curvature, events[0].terms)
+        return np.array([objective_delta(e, *facts) for e in epsilons.tolist()])
+    if not z > 0:
         return np.ones_like(epsilons)
     if all(event.kind == "gaussian" for event in events):
         mu = math.sqrt(math.fsum(e.times / e.multiplier(z) ** 2 for e in events))
         return np.array([gdp_delta(epsilon, mu) for epsilon in epsilons.tolist()])
+    proved = _renyi_deltas(events, z, epsilons)
+    if all(event.kind in KNOWN and tractable(event, z) for event in events):
+        proved = np.minimum(proved, _pld_deltas(events, z, adjacency, epsilons))
+    return proved
+
+
+def _renyi_deltas(events: Events, z: float, epsilons: Floats) -> Floats:
+    """Return min over a of e^((a-1) (eps(a) - eps)) (1 - 1/a)^a / (a - 1), at most 1.
+
+    Canonne, Kamath, Steinke, NeurIPS 2020, Proposition 12, solved for delta.
+    """
+    orders = default_orders()
+    curves = [(event.times, rdp_curve(event, z, orders)) for event in events]
+    total = np.zeros_like(orders)
+    for times, curve in curves:
+        total = total + times * (np.inf if curve is None else curve)
+    gain = orders * np.log1p(-1 / orders) - np.log(orders - 1)
+    logs = (orders - 1) * (total - epsilons[:, None]) + gain
+    return np.asarray(np.exp(np.minimum(logs.min(axis=1), 0.0)))
+
+
+def _pld_deltas(
+    events: Events, z: float, adjacency: Adjacency, epsilons: Floats
+) -> Floats:
     tail = 1e-13 / sum(event.times for event in events)
     parts = parts_of(events, z, adjacency, tail)
     step = lattice_step(parts, CELLS)

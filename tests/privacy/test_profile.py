@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dp_erm_bench.privacy.accountants import slow
+from dp_erm_bench.privacy.accountants import certify, quick
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.events import Event
 from dp_erm_bench.privacy.gdp import gdp_delta
+from dp_erm_bench.privacy.objective import objective_delta
 from dp_erm_bench.privacy.profile import delta_at
 
 GRID = np.array([0.0, 0.05, 0.1, 0.3, 1.0])
@@ -37,7 +38,7 @@ def test_the_profile_and_the_certificate_are_inverse(case, adjacency):
     assert (np.diff(deltas) < 0.0).all()
     for epsilon, delta in zip(GRID[1:], deltas[1:], strict=True):
         if delta > 1e-9:
-            proved = slow(events, z, float(delta), adjacency).epsilon
+            proved = certify(events, z, float(delta), adjacency).epsilon
             assert proved == pytest.approx(epsilon, rel=1e-5)
     assert (deltas > 1e-9).sum() > 2
 
@@ -65,6 +66,19 @@ def test_laplace_profiles_agree_with_another_library():
     one = pld.from_laplace_mechanism(10.0, value_discretization_interval=1e-5)
     theirs = one.self_compose(8).get_delta_for_epsilon(GRID.tolist())
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-9)
+
+
+def test_where_the_lattice_knows_nothing_renyi_proves():
+    """Objective perturbation with another release has no privacy-loss law here."""
+    one = Event("objective", 1, curvature=0.01, terms=2)
+    both = (one, Event("gaussian", 1, weight=10.0))
+    deltas = delta_at(both, 4.0, Adjacency.REPLACE_ONE, np.array([0.5, 1.0, 2.0]))
+    for epsilon, delta in zip((0.5, 1.0, 2.0), deltas, strict=True):
+        proved = quick(both, 4.0, float(delta)).epsilon
+        assert proved == pytest.approx(epsilon, rel=1e-6)
+    alone = delta_at((one,), 4.0, Adjacency.REPLACE_ONE, np.array([1.0]))
+    assert alone[0] == objective_delta(1.0, 4.0, 0.01, 2)
+    assert alone[0] < deltas[1]
 
 
 def test_nothing_is_proved_without_noise_and_nothing_lost_without_releases():

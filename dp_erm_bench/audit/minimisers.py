@@ -1,0 +1,57 @@
+"""Exact densities of what is published without a query: perturbed minimisers.
+
+The minimiser w of sum_i phi(x_i.w, y_i) + (m n / 2) norm2(w)^2 + b.w has b = -grad of
+the rest, a smooth bijection of w, so that with A the Hessian of the rest
+
+    log p(w) = log p_b(b(w)) + log det A(w).
+
+phi may have a second derivative that jumps: A is needed almost everywhere only.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.privacy.mechanisms import Mechanisms
+from dp_erm_bench.privacy.perturbation import (
+    ObjectiveGaussian,
+    ObjectiveMechanism,
+    ObjectiveNormLaplace,
+)
+from dp_erm_bench.privacy.releases import Release
+from dp_erm_bench.problems.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+def secret(release: Release) -> bool:
+    """Return whether the noise of a release is never added to what is published."""
+    return isinstance(release, ObjectiveGaussian | ObjectiveNormLaplace)
+
+
+def log_density(
+    solver: Any, problem: Problem, mechanisms: Mechanisms, w: Array
+) -> Array:
+    """Return the log-density of each minimiser up to a constant, (B, p) to (B,).
+
+    The solver has a method ``modulus(problem)``, the m above; psi is an l2 penalty, or
+    none. Noise that is added to the minimiser afterwards is left out, which costs
+    power at most.
+    """
+    (mechanism,) = (m for m in mechanisms.values() if isinstance(m, ObjectiveMechanism))
+    modulus = float(solver.modulus(problem))
+    terms = [_terms(problem, modulus, row) for row in w]
+    b, volumes = np.array([t[0] for t in terms]), np.array([t[1] for t in terms])
+    u = np.linalg.norm(b / mechanism.scale, axis=1)
+    normal = isinstance(mechanism.release, ObjectiveGaussian)
+    return np.asarray((-u * u / 2 if normal else -u) + volumes)
+
+
+def _terms(problem: Problem, modulus: float, w: Array) -> tuple[Array, float]:
+    """Return b(w) and log det A(w)."""
+    X, y, n = problem.dataset.X, problem.dataset.y, problem.n
+    curvature = problem.loss.second_derivative(y, X @ w)
+    hessian = X.T @ (X * curvature[:, None]) + n * modulus * np.eye(w.size)
+    b = -n * (problem.gradient(w) + modulus * w)
+    return b, float(np.linalg.slogdet(hessian)[1])

@@ -1,0 +1,115 @@
+"""Worst-case neighbours: they leak what is declared, for every algorithm of conf/."""
+
+import numpy as np
+import pytest
+
+from dp_erm_bench import registry
+from dp_erm_bench.audit.chunk import audited_case
+from dp_erm_bench.audit.pairs import audited_solver, variants, worst_pair
+from dp_erm_bench.audit.statistic import Audited
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.audit import _ratio
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.solvers.greedy_cd import GreedyCD
+from dp_erm_bench.solvers.random_cd import RandomCD
+
+BUDGET = Budget(8.0, 1e-6)
+ALGORITHMS = registry.names("algorithm")
+
+
+def asked_of(case):
+    """What both runs ask, when they are given the same answers."""
+    asked, told = [[], []], []
+    audited = Audited(case.solver, case.claim, ["a", "b"])
+
+    def write(query, publish):
+        asked[0].append(query)
+        told.append(publish())
+        return told[-1].copy()
+
+    def repeat(query, publish):
+        asked[1].append(query)
+        return told[len(asked[1]) - 1].copy()
+
+    audited.run(case.pair.first, write, sampled=False)
+    audited.run(case.pair.second, repeat, sampled=False)
+    return asked
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_first_step_leaks_the_whole_sensitivity(algorithm, adjacency):
+    case = audited_case(algorithm, variants(algorithm)[0], adjacency, BUDGET)
+    if case.claim.secret:  # there is no query
+        return
+    ratios = [_ratio(a, b) for a, b in zip(*asked_of(case), strict=True)]
+    assert max(ratios) <= 1.0 + 1e-9
+    assert ratios[0] >= 1.0 - 1e-3  # but for what a solver's tolerance adds
+    first, second = (p.dataset for p in (case.pair.first, case.pair.second))
+    assert (first.X != second.X).any(axis=1).tolist() == [True] + [False] * (
+        first.n - 1
+    )
+    assert (np.abs(first.X) <= first.bounds.columns).all()
+    gone = adjacency is Adjacency.ZERO_OUT
+    assert (second.X[0] == (0.0 if gone else -first.X[0])).all()
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("step", ["measure", "smoothness"])
+def test_private_constants_leak_under_both_relations(adjacency, step):
+    params = {"n_iter": 3, "smoothness": "private"}
+    case = audited_case("random_cd", params, adjacency, BUDGET)
+    pairs = list(zip(*asked_of(case), strict=True))
+    ratio = next(_ratio(a, b) for a, b in pairs if a.name == step)
+    half = step == "measure" and adjacency is Adjacency.REPLACE_ONE
+    assert ratio == pytest.approx(0.5 if half else 1.0)
+
+
+def test_a_selection_has_a_crowd_behind_it_and_its_scores_go_both_ways():
+    pair = worst_pair(GreedyCD(), Adjacency.REPLACE_ONE)
+    first, second = (p.gradient(np.zeros(4)) for p in (pair.first, pair.second))
+    moves = (np.abs(first) - np.abs(second)) * pair.first.n
+    np.testing.assert_allclose(moves, [2.0, 2.0, -2.0, -2.0])
+
+
+def test_others_carry_nothing_where_they_are_sampled():
+    pair = worst_pair(audited_solver("sgd", {}), Adjacency.REPLACE_ONE)
+    assert not pair.first.dataset.X[1:].any()
+
+
+def test_derivatives_stay_extreme():
+    pair = worst_pair(RandomCD(), Adjacency.REPLACE_ONE)
+    problem = pair.first
+    w = np.full(4, 1e-3)
+    slopes = problem.loss.derivative(problem.dataset.y, problem.dataset.X @ w)
+    assert set(slopes.tolist()) == {-1.0}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_variants_cover_every_choice_that_is_claimed_to_be_private(algorithm):
+    found = variants(algorithm)
+    assert found and all(found.count(case) == 1 for case in found)
+    for case in found:
+        solver = audited_solver(algorithm, case)
+        assert solver.smoothness != "data"
+        for name, given in case.items():
+            assert getattr(solver, name) == given
+
+
+def test_variants_of_the_greedy_algorithm():
+    found = variants("greedy_cd")
+    rules = {case.get("rule", "GS-r") for case in found}
+    noises = {case.get("noise", "auto") for case in found}
+    assert rules == {"GS-r", "GS-s", "GS-q"}
+    assert noises == {"auto", "gumbel", "laplace", "poster"}
+    assert {"n_iter": 10, "smoothness": "private"} in found
+
+
+def test_a_solver_that_serves_no_objective_is_told_of():
+    class Picky(RandomCD):
+        def unsupported(self, problem):
+            return "no"
+
+    with pytest.raises(Unsupported, match="Picky serves no objective"):
+        worst_pair(Picky(), Adjacency.REPLACE_ONE)
