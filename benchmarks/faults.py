@@ -16,11 +16,12 @@ def rows(folder: Path) -> list[Row]:
     fine = seconds(sweep(folder / "fine", "seeds", TRIALS, "--batch", 10))
     killed = faulty(folder / "killed", "killing")
     hung = faulty(folder / "hung", "hanging", "--limit", 1.0)
-    orphaned, of = orphans(folder), f"{TRIALS} trials, one"
+    what = f"{TRIALS} empty trials"
     return [
-        Row("kill -9 of the parent: the last worker ends after", orphaned, 1.0),
-        Row(f"{of} kills its worker each time: longer by", killed - fine),
-        Row(f"{of} hangs in native code, limit 1 s: longer by", hung - fine),
+        Row("kill -9 of the parent: the last worker ends after", orphans(folder), 1.0),
+        Row(f"{what}, start included", fine),
+        Row(f"{what}, one kills its worker each time", killed),
+        Row(f"{what}, one hangs in native code, limit 1 s", hung),
     ]
 
 

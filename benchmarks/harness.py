@@ -68,7 +68,9 @@ def reruns(folder: Path, trials: int) -> list[Row]:
     for kind, told in KINDS.items():
         command = sweep(folder / f"many {kind}", kind, trials)
         wall, said = timed(command)
-        memory, again = float(said.split()[-1]), seconds(command)
+        again, then = timed(command)
+        assert "(0 run now)" in then, "the code changed while it was measured"
+        memory = float(said.split()[-1])
         done = f"rerun, {trials:,} trials done, {told}"
         rows += [
             Row(f"all of {trials:,} trials, empty, {told}", wall),
