@@ -15,6 +15,7 @@ from dp_erm_bench.results.folder import locked, plural, shown, telling
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import Plan, checksum, read_plan
 from dp_erm_bench.results.rows import COLUMNS, Pair, schema_of, table_of
+from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.scan import size_of
 from dp_erm_bench.results.store import Store, segments_of
 
@@ -93,6 +94,9 @@ def collect(folder: Path) -> Path:
     with telling(folder), locked(folder):
         store.refresh()
         _write(store)
+    if store.damage() != read_manifest(folder).get("damaged", {}):
+        for line in store.damage_lines("left out; the same command runs them again"):
+            print(line, file=sys.stderr)
     return folder / NAME
 
 

@@ -99,7 +99,7 @@ def _settled(session: Session) -> dict[str, Any]:
     note_ended(session.folder)
     previous = read_manifest(session.folder)
     if session.store.damage() != previous.get("damaged", {}):
-        for line in session.store.damage_lines():
+        for line in session.store.damage_lines("run again"):
             print(line, file=sys.stderr)
     return previous
 

@@ -166,6 +166,22 @@ def test_damage_is_told_once_and_made_good(inline, block, capsys, kind, told):
     assert again.err == ""
 
 
+def test_collect_tells_of_damage_until_a_run_makes_it_good(inline, block, capsys):
+    inline(block(seed=[0, 1, 2]))
+    damage(segments_of(inline.folder)[0], "flipped")
+    for _ in range(2):
+        capsys.readouterr()
+        collect(inline.folder)
+        said = "1 damaged record in 1 segment is left out; the same command runs them"
+        assert said in capsys.readouterr().err
+    assert load_results(inline.folder)["seed"].nunique() == 2
+    inline(block(seed=[0, 1, 2]))
+    capsys.readouterr()
+    collect(inline.folder)
+    assert capsys.readouterr().err == ""
+    assert load_results(inline.folder)["seed"].nunique() == 3
+
+
 @pytest.mark.parametrize("name", ["plan.jsonl", "results.parquet", "choices.csv"])
 @pytest.mark.parametrize("data", [b"", b"\x00\xff\n{", b'{"key":"' + b"0" * 300])
 @pytest.mark.parametrize("append", [True, False])
