@@ -1,6 +1,6 @@
 """Private Frank-Wolfe."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,6 +37,10 @@ class FrankWolfe(Solver):
 
     constrained: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
+    exempt: ClassVar[Mapping[str, str]] = {
+        "columns_of_zeros_are_harmless": "all vertices are candidates, and noise may "
+        "choose that of a column of zeros"
+    }
 
     n_iter: int = shape(20, least=0, help="T, the number of steps")
     noise: str = shape(

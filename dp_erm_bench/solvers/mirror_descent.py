@@ -14,7 +14,14 @@ from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.privacy.releases import Gaussian, Release
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.solvers.base import Array, Solver, shape, steps_between, value
+from dp_erm_bench.solvers.base import (
+    Array,
+    Solver,
+    inverse,
+    shape,
+    steps_between,
+    value,
+)
 from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.limit import Limit
 
@@ -99,7 +106,7 @@ class MirrorDescent(Solver):
         problem, mean = oracle.problem, np.zeros_like(oracle.w)
         clip = np.broadcast_to(norm_bound(problem, self.clip), (oracle.batch, 1))
         mirror = MAPS[problem.constraint.name](problem, oracle.w)
-        size = self.step / smoothness_in_l1(problem)
+        size = self.step * inverse(smoothness_in_l1(problem))
         yield oracle.w
         done = 0
         for k in steps_between(checkpoints):
