@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.audit.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.audit.uses import Use
+from dp_erm_bench.audit.witness import Heard
 from dp_erm_bench.privacy.base import Mechanism
 from dp_erm_bench.privacy.calibration import Calibration
 from dp_erm_bench.privacy.mechanisms import PoissonMechanism
@@ -49,6 +50,8 @@ KINDS: Mapping[type[Release], str] = {
 # By which two implementations of one bound may differ: orders of Renyi, lattices.
 TOLERANCES = {"rdp": 1e-3, "none": 0.0}
 OTHERS = 1e-4
+# Of a noise that is read off a published number.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ def recount(
     mechanisms: Mapping[str, Mechanism],
     calibration: Calibration,
     declared: Mapping[str, Release] | None = None,
+    heard: Mapping[str, Heard] | None = None,
 ) -> Recount:
     """Return what the mechanisms of a finished run released and what it costs.
 
@@ -105,8 +109,11 @@ def recount(
     declared : mapping of str to Release, optional
         The releases whose sensitivities are those of the budget's adjacency. By
         default each mechanism's own.
+    heard : mapping of str to Heard, optional
+        What a witness heard of the run; where it is less noise or more uses than the
+        mechanisms say, it counts.
     """
-    uses = uses_of(mechanisms, declared)
+    uses = uses_of(mechanisms, declared, heard)
     delta, adjacency = calibration.budget.number, calibration.budget.adjacency
     accountant = calibration.accountant.removesuffix("+pure")
     return Recount(
@@ -120,6 +127,7 @@ def recount(
 def uses_of(
     mechanisms: Mapping[str, Mechanism],
     declared: Mapping[str, Release] | None = None,
+    heard: Mapping[str, Heard] | None = None,
 ) -> tuple[Use, ...]:
     """Return what was called: kind, smallest scale / sensitivity, count.
 
@@ -133,12 +141,13 @@ def uses_of(
         release = mechanism.release if declared is None else declared[name]
         if type(release) not in KINDS:
             raise TypeError(f"release {name}: {type(release).__name__} is unknown")
-        if mechanism.used:
-            found.append(_use(mechanism, release))
+        told = (heard or {}).get(name, Heard())
+        if mechanism.used or told.uses:
+            found.append(_use(mechanism, release, told))
     return tuple(use for use in found if use.ratio < np.inf)
 
 
-def _use(mechanism: Mechanism, release: Release) -> Use:
+def _use(mechanism: Mechanism, release: Release, heard: Heard) -> Use:
     kind = KINDS[type(release)]
     inverse = inverse_ratios(mechanism.scale, release)
     # A use meets one entry, but all of a vector: as certified, dead ones included.
@@ -149,7 +158,11 @@ def _use(mechanism: Mechanism, release: Release) -> Use:
     spread = release.spread if isinstance(release, InsideNoisyMax) else 1.0
     # The curvature is a fact of the objective, not of the noise: as declared.
     curvature = float(getattr(release, "curvature", 0.0))
-    return Use(kind, ratio, mechanism.used, rate, spread, curvature)
+    # Rounding of a published number is no departure.
+    if heard.ratio / entries < ratio * (1 - ROUNDING):
+        ratio = heard.ratio / entries
+    times = max(mechanism.used, heard.uses)
+    return Use(kind, ratio, times, rate, spread, curvature)
 
 
 def inverse_ratios(scale: NDArray[np.float64], release: Release) -> NDArray[np.float64]:

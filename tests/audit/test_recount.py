@@ -13,6 +13,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.audit import epsilons
 from dp_erm_bench.audit.recount import KINDS, Recount, recount, uses_of
 from dp_erm_bench.audit.uses import Use
+from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import STEPS, candidate_of
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import Unsupported
@@ -118,6 +119,18 @@ def test_what_was_run_costs_what_was_certified(case, adjacency):
     # The lower bound is not idle either, where an exact instance is known.
     if all(use.kind in epsilons.EXACT for use in found.uses):
         assert found.least >= 0.15 * epsilon
+
+
+@every_algorithm
+@each_adjacency
+def test_what_was_heard_costs_what_was_certified(algorithm, adjacency):
+    run, calibration = calibrated((algorithm, {}), adjacency, 1.0)
+    run.mechanisms.ahead = False
+    heard = listen(run.mechanisms)
+    run.iterates()
+    found = recount(run.mechanisms, calibration, heard=heard)
+    assert all(told.uses for told in heard.values())
+    assert found.complaint(calibration) == ""
 
 
 def test_private_constants_have_algorithms():
