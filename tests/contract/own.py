@@ -1,0 +1,261 @@
+"""The solver of docs/extending.md, sound and broken."""
+
+import re
+from pathlib import Path
+
+DOC = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", DOC.read_text(), flags=re.S)
+
+
+SOUND = blocks("python")[0]
+
+
+def broken(*changes):
+    """The sound solver with some of its text replaced."""
+    text = SOUND
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+STEP = """\
+                noisy = mechanisms["gradient"](oracle.clipped_sum(clip)) / problem.n
+"""
+DECLARED = 'yield Gaussian("gradient", change, self.n_iter)'
+BEGIN = "        problem, column"
+PLAN = "    def plan(self, problem, identities):\n        return "
+START = "        yield oracle.w\n        for k"
+END = "oracle.move_to(problem.penalty.prox(oracle.w - step * noisy, step))"
+DRAW = (
+    "mechanisms['gradient'].release.draw(mechanisms['gradient'].seeds[0], 0, problem.p)"
+)
+
+TWINS = {
+    "one use too many": (
+        broken((START, f'        mechanisms["gradient"](oracle.w)\n{START}')),
+        "uses_are_those_declared",
+        "asked for use 11",
+    ),
+    "fewer uses than declared": (
+        broken((DECLARED, DECLARED.replace("self.n_iter", "self.n_iter + 1"))),
+        "uses_are_those_declared",
+        "uses release gradient 10 times and declares 11",
+    ),
+    "a release for no iteration": (
+        broken((DECLARED, DECLARED.replace("self.n_iter", "max(1, self.n_iter)"))),
+        "no_iterations_return_the_start",
+        "for no iterations",
+    ),
+    "half of the sensitivity": (
+        broken((DECLARED, DECLARED.replace("change", "change / 2"))),
+        "replay_audit",
+        "times its declared sensitivity",
+    ),
+    "four times the sensitivity": (
+        broken((DECLARED, DECLARED.replace("change", "4 * change"))),
+        "sensitivities_are_tight",
+        "of its declared sensitivity at most",
+    ),
+    "the raw gradient": (
+        broken(
+            (STEP, f"{STEP}{' ' * 16}noisy = oracle.clipped_sum(clip) / problem.n\n")
+        ),
+        "replay_audit",
+        "iterates depend on the data past the mechanisms",
+    ),
+    "a step from the data": (
+        broken(
+            (
+                "beta = np.atleast_2d(problem.smoothness.norm)",
+                "beta = np.full((1, 1), np.square(problem.dataset.X.sum(0)).sum())",
+            )
+        ),
+        "replay_audit",
+        "iterates depend on the data past the mechanisms",
+    ),
+    "sensitivity from the data": (
+        broken(
+            (
+                DECLARED,
+                "change = change + abs(problem.dataset.X.sum())\n        " + DECLARED,
+            )
+        ),
+        "replay_audit",
+        "sensitivities depend on the data",
+    ),
+    "numpy's global random state": (
+        broken((END, END.replace("noisy,", "noisy + 1e-9 * np.random.normal(),"))),
+        "global_random_state_is_untouched",
+        "global random state",
+    ),
+    "Python's global random state": (
+        broken(
+            ("import numpy as np\n", "import random\n\nimport numpy as np\n"),
+            (END, END.replace("noisy,", "noisy + 1e-9 * random.random(),")),
+        ),
+        "global_random_state_is_untouched",
+        "global random state",
+    ),
+    "a generator without seed": (
+        broken(
+            (END, END.replace("noisy,", "noisy + np.random.default_rng().normal(),"))
+        ),
+        "runs_repeat",
+        "a second run differs",
+    ),
+    "state between runs": (
+        broken(
+            ("@dataclass(frozen=True)\n", "SEEN = []\n\n\n@dataclass(frozen=True)\n"),
+            (BEGIN, f"        SEEN.append(0)\n{BEGIN}"),
+            ("inverse(beta), column", "inverse(beta) / len(SEEN), column"),
+        ),
+        "runs_repeat",
+        "a second run differs",
+    ),
+    "a step that depends on the batch": (
+        broken(("inverse(beta), column", "inverse(beta) / oracle.batch, column")),
+        "batches_change_nothing",
+        "ends at another objective",
+    ),
+    "a step that depends on the order": (
+        broken(
+            (
+                "        yield oracle.w\n        for k",
+                "        step = step / np.arange(1, oracle.batch + 1)[:, None]\n"
+                + START,
+            )
+        ),
+        "batches_change_nothing",
+        "ends at another objective",
+    ),
+    "a mean over checkpoints": (
+        broken((END, f"{END}\n            oracle.move_to(oracle.w * 0.9)")),
+        "checkpoints_change_nothing",
+        "with fewer checkpoints",
+    ),
+    "a step upwards": (
+        broken((END, END.replace("w - step", "w + step"))),
+        "the_limit_is_reached",
+        "from the minimum",
+    ),
+    "no limit stated": (
+        broken(("yield Limit(cls(n_iter=600), gap=1e-8)", "yield from ()")),
+        "the_limit_is_reached",
+        "states no limit",
+    ),
+    "a budget in the source": (
+        broken((DECLARED, f"epsilon = 1.0\n        {DECLARED}")),
+        "no_noise_scale_in_the_source",
+        "names epsilon",
+    ),
+    "a longer run": (
+        broken((DECLARED, DECLARED.replace("self.n_iter", "self.n_iter + 5"))),
+        "a_longer_run_is_stopped",
+        "makes 15 steps on the releases of 10",
+    ),
+    "another compiled body": (
+        broken((START, f"        step = step / (1 + mechanisms.ahead)\n{START}")),
+        "compiled_steps_agree",
+        "compiled and plain steps differ",
+    ),
+    "noise without a budget": (
+        broken((STEP, f"{STEP}{' ' * 16}{DRAW}\n")),
+        "without_noise_nothing_is_drawn",
+        "noise is drawn at epsilon = inf",
+    ),
+    "noise that is used again": (
+        broken((STEP, f"{' ' * 16}mechanisms['gradient']._drawn = 0\n{STEP}")),
+        "draws_are_distinct",
+        "draws are used again",
+    ),
+    "an unseeded schedule": (
+        broken(
+            (
+                "    def iterations",
+                f"{PLAN}np.random.default_rng().random((len(identities), 3))\n\n"
+                "    def iterations",
+            )
+        ),
+        "public_draws_belong_to_the_trial",
+        "a second schedule differs",
+    ),
+    "a schedule of the batch": (
+        broken(
+            (
+                "    def iterations",
+                f"{PLAN}np.full((len(identities), 3), len(identities))\n\n"
+                "    def iterations",
+            )
+        ),
+        "public_draws_belong_to_the_trial",
+        "depends on its batch",
+    ),
+    "a division by zero": (
+        broken(("inverse(beta), column", "problem.smoothness.columns**-1, column")),
+        "columns_of_zeros_are_harmless",
+        "",
+    ),
+    "a drift": (
+        broken((END, f"{END}\n                oracle.move_to(oracle.w + 1e-3)")),
+        "nothing_to_learn_moves_nothing",
+        "moves on a problem of zeros",
+    ),
+    "the exact constants": (
+        broken(
+            (
+                "np.atleast_2d(problem.smoothness.norm)",
+                'np.atleast_2d(problem.with_smoothness("data").smoothness.norm)',
+            )
+        ),
+        "private_constants_are_audited",
+        "iterates depend on the data",
+    ),
+    "parameters that are not checked": (
+        broken(
+            (
+                "    @classmethod",
+                "    def __post_init__(self):\n        pass\n\n    @classmethod",
+            )
+        ),
+        "wrong_parameters_are_refused",
+        "is accepted",
+    ),
+    "a constraint that is not kept": (
+        broken(
+            (
+                "    @classmethod",
+                "    def refusal(self, problem):\n"
+                "        return None\n\n"
+                "    @classmethod",
+            )
+        ),
+        "served_within_the_budget_or_refused",
+        "is not `constrained`",
+    ),
+    "a calibration without a constant": (
+        broken(
+            (
+                "    n_iter: int",
+                '    calibrations = ("certified", "paper")\n    n_iter: int',
+            )
+        ),
+        "calibrations_are_served",
+        "calibration=paper",
+    ),
+    "exempt from the count": (
+        broken(
+            (
+                "    n_iter: int",
+                '    exempt = {"uses_are_those_declared": "it is too strict for us"}\n'
+                "    n_iter: int",
+            )
+        ),
+        "uses_are_those_declared",
+        "nobody is exempt",
+    ),
+}
+"""A twin's source, the check that must find it, and what it must say."""

@@ -1,0 +1,160 @@
+"""docs/extending.md does what it says; `check` from the command line."""
+
+import json
+import shlex
+
+import pandas as pd
+import pytest
+
+from dp_erm_bench import registry
+from dp_erm_bench.api import fit, load_problem
+from dp_erm_bench.cli.main import main
+from dp_erm_bench.contract import suite
+from dp_erm_bench.contract.base import Check
+from dp_erm_bench.contract.errors import NotApplicable, require
+from tests.contract.own import SOUND, TWINS, blocks
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "noisy_gd.py").write_text(SOUND)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def commands():
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    return [shlex.split(line)[1:] for line in lines]
+
+
+QUIET = ["runner.n_jobs=1", "runner.progress=false"]
+
+
+def test_the_commands_of_the_doc_run(folder, capsys):
+    check, sweep = commands()
+    assert main(check) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "noisy_gd" and len(told) == len(suite.CHECKS) + 2
+    assert all(line.endswith(" ok") for line in told[1:-1])
+    assert "all is kept" in told[-1]
+
+    assert main([*sweep, *QUIET]) == 0
+    table = pd.read_parquet(folder / "results" / "sweep" / "results.parquet")
+    assert table.groupby("algorithm")["trial"].nunique().to_dict() == {
+        "noisy_gd": 2,
+        "random_cd": 2,
+    }
+    assert set(table["status"]) == {"ok"}
+    manifest = json.loads((folder / "results" / "sweep" / "manifest.json").read_text())
+    (found,) = manifest["solver_files"].values()
+    assert len(found) == 64
+
+    capsys.readouterr()
+    assert main([*sweep, *QUIET, "mode=plan"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[-4:] == ["4", "4", "0", "0"]
+    (folder / "noisy_gd.py").write_text(SOUND + "\n# edited\n")
+    assert main([*sweep, *QUIET, "mode=plan"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[-4:] == ["4", "2", "0", "2"]
+
+
+def test_the_python_of_the_doc_runs(folder):
+    problem = load_problem("log1", n=50, p=4)
+    found = {"fit": fit, "problem": problem}
+    made = eval(blocks("python")[2], found)
+    assert made.releases[0].name == "gradient"
+    assert (
+        registry.GROUP
+        if hasattr(registry, "GROUP")
+        else "entry-points" in str(blocks("toml"))
+    )
+
+
+def test_blocks_of_an_experiment_name_files(folder, capsys):
+    (folder / "experiment").mkdir()
+    (folder / "experiment" / "tiny.yaml").write_text(
+        """# @package _global_
+blocks:
+  - panel: a
+    line: ours
+    dataset: {name: log1, n: 50, p: 4}
+    algorithm: {name: noisy_gd.py, clip: 1.0, n_iter: 3}
+    seed: 0
+"""
+    )
+    line = ["--config-dir", str(folder), "experiment=tiny", "mode=plan"]
+    assert main([*line, "algorithm.noisy_gd.step=0.5,1"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[-4:] == ["2", "0", "0", "2"]
+    assert main([*line, "algorithm.sgd.step=0.5"]) == 2
+    assert "no block of the experiment runs sgd" in capsys.readouterr().err
+
+
+def test_the_configuration_is_shown_with_the_file(folder, capfd):
+    assert main(["--cfg", "job", "algorithm=noisy_gd.py"]) == 0
+    shown = capfd.readouterr().out
+    assert f"noisy_gd:\n    _target_: {folder / 'noisy_gd.py'}" in shown
+
+
+def test_a_quoted_home_and_a_list_are_understood(folder, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(folder))
+    line = ["dataset=log1", "mode=plan"]
+    for choice in ("~/noisy_gd.py,sgd", "[~/noisy_gd.py,sgd]", "'~/noisy_gd.py',sgd"):
+        assert main([*line, f"algorithm={choice}"]) == 0, capsys.readouterr().err
+        assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "2"
+
+
+def test_files_with_odd_paths(tmp_path, monkeypatch, capsys):
+    odd = tmp_path / "it's mine, all"
+    odd.mkdir()
+    (odd / "noisy_gd.py").write_text(SOUND)
+    monkeypatch.chdir(odd)
+    assert main(["dataset=log1", "mode=plan", "algorithm=noisy_gd.py"]) == 0
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """A suite of three checks: one is kept, one fails, one does not apply."""
+
+    def kept(candidate):
+        """Keep it."""
+
+    def failing(candidate):
+        """Fail it."""
+        require(candidate.name != "sgd", "sgd is not as it should be")
+
+    def absent(candidate):
+        """Have nothing to say."""
+        raise NotApplicable("it has no such thing")
+
+    checks = tuple(map(Check, (kept, failing, absent)))
+    monkeypatch.setattr(suite, "CHECKS", checks)
+    monkeypatch.setattr("dp_erm_bench.cli.check.CHECKS", checks)
+
+
+def test_the_exit_code_tells_whether_all_is_kept(few, capsys):
+    assert main(["check", "random_cd"]) == 0
+    assert main(["check", "random_cd", "sgd"]) == 1
+    told = capsys.readouterr().out
+    assert "FAILS: sgd is not as it should be" in told
+    assert "does not apply: it has no such thing" in told
+    assert "sgd: 1 of 3 checks fail" in told
+
+
+def test_all_are_checked_by_default(few, capsys):
+    assert main(["check"]) == 1
+    told = capsys.readouterr().out
+    assert all(f"\n{name}\n" in f"\n{told}" for name in registry.names("algorithm"))
+
+
+def test_nothing_is_checked_if_a_name_is_wrong(few, capsys):
+    assert main(["check", "random_cd", "random_ce"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and "did you mean random_cd?" in said.err
+
+
+def test_a_broken_file_fails_on_the_command_line(tmp_path, monkeypatch, capsys):
+    text, name, said = TWINS["half of the sensitivity"]
+    (tmp_path / "twin.py").write_text(text)
+    assert main(["check", str(tmp_path / "twin.py")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    (failing,) = [line for line in lines if name.replace("_", " ") in line]
+    assert "FAILS: " in failing and said in failing

@@ -1,0 +1,90 @@
+"""Broken copies of a sound solver, each found by the check that is meant for it."""
+
+import pytest
+
+from dp_erm_bench.contract.base import EXEMPT, FAILS, OK
+from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.errors import ContractError
+from dp_erm_bench.contract.suite import CHECKS, check_named, outcomes
+from tests.contract.own import SOUND, TWINS, broken
+
+ONCE = "        for k in [1]"
+
+
+@pytest.fixture
+def candidate(tmp_path):
+    def write(text, name="twin"):
+        path = tmp_path / f"{name}.py"
+        path.write_text(text)
+        return candidate_of(str(path))
+
+    return write
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_every_broken_twin_is_found(twin, candidate):
+    text, name, said = TWINS[twin]
+    with pytest.raises(ContractError) as error:
+        check_named(name).on(candidate(text))
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_every_check_finds_a_twin():
+    found = {name for _, name, _ in TWINS.values()}
+    assert found == {check.name for check in CHECKS} - {"declaration"}
+
+
+def test_the_sound_solver_keeps_everything(candidate):
+    found = list(outcomes(candidate(SOUND)))
+    assert [one.check for one in found] == [check.name for check in CHECKS]
+    assert {one.verdict for one in found} == {OK}
+
+
+def test_checks_say_what_they_check_and_are_all_in_the_suite():
+    names = [check.name for check in CHECKS]
+    assert len(set(names)) == len(names)
+    for check in CHECKS:
+        assert check.says.endswith(".")
+
+
+def test_a_reason_stands_in_for_a_check(candidate):
+    reason = "the last iterate has no rate here"
+    exempt = f'    exempt = {{"the_limit_is_reached": "{reason}"}}\n    n_iter: int'
+    made = candidate(broken(("    n_iter: int", exempt)))
+    found = check_named("the_limit_is_reached").outcome(made)
+    assert (found.verdict, found.said) == (EXEMPT, reason)
+
+
+def test_what_a_solver_raises_is_a_failure(candidate):
+    text = broken(("        problem, column", "        1 / 0\n        problem, column"))
+    found = check_named("runs_repeat").outcome(candidate(text))
+    assert found.verdict == FAILS
+    assert found.said == "it raises ZeroDivisionError: division by zero"
+
+
+def test_a_solver_that_runs_alone_is_checked_alone(candidate):
+    alone = "    batchable = False\n    n_iter: int"
+    made = candidate(broken(("    n_iter: int", alone)))
+    verdicts = {one.check: one.verdict for one in outcomes(made)}
+    assert verdicts.pop("batches_change_nothing") == EXEMPT
+    assert set(verdicts.values()) == {OK}
+
+
+def test_a_solver_of_one_answer_has_no_length(candidate):
+    text = broken(
+        ('    n_iter: int = shape(10, least=0, help="T, the number of steps")\n', ""),
+        ("        yield Limit(cls(n_iter=600), gap=1e-8)", "        yield from ()"),
+        ("return self.n_iter", "return 0"),
+        ("change, self.n_iter)", "change, 1)"),
+        ("        yield oracle.w\n        for k in steps_between(checkpoints)", ONCE),
+    )
+    made = candidate(text)
+    verdicts = {one.check: one.verdict for one in outcomes(made)}
+    lengths = {check for check, verdict in verdicts.items() if verdict == EXEMPT}
+    assert lengths == {
+        "a_longer_run_is_stopped",
+        "no_iterations_return_the_start",
+        "checkpoints_change_nothing",
+    }
+    assert verdicts["uses_are_those_declared"] == OK
+    assert verdicts["the_limit_is_reached"] == FAILS
