@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.plan import NAME, read_plan
 from dp_erm_bench.results.settings import final_rows
-from dp_erm_bench.results.table import load_results
+from dp_erm_bench.results.table import UNREADABLE, load_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,7 @@ def named_finals(folder: Path) -> pd.DataFrame:
     table = load_results(folder)
     rows = final_rows(table[table["phase"] != "tune"])
     asked = {
-        (line["key"], line["tuned"]): json.dumps(flattened(line), sort_keys=True)
+        (line["key"], line["tuned"]): _text(line)
         for line in read_plan(folder)
         if line is not None and line["phase"] != "tune"
     }
@@ -96,6 +96,14 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
         **{f"budget.{key}": value for key, value in spec["budget"].items()},
         "calibration": spec["calibration"],
     }
+
+
+def _text(line: Mapping[str, Any]) -> str:
+    """Return a setting as JSON, empty of a damaged line."""
+    try:
+        return json.dumps(flattened(line), sort_keys=True)
+    except UNREADABLE:
+        return ""
 
 
 def told_apart(names: Iterable[Name]) -> dict[Name, Row]:
