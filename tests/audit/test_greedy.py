@@ -16,6 +16,11 @@ from dp_erm_bench.audit.greedy import (
     violation,
     violation_table,
 )
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.calibration import calibrate
+from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.privacy.mechanisms import make_mechanisms
+from dp_erm_bench.privacy.releases import InsideNoisyMax
 
 ONE = INSTANCES[0]
 
@@ -70,14 +75,37 @@ def test_who_wins_against_an_adaptive_quadrature(kappa, lead):
     assert quiet_wins(instance, lead) == pytest.approx(expected, rel=1e-6)
 
 
-def test_who_wins_against_draws():
+@pytest.mark.parametrize("lead", [-1.0, 0.5, 4.0])
+def test_who_wins_against_the_mechanism_that_runs(lead):
+    # The quiet coordinate first, all gradients far from zero, in units of 2 / n.
     instance = Instance(5.0, 3, 1, 1e-3)
-    rng = np.random.default_rng(0)
-    scale = np.array([1.0, 1.0, 1.0, 1 / 5]) * instance.z
-    noisy = rng.laplace(size=(200_000, 4)) * scale + [1000, 1000, 1000, 1002]
-    won = (np.abs(noisy).argmax(axis=1) == 3).sum()
-    expected = quiet_wins(instance, 2.0)
-    assert stats.binomtest(int(won), 200_000, expected).pvalue > 1e-3
+    sensitivity = np.array([[1 / 5, 1.0, 1.0, 1.0]])
+    uses, names = 10, [f"trial {i}" for i in range(4000)]
+    release = InsideNoisyMax("select", sensitivity, uses, spread=5.0)
+    mechanism = make_mechanisms([release], instance.z, names)["select"]
+    gradient = np.tile([1000 + lead, 1000.0, 1000.0, 1000.0], (len(names), 1))
+    won = sum(int((mechanism(gradient, np.abs) == 0).sum()) for _ in range(uses))
+    expected = quiet_wins(instance, lead)
+    assert stats.binomtest(won, uses * len(names), expected).pvalue > 1e-3
+
+
+def test_our_certificate_does_not_claim_the_instance():
+    radius = np.array([1.0, 1.0, 1.0 / 30])
+    M = np.ones(3)
+    scores = radius / np.sqrt(M)
+    release = InsideNoisyMax("select", radius, 1, spread=scores.max() / scores.min())
+    assert release.event().spread == pytest.approx(30.0)
+    # The proved level, (1 + kappa) / z, is above what is claimed there: no proof.
+    assert release.event().level(ONE.z) > 1.0
+    assert (
+        calibrate(
+            (release.event(), Event("laplace", 1)),
+            Budget(1, 1e-8),
+            "paper",
+            "mangold2023",
+        ).label
+        == "paper (not proved)"
+    )
 
 
 def test_equal_competitors_win_equally_often():
