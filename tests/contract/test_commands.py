@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import tomllib
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.base import Check
 from dp_erm_bench.contract.errors import NotApplicable, require
+from dp_erm_bench.plugins.names import GROUP
 from tests.contract.own import SOUND, TWINS, blocks
 
 
@@ -62,11 +64,16 @@ def test_the_python_of_the_doc_runs(folder):
     found = {"fit": fit, "problem": problem}
     made = eval(blocks("python")[2], found)
     assert made.releases[0].name == "gradient"
-    assert (
-        registry.GROUP
-        if hasattr(registry, "GROUP")
-        else "entry-points" in str(blocks("toml"))
-    )
+    assert made.epsilon_certified <= 1.0
+
+
+def test_the_doc_names_the_group_and_the_package_line():
+    (toml,), (yaml,) = blocks("toml"), blocks("yaml")
+    assert list(tomllib.loads(toml)["project"]["entry-points"]) == [GROUP]
+    usual = (registry.conf_dir() / "algorithm" / "sgd.yaml").read_text()
+    for old, new in (("SGD", "NoisyGradientDescent"), ("sgd", "noisy_gd")):
+        usual = usual.replace(old, new)
+    assert yaml == usual
 
 
 def test_blocks_of_an_experiment_name_files(folder, capsys):
