@@ -166,6 +166,5 @@ def _cell(text: str) -> str:
 
 def _config(folder: Path) -> dict[str, Any]:
     """Return the configuration of the folder's last run, empty if it is lost."""
-    manifest: Any = read_manifest(folder)
-    config = manifest.get("config") if isinstance(manifest, dict) else None
-    return dict(config or {})
+    config = read_manifest(folder).get("config")
+    return config if isinstance(config, dict) else {}

@@ -9,6 +9,7 @@ import pytest
 from dp_erm_bench.figures import caption
 from dp_erm_bench.figures.curves import curves
 from dp_erm_bench.figures.panels import Panel, look_up
+from dp_erm_bench.results.runs import write_run
 
 PANEL = Panel(
     "log1",
@@ -145,3 +146,56 @@ def test_overview_without_uncharged_uses(tabulate):
 def test_setting_is_readable(tabulate):
     run = curves(tabulate({"passes": 20.0}), "log1", "DP-CD cyclic")
     assert caption.setting(run) == "clip=1.25, passes=20, step=0.5"
+
+
+RUN = "01700000000000000000-here-"
+
+
+@pytest.fixture
+def drawn(tabulate):
+    """Curves of lines whose runs are given, one list for each line."""
+
+    def build(*runs):
+        found = []
+        for number, names in enumerate(runs):
+            table = tabulate({"line": str(number), "n_seeds": max(len(names), 1)})
+            if names:
+                table["run"] = [names[seed] for seed in table["seed"]]
+            found.append(curves(table, "log1", str(number)))
+        return found
+
+    return build
+
+
+def manifest(folder, run, git):
+    write_run(folder, {"run": run, "environment": {"git": git}})
+
+
+def test_the_caption_leads_to_the_runs_and_their_commits(drawn, tmp_path):
+    manifest(tmp_path, f"{RUN}1", {"commit": "0123456789", "dirty": False})
+    manifest(tmp_path, f"{RUN}2", {"commit": "abcdefabcd", "dirty": True})
+    found = caption.origin(drawn([f"{RUN}1"], [f"{RUN}2", f"{RUN}1"]), tmp_path)
+    assert found == (
+        f"Computed by runs/{RUN}2 (commit abcdefa, with changes), "
+        f"{RUN}1 (commit 0123456)."
+    )
+    for run in re.findall(r"\d{20}-\w+-\d+", found):
+        assert (tmp_path / "runs" / f"{run}.json").is_file()
+
+
+def test_of_many_runs_the_latest_are_named_and_the_rest_is_in_the_log(drawn, tmp_path):
+    found = caption.origin(drawn([f"{RUN}{n}" for n in range(5)]), tmp_path)
+    assert re.findall(r"here-(\d)", found) == ["4", "3", "2"]
+    assert found.count("commit unknown") == 3
+    assert found.endswith("; 2 more in log.txt.")
+
+
+@pytest.mark.parametrize("names", [[], [""], [None], [pd.NA, ""]])
+def test_records_of_versions_without_runs_name_none(drawn, tmp_path, names):
+    assert caption.origin(drawn(names), tmp_path) == ""
+
+
+@pytest.mark.parametrize("environment", [None, {}, {"git": None}])
+def test_a_run_outside_a_checkout_has_no_commit(tmp_path, environment):
+    write_run(tmp_path, {"run": f"{RUN}1", "environment": environment})
+    assert caption.commit(tmp_path, f"{RUN}1") == "commit unknown"

@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from dp_erm_bench.figures import mangold2022, mangold2023, paper
+from dp_erm_bench.figures import log, mangold2022, mangold2023, paper
 from dp_erm_bench.figures.layout import MAX_PNG_BYTES, Sheet, _fill, save
 from dp_erm_bench.figures.panels import draw_epsilon, draw_passes, look_up
 from dp_erm_bench.figures.style import house_style, of
+from dp_erm_bench.results.runs import write_run
 
 PAPERS = {"mangold2022": mangold2022, "mangold2023": mangold2023}
 
@@ -149,6 +150,22 @@ def test_log_has_the_numbers_drawn(tabulate, tmp_path, quick):
         "DP-GCD tight: median 0.1, mean 0.1, min 0.09, max 0.11; 3 seeds, 10 passes; "
         "certified epsilon 0.97; clip=1.25, passes=10, step=0.5" in log
     )
+
+
+def test_log_names_every_run_behind_the_figures(tabulate, tmp_path, quick):
+    table = tabulate(*panel_lines(mangold2023.PANELS[0]))
+    table["run"] = [f"0-here-{seed}" for seed in table["seed"]]
+    write_run(tmp_path, {"run": "0-here-1"})
+    mangold2023.draw(table, tmp_path / "figures", {"profile": "smoke"})
+    log = (tmp_path / "figures" / "log.txt").read_text()
+    for seed in range(4):
+        assert f"  runs/0-here-{seed}.json: commit unknown" in log
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\x00", b"a,b\n1,2\n", b'"'])
+def test_log_says_that_the_choices_are_damaged(tmp_path, data):
+    (tmp_path / "choices.csv").write_bytes(data)
+    assert log.edges(tmp_path) == ["  unknown: choices.csv is damaged"]
 
 
 def test_log_lists_values_on_grid_edges(tabulate, tmp_path, quick):

@@ -1,0 +1,93 @@
+"""Commands on results folders that are damaged, or that nothing can be written to."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dp_erm_bench.cli import folders
+from dp_erm_bench.cli.commands import command
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.plan import Plan
+from dp_erm_bench.results.runs import _host, read_manifest, write_run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An empty sweep."""
+    with Plan(tmp_path / "sweep", append=True) as plan:
+        plan.add([])
+    return tmp_path / "sweep"
+
+
+def sentence(capsys):
+    said = capsys.readouterr().err
+    assert said.startswith("dp-erm-bench: ") and said.count("\n") == 1
+    return said
+
+
+LONG = b'verdict\n"' + 140_000 * b"x"
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"a,b\n1,2\n", LONG])
+def test_damaged_claims_are_a_sentence_with_the_way_out(folder, data, capsys):
+    (folder / "claims.csv").write_bytes(data)
+    assert command("report", [str(folder)]) == 2
+    said = sentence(capsys)
+    assert f"claims.csv: is damaged; dp-erm-bench collect {folder}" in said
+
+
+def test_empty_claims_are_none(folder, capsys):
+    (folder / "claims.csv").write_bytes(b"")
+    assert command("report", [str(folder)]) == 0
+    assert "no claims" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"config": 3}', b'"x"'])
+def test_collect_does_without_a_manifest(folder, data, capsys):
+    (folder / "manifest.json").write_bytes(data)
+    assert command("collect", [str(folder)]) == 0
+    assert capsys.readouterr().err == f"results: {folder / 'results.parquet'}\n"
+
+
+def test_collect_notes_runs_that_died(folder):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    write_run(folder, {"run": f"1-{_host()}-{process.pid}", "outcome": "running"})
+    assert command("collect", [str(folder)]) == 0
+    assert read_manifest(folder)["outcome"] == "interrupted"
+
+
+def test_collect_leaves_running_runs_alone(folder):
+    write_run(folder, {"run": f"1-{_host()}-{os.getpid()}", "outcome": "running"})
+    before = json.loads((folder / "manifest.json").read_text())
+    assert command("collect", [str(folder)]) == 0
+    assert read_manifest(folder) == before
+
+
+def test_a_table_that_cannot_be_written_is_a_sentence(folder, capsys):
+    (folder / "results.parquet").mkdir()
+    assert command("collect", [str(folder)]) == 2
+    assert "Is a directory; what is recorded stays" in sentence(capsys)
+
+
+@pytest.mark.parametrize("name", ["claims.csv", "figures"])
+def test_what_is_drawn_and_judged_meets_the_same_sentence(folder, monkeypatch, name):
+    monkeypatch.setattr(folders, "write_atomic", full)
+    (folder / "figures").write_text("a file")
+    config = {"figures": "dp_erm_bench.figures.mangold2022"}
+    if name == "claims.csv":
+        config = {"claims": [{"kind": "none"}], "name": "x"}
+        monkeypatch.setattr("dp_erm_bench.claims.evaluate", judged)
+    with pytest.raises(UsageError, match="; what is recorded stays"):
+        folders.draw_and_judge(folder, config)
+
+
+def judged(table, config):
+    return table[["trial"]]
+
+
+def full(*given):
+    raise OSError(28, "No space left on device")
