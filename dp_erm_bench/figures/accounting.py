@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dp_erm_bench.audit.greedy import violation_table
 from dp_erm_bench.figures import axes
 from dp_erm_bench.figures.layout import Cell, Sheet, save
 from dp_erm_bench.figures.style import (
@@ -61,8 +62,9 @@ def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[P
     Parameters
     ----------
     table : DataFrame
-        Rows of ``audit.accounting.noise_table`` and ``audit.greedy.violation_table``
-        of one adjacency and delta.
+        Rows of ``audit.accounting.noise_table``; of several adjacencies or deltas the
+        most frequent is drawn. Rows of ``audit.greedy.violation_table`` are computed
+        where there are none.
     folder : Path
         Where the files go.
     config : mapping
@@ -71,22 +73,35 @@ def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[P
     Returns
     -------
     list of Path
-        The files written; none where nothing was computed.
+        The files written.
     """
-    noise = table[table["study"] == "noise"]
-    broken = table[table["study"] == "violation"]
+    import pandas as pd
+
+    noise, broken = _main(_known(table, "accountant")), _known(table, "factor")
+    if broken.empty:
+        broken = pd.DataFrame(violation_table())
     ran = [name for name in TITLES if (noise["algorithm"] == name).any()]
     cells: list[Cell] = [partial(_relative, rows=_of(noise, name)) for name in ran]
     printed = [name for name in PRINTED if name in ran]
     cells += [partial(_proved, rows=_of(noise, name)) for name in printed]
-    if len(broken):
-        cells.append(partial(_violations, rows=broken))
-    if not cells:
-        return []
+    cells.append(partial(_violations, rows=broken))
     folder.mkdir(parents=True, exist_ok=True)
-    sheet = Sheet(cells, min(3, len(cells)), caption(noise, broken), SIZE, "ratio")
+    sheet = Sheet(cells, min(3, len(cells)), caption(noise), SIZE, "ratio")
     with house_style():
         return save(sheet, folder / "accounting")
+
+
+def _known(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return the rows that have a value of a column."""
+    return table[table[column].notna()] if column in table else table[:0]
+
+
+def _main(noise: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the most frequent adjacency and delta."""
+    for column in ("adjacency", "delta"):
+        if len(noise):
+            noise = noise[noise[column] == noise[column].mode().iloc[0]]
+    return noise
 
 
 def _of(table: pd.DataFrame, algorithm: str) -> pd.DataFrame:
@@ -163,29 +178,25 @@ def _scale(
     axes.scale_numbers(ax, sorted(set(values)), (min(drawn), max(drawn)))
 
 
-def caption(noise: pd.DataFrame, broken: pd.DataFrame) -> str:
+def caption(noise: pd.DataFrame) -> str:
     """Return what the panels show and under which budget."""
     parts = []
     if len(noise):
-        deltas = ", ".join(f"{value:g}" for value in sorted(set(noise["delta"])))
-        relation = ", ".join(sorted(set(noise["adjacency"])))
-        parts.append(
-            f"delta = {deltas}, adjacency {relation}. "
+        budget = noise.iloc[0]
+        parts += [
+            f"delta = {budget['delta']:g}, adjacency {budget['adjacency']}. "
             "Upper row: noise scale / sensitivity that each accountant asks for, over "
             "that of calibration = certified. DP-GCD as printed has Laplace noise "
             "inside the selection, ours Gumbel noise on the scores. DP-CD: T counts "
             "coordinate steps. DP-SGD: Poisson samples of expected size 1 of n = 1000, "
-            "the authors' noise."
-        )
-        parts.append(
+            "the authors' noise.",
             "As printed: the smallest epsilon that we can prove, exact for DP-CD, an "
-            "upper bound for DP-GCD, with equal L_j / sqrt(M_j)."
-        )
-    if len(broken):
-        parts.append(
-            "Last panel: one coordinate with L = 1 / kappa among m with L = 1 (all M = "
-            "1), one record replaced: delta(1) of what is released, from below, over "
-            "the delta that is claimed at epsilon = 1. Above the dashed line the "
-            "printed noise is not private as claimed."
-        )
+            "upper bound for DP-GCD, with equal L_j / sqrt(M_j).",
+        ]
+    parts.append(
+        "Last panel: one coordinate with L = 1 / kappa among m with L = 1 (all M = 1), "
+        "one record replaced: delta(1) of what is released, from below, over the delta "
+        "that is claimed at epsilon = 1. Above the dashed line the printed noise is "
+        "not private as claimed."
+    )
     return "\n".join(parts)

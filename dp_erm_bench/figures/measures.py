@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dp_erm_bench.audit.greedy import Instance, violation
 from dp_erm_bench.figures.authors import decoded
 from dp_erm_bench.figures.curves import Array, Curves, NotRun
 from dp_erm_bench.figures.lookup import Lookup
@@ -173,7 +174,17 @@ def cell(claim: Claim, lookup: Lookup) -> float:
     return float(rows[str(claim["column"])].iloc[0])
 
 
+def violated(claim: Claim, lookup: Lookup) -> float:
+    """Return delta(1) / delta of the printed greedy noise on unequal coordinates."""
+    facts = (claim["kappa"], claim["rivals"], claim["n_iter"], claim["delta"])
+    return violation(Instance(*facts))
+
+
 MEASURES: dict[str, tuple[Measure, str]] = {
+    "violated": (
+        violated,
+        "delta(1) / delta, T = {n_iter}, {rivals} coordinates of {kappa} x the L",
+    ),
     "cell": (cell, "{column} of the row of the claim"),
     "error_at_zero": (error_at_zero, "relative error at w = 0"),
     "ratio": (ratio, "mean final error, {over} / {under}"),

@@ -49,8 +49,19 @@ def test_files(table, tmp_path):
     assert 10_000 < png.stat().st_size <= MAX_PNG_BYTES
 
 
-def test_nothing_computed_draws_nothing(table, tmp_path):
-    assert accounting.draw(table[:0], tmp_path, {}) == []
+def test_without_rows_the_violation_alone_is_computed(table, sheets, tmp_path):
+    accounting.draw(table[:0], tmp_path, {})
+    (cell,) = sheets[0].cells
+    assert len(lines(cell)) == len(INSTANCES) + 1
+    assert sheets[0].caption.startswith("Last panel: one coordinate")
+
+
+def test_one_budget_is_drawn(table, sheets, tmp_path):
+    other = table.assign(delta=0.3, adjacency="zero_out")[:10]
+    accounting.draw(pd.concat([other, table]), tmp_path, {})
+    accounting.draw(table, tmp_path, {})
+    first, second = ([lines(c) for c in sheet.cells] for sheet in sheets)
+    assert first == second and sheets[0].caption == sheets[1].caption
 
 
 def test_panels(table, sheets, tmp_path):
@@ -81,10 +92,6 @@ def test_what_is_drawn_is_what_was_computed(table, sheets, tmp_path):
 def test_the_caption_names_budget_and_adjacency(table, sheets, tmp_path):
     accounting.draw(table, tmp_path, {})
     assert "delta = 1e-06, adjacency replace_one." in sheets[0].caption
-    half = table[table["study"] == "violation"]
-    accounting.draw(half, tmp_path, {})
-    assert len(sheets[1].cells) == 1
-    assert sheets[1].caption.startswith("Last panel: one coordinate")
 
 
 def test_without_epsilon_one_the_middle_is_drawn():
@@ -116,6 +123,16 @@ def test_claims(table, where, column, equals, within):
         (row,) = evaluate(table, {**given, "claims": claims}).to_dict("records")
         assert row["verdict"] == verdict
         assert row["paper"] == "accounting"
+
+
+@pytest.mark.parametrize("verdict", ["holds", "fails"])
+def test_a_violation_is_computed_for_its_claim(table, verdict):
+    facts = {"kappa": 30, "rivals": 20, "n_iter": 1, "delta": 1e-8}
+    least = 20 if verdict == "holds" else 30
+    claim = {**CLAIM, "measure": "violated", **facts, "at_least": least}
+    (row,) = evaluate(table[:0], {"claims": [claim]}).to_dict("records")
+    assert row["verdict"] == verdict and row["value"] == pytest.approx(20.38, abs=0.01)
+    assert row["measured"] == "delta(1) / delta, T = 1, 20 coordinates of 30 x the L"
 
 
 @pytest.mark.parametrize(
