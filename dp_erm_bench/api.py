@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
@@ -151,8 +150,7 @@ def fit(
     solver = registry.build("algorithm", algorithm, **params)
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     what = [problem.key, identity(algorithm), asdict(solver), asdict(budget)]
-    what += [calibration, _declared(problem.dataset.bounds)]
-    draws = _identity(what, _plain(seed))
+    draws = _identity([*what, calibration, _declared(problem)], _plain(seed))
     solved = solve(problem, [solver], budget, calibration, [draws], CHECKPOINTS)
     return _result(solved, seed is not None)
 
@@ -162,7 +160,8 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _declared(bounds: Bounds | None) -> list[Any]:
+def _declared(problem: Problem) -> list[Any]:
+    bounds = problem.dataset.bounds
     if bounds is None:
         return []
     return [bounds.columns.tolist(), bounds.norm, bounds.label]
