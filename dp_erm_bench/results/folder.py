@@ -48,7 +48,7 @@ def telling(folder: Path) -> Iterator[None]:
         raise UsageError(
             f"{shown(folder)}: {reason}; what is recorded stays; "
             "make it writable with room to spare, then run the same command again"
-        ) from error
+        ) from None
 
 
 def check_writable(folder: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dp_erm_bench.cli import folders
 from dp_erm_bench.cli.commands import command
+from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import _host, read_manifest, write_run
@@ -91,3 +92,12 @@ def judged(table, config):
 
 def full(*given):
     raise OSError(28, "No space left on device")
+
+
+def test_a_place_that_takes_nothing_is_one_sentence_of_the_command(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    given = ["dataset=log1", "algorithm=random_cd", "algorithm.random_cd.clip=1"]
+    assert main([*given, f"results_dir={tmp_path / 'file'}"]) == 2
+    said = sentence(capsys)
+    assert "file/sweep: Not a directory; what is recorded stays; " in said
+    assert "Errno" not in said
