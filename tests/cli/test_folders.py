@@ -95,9 +95,9 @@ def full(*given):
 
 
 def test_a_place_that_takes_nothing_is_one_sentence_of_the_command(capsys, tmp_path):
-    (tmp_path / "file").write_text("")
+    (tmp_path / "sweep").write_text("")
     given = ["dataset=log1", "algorithm=random_cd", "algorithm.random_cd.clip=1"]
-    assert main([*given, f"results_dir={tmp_path / 'file'}"]) == 2
+    assert main([*given, f"results_dir={tmp_path}"]) == 2
     said = sentence(capsys)
-    assert "file/sweep: Not a directory; what is recorded stays; " in said
+    assert "/sweep: Not a directory; what is recorded stays; " in said
     assert "Errno" not in said
