@@ -43,6 +43,26 @@ BY_NAME = [
     ("--nope", "--help"),
     ("--cfg", "--cfg"),
     ("--config-dir=/nowhere/at/all", "no such folder"),
+    ("--config-dir=", "--config-dir=: needs a value"),
+    ("--config-name=", "--config-name=: needs a value"),
+    ("--config-name=nope", "no such file in --config-dir"),
+    ("--package=x", "belongs to --cfg"),
+    ("--resolve", "belongs to --cfg"),
+    ("--run", "no such option"),
+    ("dataset={a:1}", "dataset={a:1}"),
+    ("dataset=[[log1]]", "did you mean log1?"),
+    ("dataset=../log1", "must be one of"),
+    ("dataset._target_=os.system", "choose with dataset=NAME"),
+    ("algorithm.random_cd._target_=x", "choose with algorithm=NAME"),
+    ("penalty.name=l1", "choose with penalty=NAME"),
+    ("loss.name=huber", "choose with loss=NAME"),
+    ("dataset.name=a9a", "dataset=libsvm"),
+    ("dataset.n.x=3", "n.x"),
+    ("name=''", "must be the name of a folder"),
+    ("name=' '", "must be the name of a folder"),
+    (f"name={'x' * 300}", "at most 200 characters"),
+    ("hydra.verbose=true", "no such key"),
+    ("hydra.searchpath=[file:///nowhere]", "no such key"),
 ]
 BY_TYPE = [
     ("budget.epsilon=abc", "must be a number"),
@@ -62,6 +82,19 @@ BY_TYPE = [
     ("runner.progress=maybe", "true or false"),
     ("runner.n_checkpoints=1", "at least 2"),
     ("runner.batch_work=-1", "positive"),
+    ("runner.n_jobs=100000000", "at most 1024"),
+    ("runner.retry={a:1}", "runner.retry"),
+    ("seed=1.5,2", "an integer"),
+    ("seed=[1,2]", "an integer"),
+    ("seed=1e400", "seed=inf"),
+    ("name=[a]", "a word"),
+    ("results_dir=null", "a word"),
+    ("results_dir=''", "must be the name of a folder"),
+    ("results_dir=/dev/null", "/dev/null is no folder"),
+    ("results_dir=a,b", "one value"),
+    ("experiment=", "experiment="),
+    ("experiment=glob(*)", "one value"),
+    ("runner=glob(*),x", "not understood"),
 ]
 GRAMMAR = [
     ("seed=range(3,3)", "empty"),
@@ -73,6 +106,39 @@ GRAMMAR = [
     ("seed=range(1", "not understood"),
     ("seed=range(0,3,0)", "zero"),
     ("dataset@x=log1", "dotted key"),
+    ("seed=", "an integer"),
+    ("seed=range(0,)", "not understood"),
+    ("seed=range(a,b)", "not understood"),
+    ("seed=range(0,10**9)", "not understood"),
+    ("seed=range(0,1000000000)", "more than 1000000 values"),
+    ("seed=shuffle(range(0,1000000000))", "more than 1000000 values"),
+    ("seed=range(0,inf)", "more than 1000000 values"),
+    ("budget.epsilon=range(1,2,1e-300)", "more than 1000000 values"),
+    ("budget.epsilon=range(1,nan)", "more than 1000000 values"),
+    (f"seed={'9' * 5000}", "not understood"),
+    ("seed=choice()", "not understood"),
+    ("seed=sort()", "not understood"),
+    ("seed=shuffle()", "empty"),
+    ("seed=sort(1,a)", "not understood"),
+    ("seed=tag(a)", "not understood"),
+    ("seed=int(x)", "not understood"),
+    ("seed=foo(1)", "Unknown function"),
+    ("seed=[1,2", "not understood"),
+    ("seed={a:1", "not understood"),
+    ("seed='", "not understood"),
+    ("seed=1,", "not understood"),
+    ("seed=,1", "not understood"),
+    ("seed==1", "not understood"),
+    ("seed[0]=1", "not understood"),
+    ("seed=${nope}", "an integer"),
+    ("seed=${", "not understood"),
+    ("seed=glob(*)", "empty"),
+    ("dataset=glob([])", "empty"),
+    ("dataset=glob(*,exclude=*)", "empty"),
+    ("dataset=glob(3)", "not understood"),
+    ("+x=1", "without + or ~"),
+    ("~x", "without + or ~"),
+    ("=1", "dotted key"),
 ]
 # These are refused by the runner, which checks every value before it runs any.
 BY_RANGE = [
@@ -96,6 +162,23 @@ BY_RANGE = [
     ("penalty.strength=abc", "strength=abc"),
     ("penalty.weight=1", "weight"),
     ("constraint.radius=1", "radius"),
+    ("budget.delta=1/n^0", "delta=1/n^0"),
+    ("budget.delta=-1", "delta=-1"),
+    ("budget.epsilon=-inf", "positive"),
+    ("algorithm.random_cd.step=[]", "at least one value"),
+    ("algorithm.random_cd.step=nan", "step=nan"),
+    ("algorithm.random_cd.step={a:1}", "unit, values"),
+    ("algorithm.random_cd.passes=inf", "passes=inf"),
+    ("dataset.n=0", "an integer >= 2"),
+    ("dataset.n=1.5", "dataset.n=1.5"),
+    ("dataset.n=1000000000000", "more than this machine's memory"),
+    ("dataset.p=1000000000", "more than this machine's memory"),
+    ("dataset.sigma=-1", "sigma=-1"),
+    ("dataset.noise=inf", "noise=inf"),
+    ("dataset.bounds=3", "bounds=3"),
+    ("dataset.task=guess", "task"),
+    ("penalty.strength=true", "strength=True"),
+    ("penalty.strength=1/m", "strength=1/m"),
 ]
 
 
@@ -125,6 +208,24 @@ def test_one_sentence(argument, said, capsys, tmp_path, monkeypatch):
         (["experiment=mangold2022", "panel=nope"], "electricity_raw"),
         (["experiment=mangold2022", "profile=nope"], "smoke"),
         (["dataset.bounds.label=1,2"], "no axis"),
+        (["seed=range(0,2000)", "budget.epsilon=range(1,2001)"], "4000000 trials"),
+        (["--cfg", "job", "--package", "nope"], "'nope' not found"),
+        (["--cfg", "nope"], "invalid choice"),
+        (["-cn", "../x"], "no such file"),
+        (["mode=plan", "mode=plan"], "given twice"),
+        (["dataset=log1", "dataset=log2"], "given twice"),
+        (["loss=huber", "loss.kappa=-1"], "kappa=-1"),
+        (["constraint=l1_ball", "constraint.radius=0"], "radius=0"),
+        (["penalty=elastic_net", "penalty.l1_ratio=5"], "l1_ratio=5"),
+        (["penalty=box", "penalty.lower=2"], "lower"),
+        (["dataset=file"], "path"),
+        (["dataset=file", "dataset.path=/nowhere.csv"], "/nowhere.csv"),
+        (["dataset=libsvm"], "dataset.name"),
+        (["experiment=mangold2022", "panel=[]"], "panel=[]"),
+        (["experiment=mangold2022", "profile=smoke", "name=a/b"], "not a path"),
+        (["list", "algorithm", "gredy_cd"], "did you mean greedy_cd?"),
+        (["collect", ""], "no such folder"),
+        (["compare", "nowhere", "nowhere"], "nowhere"),
         (["lst"], "did you mean list?"),
         (["list", "nope"], "algorithm"),
         (["collect"], "results folder"),
@@ -136,6 +237,51 @@ def test_wrong_combinations(arguments, said, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     check(arguments, said, capsys.readouterr(), tmp_path / "results")
+
+
+def test_there_are_enough_wrong_lines():
+    assert len(BY_NAME + BY_TYPE + GRAMMAR + BY_RANGE) >= 150
+
+
+@pytest.mark.parametrize("folder", ["/nowhere", __file__])
+def test_a_mirror_that_is_none_is_named(folder, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DP_ERM_BENCH_DATA", folder)
+    assert main(["dataset=dorothea", "mode=plan"]) == 2
+    check([], f"DP_ERM_BENCH_DATA={folder}", capsys.readouterr(), tmp_path / "results")
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(capsys, monkeypatch):
+    monkeypatch.setenv("DP_ERM_BENCH_CACHE", __file__)
+    assert main(["dataset=breast_cancer", "mode=plan"]) == 0
+    assert "total" in capsys.readouterr().out
+
+
+def test_memory_that_does_not_suffice_is_one_sentence(capsys, monkeypatch):
+    def greedy(*given):
+        raise MemoryError("Unable to allocate 3 TiB")
+
+    monkeypatch.setattr("dp_erm_bench.cli.app.run_sweep", greedy)
+    assert main(["seed=1"]) == 2
+    err = capsys.readouterr().err
+    assert err == "dp-erm-bench: not enough memory (Unable to allocate 3 TiB)\n"
+
+
+def test_a_whole_number_may_be_written_as_one_likes(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["seed=1e3", "runner.n_checkpoints=1e2", "mode=plan"]) == 0
+    assert "total" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("blocks: []", "must have `defaults"), ("a: [", "no yaml"), ("- a", "defaults")],
+)
+def test_a_wrong_configuration_of_ones_own(text, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.yaml").write_text(text)
+    assert main(["-cd=.", "-cn=own", "mode=plan"]) == 2
+    check([], said, capsys.readouterr(), tmp_path / "results")
 
 
 def test_the_process_says_the_same(tmp_path, environment):
