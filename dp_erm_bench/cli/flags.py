@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dp_erm_bench.cli.grammar import Given, parse
 from dp_erm_bench.cli.outside import ALGORITHM, for_hydra
+from dp_erm_bench.cli.request import checked
 from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import PARTS
 from dp_erm_bench.errors import UsageError
@@ -61,7 +62,7 @@ def hydra_arguments(flags: argparse.Namespace, overrides: Sequence[str]) -> list
             result += [f"--{name.replace('_', '-')}", getattr(flags, name)]
     result += ["--resolve"] if flags.resolve else []
     result += [] if flags.cfg else ["--multirun"]
-    for given in map(parse, overrides):
+    for given in (checked(parse(override)) for override in overrides):
         forced = "." in given.key and given.key.split(".")[0] in (*PARTS, "algorithm")
         text = _first(given) if flags.cfg and given.swept else given.text
         if given.key == ALGORITHM:

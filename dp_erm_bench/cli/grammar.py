@@ -18,7 +18,7 @@ from hydra.core.override_parser.types import (
 from hydra.errors import HydraException
 
 from dp_erm_bench import registry
-from dp_erm_bench.config import MOST_TRIALS
+from dp_erm_bench.config import CHOSEN, MOST_TRIALS
 from dp_erm_bench.errors import UsageError
 
 # Hydra's lexer knows no '^': powers of the number of records are quoted for it.
@@ -26,6 +26,9 @@ _POWER = re.compile(r"(?<!['\"\w.])(\d[\d.]*/n\^\d[\d.]*)(?!['\"\w.])")
 # Nor does it know '~', which starts the path of a solver's file.
 _HOME = re.compile(r"(?<=[=,\[])~[^,\]\s]*")
 _SWEEP = re.compile(r"^\s*\w+\(.*\)\s*$|,")
+
+
+GROUPS = (*CHOSEN, "experiment", "runner")
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,8 @@ def _values(override: Override, argument: str) -> list[Any]:
         _check_range(override._value, argument)
     if isinstance(override._value, Glob):
         group = override.key_or_group
-        return list(override._value.filter(registry.names(group)))
+        known = registry.names(group) if group in GROUPS else []
+        return list(override._value.filter(known))
     try:
         return unique([_plain(value) for value in override.sweep_iterator()])
     except (HydraException, ValueError) as error:

@@ -14,7 +14,7 @@ from dp_erm_bench.cli.grammar import Given, parse
 from dp_erm_bench.cli.outside import located
 from dp_erm_bench.cli.settings import check_setting
 from dp_erm_bench.cli.values import shown
-from dp_erm_bench.config import CHOSEN, PARTS
+from dp_erm_bench.config import CHOSEN, PARTS, settings
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import is_file, label
 
@@ -164,6 +164,11 @@ def _frame(given: Given) -> Given:
 def runners() -> list[str]:
     """Return the choices of the group `runner`."""
     return registry.names("runner")
+
+
+def checked(given: Given) -> Given:
+    """Return a plain key with its values converted; any other key as it is."""
+    return _setting(given) if given.key in dict(settings()) else given
 
 
 def _setting(given: Given) -> Given:

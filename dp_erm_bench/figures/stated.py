@@ -28,6 +28,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "slope": ("line", "axis"),
     "slope_beyond": ("line", "other", "axis"),
     "noise_slope": ("line",),
+    "violated": ("kappa", "rivals", "n_iter", "delta"),
+    "cell": ("column", "where"),
     "later": ("reason",),
 }
 """The keys that each measure reads, beside those of every claim."""
@@ -35,7 +37,14 @@ NEEDS: dict[str, tuple[str, ...]] = {
 COMMON = ("id", "figure", "measure", "statement")
 OPTIONAL = ("epsilon", "per")
 THRESHOLDS = ("at_least", "at_most", "equals", "within")
-NUMBERS = (*THRESHOLDS, "epsilon", "iterations", "passes", "factor")
+NUMBERS = (
+    *THRESHOLDS,
+    *("epsilon", "delta", "iterations", "n_iter", "passes"),
+    *("factor", "kappa", "rivals"),
+)
+OF_NO_PANEL = ("violated", "cell", "later")
+"""Measures that read no runs of a panel."""
+
 LINES = ("line", "under", "over", "other")
 WORDS = {"per": ["data_seed"], "axis": ["n", "p", "epsilon", "quotient"]}
 LISTS = ("figure", "line", "under", "over")
@@ -91,6 +100,7 @@ def _check(claim: Mapping[str, Any], lines: Lines) -> None:
         _check_value(key, value)
     if measure != "later":
         _check_threshold(claim)
+    if measure not in OF_NO_PANEL:
         _check_lines(claim, lines)
     _check_statement(claim)
 
@@ -104,6 +114,9 @@ def _check_value(key: str, value: Any) -> None:
                 raise UsageError(f"{key}={one}: must be finite")
         elif key in WORDS:
             registry.check_choice(key, one, WORDS[key])
+        elif key == "where":
+            if not isinstance(one, dict):
+                raise UsageError(f"{key}={one}: must map columns to values")
         elif not isinstance(one, str):
             raise UsageError(f"{key}={one}: must be a word")
 

@@ -57,7 +57,7 @@ BY_NAME = [
     ("penalty.name=l1", "choose with penalty=NAME"),
     ("loss.name=huber", "choose with loss=NAME"),
     ("dataset.name=a9a", "dataset=libsvm"),
-    ("dataset.n.x=3", "n.x"),
+    ("dataset.n.x=3", "must be an integer"),
     ("name=''", "must be the name of a folder"),
     ("name=' '", "must be the name of a folder"),
     (f"name={'x' * 300}", "at most 200 characters"),
@@ -94,7 +94,7 @@ BY_TYPE = [
     ("results_dir=a,b", "one value"),
     ("experiment=", "experiment="),
     ("experiment=glob(*)", "one value"),
-    ("runner=glob(*),x", "not understood"),
+    ("runner=glob(*),x", "one value"),
 ]
 GRAMMAR = [
     ("seed=range(3,3)", "empty"),
@@ -216,7 +216,10 @@ def test_one_sentence(argument, said, capsys, tmp_path, monkeypatch):
         (["dataset=log1", "dataset=log2"], "given twice"),
         (["loss=huber", "loss.kappa=-1"], "kappa=-1"),
         (["constraint=l1_ball", "constraint.radius=0"], "radius=0"),
-        (["penalty=elastic_net", "penalty.l1_ratio=5"], "l1_ratio=5"),
+        (
+            ["penalty=elastic_net", "penalty.strength=1", "penalty.l1_ratio=5"],
+            "l1_ratio=5",
+        ),
         (["penalty=box", "penalty.lower=2"], "lower"),
         (["dataset=file"], "path"),
         (["dataset=file", "dataset.path=/nowhere.csv"], "/nowhere.csv"),
@@ -224,7 +227,7 @@ def test_one_sentence(argument, said, capsys, tmp_path, monkeypatch):
         (["experiment=mangold2022", "panel=[]"], "panel=[]"),
         (["experiment=mangold2022", "profile=smoke", "name=a/b"], "not a path"),
         (["list", "algorithm", "gredy_cd"], "did you mean greedy_cd?"),
-        (["collect", ""], "no such folder"),
+        (["collect", ""], "no results folder"),
         (["compare", "nowhere", "nowhere"], "nowhere"),
         (["lst"], "did you mean list?"),
         (["list", "nope"], "algorithm"),

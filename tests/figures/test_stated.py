@@ -41,3 +41,11 @@ def test_a_family_of_panels_has_the_lines_of_all():
 def test_noise_needs_no_panel():
     claim = {"id": "x", "figure": "noise", "statement": "{line}", "at_least": 1}
     check_claims([{**claim, "measure": "noise_slope", "line": NOISE_LINES[0]}], [])
+
+
+@pytest.mark.parametrize("where", [3, ["a"], "a"])
+def test_a_cell_is_found_by_a_mapping(where):
+    claim = {"id": "x", "figure": "f", "measure": "cell", "column": "c", "at_most": 1}
+    check_claims([{**claim, "where": {"n": 1}, "statement": "S"}], [])
+    with pytest.raises(ValueError, match="where=.*: must map columns to values"):
+        check_claims([{**claim, "where": where, "statement": "S"}], [])
