@@ -1,0 +1,67 @@
+"""Chunks of runs: independent, repeatable, of any size."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dp_erm_bench.audit import chunk, statistic
+from dp_erm_bench.audit.chunk import audit_chunk, audited_case, case_of
+from dp_erm_bench.audit.pairs import variants
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.solvers.random_cd import RandomCD
+
+BUDGET = Budget(8.0, 1e-6)
+
+
+def some(runs=60, identity="a", side=0, algorithm="random_cd", adjacency="zero_out"):
+    params = variants(algorithm)[0]
+    return audit_chunk(algorithm, params, adjacency, BUDGET, side, runs, identity)
+
+
+def test_a_chunk_is_repeatable_and_no_two_runs_or_chunks_share_noise():
+    first = some()
+    np.testing.assert_array_equal(first, some())
+    assert first.shape == (60,) and np.unique(first).size == 60
+    assert np.intersect1d(first, some(identity="b")).size == 0
+    assert np.intersect1d(first, some(side=1)).size == 0
+    assert some(runs=0).shape == (0,)
+
+
+@pytest.mark.parametrize("algorithm", ["greedy_cd", "random_cd", "sgd", "svrg"])
+def test_a_run_does_not_depend_on_its_company(algorithm, monkeypatch):
+    whole = some(20, algorithm=algorithm)
+    np.testing.assert_array_equal(some(5, algorithm=algorithm), whole[:5])
+    monkeypatch.setattr(chunk, "BATCH", 7)
+    np.testing.assert_array_equal(some(20, algorithm=algorithm), whole)
+
+
+def test_the_relation_given_is_the_one_that_counts():
+    budget = dataclasses.replace(BUDGET, adjacency=Adjacency.REPLACE_ONE)
+    case = audited_case("sgd", {"n_iter": 2}, "zero_out", budget)
+    assert case.claim.budget.adjacency is Adjacency.ZERO_OUT
+    assert not case.pair.second.dataset.X.any()
+    assert audited_case("sgd", {"n_iter": 2}, Adjacency.ZERO_OUT, budget) is case
+
+
+def test_statistics_are_rounded_and_of_the_log_ratio_of_normals():
+    """T releases at z: S is N(mu^2 / 2, mu^2) with mu = sqrt(T) / z."""
+    case = case_of(RandomCD(n_iter=10, step=1e-9), BUDGET)
+    first, second = (case.run(side, 4000, "law") for side in (0, 1))
+    np.testing.assert_array_equal(first, np.round(first, statistic.DIGITS))
+    mu = np.sqrt(10.0) / case.claim.z
+    for sample, centre in ((first, mu**2 / 2), (second, -(mu**2) / 2)):
+        assert sample.mean() == pytest.approx(centre, abs=5 * mu / np.sqrt(4000))
+        assert sample.std() == pytest.approx(mu, rel=0.06)
+
+
+@pytest.mark.parametrize("algorithm", ["greedy_cd", "sgd", "svrg"])
+def test_likelihood_ratios_change_the_measure(algorithm):
+    """E_P[1 / (1 + e^S)] = E_Q[1 / (1 + e^-S)], whatever the releases are."""
+    for params in variants(algorithm):
+        case = audited_case(algorithm, params, "zero_out", BUDGET)
+        first, second = (case.run(side, 1500, "measure") for side in (0, 1))
+        here, there = 1 / (1 + np.exp(first)), 1 / (1 + np.exp(-second))
+        deviation = np.hypot(here.std(), there.std()) / np.sqrt(1500)
+        assert abs(here.mean() - there.mean()) < 5 * deviation, params
