@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dp_erm_bench.runner.case import Case
+from dp_erm_bench.runner.estimate import Costs, duration, wall
 from dp_erm_bench.runner.options import FAILED
 from dp_erm_bench.runner.session import Session
 from dp_erm_bench.runner.trial import Planned
 from dp_erm_bench.runner.tune import Tuner
 
-HEADER = ("panel", "line", "trials", "done", "failed", "to do")
-NUMBERS = (2, 3, 4, 5)
+HEADER = ("panel", "line", "trials", "done", "failed", "to do", "time")
 Label = tuple[str, str]
+
+
+class Line(NamedTuple):
+    """One line of the plan: its trials by state, and the seconds of each to do."""
+
+    trials: int
+    done: int
+    failed: int
+    costs: dict[Any, float]
 
 
 def print_plan(
@@ -23,41 +32,96 @@ def print_plan(
     tuners: Sequence[Tuner],
     stages: Iterable[list[Planned]],
 ) -> None:
-    """Print per line the trials in all, done, failed and to do.
+    """Print per line the trials in all, done, failed, to do, and the time to expect.
 
     Rounds of tuning that depend on trials to do are counted as if no axis were
-    extended.
+    extended. A trial of two lines is counted in both.
     """
-    counts = _recorded(session, stages)
+    expected = _expected(cases, tuners)
+    if not expected:
+        print("nothing to run: none of the datasets can be had")
+        return
+    planned, todo = _announced(session, stages)
+    examples = {_label(one): one for one in (tuner.example() for tuner in tuners)}
+    examples |= {_label(one): one for one in reversed(todo)}
+    costs = Costs(session.store, planned, [*todo, *examples.values()])
+    lines = _lines(session, expected, planned, examples, costs)
+    jobs = session.options.n_jobs
+    rows = [_row(*label, line, jobs) for label, line in lines.items()]
+    total = _total(lines.values())
+    rows.append(_row("", "total", total, jobs))
+    for row in (HEADER, *rows):
+        print(f"{row[0]:<28} {row[1]:<36} " + " ".join(f"{x:>8}" for x in row[2:]))
+    if total.costs:
+        workers = "1 worker" if jobs == 1 else f"{jobs} workers"
+        print(f"about {rows[-1][-1]} on {workers}, from {costs.basis()}")
+
+
+def _expected(cases: Sequence[Case], tuners: Sequence[Tuner]) -> Counter[Label]:
     expected: Counter[Label] = Counter()
     for case in cases:
         if case.tune is None:
             expected[case.panel, case.line] += case.expected
     for tuner in tuners:
         expected[tuner.case.panel, tuner.case.line] += tuner.expected()
-    rows = [_row(label, number, counts) for label, number in expected.items()]
-    totals = [sum(row[i] for row in rows) for i in NUMBERS]
-    for row in (HEADER, *rows, ("", "total", *totals)):
-        print(f"{row[0]:<28} {row[1]:<36} " + " ".join(f"{x:>8}" for x in row[2:]))
+    return expected
 
 
-def _recorded(
+def _announced(
     session: Session, stages: Iterable[list[Planned]]
-) -> dict[Label, Counter[str]]:
+) -> tuple[list[Planned], list[Planned]]:
     """Follow the stages as far as the records go."""
-    counts: dict[Label, Counter[str]] = {}
-    for planned in stages:
-        for one in session.announce(planned)[0]:
-            label = one.labels.panel, one.labels.line
-            counts.setdefault(label, Counter())[session.statuses[one.key]] += 1
-    return counts
+    planned: list[Planned] = []
+    todo: list[Planned] = []
+    for stage in stages:
+        found, missing = session.announce(stage)
+        planned += found
+        todo += missing
+    return planned, todo
 
 
-def _row(
-    label: Label, expected: int, counts: dict[Label, Counter[str]]
-) -> tuple[Any, ...]:
-    found = counts.get(label, Counter())
-    failed = sum(found[status] for status in FAILED)
-    done = sum(found.values()) - found["planned"] - failed
-    trials = max(expected, sum(found.values()))
-    return (*label, trials, done, failed, trials - done - failed)
+def _lines(
+    session: Session,
+    expected: Mapping[Label, int],
+    planned: Iterable[Planned],
+    examples: Mapping[Label, Planned],
+    costs: Costs,
+) -> dict[Label, Line]:
+    """Count each line's trials; those not named yet cost what an example costs."""
+    counts: dict[Label, Counter[str]] = {label: Counter() for label in expected}
+    todo: dict[Label, dict[Any, float]] = {label: {} for label in expected}
+    for one in planned:
+        status = session.statuses[one.key]
+        counts[_label(one)][status] += 1
+        if status == "planned":
+            todo[_label(one)][one.key] = costs.of(one)
+    lines = {}
+    for label, found in counts.items():
+        failed = sum(found[status] for status in FAILED)
+        done = sum(found.values()) - found["planned"] - failed
+        trials = max(expected[label], sum(found.values()))
+        later = trials - sum(found.values())
+        each = costs.of(examples[label]) if later else 0.0
+        unnamed = {(label, i): each for i in range(later)}
+        lines[label] = Line(trials, done, failed, {**todo[label], **unnamed})
+    return lines
+
+
+def _total(lines: Collection[Line]) -> Line:
+    """Return the sums; a trial that two lines want takes its time once."""
+    return Line(
+        sum(line.trials for line in lines),
+        sum(line.done for line in lines),
+        sum(line.failed for line in lines),
+        {key: cost for line in lines for key, cost in line.costs.items()},
+    )
+
+
+def _row(panel: str, line: str, found: Line, n_jobs: int) -> tuple[str | int, ...]:
+    todo = found.trials - found.done - found.failed
+    time = duration(wall(found.costs.values(), n_jobs)) if found.costs else "-"
+    return panel, line, found.trials, found.done, found.failed, todo, time
+
+
+def _label(one: Planned) -> Label:
+    return one.labels.panel, one.labels.line

@@ -111,6 +111,11 @@ class Tuner:
         refined = min(self.tune.best, grid) * len(self.tune.refine_seeds)
         return grid * len(self.tune.seeds) + refined + len(self.tune.report)
 
+    def example(self) -> Planned:
+        """Return a trial like those whose parameters are not known yet."""
+        point = {key: values[0] for key, values in self.case.axes.items()}
+        return self._planned(point, self.tune.seeds[0], "tune")
+
     def _inherit(self) -> Point:
         if self.source is None or self.tune.inherit is None:
             return {}

@@ -1,0 +1,151 @@
+"""How long the trials to do will take, from those that are recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from statistics import median
+from typing import Any, TypeVar
+
+from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.results.plan import read_plan
+from dp_erm_bench.results.store import FINISHED, Store
+from dp_erm_bench.runner.case import setting_of
+from dp_erm_bench.runner.trial import Planned, Setting
+
+SAMPLE = 30
+"""Records that are read per kind of trial; their median counts."""
+
+MODEL = 1e-8
+"""Seconds per unit of work where nothing tells better."""
+
+SAME = "recorded trials of the same parameters"
+SCALED = "recorded trials of the same algorithm, scaled by work"
+GUESSED = "a model of the work, for nothing like it is recorded"
+Kind = tuple[str, int]
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+class Costs:
+    """Seconds per trial: measured, scaled from what was measured, or modelled.
+
+    Parameters
+    ----------
+    store : Store
+        The records.
+    planned : iterable of Planned
+        Trials of the sweep, recorded or not.
+    asked : iterable of Planned
+        Those whose time is asked for.
+    """
+
+    def __init__(
+        self, store: Store, planned: Iterable[Planned], asked: Iterable[Planned]
+    ) -> None:
+        self.bases: set[str] = set()
+        self._store = store
+        kinds: dict[Kind, list[str]] = {_kind(one): [] for one in asked}
+        runs: dict[str, list[tuple[Setting, str]]]
+        runs = {_algorithm(one.setting): [] for one in asked}
+        for one in planned:
+            if _algorithm(one.setting) in runs and _finished(store, one.key):
+                _add(kinds.get(_kind(one)), one.key)
+                _add(runs[_algorithm(one.setting)], (one.setting, one.key))
+        self._look_elsewhere({name: found for name, found in runs.items() if not found})
+        seconds = self._seconds(
+            [key for keys in kinds.values() for key in keys]
+            + [key for pairs in runs.values() for _, key in pairs]
+        )
+        self._of_kind = _medians(
+            {kind: [seconds.get(key) for key in keys] for kind, keys in kinds.items()}
+        )
+        self._rates = _medians(
+            {name: [_rate(*pair, seconds) for pair in runs[name]] for name in runs}
+        )
+
+    def of(self, one: Planned) -> float:
+        """Return the seconds that a trial will take, and note what that rests on."""
+        cost = self._of_kind.get(_kind(one))
+        if cost is not None:
+            self.bases.add(SAME)
+            return cost
+        rate = self._rates.get(_algorithm(one.setting))
+        self.bases.add(GUESSED if rate is None else SCALED)
+        return one.setting.work * (MODEL if rate is None else rate)
+
+    def basis(self) -> str:
+        """Return in words what the costs asked for rest on."""
+        return "; ".join(b for b in (SAME, SCALED, GUESSED) if b in self.bases)
+
+    def _seconds(self, keys: list[str]) -> dict[str, float]:
+        """Return what recorded trials took, where that is known."""
+        pairs = zip(keys, self._store.records(keys), strict=True)
+        costs = {key: (record or {}).get("cost") for key, record in pairs}
+        return {key: float(cost) for key, cost in costs.items() if cost}
+
+    def _look_elsewhere(self, runs: Mapping[str, list[tuple[Setting, str]]]) -> None:
+        """Add trials of other sweeps of the folder that ran these algorithms."""
+        full: set[str] = set()
+        for row in read_plan(self._store.folder) if runs else ():
+            name = row["spec"]["algorithm"]["name"] if row else ""
+            if row and name in runs and _finished(self._store, row["key"]):
+                setting = _made(row["spec"])
+                if setting is not None:
+                    _add(runs[name], (setting, row["key"]))
+                full |= {name} if len(runs[name]) == SAMPLE else set()
+            if len(full) == len(runs):
+                return
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the largest unit that leaves at least two of it."""
+    if seconds < 1:
+        return "< 1 s"
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def wall(costs: Iterable[float], n_jobs: int) -> float:
+    """Return what trials take on some workers, never less than the longest."""
+    found = list(costs)
+    return max(math.fsum(found) / n_jobs, max(found, default=0.0))
+
+
+def _add(sample: list[T] | None, one: T) -> None:
+    if sample is not None and len(sample) < SAMPLE:
+        sample.append(one)
+
+
+def _rate(setting: Setting, key: str, seconds: Mapping[str, float]) -> float | None:
+    """Return seconds per work of a recorded trial, None if either is unknown."""
+    known = key in seconds and setting.work > 0
+    return seconds[key] / setting.work if known else None
+
+
+def _medians(found: Mapping[K, list[float | None]]) -> dict[K, float]:
+    known = {k: [v for v in values if v is not None] for k, values in found.items()}
+    return {k: median(values) for k, values in known.items() if values}
+
+
+def _finished(store: Store, key: str) -> bool:
+    entry = store.index.get(key)
+    return entry is not None and entry.status in FINISHED
+
+
+def _kind(one: Planned) -> Kind:
+    return one.setting.group, one.n_checkpoints
+
+
+def _algorithm(setting: Setting) -> str:
+    return str(setting.base["algorithm"]["name"])
+
+
+def _made(spec: dict[str, Any]) -> Setting | None:
+    """Return the setting of an earlier trial, None if it can no longer be made."""
+    try:
+        return setting_of(spec)
+    except (UsageError, DataUnavailable, KeyError):
+        return None
