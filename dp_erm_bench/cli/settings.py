@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from typing import Any, cast
 
@@ -29,14 +30,21 @@ def check_setting(key: str, value: Any) -> Any:
     UsageError
         If there is no such key or the value is of another type.
     """
-    fields = dict(settings())
-    check_key(key, [*CHOSEN, *SINGLE, *PARAMETERS, *fields])
-    hint = hint_of(key, fields[key])
+    hints = _hints()
+    if key not in hints:
+        check_key(key, [*CHOSEN, *SINGLE, *PARAMETERS, *hints])
+    hint = hints[key]
     if typing.get_origin(hint) is not list:
         return typed(key, value, hint)
     (inner,) = typing.get_args(hint)
     items = value if isinstance(value, list) else [value]
     return [typed(key, item, inner) for item in items]
+
+
+@functools.cache
+def _hints() -> dict[str, Any]:
+    """Return the type of every plain key; looked up once for 10^5 seeds."""
+    return {key: hint_of(key, entry) for key, entry in settings()}
 
 
 def hint_of(key: str, entry: dataclasses.Field[Any]) -> Any:
