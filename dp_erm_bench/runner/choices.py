@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,18 @@ def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> N
     write_atomic(folder / NAME, lambda file: file.write(text.getvalue().encode()))
 
 
-def edge_lines(choices: Iterable[Choice]) -> Iterator[str]:
-    """Yield a sentence per line whose best value is on the edge of a grid."""
+def edge_lines(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence per line whose choice is none, or on the edge of a grid.
+
+    `skipped` tells of each skipped trial why.
+    """
     for choice in choices:
         where = f"{choice.case.panel} / {choice.case.line}"
         where += f" (epsilon {choice.case.budget['epsilon']})"
-        if choice.mean == float("inf"):
+        reasons = [skipped.get(key) for key in choice.tried]
+        if all(reasons):
+            yield f"{where}: every setting was skipped: {reasons[0]}"
+        elif choice.mean == float("inf"):
             yield f"{where}: no setting had a finite mean objective"
         elif choice.edges:
             yield f"{where}: best value on the edge of its grid: " + ", ".join(

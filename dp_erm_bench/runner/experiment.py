@@ -143,7 +143,7 @@ def _print_summary(
         messages = session.messages.get(status)
         if messages:
             print(f"{status}: {len(messages)} trials, the first: {messages[0]}")
-    for line in edge_lines(choices):
+    for line in edge_lines(choices, session.skipped):
         print(line)
     _print_missing(missing)
 

@@ -54,7 +54,8 @@ def print_plan(
         print(f"{row[0]:<28} {row[1]:<36} " + " ".join(f"{x:>8}" for x in row[2:]))
     if total.costs:
         workers = "1 worker" if jobs == 1 else f"{jobs} workers"
-        print(f"about {rows[-1][-1]} on {workers}, from {costs.basis()}")
+        lead = "less than 1 s" if rows[-1][-1] == "< 1 s" else f"about {rows[-1][-1]}"
+        print(f"{lead} on {workers}, from {costs.basis()}")
 
 
 def _expected(cases: Sequence[Case], tuners: Sequence[Tuner]) -> Counter[Label]:

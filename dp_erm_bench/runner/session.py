@@ -48,6 +48,7 @@ class Session:
         self.statuses: dict[str, str] = {}
         self.finals: dict[str, float] = {}
         self.messages: dict[str, list[str]] = {}
+        self.skipped: dict[str, str] = {}
         self.ran = 0
         self._lines: dict[tuple[str, ...], set[str]] = {}
         self._unwritten: list[Planned] = []
@@ -82,6 +83,8 @@ class Session:
                 self.statuses[key], self.finals[key] = status, final
                 if status in FAILED:
                     self.messages.setdefault(status, []).append(message)
+                elif status == "skipped":
+                    self.skipped[key] = message
             self.ran += len(outcomes)
             progress.advance(outcome.status for outcome in outcomes)
 
@@ -127,6 +130,8 @@ class Session:
         ]
         for key, record in zip(keys, self.store.records(keys), strict=True):
             self.finals[key] = final_objective(record)
+            if record is not None and record["status"] == "skipped":
+                self.skipped[key] = str(record["message"])
 
 
 def _distinct(members: Iterable[Planned]) -> Iterable[Planned]:

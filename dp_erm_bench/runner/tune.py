@@ -41,6 +41,8 @@ class Choice:
         Axes whose chosen value is the lowest or topmost, as `clip top`.
     extended : tuple of str
         Axes that were extended.
+    tried : tuple of str
+        Keys of the trials that were looked at.
     """
 
     case: Case
@@ -50,6 +52,7 @@ class Choice:
     n_settings: int
     edges: tuple[str, ...]
     extended: tuple[str, ...]
+    tried: tuple[str, ...] = ()
 
 
 class Tuner:
@@ -187,6 +190,7 @@ class Tuner:
             n_settings=len(self._points()),
             edges=tuple(_edges(self.axes, best)),
             extended=tuple(k for k, v in self.axes.items() if len(v) > len(before[k])),
+            tried=tuple(one.key for one in self._tried.values()),
         )
 
 

@@ -114,15 +114,22 @@ def test_diverged_settings_are_never_chosen(inline, tuned):
     assert choice["chosen"] == '{"clip": 8.0, "step": 0.9}'
 
 
-@pytest.mark.parametrize("execute", ["all_diverging", "skipping"])
+@pytest.mark.parametrize(
+    "execute, told",
+    [
+        ("all_diverging", "(epsilon 1.0): no setting had a finite mean objective"),
+        ("skipping", "(epsilon 1.0): every setting was skipped: no such bound"),
+    ],
+)
 def test_without_a_finite_objective_the_line_is_still_reported(
-    inline, tuned, execute, capsys
+    inline, tuned, execute, told, capsys
 ):
-    assert inline(tuned({"extend": ["clip"]}), execute=execute) == 0
+    for _ in ("run", "found recorded"):
+        assert inline(tuned({"extend": ["clip"]}), execute=execute) == 0
+        assert f"panel / line {told}" in capsys.readouterr().out
     (choice,) = choices(inline.folder)
     assert choice["mean_objective"] == "inf" and choice["extended"] == ""
     assert phases(inline.folder)["report"] == 2
-    assert "no setting had a finite mean objective" in capsys.readouterr().out
 
 
 def test_each_budget_is_tuned_for_itself(inline, tuned):
