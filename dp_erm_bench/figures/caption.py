@@ -9,6 +9,7 @@ from typing import Any
 
 from dp_erm_bench.figures.curves import Curves
 from dp_erm_bench.figures.panels import Lines, OverEpsilon, Panel
+from dp_erm_bench.figures.scaling import Scaling
 from dp_erm_bench.figures.style import STYLES, of
 from dp_erm_bench.results.runs import read_run
 
@@ -148,26 +149,26 @@ def delta(facts: Mapping[str, Any]) -> str:
     return f"{name}{value:.2g}"
 
 
-def origin(curves: Iterable[Curves], folder: Path) -> str:
+def origin(drawn: Iterable[Curves | Scaling], folder: Path) -> str:
     """Return the runs that computed some lines with their commits, the latest first.
 
     Parameters
     ----------
-    curves : iterable of Curves
-        What is drawn.
+    drawn : iterable of Curves or Scaling
+        The lines.
     folder : Path
         The results folder, with the manifests of its runs.
     """
-    found = runs_of(curves)
+    found = runs_of(drawn)
     told = [f"{run} ({commit(folder, run)})" for run in found[:NAMED_RUNS]]
     more = len(found) - len(told)
     tail = f"; {more} more in log.txt" if more else ""
     return f"Computed by runs/{', '.join(told)}{tail}." if told else ""
 
 
-def runs_of(curves: Iterable[Curves]) -> list[str]:
+def runs_of(drawn: Iterable[Curves | Scaling]) -> list[str]:
     """Return the runs behind some lines, the latest first."""
-    return sorted({run for one in curves for run in one.runs}, reverse=True)
+    return sorted({run for one in drawn for run in one.runs}, reverse=True)
 
 
 def commit(folder: Path, run: str) -> str:

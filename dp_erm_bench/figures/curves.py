@@ -214,12 +214,12 @@ def _pivot(rows: pd.DataFrame, line: str) -> Curves:
         errors=np.where(np.isnan(errors), np.inf, errors),
         facts={name: first[name] for name in FACTS},
         nnz=nnz,
-        runs=_runs(rows),
+        runs=runs_in(rows),
     )
 
 
-def _runs(rows: pd.DataFrame) -> tuple[str, ...]:
-    """Return the runs named; versions without runs left the column out or empty."""
+def runs_in(rows: pd.DataFrame) -> tuple[str, ...]:
+    """Return the runs that computed rows, none of those recorded without."""
     named = rows["run"].dropna().unique() if "run" in rows else ()
     return tuple(sorted(str(run) for run in named if run))
 

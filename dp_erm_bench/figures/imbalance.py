@@ -99,9 +99,11 @@ def against_quotient(
     places = sorted((x, panel) for panel, x in quotients(config, family).items())
     if not places:
         raise NotRun(f"no panel {family} in the experiment")
-    runs = [curves(table, panel, line).errors for _, panel in places]
+    found = [curves(table, panel, line) for _, panel in places]
+    runs = [one.errors for one in found]
     return Scaling(
         np.array([x for x, _ in places]),
         tuple(errors[:, -1] for errors in runs),
         np.array([errors[:, 0].mean() for errors in runs]),
+        tuple(sorted({run for one in found for run in one.runs})),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.figures.curves import Array, NotRun, report_runs, why
+from dp_erm_bench.figures.curves import Array, NotRun, report_runs, runs_in, why
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,11 +25,14 @@ class Scaling:
         Final values of all runs at each of them; inf where a run diverged.
     start : ndarray of shape (k,)
         Mean value at w = 0, beyond which no algorithm need ever be; empty if unknown.
+    runs : tuple of str
+        The runs of the folder that computed them.
     """
 
     x: Array
     ends: tuple[Array, ...]
     start: Array = field(default_factory=lambda: np.empty(0))
+    runs: tuple[str, ...] = ()
 
     @property
     def mean(self) -> Array:
@@ -117,6 +120,7 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
         x,
         tuple(ends[along == value] for value in x),
         np.array([starts[along == value].mean() for value in x]),
+        runs_in(rows),
     )
 
 

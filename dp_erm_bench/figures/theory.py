@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.figures import axes
-from dp_erm_bench.figures.caption import adjacency
+from dp_erm_bench.figures.caption import adjacency, origin
 from dp_erm_bench.figures.curves import Array, NotRun
 from dp_erm_bench.figures.layout import Cell, Sheet, save
 from dp_erm_bench.figures.scaling import Scaling
@@ -164,7 +164,9 @@ def save_crosses(
     if not crosses:
         return []
     cells: list[Cell] = [partial(draw_cross, cross=cross) for cross in crosses]
-    text = "\n".join([caption, *map(slopes, crosses)])
+    drawn = [rate for cross in crosses for rate in cross.rates.values()]
+    told = origin(drawn, path.parent.parent)
+    text = "\n".join([caption, *map(slopes, crosses), *[told] * bool(told)])
     return save(Sheet(cells, len(cells), text, size, quantity), path)
 
 

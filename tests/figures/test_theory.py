@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.claims import evaluate
-from dp_erm_bench.figures import imbalance, mangold2022, mangold2023, noise
+from dp_erm_bench.figures import imbalance, mangold2022, mangold2023, noise, theory
 from dp_erm_bench.figures.curves import NotRun
 from dp_erm_bench.figures.layout import Sheet, _fill
 from dp_erm_bench.figures.scaling import Scaling, scaling, slope
@@ -268,3 +268,24 @@ def test_slopes_in_words():
     assert slopes(Cross("t", "p", rates)) == (
         "Slopes against p: DP-GCD, tight noise 0.50; DP-CD, cyclic -1.00."
     )
+
+
+def test_scaling_names_the_runs_behind_it(tabulate):
+    lines = [{"panel": "theory_n", "n": n, "dataset_seed": n} for n in (100, 200)]
+    table = tabulate(*lines)
+    assert scaling(table, "theory_n", "DP-CD cyclic", "n").runs == ()
+    table["run"] = [f"{n}-here-1" for n in table["n"]]
+    found = scaling(table, "theory_n", "DP-CD cyclic", "n")
+    assert found.runs == ("100-here-1", "200-here-1")
+
+
+def test_the_caption_of_crosses_names_the_runs(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(theory, "save", lambda sheet, path: said.append(sheet) or [])
+    rates = {LINE: Scaling(X, (X, X, X, X), runs=("7-here-1",))}
+    for one in (rates, {LINE: Scaling(X, (X, X, X, X))}):
+        cross = Cross("title", "n", one)
+        theory.save_crosses([cross], tmp_path / "figures" / "x", "About.", "risk")
+    named, unnamed = (sheet.caption.splitlines() for sheet in said)
+    assert named[-1] == "Computed by runs/7-here-1 (commit unknown)."
+    assert unnamed == named[:-1]
