@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -59,5 +58,7 @@ def absolute(name: str) -> str:
 @functools.cache
 def entry_points() -> dict[str, str]:
     """Return the dotted names of the classes that installed packages offer, by name."""
+    from importlib import metadata  # 15 ms, and few commands ask
+
     found = metadata.entry_points(group=GROUP)
     return {point.name: point.value.replace(":", ".") for point in found}

@@ -10,8 +10,10 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.load import load
 from dp_erm_bench.plugins.names import content
 from dp_erm_bench.runner.case import trial_of
+from dp_erm_bench.runner.execute import run_batch
 from dp_erm_bench.runner.expand import expand
 from dp_erm_bench.runner.fingerprint import code_fingerprint
 from tests.contract.own import SOUND, broken
@@ -274,3 +276,32 @@ def test_the_class_of_an_entry_point_is_looked_at_too(package):
 def test_an_entry_point_that_points_nowhere_is_a_sentence(package):
     package("outside_pkg.nowhere:Nothing")
     assert "the entry point outside_pkg.nowhere.Nothing" in sentence("offered")
+
+
+def test_a_worker_records_no_number_of_a_file_that_changed(tmp_path):
+    made = trial(write(tmp_path / "a", broken(("T, the number", "T, a number"))))
+    (record,) = run_batch([made])
+    assert record["status"] == "ok"
+    write(tmp_path / "a")
+    (again,) = run_batch([made])  # from the class that was planned
+    assert again["trajectory"]["objective"] == record["trajectory"]["objective"]
+    load.cache_clear()  # as in a process of its own
+    (refused,) = run_batch([made])
+    assert refused["status"] == "error"
+    assert "was changed after the run had begun" in refused["message"]
+
+
+def test_workers_load_a_file_and_what_lies_beside_it(tmp_path, monkeypatch, capsys):
+    write(tmp_path / "a", HELPED, "FACTOR = 1.0\n")
+    monkeypatch.chdir(tmp_path)
+    line = ["algorithm=a/mine.py", "algorithm.mine.clip=1", "dataset=log1", "seed=0,1"]
+    line += ["runner.n_jobs=2", "runner.progress=false", "runner.batch_trials=1"]
+    assert main(line) == 0
+    assert "2 trials (2 run now): 2 ok" in capsys.readouterr().out
+    shutil.move(tmp_path / "a", tmp_path / "b")
+    line[0] = "algorithm=b/mine.py"
+    assert main(line) == 0
+    assert "2 trials (0 run now): 2 ok" in capsys.readouterr().out
+    write(tmp_path / "b", HELPED, "FACTOR = 3.0\n")
+    assert main(line) == 0
+    assert "2 trials (2 run now): 2 ok" in capsys.readouterr().out
