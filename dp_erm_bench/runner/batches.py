@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from dp_erm_bench.runner.trial import Planned, Trial
+from dp_erm_bench.runner.trial import Planned
+
+Batch = tuple[Planned, ...]
 
 LEAST = 2
 """Smaller batches are not made for balance: their kernels would be slower."""
 
 
-def batches_of(
-    planned: Iterable[Planned], most: int, aim: float
-) -> list[tuple[Trial, ...]]:
+def batches_of(planned: Iterable[Planned], most: int, aim: float) -> list[Batch]:
     """Return batches of trials that may share one, the longest work first.
 
     The batches depend on the trials only, never on the number of workers, so that
@@ -32,11 +32,11 @@ def batches_of(
     for one in planned:
         key = (one.setting.group, one.n_checkpoints)
         groups.setdefault(key, []).append(one)
-    batches: list[tuple[float, tuple[Trial, ...]]] = []
+    batches: list[tuple[float, Batch]] = []
     for members in groups.values():
         work = members[0].setting.work
         for part in _parts(members, _size(members[0], most, aim)):
-            batches.append((work * len(part), tuple(one.trial for one in part)))
+            batches.append((work * len(part), tuple(part)))
     batches.sort(key=lambda batch: -batch[0])
     return [trials for _, trials in batches]
 

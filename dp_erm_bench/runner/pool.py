@@ -16,9 +16,10 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.traces import Traces, traces_of
 from dp_erm_bench.runner import worker
+from dp_erm_bench.runner.batches import Batch
 from dp_erm_bench.runner.process import PATIENCE, Worker, heard
-from dp_erm_bench.runner.trial import Trial
-from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome
+from dp_erm_bench.runner.trial import Planned
+from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome
 
 GROWTH = 4
 STILLBORN = 5
@@ -166,9 +167,9 @@ class Pool:
         return []
 
     def _accused(
-        self, trial: Trial, status: str, message: str, seconds: float
+        self, trial: Planned, status: str, message: str, seconds: float
     ) -> Outcome:
-        record = worker.failed(trial, status, message)
+        record = worker.failed(trial.key, status, message)
         self._segment.append([record], max(seconds, 0.0))
         return worker.outcome_of(record)
 

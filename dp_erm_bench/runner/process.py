@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 
-from dp_erm_bench.runner.worker import Batch, Job, Report
+from dp_erm_bench.runner.batches import Batch
+from dp_erm_bench.runner.worker import Job, Report
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS}
@@ -39,7 +40,7 @@ class Worker:
 
     Attributes
     ----------
-    task : sequence of tuple of Trial
+    task : sequence of tuple of Planned
         What it is at; empty if it is idle.
     alone : bool
         Whether no other worker was at work meanwhile.
@@ -76,8 +77,9 @@ class Worker:
     def give(self, task: Sequence[Batch], job: Job, alone: bool = False) -> None:
         """Send a task; should the worker be dead, its report will be None."""
         self.task, self.alone, self.fresh = task, alone, False
+        trials = [tuple(one.trial for one in batch) for batch in task]
         with contextlib.suppress(OSError):
-            self.pipe.send((task, job))
+            self.pipe.send((trials, job))
 
     def spoke(self, ready: Iterable[object]) -> bool:
         """Return whether it has reported, given the pipes that are ready, or died."""

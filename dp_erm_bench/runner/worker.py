@@ -169,7 +169,7 @@ def run_guarded(
             found = {record["key"]: record for record in locate(execute)(trials)}
         records = [found.get(trial.key) or _forgotten(trial) for trial in trials]
     except (Exception, SystemExit) as error:
-        records = [failed(trial, "error", _told(error)) for trial in trials]
+        records = [failed(trial.key, "error", _told(error)) for trial in trials]
     if len(trials) == 1:
         return records
     return [
@@ -190,10 +190,10 @@ def _alarm(seconds: float | None) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-def failed(trial: Trial, status: str, message: str) -> dict[str, Any]:
+def failed(key: str, status: str, message: str) -> dict[str, Any]:
     """Return the record of a trial that has no trajectory."""
     return {
-        "key": trial.key,
+        "key": key,
         "status": status,
         "message": message,
         "facts": {},
@@ -202,7 +202,7 @@ def failed(trial: Trial, status: str, message: str) -> dict[str, Any]:
 
 
 def _forgotten(trial: Trial) -> dict[str, Any]:
-    return failed(trial, "error", "the batch returned no record of this trial")
+    return failed(trial.key, "error", "the batch returned no record of this trial")
 
 
 def _told(error: BaseException) -> str:

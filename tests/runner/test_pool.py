@@ -56,7 +56,7 @@ def test_workers_that_cannot_start_end_the_run_with_a_sentence(
     job = Job(str(tmp_path), "1", "fakes.bowl")
     with pytest.raises(UsageError, match=r"n_jobs=2: 5 workers in a row .*code 1"):
         with Pool(2, job) as pool:
-            list(pool.run([tuple(batch(block, [1]))]))
+            list(pool.run([tuple(planned(block, [1]))]))
 
 
 def test_sigterm_is_the_pools_only_while_it_runs(tmp_path):
@@ -94,9 +94,13 @@ def test_the_alarm_is_set_while_a_batch_runs_and_only_then(block):
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def batch(block, seeds):
+def planned(block, seeds):
     (case,), _ = expand([block(seed=seeds)])
-    return [one.trial for one in case.sweep(51)]
+    return case.sweep(51)
+
+
+def batch(block, seeds):
+    return [one.trial for one in planned(block, seeds)]
 
 
 @pytest.mark.parametrize("execute", ["raising", "reporting_errors", "forgetting"])
