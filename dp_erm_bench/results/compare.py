@@ -72,6 +72,15 @@ def compare(
         check_choice("--on", measure, list(MEASURES))
     both = _joined(_without([first, second], ignore), on)
     _check_common(both, rule)
+    found = _table(both, on, rule)
+    for measure in on:
+        if measure not in set(found["measure"]):
+            raise UsageError(f"--on={measure}: no common trial has a value of it")
+    return found
+
+
+def _table(both: pd.DataFrame, on: Sequence[str], rule: Rule) -> pd.DataFrame:
+    """Return the rows of all settings, with their labels."""
     arrays = {str(name): both[name].to_numpy() for name in both}
     groups: Any = both.groupby(NAME, sort=False).indices
     told = told_apart(groups)
@@ -79,11 +88,7 @@ def compare(
     for name, places in groups.items():
         group = {column: values[places] for column, values in arrays.items()}
         rows += [{**told[name], **EMPTY, **row} for row in _rows(group, on, rule)]
-    found = pd.DataFrame(rows, columns=[*LABELS, *ALWAYS, "setting", *EMPTY])
-    for measure in on:
-        if measure not in set(found["measure"]):
-            raise UsageError(f"--on={measure}: no common trial has a value of it")
-    return found
+    return pd.DataFrame(rows, columns=[*LABELS, *ALWAYS, "setting", *EMPTY])
 
 
 def _rows(group: dict[str, Array], on: Sequence[str], rule: Rule) -> Iterator[Row]:
