@@ -51,7 +51,7 @@ class PermutationSGD(SingleAnswer):
     """
 
     exempt: ClassVar[Mapping[str, str]] = {
-        "sensitivities_are_tight": "the last iterate moves that far only where the loss "
+        "sensitivities_are_tight": "the last iterate moves so far only where the loss "
         "is linear along the whole run, which the small problems are not"
     }
 
