@@ -21,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 if all went well, 1 if a trial failed, 2 for wrong input, 130 if interrupted.
+        0 if all went well, 1 if a trial failed, 2 for wrong input or a results folder
+        that cannot be written, 130 if interrupted, 143 if ended by SIGTERM.
     """
     for library in THREADS:
         os.environ[f"{library}_NUM_THREADS"] = "1"

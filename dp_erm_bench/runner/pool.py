@@ -155,13 +155,15 @@ class Pool:
         self, batch: Batch, code: int, alone: bool, traces: Traces
     ) -> list[Outcome]:
         """Accuse the only trial of a batch if that is just, else have it run again."""
-        timeout = code == -signal.SIGALRM
+        timeout = self.job.limit is not None and code == -signal.SIGALRM
         if len(batch) > 1:
             self._waiting.extendleft((trial,) for trial in reversed(batch))
         elif timeout or alone:
-            status = "timeout" if timeout else "killed"
             seconds = time.time() - traces.begun[batch[0].key]
-            return [self._accused(batch[0], status, _reason(code, self.job), seconds)]
+            said = ("killed", f"its worker died again, alone at work: {_ending(code)}")
+            if timeout:
+                said = ("timeout", f"time_limit={self.job.limit:g}: it took longer")
+            return [self._accused(batch[0], *said, seconds)]
         else:
             self._doubtful.append(batch)
         return []
@@ -182,14 +184,9 @@ class Pool:
             )
 
 
-def _reason(code: int, job: Job) -> str:
-    if code == -signal.SIGALRM:
-        return f"time_limit={job.limit:g}: it took longer"
-    return f"its worker died again with no other at work: {_ending(code)}"
-
-
 def _ending(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    names = {-number: number.name for number in signal.Signals}
+    return names.get(code, f"exit code {code}")
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

@@ -14,7 +14,7 @@ from dp_erm_bench.runner import pool as module
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome, Report
 
-DEATHS = (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGALRM, 7)
+DEATHS = (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGALRM, -40, 7)
 
 
 class World:
@@ -86,9 +86,9 @@ def batches_of(*sizes):
     ]
 
 
-def played(folder, batches, n_jobs=2):
+def played(folder, batches, n_jobs=2, limit=60.0):
     """Return the outcomes of all trials; each has exactly one."""
-    with Pool(n_jobs, Job(str(folder), "1", "fakes.bowl", 60.0)) as pool:
+    with Pool(n_jobs, Job(str(folder), "1", "fakes.bowl", limit)) as pool:
         found = [outcome for outcomes in pool.run(batches) for outcome in outcomes]
     assert sorted(o.key for o in found) == sorted(t.key for b in batches for t in b)
     return {outcome.key: outcome.status for outcome in found}
@@ -146,15 +146,17 @@ def test_a_trial_is_killed_at_its_second_death_and_timed_out_at_its_first(
     st.integers(0, 60),
     st.integers(1, 3),
     st.sampled_from([1e-3, 0.4, 2.0]),
+    st.sampled_from([None, 60.0]),
 )
 def test_whoever_dies_when_each_trial_has_one_end(
-    tmp_path_factory, sizes, deadly, outside, n_jobs, cost
+    tmp_path_factory, sizes, deadly, outside, n_jobs, cost, limit
 ):
     """One kill from outside, at any moment, makes no innocent trial guilty."""
     deadly = {f"{number:064x}": code for number, code in deadly.items()}
     with pytest.MonkeyPatch.context() as patch:
         World(patch, lambda batch: cost, deadly, outside)
         folder = tmp_path_factory.mktemp("played")
-        found = played(folder, batches_of(*sizes), n_jobs)
-    names = {-signal.SIGALRM: "timeout", None: "ok"}
+        found = played(folder, batches_of(*sizes), n_jobs, limit)
+    alarm = "timeout" if limit else "killed"
+    names = {-signal.SIGALRM: alarm, None: "ok"}
     assert found == {key: names.get(deadly.get(key), "killed") for key in found}
