@@ -124,7 +124,7 @@ def test_a_solver_of_ones_own_is_named_by_its_content(tmp_path):
     [
         (KeyboardInterrupt, "interrupted"),
         (RuntimeError, "failed"),
-        (SystemExit, "inte"),
+        (SystemExit, "interrupted"),
     ],
 )
 def test_a_run_that_does_not_end_well_says_so(
