@@ -16,6 +16,7 @@ from dp_erm_bench.audit.uses import Use, deviation, full_batch
 from dp_erm_bench.privacy.adjacency import Adjacency
 
 LATTICE = 60
+FEW = 10
 
 
 def lattice_step(uses: Sequence[Use]) -> float:
@@ -29,7 +30,9 @@ def lattice_step(uses: Sequence[Use]) -> float:
         if use.kind == "poisson_gaussian"
     ]
     others = [1 / use.ratio for use in uses if use.kind != "poisson_gaussian"]
-    return min([*sampled, *others]) / LATTICE
+    # The rounding of few losses is not averaged out.
+    finer = 5 if sum(use.times for use in uses) < FEW else 1
+    return min([*sampled, *others]) / (finer * LATTICE)
 
 
 def composed(uses: Sequence[Use], adjacency: Adjacency, least: bool = False) -> Any:
