@@ -29,6 +29,13 @@ def commands():
     return [shlex.split(line)[1:] for line in lines]
 
 
+def planned(capsys):
+    """Trials, done, failed and to do, as mode=plan tells them."""
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (total,) = [line for line in lines if line[:1] == ["total"]]
+    return total[1:5]
+
+
 QUIET = ["runner.n_jobs=1", "runner.progress=false"]
 
 
@@ -53,10 +60,10 @@ def test_the_commands_of_the_doc_run(folder, capsys):
 
     capsys.readouterr()
     assert main([*sweep, *QUIET, "mode=plan"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[-4:] == ["4", "4", "0", "0"]
+    assert planned(capsys) == ["4", "4", "0", "0"]
     (folder / "noisy_gd.py").write_text(SOUND + "\n# edited\n")
     assert main([*sweep, *QUIET, "mode=plan"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[-4:] == ["4", "2", "0", "2"]
+    assert planned(capsys) == ["4", "2", "0", "2"]
 
 
 def test_the_python_of_the_doc_runs(folder):
@@ -90,7 +97,7 @@ blocks:
     )
     line = ["--config-dir", str(folder), "experiment=tiny", "mode=plan"]
     assert main([*line, "algorithm.noisy_gd.step=0.5,1"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[-4:] == ["2", "0", "0", "2"]
+    assert planned(capsys) == ["2", "0", "0", "2"]
     assert main([*line, "algorithm.sgd.step=0.5"]) == 2
     assert "no block of the experiment runs sgd" in capsys.readouterr().err
 
@@ -106,7 +113,7 @@ def test_a_quoted_home_and_a_list_are_understood(folder, monkeypatch, capsys):
     line = ["dataset=log1", "mode=plan"]
     for choice in ("~/noisy_gd.py,sgd", "[~/noisy_gd.py,sgd]", "'~/noisy_gd.py',sgd"):
         assert main([*line, f"algorithm={choice}"]) == 0, capsys.readouterr().err
-        assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "2"
+        assert planned(capsys)[-1] == "2"
 
 
 def test_files_with_odd_paths(tmp_path, monkeypatch, capsys):
