@@ -15,7 +15,10 @@ from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Array, shape
 from dp_erm_bench.solvers.one_solve import OneSolve, lipschitz, tolerance_field
 
-LAWS = {"gaussian": Gaussian, "gamma": NormLaplace}
+LAWS: dict[str, type[Gaussian] | type[NormLaplace]] = {
+    "gaussian": Gaussian,
+    "gamma": NormLaplace,
+}
 
 
 @dataclass(frozen=True)
