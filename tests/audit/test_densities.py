@@ -6,6 +6,7 @@ from scipy import stats
 
 from dp_erm_bench.audit.densities import Answered, log_ratio
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
+from dp_erm_bench.privacy.perturbation import NormLaplace
 from dp_erm_bench.privacy.releases import (
     Gaussian,
     InsideNoisyMax,
@@ -17,7 +18,7 @@ from dp_erm_bench.privacy.releases import (
 )
 from dp_erm_bench.privacy.shares import EntrywiseMechanism, LaplaceVector
 
-RUNS = 40_000
+RUNS = 20_000
 NAMES = [f"run {i}" for i in range(RUNS)]
 FIRST, SECOND = np.array([0.5, -0.2, 0.1]), np.array([-0.3, 0.4, 0.1])
 
@@ -68,8 +69,9 @@ def test_selections_with_the_noise_inside():
     assert np.exp(t).mean() == pytest.approx(1.0, abs=0.02)
 
 
-def test_vectors_with_normal_noise():
-    release = Gaussian("r", 1.0, 1)
+@pytest.mark.parametrize("kind", [Gaussian, NormLaplace])
+def test_vectors_with_noise_of_one_scale(kind):
+    release = kind("r", 1.0, 1)
     answers = []
     for v in (FIRST, SECOND):
         mechanism = make_mechanisms([release], 2.0, NAMES)["r"]
