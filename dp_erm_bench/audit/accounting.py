@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 
 import numpy as np
@@ -101,11 +101,19 @@ def noise_rows(
         With a finite epsilon.
     problem : Problem, optional
         Its size and bounds are read; by default `unit_problem`.
+
+    Returns
+    -------
+    list of NoiseRow
+        A single one with the reason if the algorithm refuses the problem.
     """
     problem = unit_problem() if problem is None else problem
     budget = budget.resolved(problem.n)
-    fixed = {"n_iter": n_iter, "smoothness": "public"}
-    solver = registry.build("algorithm", algorithm, **fixed)
+    solver = _solver(algorithm, n_iter)
+    reason = solver.refusal(problem)
+    if reason:
+        unknown = Base(algorithm, budget, n_iter, math.nan)
+        return [unknown.row("default", "best", math.nan, reason=reason)]
     events = declared(solver, problem, budget)
     best = calibrate(events, budget)
     base = Base(algorithm, budget, n_iter, best.z)
@@ -115,6 +123,15 @@ def noise_rows(
         if mode in solver.calibrations:
             rows += _printed_rows(base, solver, problem, mode, events)
     return rows
+
+
+def _solver(algorithm: str, n_iter: int) -> Solver:
+    """Return an algorithm of some iterations, where it has any."""
+    known = {field.name for field in fields(registry.target("algorithm", algorithm))}
+    wanted = {"n_iter": n_iter, "smoothness": "public"}
+    given = {name: value for name, value in wanted.items() if name in known}
+    solver: Solver = registry.build("algorithm", algorithm, **given)
+    return solver
 
 
 @dataclass(frozen=True)

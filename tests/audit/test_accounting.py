@@ -12,9 +12,14 @@ from dp_erm_bench.privacy import calibration
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.problems.build import build_problem
 
 REPLACE, ZERO = Adjacency
-ALGORITHMS = registry.names("algorithm")
+ALGORITHMS = [
+    name
+    for name in registry.names("algorithm")
+    if accounting._solver(name, 5).refusal(unit_problem()) is None
+]
 T = 50
 
 
@@ -134,6 +139,14 @@ def test_nothing_is_asked_of_a_noise_that_is_not_printed(monkeypatch):
     monkeypatch.setattr(accounting.registry, "build", lambda *_, **__: solver)
     paper = table("greedy_cd")["printed", "paper"]
     assert math.isnan(paper.z) and "Laplace noise" in paper.reason
+
+
+def test_a_refused_problem_has_one_row_with_the_reason():
+    budget, data = Budget(1, 1e-6), unit_problem().dataset
+    ball = build_problem(data, "logistic", "none", "l1_ball")
+    assert len(noise_rows("sgd", 5, budget, ball)) > 1
+    (row,) = noise_rows("random_cd", 5, budget, ball)
+    assert math.isnan(row.z) and "constraint=l1_ball" in row.reason
 
 
 def test_an_asked_accountant_is_started_at_the_answer(monkeypatch):
