@@ -11,6 +11,7 @@ from dp_erm_bench.contract.declared import (
     no_noise_scale_in_the_source,
     wrong_parameters_are_refused,
 )
+from dp_erm_bench.contract.errors import require
 from dp_erm_bench.contract.limits import (
     columns_of_zeros_are_harmless,
     nothing_to_learn_moves_nothing,
@@ -41,8 +42,18 @@ from dp_erm_bench.contract.uses import (
     without_noise_nothing_is_drawn,
 )
 
+
+def exemptions_are_of_checks(candidate: Candidate) -> None:
+    """Be exempt from checks that there are, if from any."""
+    known = [check.name for check in CHECKS if check.exemptable]
+    for name in candidate.solver.exempt:
+        said = f"exempt names {name}, which is none of {', '.join(known)}"
+        require(name in known, said)
+
+
 CHECKS = (
     Check(declaration),
+    Check(exemptions_are_of_checks),
     Check(no_noise_scale_in_the_source),
     Check(wrong_parameters_are_refused),
     Check(uses_are_those_declared),

@@ -254,8 +254,19 @@ TWINS = {
                 "    n_iter: int",
             )
         ),
-        "uses_are_those_declared",
-        "nobody is exempt",
+        "exemptions_are_of_checks",
+        "exempt names uses_are_those_declared, which is none of",
+    ),
+    "a misspelt exemption": (
+        broken(
+            (
+                "    n_iter: int",
+                '    exempt = {"replay_audits": "it is too strict for us"}\n'
+                "    n_iter: int",
+            )
+        ),
+        "exemptions_are_of_checks",
+        "exempt names replay_audits, which is none of",
     ),
 }
 """A twin's source, the check that must find it, and what it must say."""

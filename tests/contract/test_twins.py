@@ -6,7 +6,7 @@ from dp_erm_bench.contract.base import EXEMPT, FAILS, OK
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.errors import ContractError
 from dp_erm_bench.contract.suite import CHECKS, check_named, outcomes
-from tests.contract.own import SOUND, TWINS, broken
+from tests.contract.own import DECLARED, SOUND, TWINS, broken
 
 ONCE = "        for k in [1]"
 
@@ -88,3 +88,12 @@ def test_a_solver_of_one_answer_has_no_length(candidate):
     }
     assert verdicts["uses_are_those_declared"] == OK
     assert verdicts["the_limit_is_reached"] == FAILS
+
+
+def test_no_reason_stands_in_for_the_count(candidate):
+    text, _, _ = TWINS["exempt from the count"]
+    made = candidate(text.replace(DECLARED, f"{DECLARED}\n        yield from ()"))
+    assert check_named("uses_are_those_declared").outcome(made).verdict == OK
+    fewer = text.replace(DECLARED, DECLARED.replace("self.n_iter", "self.n_iter + 1"))
+    made = candidate(fewer, "fewer")
+    assert check_named("uses_are_those_declared").outcome(made).verdict == FAILS
