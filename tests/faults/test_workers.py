@@ -82,20 +82,21 @@ def test_native_code_that_hangs_is_ended(runs, batch_trials):
     assert code == 1
     assert runs.statuses() == OTHERS | {3: "timeout"}
     assert runs.messages()[3] == "time_limit=0.7: it took longer"
-    assert 0.7 <= runs.costs()[3] < 1.5
+    assert 0.7 <= runs.costs()[3] < 5
     assert runs.calls() == sorted(OTHERS)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 20
     runs("healthy", retry=["timeout"])
     assert runs.calls() == [3]
 
 
 def test_the_time_limit_is_that_of_a_trial_not_of_a_task(runs):
-    code, _, _ = runs("slow", n_jobs=1, batch_trials=1, time_limit=0.5)
+    """Of thirty trials of 0.1 s, ten are a task."""
+    code, _, _ = runs("slow", 30, n_jobs=1, batch_trials=1, time_limit=0.7)
     assert code == 0
-    assert runs.calls() == ALL
+    assert runs.calls() == list(range(30))
 
 
 def test_trials_too_slow_together_run_one_by_one(runs):
-    code, _, _ = runs("slow", batch_trials=6, time_limit=0.4)
+    code, _, _ = runs("slow", batch_trials=12, time_limit=0.8)
     assert code == 0
     assert runs.calls() == ALL
