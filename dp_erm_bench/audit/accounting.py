@@ -44,8 +44,8 @@ class NoiseRow:
     n_iter : int
         T.
     accountant : str
-        ``paper``, ``authors``, ``zcdp``, ``rdp``, ``pld``, ``pure``, ``exact``, or
-        ``best``: what calibration=certified uses.
+        ``paper``, ``authors``, ``zcdp``, ``rdp``, ``pld``, ``pure``, ``profile``,
+        ``exact``, or ``best``: what calibration=certified uses.
     z : float
         Noise scale / (weight * sensitivity); NaN with a reason.
     relative : float

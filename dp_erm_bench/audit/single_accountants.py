@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dp_erm_bench.privacy.accountants import gaussian_epsilon, pure_epsilon
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.privacy.objective import objective_epsilon
 from dp_erm_bench.privacy.pld import pld_epsilon
 from dp_erm_bench.privacy.rdp import rdp_epsilon
 from dp_erm_bench.privacy.search import smallest_multiplier
@@ -16,23 +17,34 @@ Events = tuple[Event, ...]
 Epsilon = Callable[[float], float | None]
 
 
-def zcdp_epsilon(events: Events, z: float, delta: float) -> float | None:
-    """Return the closed form of concentrated privacy, None for sampled noise.
+# rho of one use over the square of its ``strength``.
+SHARES = {
+    "gaussian": 0.5,
+    "laplace": 0.5,
+    "norm_laplace": 0.5,
+    "pure": 0.5,
+    "objective_pure": 0.5,
+    "bounded_range": 0.125,
+}
 
-    rho is 1 / (2 z^2) for Gaussian and Laplace noise, eta^2 / 8 for a bounded range
-    and eta^2 / 2 for a pure level; epsilon = rho + 2 sqrt(rho log(1 / delta)) (Bun and
+
+def strength(event: Event, z: float) -> float:
+    """Return 1 / z of Gaussian noise, else the pure level."""
+    return 1 / event.multiplier(z) if event.kind == "gaussian" else event.level(z)
+
+
+def zcdp_epsilon(events: Events, z: float, delta: float) -> float | None:
+    """Return the closed form of concentrated privacy, None if one has none.
+
+    rho is 1 / (2 z^2) for Gaussian noise, eta^2 / 2 for a pure level eta and eta^2 / 8
+    for a bounded range; epsilon = rho + 2 sqrt(rho log(1 / delta)) (Bun and
     Steinke, "Concentrated differential privacy", TCC 2016; Cesar and Rogers, ALT 2021).
     """
     total = 0.0
     for event in events:
-        if event.kind == "poisson_gaussian":
+        if event.kind not in SHARES:
             return None
-        shares = {"bounded_range": 0.125, "pure": 0.5}
-        if event.kind in shares:
-            rho = shares[event.kind] * event.level(z) ** 2
-        else:
-            rho = 0.5 / event.multiplier(z) ** 2
-        total += event.times * rho
+        total += event.times * SHARES[event.kind] * strength(event, z) ** 2
     return total + 2 * math.sqrt(-total * math.log(delta))
 
 
@@ -42,7 +54,8 @@ def renyi_epsilon(
     """Return the epsilon by Renyi accounting; samples by dp_accounting, if zero-out."""
     if all(event.kind != "poisson_gaussian" for event in events):
         return rdp_epsilon(events, z, delta)
-    if not zero_out:
+    normal = all("gaussian" in event.kind for event in events)
+    if not (zero_out and normal):
         return None
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
     from dp_accounting.rdp import RdpAccountant
@@ -63,7 +76,7 @@ def accountants(events: Events, budget: Budget) -> dict[str, tuple[Epsilon, str]
     return {
         "zcdp": (
             lambda z: zcdp_epsilon(events, z, delta),
-            "no closed form is known for samples",
+            "no closed form is known for samples and objectives",
         ),
         "rdp": (
             lambda z: renyi_epsilon(events, z, delta, zero_out),
@@ -71,6 +84,10 @@ def accountants(events: Events, budget: Budget) -> dict[str, tuple[Epsilon, str]
         ),
         "pld": (lambda z: pld_epsilon(events, z, delta, adjacency), "unknown noise"),
         "pure": (lambda z: pure_epsilon(events, z), "Gaussian noise"),
+        "profile": (
+            lambda z: objective_epsilon(events, z, delta),
+            "known for one perturbed objective only",
+        ),
         "exact": (
             lambda z: gaussian_epsilon(events, z, delta),
             "known for Gaussian noise only",

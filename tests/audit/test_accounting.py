@@ -105,7 +105,20 @@ def test_closed_form():
     for kind, times in (("laplace", 1), ("bounded_range", 1), ("pure", 4)):
         same = zcdp_epsilon((Event("gaussian", times),), z, 1e-6)
         assert zcdp_epsilon((Event(kind, 1),), z, 1e-6) == pytest.approx(same)
-    assert zcdp_epsilon((Event("poisson_gaussian", 1, rate=0.1),), z, 1e-6) is None
+    for silent in (Event("poisson_gaussian", 1, rate=0.1), Event("objective", 1)):
+        assert zcdp_epsilon((silent, *gaussian), z, 1e-6) is None
+
+
+def test_an_objective_has_a_profile_and_a_renyi_curve():
+    events = (Event("objective", 1, curvature=0.1, terms=2),)
+    budget = Budget(1, 1e-6)
+    best = calibration.calibrate(events, budget)
+    asked = accounting.accountants(events, budget)
+    proved = {name: epsilon_at(best.z) for name, (epsilon_at, _) in asked.items()}
+    assert proved["profile"] == pytest.approx(1, rel=1e-6)
+    assert proved["rdp"] > proved["profile"]
+    none = {name for name, epsilon in proved.items() if epsilon is None}
+    assert none == {"zcdp", "pld", "pure", "exact"}
 
 
 def test_renyi_of_samples_is_the_librarys():
@@ -113,6 +126,10 @@ def test_renyi_of_samples_is_the_librarys():
     events = (Event("poisson_gaussian", 200, rate=0.05),)
     assert renyi_epsilon(events, 3.42561, 1e-6, True) == pytest.approx(1, rel=1e-3)
     assert renyi_epsilon(events, 3.42561, 1e-6, False) is None
+    mixed = (*events, Event("laplace", 1))
+    assert renyi_epsilon(mixed, 3.42561, 1e-6, True) is None
+    more = renyi_epsilon((*events, Event("gaussian", 1)), 3.42561, 1e-6, True)
+    assert more > 1.01
 
 
 def test_a_table_is_the_product_of_its_axes():
