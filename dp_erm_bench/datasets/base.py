@@ -62,7 +62,7 @@ class Dataset:
         Labels: -1 and +1 for classification, real numbers for regression.
     bounds : Bounds or None
         Declared bounds; None where the yaml declares none, or where the data
-        were transformed by their own statistics.
+        were transformed by their own statistics and records not clipped after that.
     content_hash : str
         SHA-256 of the content, part of every trial's key.
     usual : Usual or None

@@ -26,9 +26,10 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
     """Return the dataset of a specification, prepared.
 
     Labels of a classification become -1 and +1; then rows are split, columns
-    standardised, and arrays made float64, column-major and read-only. Prepared
-    arrays of a source that has a check-sum are cached on disk and memory-mapped,
-    so that workers share them; within a process a dataset is loaded once.
+    standardised, records clipped to declared bounds where that is asked for, and
+    arrays made float64, column-major and read-only. Prepared arrays of a source that
+    has a check-sum are cached on disk and memory-mapped, so that workers share them;
+    within a process a dataset is loaded once.
 
     Parameters
     ----------

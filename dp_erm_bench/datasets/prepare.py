@@ -38,7 +38,7 @@ class Recipe:
     densify : bool
         Whether sparse features become a dense array.
     clip : Declared or None
-        Bounds to which records are clipped.
+        Bounds to which records are clipped, after columns are rescaled.
     """
 
     classification: bool = True
@@ -124,10 +124,10 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
         arrays["w_true"] = np.asarray(raw[2], dtype=np.float64)
     if recipe.drop_empty:
         arrays = _without_empty(name, arrays)
-    if recipe.clip is not None:
-        arrays |= clipped(name, arrays, recipe.clip)
     if recipe.standardise:
         arrays = scaled_by_train(name, arrays, recipe.standardise)
+    if recipe.clip is not None:
+        arrays |= clipped(name, arrays, recipe.clip)
     return {key: frozen(array) for key, array in arrays.items()}
 
 

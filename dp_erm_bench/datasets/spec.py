@@ -64,7 +64,8 @@ class Spec:
     usual : Usual or None
         As in the yaml, of the chosen form, raw or standardised.
     bounds : Declared or None
-        As in the yaml; None where columns are standardised.
+        As in the yaml; None where columns are standardised and records not clipped
+        after that.
     """
 
     name: str
@@ -149,7 +150,7 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
         options=given | seed,
         recipe=recipe,
         usual=usual_objective(_form(common)),
-        bounds=None if recipe.standardise else declared_bounds(common["bounds"]),
+        bounds=_bounds(recipe, common["bounds"]),
     )
 
 
@@ -172,9 +173,8 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
     flags = ("drop_empty", "densify", "clip_to_bounds")
     drop_empty, densify, clip = (boolean(flag, common[flag]) for flag in flags)
     standardise, bounds = standardisation(common["standardise"]), common["bounds"]
-    if clip and (bounds is None or standardise):
-        allowed = "false unless bounds are declared and features are not standardised"
-        raise refused("clip_to_bounds", True, allowed)
+    if clip and bounds is None:
+        raise refused("clip_to_bounds", True, "false unless bounds are declared")
     return Recipe(
         classification=common["task"] == "classification",
         positive=positive_labels(common),
@@ -185,6 +185,12 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         densify=densify,
         clip=declared_bounds(bounds) if clip else None,
     )
+
+
+def _bounds(recipe: Recipe, bounds: Any) -> Declared | None:
+    """Return the bounds that hold: those of records as they are, or of clipped ones."""
+    as_declared = not recipe.standardise or recipe.clip is not None
+    return declared_bounds(bounds) if as_declared else None
 
 
 def _parameters(loader: Callable[..., Any]) -> list[str]:

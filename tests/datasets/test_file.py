@@ -132,6 +132,20 @@ def test_declared_bounds_hold_or_are_imposed(put):
     assert np.abs(again.X).max() == 0.5
 
 
+def test_standardised_records_are_clipped_after_that(put):
+    path, bounds = put("data.npz", npz(X=X, y=Y)), {"columns": 1, "norm": 0.5}
+    plain = loaded(path, standardise=True, bounds=bounds)
+    # What is declared of the columns as they were says nothing of these.
+    assert plain.bounds is None
+    found = loaded(path, standardise=True, bounds=bounds, clip_to_bounds=True)
+    assert found.bounds.norm == 0.5
+    assert found.uncharged == ("standardisation",)
+    entries = np.clip(plain.X, -1, 1)
+    shrink = np.minimum(1, 0.5 / np.linalg.norm(entries, axis=1))
+    np.testing.assert_allclose(found.X, entries * shrink[:, None], rtol=1e-14)
+    assert found.content_hash != plain.content_hash
+
+
 def test_clipping_without_bounds_is_refused(put):
     with pytest.raises(UsageError, match=r"dataset\.clip_to_bounds=True: must be"):
         loaded(put("data.npz", npz(X=X, y=Y)), clip_to_bounds=True)
