@@ -45,9 +45,14 @@ from dp_erm_bench.solvers.base import Solver, stack
 
 Array = NDArray[np.float64]
 Exchange = tuple[str, Any]
+Problems = tuple[Problem, Problem]
 
 LEAK = 1e9
 DIGITS = 9
+
+
+class AuditError(Exception):
+    """The runs on neighbours cannot be compared: they made different releases."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +130,26 @@ def statistics(
         2012), which no claim here is about.
     """
     audited = Audited(solver, claim, identities)
-    problems, log = (pair.first, pair.second), []
+    measured = _of_output if claim.secret else _of_answers
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = measured(audited, (pair.first, pair.second), side)
+    return np.asarray(found.round(DIGITS))
+
+
+def _of_output(audited: Audited, problems: Problems, side: int) -> Array:
+    """Return the log-ratio of the densities of the last iterate."""
+    ran = audited.run(problems[side], None)
+    first, second = (
+        log_density(audited.solver, problem, ran.mechanisms, ran.iterates[-1])
+        for problem in problems
+    )
+    return first - second
+
+
+def _of_answers(audited: Audited, problems: Problems, side: int) -> Array:
+    """Return the sum of the log-ratios of all answers, +-LEAK where data leak."""
+    log: list[Exchange] = []
+    asked: list[list[Query]] = [[], []]
 
     def write(query: Query, publish: Callable[[], Any]) -> Any:
         answer = publish()
@@ -133,22 +157,17 @@ def statistics(
         log.append((query.name, answer.copy()))
         return answer
 
-    with np.errstate(over="ignore", invalid="ignore"):
-        if claim.secret:
-            ran = audited.run(problems[side], None)
-            last = ran.iterates[-1]
-            ends = [log_density(solver, p, ran.mechanisms, last) for p in problems]
-            return np.asarray(np.round(ends[0] - ends[1], DIGITS))
-        ran = audited.run(problems[side], write)
-        asked: list[list[Query]] = [[], []]
-        again = [
-            audited.run(problem, _replay(log, queries), sampled=False)
-            for problem, queries in zip(problems, asked, strict=True)
-        ]
+    ran = audited.run(problems[side], write)
+    again = [
+        audited.run(problem, _replay(log, queries), sampled=False)
+        for problem, queries in zip(problems, asked, strict=True)
+    ]
+    if not len(log) == len(asked[0]) == len(asked[1]):
+        raise AuditError("the number of releases depends on the data")
     fair = [_same(ran.iterates, replayed.iterates) for replayed in again]
     leaks = LEAK * (fair[0].astype(np.float64) - fair[1])
-    total = np.where(leaks == 0.0, _log_ratios(ran, claim, log, asked), leaks)
-    return np.asarray(total.round(DIGITS))
+    total = _log_ratios(ran, audited.claim, log, asked)
+    return np.where(leaks == 0.0, total, leaks)
 
 
 def _log_ratios(
@@ -175,9 +194,12 @@ def _replay(log: list[Exchange], asked: list[Query]) -> Intercept:
     answers = iter(log)
 
     def answer(query: Query, publish: Callable[[], Any]) -> Any:
-        name, told = next(answers)
+        name, told = next(answers, ("nothing", np.empty(0)))
         if name != query.name:
-            raise AssertionError(f"{query.name} is asked for where {name} was before")
+            raise AuditError(
+                f"release {query.name} is asked for where {name} was before: which "
+                "releases are made depends on the data"
+            )
         rows = query.value.reshape(len(query.value), -1)
         asked.append(replace(query, value=rows.copy()))
         return told.copy()

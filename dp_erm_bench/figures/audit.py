@@ -82,56 +82,29 @@ def _names(ax: Axes, names: list[str]) -> None:
 
 
 def _bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
-    for adjacency, (label, colour, marker, shift) in ADJACENCIES.items():
-        audits = rows[rows["adjacency"] == adjacency]
-        y = [names.index(name) - shift for name in audits["label"]]
-        ax.hlines(y, audits["gaussian"], audits["epsilon"], colors=colour, lw=1.0)
-        ax.plot(
-            audits["gaussian"],
-            y,
-            marker,
-            color=colour,
-            ms=4.5,
-            ls="none",
-            label=f"{label}: if Gaussian",
-        )
-        ax.plot(
-            audits["lower_bound"],
-            y,
-            marker,
-            color=colour,
-            ms=4.5,
-            ls="none",
-            mfc="white",
-            label=f"{label}: at delta",
-        )
-        ax.plot(
-            audits["epsilon"],
-            y,
-            "|",
-            color=BLACK,
-            ms=7,
-            ls="none",
-            label="claimed",
-        )
-        broken = audits["verdict"] == "VIOLATION"
-        if broken.any():
-            at = [place for place, bad in zip(y, broken, strict=True) if bad]
-            ax.plot(
-                audits.loc[broken, "gaussian"],
-                at,
-                "x",
-                color=VERMILLION,
-                ms=9,
-                mew=2.0,
-                ls="none",
-                label="VIOLATION",
-            )
+    for adjacency in ADJACENCIES:
+        _audits(ax, rows[rows["adjacency"] == adjacency], adjacency, names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.set_xlim(left=-0.03 * float(rows["epsilon"].max()))
     ax.set_yticks(range(len(names)), [""] * len(names))
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel(r"$\varepsilon$")
+
+
+def _audits(ax: Axes, audits: pd.DataFrame, adjacency: str, names: list[str]) -> None:
+    """Draw the audits under one relation."""
+    label, colour, marker, shift = ADJACENCIES[adjacency]
+    y = audits["label"].map(names.index).to_numpy() - shift
+    dots: dict[str, Any] = {"color": colour, "ms": 4.5, "ls": "none"}
+    shaped, bound = audits["gaussian"], audits["lower_bound"]
+    ax.hlines(y, shaped, audits["epsilon"], colors=colour, lw=1.0)
+    ax.plot(shaped, y, marker, label=f"{label}: if Gaussian", **dots)
+    ax.plot(bound, y, marker, mfc="white", label=f"{label}: at delta", **dots)
+    ax.plot(audits["epsilon"], y, "|", color=BLACK, ms=7, ls="none", label="claimed")
+    broken = (audits["verdict"] == "VIOLATION").to_numpy()
+    if broken.any():
+        cross: dict[str, Any] = {"color": VERMILLION, "ms": 9, "mew": 2.0, "ls": "none"}
+        ax.plot(shaped[broken], y[broken], "x", label="VIOLATION", **cross)
 
 
 def _caption(rows: pd.DataFrame) -> str:
@@ -144,7 +117,7 @@ def _caption(rows: pd.DataFrame) -> str:
         (
             f"{len(rows)} audits on worst-case neighbours, {count} runs a side, "
             f"delta = {deltas}; white-box likelihood ratio of all released values.",
-            f"Verdicts are of the profile test: {broken} violations (probability of a "
+            f"Verdicts are of the profile test: {broken} of {len(rows)} refuted (probability of a "
             f"false one in the whole table: at most {alarm:.2g}).",
             "Lower bounds on epsilon, each with confidence "
             f"{float(rows['confidence'].min()):.4g}. Hollow: at delta, weak for every "

@@ -127,6 +127,28 @@ def test_one_release_too_many_is_stopped_before_it_is_published():
         audit(OneTooMany(**STEPS), 10)
 
 
+class DataDriven(RandomCD):
+    """Publishes as often as the first record's first feature says."""
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        length = 5 if oracle.problem.dataset.X[0, 0] > 0.0 else self.length
+        short = schedule[:, :length]
+        yield oracle.w
+        for j in short.T:
+            coordinate = np.full(oracle.batch, np.inf)
+            mechanisms["measure"](
+                oracle.coordinate_gradient(j, coordinate), coordinate=j
+            )
+            yield oracle.w
+
+
+@pytest.mark.parametrize("length", [4, 6])
+def test_releases_that_depend_on_the_data_stop_the_audit(length):
+    twin = type("Twin", (DataDriven,), {"length": length})(**STEPS)
+    with pytest.raises(statistic.AuditError, match="depend"):
+        audit(twin, 10)
+
+
 def test_half_the_noise_on_private_constants_is_seen(monkeypatch):
     """Alone: T = 0. They take a tenth of epsilon, here 10, at delta = 0."""
     solver = RandomCD(n_iter=0, smoothness="private")

@@ -48,7 +48,7 @@ def test_every_audit_has_its_place(tmp_path, sheet):
     said = texts(figure)
     assert said[:2] == ["sgd", "sgd, step=1e+06"]
     assert "4 audits" in said[2] and "20000 runs a side" in said[2]
-    assert "0 violations" in said[2].replace("\u00a0", " ")
+    assert "0 of 4 refuted" in said[2].replace("\u00a0", " ")
     assert "at most 0.0004" in said[2].replace("\n    ", " ").replace("\n", " ")
     points = {line.get_label(): line for line in figure.axes[1].lines}
     solid = points["replace one: if Gaussian"]
