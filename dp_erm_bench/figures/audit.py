@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.figures.layout import Sheet, save
+from dp_erm_bench.figures.studied import audits
 from dp_erm_bench.figures.style import BLACK, BLUE, ORANGE, VERMILLION, house_style
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ ADJACENCIES = {
     "zero_out": ("zero out", ORANGE, "s", -0.17),
 }
 ROW, WIDTH = 0.23, 3.0
+
+
+def prepare(folder: Path) -> pd.DataFrame:
+    """Return one row per audit of a results folder, and write them as audits.csv."""
+    rows = audits(folder)
+    rows.to_csv(folder / "audits.csv", index=False)
+    return rows
 
 
 def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[Path]:
@@ -117,8 +125,8 @@ def _caption(rows: pd.DataFrame) -> str:
         (
             f"{len(rows)} audits on worst-case neighbours, {count} runs a side, "
             f"delta = {deltas}; white-box likelihood ratio of all released values.",
-            f"Verdicts are of the profile test: {broken} of {len(rows)} refuted (probability of a "
-            f"false one in the whole table: at most {alarm:.2g}).",
+            f"Verdicts are of the profile test: {broken} of {len(rows)} refuted "
+            f"(probability of a false one in the whole table: at most {alarm:.2g}).",
             "Lower bounds on epsilon, each with confidence "
             f"{float(rows['confidence'].min()):.4g}. Hollow: at delta, weak for every "
             "mechanism at small delta. Filled: from the same rates if the profile has "
