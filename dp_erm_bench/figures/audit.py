@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ def prepare(folder: Path) -> pd.DataFrame:
 def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[Path]:
     """Draw every audit as the interval from its lower bounds to the claim.
 
+    One panel per epsilon.
+
     Parameters
     ----------
     table : DataFrame
@@ -50,11 +53,16 @@ def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[P
     """
     if table.empty:
         return []
-    rows = table.assign(label=[_label(a) for _, a in table.iterrows()])
+    # Certified within the last digits of a budget.
+    nominal = table["epsilon"].map(lambda e: f"{e:.3g}").astype(float)
+    labels = [_label(audit) for _, audit in table.iterrows()]
+    rows = table.assign(label=labels, nominal=nominal)
     names = list(dict.fromkeys(rows["label"]))
+    budgets = [rows[rows["nominal"] == e] for e in sorted(set(rows["nominal"]))]
     sheet = Sheet(
-        cells=[lambda ax: _names(ax, names), lambda ax: _bounds(ax, rows, names)],
-        columns=2,
+        cells=[partial(_names, names=names)]
+        + [partial(_bounds, rows=audits, names=names) for audits in budgets],
+        columns=1 + len(budgets),
         caption=_caption(rows),
         size=(WIDTH, ROW * (len(names) + 1)),
         quantity="",

@@ -1,5 +1,7 @@
 """The audit's figure: every audit is drawn, violations are seen, nothing is cut."""
 
+import dataclasses
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -84,3 +86,15 @@ def test_the_picture_is_not_blank_and_an_empty_table_has_none(tmp_path):
     _, png = audit.draw(table(FOUND, FOUND, FOUND, FOUND), tmp_path, {})
     assert imread(png).std() > 0.05
     assert audit.draw(pd.DataFrame(), tmp_path, {}) == []
+
+
+def test_each_epsilon_has_a_panel(tmp_path, sheet):
+    quiet = dataclasses.replace(FOUND, epsilon=0.99999999, gaussian=0.4, lower_bound=0)
+    both = [table(*[found] * 4) for found in (FOUND, quiet)]
+    audit.draw(pd.concat(both, ignore_index=True), tmp_path, {})
+    (figure,) = sheet
+    _, one, eight = figure.axes
+    for ax, bound in ((one, 0.4), (eight, 5.0)):
+        points = {line.get_label(): line for line in ax.lines}
+        np.testing.assert_allclose(points["zero out: if Gaussian"].get_xdata(), bound)
+    assert "8 audits" in texts(figure)[-1]
