@@ -14,7 +14,7 @@ export DP_ERM_BENCH_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help test lint bench reproduce-figures clean
+.PHONY: help test lint bench reproduce-figures audit accounting clean
 
 help:
 	@echo "make test                 run the tests"
@@ -23,6 +23,8 @@ help:
 	@echo "                          [BENCHOPT=install|path/to/benchopt] and benchopt"
 	@echo "make reproduce-figures    run the experiments, draw the figures, check the claims"
 	@echo "                          [PROFILE=smoke|default|paper] [EXPERIMENT=name]"
+	@echo "make audit                the statistical audit of every algorithm [PROFILE=...]"
+	@echo "make accounting           the noise of every accountant, printed constants [PROFILE=...]"
 	@echo "make clean                remove the environment and the caches, keep results/"
 
 $(READY): requirements.lock pyproject.toml
@@ -60,6 +62,9 @@ reproduce-figures: $(READY)
 	    $(BIN)/dp-erm-bench report $$folders; \
 	fi; \
 	exit $$status
+
+audit accounting: $(READY)
+	$(BIN)/dp-erm-bench experiment=$@ profile=$(PROFILE)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

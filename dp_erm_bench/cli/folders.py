@@ -57,23 +57,31 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     folder : Path
         Its results folder, with the table.
     config : mapping
-        The resolved configuration, with `figures` and `claims`.
+        The resolved configuration, with `figures` and `claims`. A module of figures
+        may have a function `prepare` that makes another table of the folder.
     """
     from dp_erm_bench.claims import evaluate
     from dp_erm_bench.results.table import load_results
 
-    table = load_results(folder)
+    table, module = load_results(folder), _module(config)
+    if hasattr(module, "prepare"):
+        table = module.prepare(folder)
     if config.get("claims"):
         missing = read_manifest(folder).get("not_run", [])
         claims = evaluate(table, {**config, "not_run": missing})
         text = claims.to_csv(index=False).encode()
         with telling(folder):
             write_atomic(folder / CLAIMS, lambda file: file.write(text))
-    if config.get("figures"):
+    if module:
         figures = folder / "figures"
         with telling(folder):
             figures.mkdir(exist_ok=True)
-            importlib.import_module(config["figures"]).draw(table, figures, config)
+            module.draw(table, figures, config)
+
+
+def _module(config: Mapping[str, Any]) -> Any:
+    name = config.get("figures")
+    return importlib.import_module(name) if name else None
 
 
 def check_figures(config: Mapping[str, Any]) -> None:

@@ -14,9 +14,9 @@ from dp_erm_bench.errors import UsageError
 PARTS = ("dataset", "loss", "penalty", "constraint", "algorithm")
 GIVEN = ("dataset", "algorithm")
 LABELS = ("panel", "line")
-UNCOUNTED = (*LABELS, "tune")
+UNCOUNTED = (*LABELS, "tune", "task")
 SECTIONS = {
-    "": (*LABELS, *PARTS, "budget", "calibration", "seed", "tune"),
+    "": (*LABELS, *PARTS, "budget", "calibration", "seed", "tune", "task"),
     "budget": ("epsilon", "delta", "adjacency"),
     "tune": ("axes", "seeds", "refine", "extend", "report", "inherit"),
     "tune.refine": ("best", "seeds"),
@@ -70,7 +70,8 @@ def _check(block: Block) -> None:
         if isinstance(block.get(key), dict | list):
             raise _refused(key, block[key], "a word")
     for key in PARTS:
-        _check_part(key, block.get(key))
+        if key in block or block.get("task") is None:
+            _check_part(key, block.get(key))
     _check_words("calibration", block.get("calibration"))
     if block.get("tune") is not None:
         _check_tune(block["tune"])

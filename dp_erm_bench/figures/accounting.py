@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench.audit.greedy import violation_table
 from dp_erm_bench.figures import axes
 from dp_erm_bench.figures.layout import Cell, Sheet, save
+from dp_erm_bench.figures.studied import accounting
 from dp_erm_bench.figures.style import (
     BLACK,
     BLUE,
@@ -54,6 +55,13 @@ TITLES = {"greedy_cd": "DP-GCD", "random_cd": "DP-CD", "sgd": "DP-SGD"}
 PRINTED = ("greedy_cd", "random_cd")
 SIZE = (2.7, 2.2)
 SMALLEST = 1e-2
+
+
+def prepare(folder: Path) -> pd.DataFrame:
+    """Return the rows that the study recorded, and write them beside the figures."""
+    rows = accounting(folder)
+    rows.to_csv(folder / "accounting.csv", index=False)
+    return rows
 
 
 def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[Path]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.audit.greedy import Instance, violation
 from dp_erm_bench.figures.authors import decoded
 from dp_erm_bench.figures.curves import Array, Curves, NotRun
 from dp_erm_bench.figures.lookup import Lookup
 from dp_erm_bench.figures.noise import FEATURES, deviations
 from dp_erm_bench.figures.scaling import slope
+from dp_erm_bench.figures.study_measures import cell, violated, violations
 
 Claim = Mapping[str, Any]
 Measure = Callable[[Claim, Lookup], float]
@@ -159,32 +159,12 @@ def later(claim: Claim, lookup: Lookup) -> float:
     raise NotRun(f"later: {claim['reason']}")
 
 
-def cell(claim: Claim, lookup: Lookup) -> float:
-    """Return the column of the one row with given values of other columns."""
-    rows, wanted = lookup.table, dict(claim["where"])
-    for column, value in wanted.items():
-        if column not in rows:
-            raise NotRun(f"the table has no column {column}")
-        number = isinstance(value, int | float)
-        met = np.isclose(rows[column].astype("float64"), value) if number else None
-        rows = rows[rows[column] == value if met is None else met]
-    if len(rows) != 1:
-        found = ", ".join(f"{name}={value}" for name, value in wanted.items())
-        raise NotRun(f"{len(rows) or 'no'} rows with {found}")
-    return float(rows[str(claim["column"])].iloc[0])
-
-
-def violated(claim: Claim, lookup: Lookup) -> float:
-    """Return delta(1) / delta of the printed greedy noise on unequal coordinates."""
-    facts = (claim["kappa"], claim["rivals"], claim["n_iter"], claim["delta"])
-    return violation(Instance(*facts))
-
-
 MEASURES: dict[str, tuple[Measure, str]] = {
     "violated": (
         violated,
         "delta(1) / delta, T = {n_iter}, {rivals} coordinates of {kappa} x the L",
     ),
+    "violations": (violations, "audits whose profile test refutes the claim"),
     "cell": (cell, "{column} of the row of the claim"),
     "error_at_zero": (error_at_zero, "relative error at w = 0"),
     "ratio": (ratio, "mean final error, {over} / {under}"),

@@ -30,6 +30,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "noise_slope": ("line",),
     "violated": ("kappa", "rivals", "n_iter", "delta"),
     "cell": ("column", "where"),
+    "violations": (),
     "later": ("reason",),
 }
 """The keys that each measure reads, beside those of every claim."""
@@ -42,7 +43,7 @@ NUMBERS = (
     *("epsilon", "delta", "iterations", "n_iter", "passes"),
     *("factor", "kappa", "rivals"),
 )
-OF_NO_PANEL = ("violated", "cell", "later")
+OF_NO_PANEL = ("violated", "violations", "cell", "later")
 """Measures that read no runs of a panel."""
 
 LINES = ("line", "under", "over", "other")

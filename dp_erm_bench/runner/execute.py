@@ -19,6 +19,7 @@ from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.runner.solve import Recorder, Solved, solve
+from dp_erm_bench.runner.tasks.base import task_of
 from dp_erm_bench.runner.trial import Trial
 from dp_erm_bench.runner.warm import warm_up
 from dp_erm_bench.solvers.base import Solver
@@ -75,6 +76,8 @@ def solver_of(spec: Mapping[str, Any]) -> Solver:
 
 def _records(trials: Sequence[Trial]) -> list[Record]:
     spec = trials[0].spec
+    if "task" in spec:
+        return [_done(trial) for trial in trials]
     warm_up(spec["algorithm"]["name"])
     solved = solve(
         problem_of(spec),
@@ -85,6 +88,13 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
         spec["n_checkpoints"],
     )
     return [_record(trial, b, solved) for b, trial in enumerate(trials)]
+
+
+def _done(trial: Trial) -> Record:
+    """Return the record of a trial that has a task: all that it found are facts."""
+    found = task_of(trial.spec["task"]).facts(trial)
+    record = _failure(trial, "ok", "")
+    return {**record, "facts": found}
 
 
 def _record(trial: Trial, b: int, solved: Solved) -> Record:

@@ -28,6 +28,8 @@ from dp_erm_bench.runner.parameters import (
     typed,
 )
 from dp_erm_bench.runner.subject import Subject, subject_of
+from dp_erm_bench.runner.tasks.base import study_of
+from dp_erm_bench.runner.wanted import Wanted
 
 KEYS = (
     "panel",
@@ -41,13 +43,14 @@ KEYS = (
     "calibration",
     "seed",
     "tune",
+    "task",
 )
 OBJECTIVE = {"loss": "auto", "penalty": "auto", "constraint": "none"}
 BUDGET = {"epsilon": 1.0, "delta": "1/n^2", "adjacency": "replace_one"}
 
 
-def expand(blocks: Sequence[Mapping[str, Any]]) -> tuple[list[Case], list[NotRun]]:
-    """Return the cases of all blocks and those that cannot run.
+def expand(blocks: Sequence[Mapping[str, Any]]) -> tuple[list[Wanted], list[NotRun]]:
+    """Return the cases and studies of all blocks, and the cases that cannot run.
 
     Parameters
     ----------
@@ -59,16 +62,24 @@ def expand(blocks: Sequence[Mapping[str, Any]]) -> tuple[list[Case], list[NotRun
     UsageError
         For unknown names and keys, values out of range, empty axes.
     """
-    cases: list[Case] = []
+    cases: list[Wanted] = []
     missing: dict[NotRun, None] = {}
     for block in blocks:
-        for found in _cases(block):
-            if isinstance(found, Case):
-                cases.append(found)
-            else:
+        for found in _lines(block):
+            if isinstance(found, NotRun):
                 missing[found] = None
-    _check_called_once({case.algorithm for case in cases})
+            else:
+                cases.append(found)
+    _check_called_once({case.algorithm for case in cases if case.algorithm})
     return cases, list(missing)
+
+
+def _lines(block: Mapping[str, Any]) -> Iterator[Wanted | NotRun]:
+    check_keys("block", block, KEYS)
+    if block.get("task") is None:
+        yield from _cases(block)
+    else:
+        yield study_of(block)
 
 
 def _check_called_once(algorithms: set[str]) -> None:
@@ -84,7 +95,6 @@ def _check_called_once(algorithms: set[str]) -> None:
 
 
 def _cases(block: Mapping[str, Any]) -> Iterator[Case | NotRun]:
-    check_keys("block", block, KEYS)
     panel, line = (str(block.get(key) or "") for key in ("panel", "line"))
     tune = _tune(block, panel)
     seeds = () if tune else seeds_of("seed", block.get("seed", 0))

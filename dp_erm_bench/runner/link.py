@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.case import Case
 from dp_erm_bench.runner.tune import Tuner
+from dp_erm_bench.runner.wanted import Wanted
 
 
 def tuners_of(
-    cases: Iterable[Case], n_checkpoints: int, finals: Mapping[str, float]
+    cases: Iterable[Wanted], n_checkpoints: int, finals: Mapping[str, float]
 ) -> list[Tuner]:
     """Return the tuners of the tuned cases, each linked to what it inherits from.
 
@@ -19,7 +20,7 @@ def tuners_of(
     UsageError
         If what a case inherits does not exist, is ambiguous or circular.
     """
-    tuned = [case for case in cases if case.tune is not None]
+    tuned = [c for c in cases if isinstance(c, Case) and c.tune is not None]
     tuners = [Tuner(case, n_checkpoints, finals) for case in tuned]
     for tuner in tuners:
         tuner.source = _source(tuner, tuners)

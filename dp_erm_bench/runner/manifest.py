@@ -14,8 +14,9 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.environment import environment
 from dp_erm_bench.results.runs import now, write_run
-from dp_erm_bench.runner.case import Case, NotRun
+from dp_erm_bench.runner.case import NotRun
 from dp_erm_bench.runner.session import Session
+from dp_erm_bench.runner.wanted import Wanted
 
 LEAST_RANGE = 3
 
@@ -24,7 +25,7 @@ LEAST_RANGE = 3
 def recorded(
     session: Session,
     blocks: Sequence[Mapping[str, Any]],
-    cases: Sequence[Case],
+    cases: Sequence[Wanted],
     missing: Sequence[NotRun],
 ) -> Iterator[dict[str, Any]]:
     """Write a run's manifest when it starts, and again when it ends or is ended.
@@ -66,7 +67,7 @@ def recorded(
 def _asked(
     session: Session,
     blocks: Sequence[Mapping[str, Any]],
-    cases: Sequence[Case],
+    cases: Sequence[Wanted],
     missing: Sequence[NotRun],
 ) -> dict[str, Any]:
     """Return what is known of a run before it starts."""
@@ -93,7 +94,7 @@ def _asked(
     }
 
 
-def solver_files(cases: Iterable[Case]) -> dict[str, str]:
+def solver_files(cases: Iterable[Wanted]) -> dict[str, str]:
     """Return the SHA-256 of the solvers' files, with the modules beside them."""
     names = sorted({case.algorithm for case in cases if is_file(case.algorithm)})
     return {f"{label(name)}.py": content(name) for name in names}

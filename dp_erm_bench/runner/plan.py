@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dp_erm_bench.runner.case import Case
 from dp_erm_bench.runner.estimate import Costs, duration, wall
 from dp_erm_bench.runner.options import FAILED
 from dp_erm_bench.runner.session import Session
 from dp_erm_bench.runner.trial import Planned
 from dp_erm_bench.runner.tune import Tuner
+from dp_erm_bench.runner.wanted import Wanted
 
 HEADER = ("panel", "line", "trials", "done", "failed", "to do", "time")
 Label = tuple[str, str]
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 def print_plan(
     session: Session,
-    cases: Sequence[Case],
+    cases: Sequence[Wanted],
     tuners: Sequence[Tuner],
     stages: Iterable[list[Planned]],
 ) -> None:
@@ -58,7 +58,7 @@ def print_plan(
         print(f"{lead} on {workers}, from {costs.basis()}")
 
 
-def _expected(cases: Sequence[Case], tuners: Sequence[Tuner]) -> Counter[Label]:
+def _expected(cases: Sequence[Wanted], tuners: Sequence[Tuner]) -> Counter[Label]:
     expected: Counter[Label] = Counter()
     for case in cases:
         if case.tune is None:

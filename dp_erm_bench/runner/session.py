@@ -13,13 +13,13 @@ from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import new_run_id
 from dp_erm_bench.results.store import Store, final_objective
 from dp_erm_bench.runner.batches import batches_of
-from dp_erm_bench.runner.case import Case
 from dp_erm_bench.runner.options import FAILED, RunOptions
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.progress import Progress
 from dp_erm_bench.runner.trial import Planned
 from dp_erm_bench.runner.tune import Tuner
+from dp_erm_bench.runner.wanted import Wanted
 from dp_erm_bench.runner.worker import Job
 
 Stages = tuple[Iterator[list[Planned] | None], Iterable[Planned]]
@@ -139,7 +139,7 @@ def _distinct(members: Iterable[Planned]) -> Iterable[Planned]:
 
 
 def stages_of(
-    cases: Iterable[Case], tuners: Iterable[Tuner], session: Session
+    cases: Iterable[Wanted], tuners: Iterable[Tuner], session: Session
 ) -> Iterator[list[Planned]]:
     """Yield the trials of each round, those of all lines together.
 

@@ -1,0 +1,109 @@
+"""Tasks: what is done with a trial that is not a fit.
+
+A block with the key `task` names one of conf/task. Its trials are planned, run,
+recorded and resumed like all others; what they found is in the facts of their records.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from dp_erm_bench import registry
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.runner.axes import check_keys, seeds_of
+from dp_erm_bench.runner.block import Tune
+from dp_erm_bench.runner.fingerprint import code_fingerprint
+from dp_erm_bench.runner.trial import Kin, Labels, Planned, Setting, Trial
+
+GROUP = "task"
+KEYS = ("panel", "line", "task", "algorithm", "budget", "seed")
+N_CHECKPOINTS = 2
+Block = Mapping[str, Any]
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """What is done with the trials of a block; the fields are its parameters."""
+
+    @abstractmethod
+    def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
+        """Yield the specs of a block's settings, and the target of their algorithm.
+
+        A spec has the parts that every trial's has, as far as they have a meaning.
+        """
+
+    @abstractmethod
+    def facts(self, trial: Trial) -> dict[str, Any]:
+        """Do the task for one trial and return what the record keeps, JSON-able."""
+
+    @abstractmethod
+    def work(self, spec: Mapping[str, Any]) -> float:
+        """Return the rough cost of a trial; 1e8 is about a second."""
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The trials of one block that has a task; see ``case.Case``."""
+
+    panel: str
+    line: str
+    seeds: tuple[int, ...]
+    settings: tuple[Setting, ...]
+    tune: Tune | None = None
+    algorithm: str = ""
+
+    @property
+    def expected(self) -> int:
+        """Return the number of trials."""
+        return len(self.seeds) * len(self.settings)
+
+    def sweep(self, n_checkpoints: int) -> Iterator[Planned]:
+        """Yield the trials; they have no trajectory, whatever is asked for."""
+        labels = Labels(self.panel, self.line, "sweep")
+        for setting in self.settings:
+            for seed in self.seeds:
+                yield setting.planned(seed, N_CHECKPOINTS, labels)
+
+
+def task_of(given: Any) -> Task:
+    """Return the task of a block's section or of a trial's spec.
+
+    Raises
+    ------
+    UsageError
+        If it is no mapping with `name`, or name or parameters are not allowed.
+    """
+    if not isinstance(given, Mapping) or "name" not in given:
+        raise UsageError(f"task={given}: must be a mapping with `name`")
+    fields = {key: value for key, value in given.items() if key != "name"}
+    made: Task = registry.build(GROUP, given["name"], **fields)
+    return made
+
+
+def study_of(block: Block) -> Study:
+    """Return the trials of a block that has a task."""
+    given = {key: value for key, value in block.items() if value is not None}
+    check_keys("block with a task", given, KEYS)
+    task = task_of(block["task"])
+    spelled = {"name": block["task"]["name"], **dataclasses.asdict(task)}
+    seeds = seeds_of("seed", block.get("seed", 0))
+    panel, line = (str(block.get(key) or "") for key in ("panel", "line"))
+    settings = tuple(_setting(task, spelled, *one) for one in task.specs(block))
+    return Study(panel, line, seeds, settings)
+
+
+def _setting(task: Task, spelled: Spec, spec: Spec, target: str) -> Setting:
+    base = {**spec, "task": spelled}
+    text = json.dumps(base, sort_keys=True, allow_nan=False)
+    digest = sha256(text.encode()).hexdigest()
+    own = f"{type(task).__module__}.{type(task).__name__}"
+    code = f"{code_fingerprint(own)} {code_fingerprint(target) if target else ''}"
+    kin = Kin(code, digest, False, lambda: task.work(base))
+    return Setting(base, (), (), digest, kin)
