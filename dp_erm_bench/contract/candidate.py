@@ -12,11 +12,15 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.contract.errors import ContractError
 from dp_erm_bench.contract.problems import objectives, problem_of
+from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Solver
 
 STEPS = 10
+# Of what adds one: the small problems have few records, so that a weak penalty leaves
+# them too little convexity for a budget of 1.
+RIDGE = 1.0
 LENGTHS = ("n_iter", "n_epochs", "passes")
 FIXED = ("smoothness", "smoothness_bounds", *LENGTHS)
 Variant = Mapping[str, Any]
@@ -48,21 +52,34 @@ class Candidate:
     def variants(self) -> list[Variant]:
         """Return all combinations of the shape parameters, but for lengths."""
         shapes = {
-            name: _alternatives(field)
+            name: values
             for name, field in self.parameters.items()
             if field.metadata["kind"] == "shape" and name not in FIXED
+            if len(values := _alternatives(field)) > 1
         }
         product = itertools.product(*shapes.values())
         return [dict(zip(shapes, values, strict=True)) for values in product]
 
     def build(self, variant: Variant | None = None, **given: Any) -> Solver:
         """Return a solver of a variant; what it has no parameter for is left out."""
-        wanted = {"n_iter": STEPS, **self.preset, **(variant or {}), **given}
+        usual = {"n_iter": STEPS, "ridge": RIDGE}
+        wanted = {**usual, **self.preset, **(variant or {}), **given}
         known = {key: wanted[key] for key in wanted if key in self.parameters}
         return self.solver(**known)
 
+    def within_limits(self, wanted: Variant) -> Variant:
+        """Return parameters, a number that is too large for its field being cut."""
+        most = {
+            name: field.metadata["most"]
+            for name, field in self.parameters.items()
+            if "most" in field.metadata
+        }
+        return {key: min(x, most.get(key, x)) for key, x in wanted.items()}
+
     def problems(self, variant: Variant) -> list[Problem]:
         """Return the small problems that a variant serves.
+
+        Without a parameter ``clip`` these are problems of bounded derivatives.
 
         Raises
         ------
@@ -75,7 +92,8 @@ class Candidate:
         if not served:
             reason = solver.refusal(made[0])
             raise ContractError(f"{self.told(variant)} serves no problem: {reason}")
-        return served
+        bounded = [problem for problem in served if is_bounded(problem, solver)]
+        return bounded or served
 
     def each(self) -> Iterator[tuple[Variant, Problem]]:
         """Yield every variant on every problem that it serves."""

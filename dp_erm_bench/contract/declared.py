@@ -75,6 +75,7 @@ def _wrong(field: dataclasses.Field[Any]) -> Iterator[Any]:
     yield from (object(), [1], float("nan"), float("inf"))
     yield from (limits[key] - 1 for key in ("least", "above") if key in limits)
     yield from (limits[key] for key in ("above",) if key in limits)
+    yield from (limits[key] + 1 for key in ("most",) if key in limits)
     if not isinstance(field.default, bool):
         yield True
     if "int" in str(field.type):

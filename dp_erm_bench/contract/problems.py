@@ -112,7 +112,8 @@ def instance(
     y = np.where(X @ w + noise * rng.normal(size=200) > 0.0, 1.0, -1.0)
     strength = 0.05 if penalty == "l1" else 0.1
     box = {"lower": -0.1, "upper": 0.2}  # minima lie on its border
-    data = dataset_from_arrays(X, y)
+    widest, longest = np.abs(X).max(axis=0), float(np.linalg.norm(X, axis=1).max())
+    data = dataset_from_arrays(X, y, bounds=Bounds(widest, longest, 1.0))
     problem = objective_problem(data, loss, penalty, constraint, strength, **box)
     assert problem.optimum.value is not None
     return problem

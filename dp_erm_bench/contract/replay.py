@@ -13,11 +13,10 @@ import numpy as np
 from dp_erm_bench.contract.candidate import Candidate, Variant
 from dp_erm_bench.contract.errors import NotApplicable, require
 from dp_erm_bench.contract.problems import Parts, at_corners, neighbours, objectives
-from dp_erm_bench.contract.runs import Run, audit
+from dp_erm_bench.contract.runs import Run, audit, is_bounded
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.audit import ReplayReport
-from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Solver
 
 TRIALS = "abcdef"
@@ -125,7 +124,9 @@ def _audit_of(
     """Yield what a variant's audit finds, nothing if it does not serve the problem."""
     solver = candidate.build(variant, clip=clip)
     problem = at_corners(np.zeros((2, 4)), np.ones(2), parts)
-    if solver.refusal(problem) is not None or not _bounded(problem, solver, adjacency):
+    if solver.refusal(problem) is not None or not is_bounded(
+        problem, solver, adjacency
+    ):
         return
     # Squared loss on a bounded domain: where margins are large all gradients lean
     # towards w, so that a replaced record changes less than two opposite ones would;
@@ -136,7 +137,7 @@ def _audit_of(
     found = Audited(told, 0.3 if lean else 0.5)
     _add_all(found, candidate, solver, adjacency, neighbours(adjacency, parts))
     if found.loose and not found.violations:
-        solver = candidate.build(variant, clip=clip, **FAR)
+        solver = candidate.build(variant, clip=clip, **candidate.within_limits(FAR))
         _add_all(found, candidate, solver, adjacency, neighbours(adjacency, parts))
     yield found
 
@@ -157,12 +158,6 @@ def _add_all(
             }
             runs = [Run(problem, [solver] * len(names), **given) for problem in pair]
             found.add(audit(*runs))
-
-
-def _bounded(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
-    """Return whether the sensitivities are finite, so that noise can hide them."""
-    releases = Run(problem, [solver], adjacency=adjacency).releases
-    return all(np.isfinite(release.sensitivity).all() for release in releases)
 
 
 def _clips(candidate: Candidate) -> tuple[float | None, ...]:

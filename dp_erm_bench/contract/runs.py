@@ -108,6 +108,14 @@ class Run:
         return [w.copy() for w in steps]
 
 
+def is_bounded(
+    problem: Problem, solver: Solver, adjacency: Adjacency = Adjacency.REPLACE_ONE
+) -> bool:
+    """Return whether the sensitivities are finite, so that noise can hide them."""
+    releases = Run(problem, [solver], adjacency=adjacency).releases
+    return all(np.isfinite(release.sensitivity).all() for release in releases)
+
+
 def audit(first: Run, second: Run) -> ReplayReport:
     """Replay the answers of a run on D in a run on its neighbour D'."""
     return replay_audit(

@@ -13,7 +13,6 @@ from dp_erm_bench.contract.errors import ContractError, NotApplicable, require
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.privacy.base import Mechanism
-from dp_erm_bench.privacy.releases import InsideNoisyMax, NoisyMax
 
 
 def uses_are_those_declared(candidate: Candidate) -> None:
@@ -30,16 +29,12 @@ def uses_are_those_declared(candidate: Candidate) -> None:
                     used == times,
                     f"{told} uses release {name} {used} times and declares {times}",
                 )
-                _refuses_one_more(mechanism, told, problem.p)
+                _refuses_one_more(mechanism, told)
 
 
-def _refuses_one_more(mechanism: Mechanism, told: str, p: int) -> None:
-    batch = len(mechanism.seeds)
+def _refuses_one_more(mechanism: Mechanism, told: str) -> None:
     try:
-        if isinstance(mechanism.release, NoisyMax | InsideNoisyMax):
-            mechanism(np.zeros((batch, p)), lambda g: g)
-        else:
-            mechanism(np.zeros(batch), coordinate=np.zeros(batch, dtype=np.int64))
+        mechanism.spend(1)
     except BudgetExhausted:
         return
     require(False, f"{told}: release {mechanism.release.name} is not counted")
