@@ -19,6 +19,7 @@ from dp_erm_bench.solvers.bounds import refuse_unbounded
 
 Array = NDArray[np.float64]
 
+MANY = 5
 # Epsilons at which the profile is claimed: none but these are tested.
 GRID = np.concatenate([np.linspace(0.0, 1.0, 41), np.geomspace(1.05, 20.0, 40)])
 
@@ -50,6 +51,16 @@ class Claim:
     epsilon: float
     secret: bool = False
     _deltas: list[Array] = field(default_factory=list)
+
+    @property
+    def bell_shaped(self) -> bool:
+        """Return whether the profile nearly has a Gaussian's shape.
+
+        Normal noise has it, and by the central limit theorem so have sums of many
+        releases; a few bounded losses have not.
+        """
+        uses = sum(event.times for event in self.events)
+        return uses >= MANY or all("gaussian" in e.kind for e in self.events)
 
     def profile(self) -> tuple[Array, Array]:
         """Return epsilons and the deltas proved for them; computed once.

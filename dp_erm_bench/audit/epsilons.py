@@ -180,11 +180,12 @@ def least_epsilon(uses: Iterable[Use], delta: float, adjacency: Adjacency) -> fl
     What has no exact instance here is left out, as are selections of unequal noise:
     what is left is a function of what was released, hence no more private.
     """
+    uses = tuple(uses)
+    if any(use.ratio == 0 for use in uses):
+        return math.inf
     kept = [use for use in uses if use.kind in EXACT and use.spread == 1.0]
     if not kept:
         return 0.0
-    if min(use.ratio for use in kept) == 0:
-        return math.inf
     if all(full_batch(use) for use in kept):
         return gaussian_epsilon(deviation(kept), delta)
     return float(composed(kept, adjacency, least=True).get_epsilon_for_delta(delta))

@@ -70,7 +70,7 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
     for field in dataclasses.fields(made):
         if field.name == "step":
             cases.append(base | {"step": field.metadata.get("most", FAR)})
-    cases += [base | case for case in getattr(made, "worst_cases", ())]
+    cases += [base | dict(case) for case in made.worst_cases]
     for field in dataclasses.fields(made):
         cases += [base | {field.name: given} for given in _alternatives(field)]
     different = [case for i, case in enumerate(cases) if case not in cases[:i]]

@@ -25,6 +25,7 @@ USENIX Security 2023): a bound if the mechanism's profile is of that shape, whic
 compositions of many releases nearly have.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -60,7 +61,7 @@ class Verdict:
     lower_bound : float
         Empirical lower bound on epsilon at delta.
     gaussian : float
-        The same if the profile has the shape of a Gaussian's.
+        The same if the profile has the shape of a Gaussian's; NaN where it has not.
     excess : float
         hit_lo - min (e^eps alarm_hi + delta(eps)); positive if and only if the claim
         is refuted.
@@ -104,7 +105,7 @@ def verdict(
         epsilon=claim.epsilon,
         delta=delta,
         lower_bound=bound,
-        gaussian=gdp_epsilon(mu, delta),
+        gaussian=gdp_epsilon(mu, delta) if claim.bell_shaped else math.nan,
         excess=most,
         confidence=1.0 - alpha,
         runs=min(first.size, second.size),

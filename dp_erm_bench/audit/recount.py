@@ -7,6 +7,7 @@ were counted, not the ones that were declared.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.audit.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.audit.uses import Use
 from dp_erm_bench.audit.witness import Heard
+from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.base import Mechanism
 from dp_erm_bench.privacy.calibration import Calibration
 from dp_erm_bench.privacy.mechanisms import PoissonMechanism
@@ -115,7 +117,13 @@ def recount(
     """
     uses = uses_of(mechanisms, declared, heard)
     delta, adjacency = calibration.budget.number, calibration.budget.adjacency
-    accountant = calibration.accountant.removesuffix("+pure")
+    return _cost(uses, delta, adjacency, calibration.accountant.removesuffix("+pure"))
+
+
+@functools.lru_cache(maxsize=256)
+def _cost(
+    uses: tuple[Use, ...], delta: float, adjacency: Adjacency, accountant: str
+) -> Recount:
     return Recount(
         uses,
         proved_epsilon(uses, delta, adjacency, accountant),

@@ -113,14 +113,15 @@ def _audits(ax: Axes, audits: pd.DataFrame, adjacency: str, names: list[str]) ->
     y = audits["label"].map(names.index).to_numpy() - shift
     dots: dict[str, Any] = {"color": colour, "ms": 4.5, "ls": "none"}
     shaped, bound = audits["gaussian"], audits["lower_bound"]
-    ax.hlines(y, shaped, audits["epsilon"], colors=colour, lw=1.0)
+    left = shaped.fillna(bound)
+    ax.hlines(y, left, audits["epsilon"], colors=colour, lw=1.0)
     ax.plot(shaped, y, marker, label=f"{label}: if Gaussian", **dots)
     ax.plot(bound, y, marker, mfc="white", label=f"{label}: at delta", **dots)
     ax.plot(audits["epsilon"], y, "|", color=BLACK, ms=7, ls="none", label="claimed")
     broken = (audits["verdict"] == "VIOLATION").to_numpy()
     if broken.any():
         cross: dict[str, Any] = {"color": VERMILLION, "ms": 9, "mew": 2.0, "ls": "none"}
-        ax.plot(shaped[broken], y[broken], "x", label="VIOLATION", **cross)
+        ax.plot(left[broken], y[broken], "x", label="VIOLATION", **cross)
 
 
 def _caption(rows: pd.DataFrame) -> str:

@@ -95,12 +95,15 @@ class Solver(ABC):
         The choices of conf/calibration that have a meaning for it.
     exempt : mapping
         Checks of ``dp-erm-bench check`` that have no meaning for it, and why.
+    worst_cases : tuple of mapping
+        Parameters under which it leaks most, for the statistical audit.
     """
 
     batchable: ClassVar[bool] = True
     constrained: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified",)
     exempt: ClassVar[Mapping[str, str]] = {}
+    worst_cases: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 
     smoothness: str = shape(
         "auto", choices=KINDS, help="where the smoothness constants come from"

@@ -124,3 +124,18 @@ def test_budgets_without_noise_and_releases_without_bound_are_refused():
     unbounded = dataclasses.replace(problem, dataset=free)
     with pytest.raises((Unsupported, UsageError)):
         claim_of(solver, unbounded, Budget(1.0, DELTA))
+
+
+def test_no_shape_is_read_into_a_few_bounded_losses():
+    """One pure release has a profile of steps: rates of a Gaussian mean nothing."""
+    for kind, times, shaped in (
+        ("norm_laplace", 1, False),
+        ("laplace", 4, False),
+        ("laplace", 20, True),
+        ("gaussian", 1, True),
+        ("poisson_gaussian", 1, True),
+    ):
+        claim = dataclasses.replace(gaussian_claim(1.0), events=(Event(kind, times),))
+        assert claim.bell_shaped == shaped
+        first, second = samples(1.0, 400, 0)
+        assert np.isnan(verdict(first, second, claim).gaussian) != shaped
