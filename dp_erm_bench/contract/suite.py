@@ -17,6 +17,7 @@ from dp_erm_bench.contract.limits import (
     nothing_to_learn_moves_nothing,
     the_limit_is_reached,
 )
+from dp_erm_bench.contract.recounted import the_noise_is_recounted
 from dp_erm_bench.contract.repeat import (
     batches_change_nothing,
     checkpoints_change_nothing,
@@ -60,6 +61,7 @@ CHECKS = (
     Check(a_longer_run_is_stopped),
     Check(no_iterations_return_the_start, exemptable=True),
     Check(without_noise_nothing_is_drawn),
+    Check(the_noise_is_recounted),
     Check(runs_repeat),
     Check(checkpoints_change_nothing),
     Check(compiled_steps_agree),

@@ -15,6 +15,7 @@ from dp_erm_bench.audit.recount import KINDS, Recount, recount, uses_of
 from dp_erm_bench.audit.uses import Use
 from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import STEPS, candidate_of
+from dp_erm_bench.contract.recounted import calibrated_run
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy import perturbation, shares
@@ -26,7 +27,6 @@ from dp_erm_bench.privacy.events import Event
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.privacy.objective import objective_epsilon
 from dp_erm_bench.privacy.rdp import rdp_epsilon
-from dp_erm_bench.privacy.shares import left_over, with_shares
 
 EPSILONS = (0.3, 1.0, 4.0)
 DELTA = 1e-6
@@ -72,18 +72,11 @@ def calibrated(variant, adjacency, epsilon, mode="certified", steps=STEPS, **giv
     """A run whose noise is that of a budget, with its calibration."""
     name, shapes = variant
     candidate = CANDIDATES[name]
-    problem = candidate.problems(shapes)[0]
-    solvers = [candidate.build(shapes, clip=1.0, n_iter=steps, **given)]
-    options = {"adjacency": adjacency, "epsilon": epsilon, "ahead": True}
-    declared = Run(problem, solvers, z=1.0, **options)
-    if declared.shares:
-        declared.publish(declared.mechanisms)
-    events = tuple(release.event() for release in declared.releases)
-    budget = Budget(epsilon, DELTA, adjacency)
-    printed = solvers[0].printed
-    found = calibrate(events, left_over(budget, declared.shares), mode, printed)
-    run = Run(problem, solvers, z=found.z, **options)
-    return run, with_shares(found, budget, declared.shares)
+    problem, budget = candidate.problems(shapes)[0], Budget(epsilon, DELTA, adjacency)
+    given = {"n_iter": steps, **given}
+    run, proof = calibrated_run(candidate, shapes, problem, budget, mode, **given)
+    run.mechanisms.ahead = True
+    return run, proof
 
 
 each_adjacency = pytest.mark.parametrize("adjacency", Adjacency)

@@ -30,6 +30,8 @@ BEGIN = "        problem, column"
 PLAN = "    def plan(self, problem, identities):\n        return "
 START = "        yield oracle.w\n        for k"
 END = "oracle.move_to(problem.penalty.prox(oracle.w - step * noisy, step))"
+QUIETER = "        mechanisms['gradient'].scale = mechanisms['gradient'].scale / 2\n"
+UNCOUNTED = "        mechanisms['gradient'].spend = lambda uses: None\n"
 DRAW = (
     "mechanisms['gradient'].release.draw(mechanisms['gradient'].seeds[0], 0, problem.p)"
 )
@@ -44,6 +46,19 @@ TWINS = {
         broken((DECLARED, DECLARED.replace("self.n_iter", "self.n_iter + 1"))),
         "uses_are_those_declared",
         "uses release gradient 10 times and declares 11",
+    ),
+    "half of the noise": (
+        broken((START, f"{QUIETER}{START}")),
+        "the_noise_is_recounted",
+        "is certified",
+    ),
+    "uses that are not counted": (
+        broken(
+            (DECLARED, DECLARED.replace("self.n_iter", "self.n_iter // 2")),
+            (START, f"{UNCOUNTED}{START}"),
+        ),
+        "the_noise_is_recounted",
+        "only 0 of 1 certified was run",
     ),
     "a release for no iteration": (
         broken((DECLARED, DECLARED.replace("self.n_iter", "max(1, self.n_iter)"))),

@@ -1,0 +1,77 @@
+"""What was run, counted a second time by code that shares no bound with the first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dp_erm_bench.audit.recount import recount
+from dp_erm_bench.audit.witness import listen
+from dp_erm_bench.contract.candidate import Candidate, Variant
+from dp_erm_bench.contract.errors import NotApplicable, require
+from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.calibration import Calibration, calibrate
+from dp_erm_bench.privacy.shares import left_over, with_shares
+from dp_erm_bench.problems.problem import Problem
+
+BUDGET = 1.0
+DELTA = 1e-6
+
+
+def the_noise_is_recounted(candidate: Candidate) -> None:
+    """Release what was certified: the noise and the uses of a run, counted again."""
+    served = 0
+    for variant, problem in candidate.first():
+        for adjacency in Adjacency:
+            budget = Budget(BUDGET, DELTA, adjacency)
+            told = f"{candidate.told(variant, problem)}, {adjacency.value}"
+            for ahead in (True, False):
+                try:
+                    run, proof = calibrated_run(candidate, variant, problem, budget)
+                except Unsupported:
+                    continue
+                complaint = recounted(run, proof, ahead)
+                require(not complaint, f"{told}: {complaint}")
+                served += 1
+    if not served:
+        raise NotApplicable(f"it serves no problem of the check at epsilon={BUDGET:g}")
+
+
+def calibrated_run(
+    candidate: Candidate,
+    variant: Variant,
+    problem: Problem,
+    budget: Budget,
+    mode: str = "certified",
+    **given: Any,
+) -> tuple[Run, Calibration]:
+    """Return a run whose noise is that of a budget, and what is certified of it.
+
+    Raises
+    ------
+    Unsupported
+        If the algorithm does not serve the problem under the budget.
+    """
+    solvers = [candidate.build(variant, **{"clip": 1.0, **given})]
+    adjacency, epsilon = budget.adjacency, budget.epsilon
+    declared = Run(problem, solvers, z=1.0, adjacency=adjacency, epsilon=epsilon)
+    if declared.shares:
+        declared.publish(declared.mechanisms)
+    events = tuple(release.event() for release in declared.releases)
+    rest = left_over(budget, declared.shares)
+    found = calibrate(events, rest, mode, solvers[0].printed)
+    run = Run(problem, solvers, z=found.z, adjacency=adjacency, epsilon=epsilon)
+    return run, with_shares(found, budget, declared.shares)
+
+
+def recounted(run: Run, calibration: Calibration, ahead: bool) -> str:
+    """Run, and return how it departs from what is certified, empty if it does not.
+
+    Plain steps are listened to: what the mechanisms say of themselves is not believed.
+    """
+    run.mechanisms.ahead = ahead
+    heard = None if ahead else listen(run.mechanisms)
+    run.iterates()
+    return recount(run.mechanisms, calibration, heard=heard).complaint(calibration)
