@@ -1,14 +1,14 @@
 """The noise that a run added, by listening to what it asked and what it published.
 
-A mechanism's own account, its scale and its count, is not believed: every answer is
-compared with the draws that the trial's stream holds at that place.
+A mechanism's own account, its scale, its count and its place in the stream, is not
+believed: every answer is compared with the draws that the trial's stream, as it was
+before the run, holds at that place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.privacy.base import Mechanism, Query
 from dp_erm_bench.privacy.perturbation import ObjectiveMechanism
-from dp_erm_bench.privacy.releases import InsideNoisyMax, NoisyMax
+from dp_erm_bench.privacy.releases import InsideNoisyMax, NoisyMax, Release
+from dp_erm_bench.privacy.streams import Seeds
 
 Array = NDArray[np.float64]
 # Below this draw, rounding of the published value drowns the noise.
@@ -46,6 +47,37 @@ class Heard:
         self.ratio = min(self.ratio, ratio)
 
 
+@dataclass
+class _Witness:
+    """Who listens to one mechanism: knows its streams as they were before the run."""
+
+    release: Release
+    seeds: Seeds
+    scale: Array
+    place: int
+    heard: Heard
+
+    def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
+        answer, size = publish(), query.value.shape[1]
+        draws = self._draws(size)
+        self.place += size
+        if isinstance(self.release, InsideNoisyMax):
+            # Its winner depends on the score of the noisy gradient, which is not heard.
+            self.heard.hear(np.inf)
+        elif isinstance(self.release, NoisyMax):
+            winners = (query.value + self.scale * draws).argmax(axis=1)
+            self.heard.hear(np.inf if np.array_equal(answer, winners) else 0.0)
+        else:
+            self.heard.hear(_ratio(query, draws, np.asarray(answer)))
+        return answer
+
+    def _draws(self, size: int) -> Array:
+        """Return the noise of scale 1 of one use, (B, size)."""
+        draw = type(self.release).unit
+        uses = [draw(self.release, seed, self.place, 1, size)[0] for seed in self.seeds]
+        return np.stack(uses)
+
+
 def listen(mechanisms: Mapping[str, Mechanism]) -> dict[str, Heard]:
     """Listen to mechanisms; what is returned fills as a run goes.
 
@@ -57,42 +89,14 @@ def listen(mechanisms: Mapping[str, Mechanism]) -> dict[str, Heard]:
         if isinstance(mechanism, ObjectiveMechanism):
             continue
         heard[name] = Heard()
-        mechanism.intercept = partial(_hear, mechanism, heard[name])
+        seeds, scale = mechanism.seeds.copy(), mechanism.scale.copy()
+        known = (mechanism.release, seeds, scale, mechanism._drawn)
+        mechanism.intercept = _Witness(*known, heard[name])
     return heard
 
 
-def _hear(
-    mechanism: Mechanism, heard: Heard, query: Query, publish: Callable[[], Any]
-) -> Any:
-    start = mechanism._drawn
-    answer = publish()
-    if isinstance(mechanism.release, InsideNoisyMax):
-        # Its winner depends on the score of the noisy gradient, which is not heard.
-        heard.hear(np.inf)
-    elif isinstance(mechanism.release, NoisyMax):
-        won = np.array_equal(answer, _winners(mechanism, query, start))
-        heard.hear(np.inf if won else 0.0)
-    else:
-        heard.hear(_ratio(mechanism, query, start, np.asarray(answer)))
-    return answer
-
-
-def _draws(mechanism: Mechanism, start: int, size: int) -> Array:
-    """Return the noise of scale 1 of one use, (B, size)."""
-    unit = mechanism.release.unit
-    return np.stack([unit(seed, start, 1, size)[0] for seed in mechanism.seeds])
-
-
-def _winners(mechanism: Mechanism, query: Query, start: int) -> NDArray[np.int64]:
-    """Return the largest scores after the stream's noise, of the declared scale."""
-    noise = _draws(mechanism, start, query.value.shape[1])
-    winners: NDArray[np.int64] = (query.value + mechanism.scale * noise).argmax(axis=1)
-    return winners
-
-
-def _ratio(mechanism: Mechanism, query: Query, start: int, answer: Array) -> float:
+def _ratio(query: Query, draws: Array, answer: Array) -> float:
     """Return the smallest noise / (draw * sensitivity), infinite if none can move."""
-    draws = _draws(mechanism, start, query.value.shape[1])
     noise = np.abs(answer.reshape(query.value.shape) - query.value)
     moved = np.abs(draws) * query.sensitivity
     told = (np.abs(draws) > SMALLEST_DRAW) & (query.sensitivity > 0)

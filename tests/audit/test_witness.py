@@ -12,12 +12,17 @@ from dp_erm_bench.privacy import releases as kinds
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import calibrate
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
+from dp_erm_bench.privacy.perturbation import (
+    ObjectiveGaussian,
+    ObjectiveNormLaplace,
+)
 from dp_erm_bench.privacy.shares import LaplaceVector, shared_mechanisms
 
 ALGORITHMS = registry.names("algorithm")
 NAMES = ("a", "b", "c")
 P = 4
 ADDITIVE = (kinds.Gaussian, kinds.Laplace, kinds.PoissonGaussian)
+SECRET = (ObjectiveGaussian, ObjectiveNormLaplace)
 SELECTIONS = (kinds.NoisyMax, kinds.LaplaceNoisyMax)
 
 
@@ -32,7 +37,8 @@ def test_what_is_heard_is_what_the_mechanisms_say(algorithm):
     run = quiet_run(algorithm)
     heard = listen(run.mechanisms)
     run.iterates()
-    assert heard
+    silent = [r.name for r in run.releases if isinstance(r, SECRET)]
+    assert sorted([*heard, *silent]) == sorted(run.mechanisms)
     for name, found in heard.items():
         mechanism = run.mechanisms[name]
         assert found.uses == mechanism.used == mechanism.release.times
@@ -85,17 +91,23 @@ def reused(mechanism):
     mechanism.unit_noise = again
 
 
+def from_the_start(mechanism):
+    call = type(mechanism).publish
+
+    def again(*args, **keys):
+        mechanism._drawn = 0
+        return call(mechanism, *args, **keys)
+
+    mechanism.publish = again
+
+
 def of_one_byte(mechanism):
-    mechanism.seeds, honest_seeds = mechanism.seeds % 2, mechanism.seeds
-    noise = mechanism.unit_noise
+    noise, honest_seeds = mechanism.unit_noise, mechanism.seeds
 
     def reseeded(uses, size):
-        mechanism.seeds = honest_seeds % 2
-        drawn = noise(uses, size)
-        mechanism.seeds = honest_seeds
-        return drawn
+        mechanism.seeds = honest_seeds % 256
+        return noise(uses, size)
 
-    mechanism.seeds = honest_seeds
     mechanism.unit_noise = reseeded
 
 
@@ -117,7 +129,7 @@ def test_half_the_noise_is_heard_though_the_scale_is_right(kind):
 
 
 @pytest.mark.parametrize("kind", ADDITIVE)
-@pytest.mark.parametrize("spoil", [reused, of_one_byte, silent])
+@pytest.mark.parametrize("spoil", [reused, from_the_start, of_one_byte, silent])
 def test_noise_of_another_place_is_heard(kind, spoil):
     assert heard_of(kind, spoil)[0].ratio < 2.9
 
@@ -126,6 +138,8 @@ def test_noise_of_another_place_is_heard(kind, spoil):
 def test_winners_are_those_of_the_draws(kind):
     heard, mechanisms = heard_of(kind, honest, uses=40)
     assert np.isinf(heard.ratio) and heard.uses == 40
+
+    assert heard_of(kind, from_the_start, uses=40)[0].ratio == 0.0
 
     def reversed_winners(mechanism):
         winners = mechanism._winners
