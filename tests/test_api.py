@@ -11,6 +11,7 @@ import dp_erm_bench
 from dp_erm_bench import fit, load_problem, problem_from_arrays, registry
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.runner import solve
+from tests.serving import constraint_of, known, parameters
 
 ALGORITHMS = registry.names("algorithm")
 FAST = {
@@ -28,10 +29,15 @@ def arrays(seed=0):
     return X, np.where(X[:, 0] + 0.3 * rng.normal(size=N) > 0.0, 1.0, -1.0)
 
 
-def own_problem(loss="logistic", bounds=None, penalty="l2", **strength):
+def own_problem(loss="logistic", bounds=None, penalty="l2", **given):
     X, y = arrays()
-    given = strength or {"strength": 0.1}
+    given = {"strength": 0.1, **given}
     return problem_from_arrays(X, y, loss=loss, penalty=penalty, bounds=bounds, **given)
+
+
+def served(algorithm, loss="logistic", bounds=None):
+    """The problem, on the set that the algorithm needs."""
+    return own_problem(loss, bounds, constraint=constraint_of(algorithm))
 
 
 def sentence(caught):
@@ -197,7 +203,7 @@ def test_bounds_are_spread_over_the_columns():
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 def test_a_fit_returns_what_it_promises(algorithm, adjacency):
-    problem = own_problem(bounds={"columns": 1.0})
+    problem = served(algorithm, bounds={"columns": 1.0})
     result = fit(
         problem,
         algorithm,
@@ -258,23 +264,29 @@ def test_uses_of_the_data_that_are_not_paid_for_are_listed():
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_budget_without_clip_and_bounds_is_refused_naming_both(algorithm):
     with pytest.raises(Unsupported) as caught:
-        fit(own_problem(), algorithm, epsilon=1.0)
+        fit(served(algorithm), algorithm, epsilon=1.0)
     text = sentence(caught)
     assert "clip" in text and "declared bounds" in text
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_squared_loss_on_the_whole_space_needs_clipping(algorithm):
-    problem = own_problem("squared", bounds={"columns": 1.0, "label": 1.0})
+    problem = served(algorithm, "squared", {"columns": 1.0, "label": 1.0})
+    how = FAST.get(algorithm, {})
+    fit(problem, algorithm, epsilon=math.inf, **how)
+    if problem.constraint.bounded:
+        fit(problem, algorithm, epsilon=1.0, **how)
+        return
     with pytest.raises(Unsupported, match="clip"):
         fit(problem, algorithm, epsilon=1.0)
-    fit(problem, algorithm, epsilon=1.0, clip=1.0, **FAST.get(algorithm, {}))
-    fit(problem, algorithm, epsilon=math.inf, **FAST.get(algorithm, {}))
+    if "clip" in parameters(algorithm):
+        fit(problem, algorithm, epsilon=1.0, clip=1.0, **how)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_without_a_budget_there_is_no_noise_and_no_proof(algorithm):
-    problem, how = own_problem(), {**FAST.get(algorithm, {}), "step": 0.1}
+    problem = served(algorithm, bounds={"columns": 1.0})
+    how = {**FAST.get(algorithm, {}), **known(algorithm, step=0.1)}
     first = fit(problem, algorithm, epsilon=math.inf, seed=1, **how)
     assert first.epsilon_certified == math.inf
     if algorithm == "greedy_cd":
@@ -285,13 +297,14 @@ def test_without_a_budget_there_is_no_noise_and_no_proof(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_seeds_reproduce_and_no_seed_does_not(algorithm):
-    problem, how = own_problem(bounds={"columns": 1.0}), FAST.get(algorithm, {})
+    problem, how = served(algorithm, bounds={"columns": 1.0}), FAST.get(algorithm, {})
 
     def w(**given):
         return fit(problem, algorithm, **{"epsilon": 1.0, **how, **given}).w
 
     np.testing.assert_array_equal(w(seed=3), w(seed=3))
-    for other in ({"seed": 4}, {"seed": None}, {"seed": 3, "step": 0.9}):
+    longer = known(algorithm, step=0.9, ridge=0.1)
+    for other in ({"seed": 4}, {"seed": None}, {"seed": 3, **longer}):
         assert not np.array_equal(w(seed=3), w(**other))
     assert not np.array_equal(w(), w())
     assert not fit(problem, algorithm, epsilon=1.0, **how).reproducible
@@ -421,7 +434,9 @@ def test_the_authors_noise_is_labelled_and_costs_more():
 
 def test_no_iterations_cost_nothing():
     for algorithm in ALGORITHMS:
-        result = fit(own_problem(), algorithm, epsilon=1.0, clip=1.0, n_iter=0)
+        if "n_iter" not in parameters(algorithm):
+            continue
+        result = fit(served(algorithm), algorithm, epsilon=1.0, clip=1.0, n_iter=0)
         assert not result.w.any() and result.epsilon_certified == 0.0
         assert result.trajectory.iteration.tolist() == [0]
 

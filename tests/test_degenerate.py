@@ -11,8 +11,11 @@ from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.problems.arrays import problem_from_arrays
 from dp_erm_bench.problems.build import build_problem
+from tests.serving import bounds_for, constraint_of, known
 
 N = 30
+STRENGTH = 2.0
+"""So large that two records have convexity enough for objective perturbation."""
 FORMS = [np.asarray, sp.csc_array, sp.csr_matrix]
 RNG = np.random.default_rng(0)
 COLUMN = RNG.standard_normal(N)
@@ -29,7 +32,7 @@ SHORT = {"greedy_cd": {"n_iter": 3}, "random_cd": {"passes": 2.0}}
 
 def problem(X, penalty="l2"):
     y = SIGNS if len(X) == N else np.array([1.0, -1.0])
-    return X, y, {"loss": "logistic", "penalty": penalty, "strength": 0.1}
+    return X, y, {"loss": "logistic", "penalty": penalty, "strength": STRENGTH}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -37,11 +40,12 @@ def problem(X, penalty="l2"):
 @pytest.mark.parametrize("algorithm", registry.names("algorithm"))
 def test_every_algorithm_runs_at_the_edge(algorithm, edge, form):
     X, y, objective = problem(EDGES[edge])
+    objective["constraint"] = constraint_of(algorithm)
+    objective["bounds"] = bounds_for(algorithm, X)
     made = problem_from_arrays(form(X), y, **objective)
     assert made.dataset.sparse == (form is not np.asarray)
-    found = fit(
-        made, algorithm, epsilon=1.0, clip=1.0, seed=0, **SHORT.get(algorithm, {})
-    )
+    how = known(algorithm, clip=1.0) | SHORT.get(algorithm, {})
+    found = fit(made, algorithm, epsilon=1.0, seed=0, **how)
     assert np.isfinite(found.w).all() and found.epsilon_certified <= 1.0
 
 

@@ -1,5 +1,6 @@
 """The sparse real sets run under every algorithm, from the mirror, and stay sparse."""
 
+import dataclasses
 import tracemalloc
 
 import numpy as np
@@ -7,8 +8,11 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
+from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.features import parts
 from dp_erm_bench.errors import DataUnavailable
+from dp_erm_bench.problems.build import build_problem
+from tests.serving import built, constraint_of, known, needs_bounds
 
 SETS = ["libsvm:a9a", "libsvm:w8a", "dorothea", "news20"]
 SHORT = {
@@ -16,6 +20,7 @@ SHORT = {
     "random_cd": {"n_iter": 20},
     "sgd": {"n_iter": 20},
     "svrg": {"n_epochs": 1, "n_inner": 5},
+    "permutation_sgd": {"passes": 1},
 }
 
 
@@ -27,12 +32,26 @@ def problem(request):
         pytest.skip(str(error))
 
 
+def served(problem, algorithm):
+    """The set's usual problem, or that with what the algorithm needs beside."""
+    solver, space = built(algorithm, clip=1.0), constraint_of(algorithm)
+    if solver.refusal(problem) is None and not needs_bounds(algorithm):
+        return problem
+    columns = float(abs(problem.dataset.X).max())
+    norm = float(problem.dataset.row_norms.max())
+    declared = Bounds(np.full(problem.p, columns), norm * (1 + 1e-12), None)
+    data = dataclasses.replace(problem.dataset, bounds=declared)
+    # So much convexity that the curvature costs half of the budget at most.
+    strength = max(0.1, norm**2 / problem.n)
+    return build_problem(data, "logistic", {"name": "l2", "strength": strength}, space)
+
+
 @pytest.mark.parametrize("algorithm", registry.names("algorithm"))
 def test_every_algorithm_runs_on_sparse_data(problem, algorithm):
+    problem = served(problem, algorithm)
     assert problem.dataset.sparse
-    found = fit(
-        problem, algorithm, epsilon=1.0, clip=1.0, seed=0, **SHORT.get(algorithm, {})
-    )
+    how = known(algorithm, clip=1.0) | SHORT.get(algorithm, {})
+    found = fit(problem, algorithm, epsilon=1.0, seed=0, **how)
     assert found.w.shape == (problem.p,) and np.isfinite(found.w).all()
     assert 0.0 < found.epsilon_certified <= 1.0
     assert found.w.any() or problem.penalty.l1 > 0.0

@@ -124,9 +124,8 @@ def _audit_of(
     """Yield what a variant's audit finds, nothing if it does not serve the problem."""
     solver = candidate.build(variant, clip=clip)
     problem = at_corners(np.zeros((2, 4)), np.ones(2), parts)
-    if solver.refusal(problem) is not None or not is_bounded(
-        problem, solver, adjacency
-    ):
+    refused = solver.refusal(problem) is not None
+    if refused or not is_bounded(problem, solver, adjacency):
         return
     # Squared loss on a bounded domain: where margins are large all gradients lean
     # towards w, so that a replaced record changes less than two opposite ones would;

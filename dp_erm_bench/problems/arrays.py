@@ -22,6 +22,7 @@ def problem_from_arrays(
     penalty: str | Mapping[str, Any] = "none",
     strength: float | str | None = None,
     bounds: Mapping[str, Any] | ArrayLike | None = None,
+    constraint: str | Mapping[str, Any] = "none",
 ) -> Problem:
     """Return the problem of a user's own data.
 
@@ -31,7 +32,7 @@ def problem_from_arrays(
         A sparse one stays sparse.
     y : array of shape (n,)
         Labels; -1 and +1 for classification.
-    loss, penalty : str or mapping
+    loss, penalty, constraint : str or mapping
         Names of conf/, or mappings with ``name`` and parameters.
     strength : float or '1/n', optional
         The strength of the penalty.
@@ -52,7 +53,7 @@ def problem_from_arrays(
     if strength is not None:
         named = {"name": penalty} if isinstance(penalty, str) else dict(penalty)
         penalty = {**named, "strength": strength}
-    return build_problem(data, loss, penalty)
+    return build_problem(data, loss, penalty, constraint)
 
 
 def _floats(key: str, values: Any) -> Array:

@@ -50,17 +50,21 @@ def minimise_perturbed(
     Returns
     -------
     Minimiser
-        Of Newton's method where the objective is smooth, which ends at rounding; else
-        of accelerated proximal gradient steps (Beck and Teboulle 2009, with the
-        constant momentum of strong convexity).
+        Of Newton's method where the objective is smooth, which ends at rounding, or
+        near it for sparse features; else, and from there, of accelerated proximal
+        gradient steps (Beck and Teboulle 2009, with the constant momentum of strong
+        convexity).
     """
     free = isinstance(problem.constraint, WholeSpace)
-    steps = _Steps(problem, linear, ridge)
-    if free and problem.penalty.quadratic:
-        data, start = problem.dataset, np.zeros(problem.p)
-        w, _ = newton(data.X, data.y, problem.loss, steps.modulus, start, linear)
-        return _nearest(steps.after(w), steps.smooth(w))
-    return steps.accelerated(tolerance)
+    steps, w = _Steps(problem, linear, ridge), np.zeros(problem.p)
+    if not (free and problem.penalty.quadratic):
+        return steps.accelerated(w, tolerance)
+    data = problem.dataset
+    w, _ = newton(data.X, data.y, problem.loss, steps.modulus, w, linear)
+    found = _nearest(steps.after(w), steps.smooth(w))
+    if found.distance <= tolerance:
+        return found
+    return _nearest(found, steps.accelerated(found.w, tolerance))
 
 
 def _nearest(*found: Minimiser) -> Minimiser:
@@ -103,11 +107,11 @@ class _Steps:
         g = self.gradient(w) + self.problem.penalty.strong_convexity * w
         return Minimiser(w, float(np.linalg.norm(g)) / self.modulus)
 
-    def accelerated(self, tolerance: float) -> Minimiser:
+    def accelerated(self, start: Array, tolerance: float) -> Minimiser:
         """Return the best point found, looked at every so many steps."""
         q = self.modulus / (self.lipschitz + self.problem.penalty.strong_convexity)
         momentum = (1.0 - math.sqrt(q)) / (1.0 + math.sqrt(q))
-        w = self.proximal(np.zeros(self.problem.p))
+        w = self.proximal(start)
         ahead, best = w, self.after(w)
         for number in range(1, MAX_STEPS + 1):
             moved, _ = self.step(ahead)

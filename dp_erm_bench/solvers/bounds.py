@@ -9,9 +9,11 @@ from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Array, Solver
 
+CLIPPING = "a clipping threshold (parameter clip), or "
 NO_BOUND = (
-    "needs a clipping threshold (parameter clip), or declared bounds and a loss of "
-    "bounded derivative (squared loss: a box or a constraint, and a bound of the label)"
+    "declared bounds (dataset.bounds, with dataset.clip_to_bounds=true where records "
+    "exceed them) and a loss of bounded derivative (squared loss: a box or a "
+    "constraint, and a bound of the label)"
 )
 
 
@@ -19,7 +21,8 @@ def refuse_unbounded(solver: Solver, releases: Sequence[Release]) -> None:
     """Raise Unsupported if a release has no finite sensitivity."""
     for release in releases:
         if not np.isfinite(release.sensitivity).all():
-            raise Unsupported(f"{type(solver).__name__} {NO_BOUND}")
+            either = CLIPPING if hasattr(solver, "clip") else ""
+            raise Unsupported(f"{type(solver).__name__} needs {either}{NO_BOUND}")
 
 
 def coordinate_bounds(problem: Problem, clip: Array | float | None) -> Array:

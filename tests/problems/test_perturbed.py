@@ -8,6 +8,7 @@ from scipy import sparse
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.problems import perturbed
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.perturbed import minimise_perturbed
 
@@ -123,3 +124,16 @@ def test_a_huge_term_and_a_tiny_ridge_are_still_verified():
     g = full_gradient(problem, found.w, linear_term(size=50.0), 1e-3)
     assert np.linalg.norm(g) <= 1e-3 * 1e-6
     assert found.distance <= 1e-6
+
+
+def test_what_newton_leaves_is_polished(monkeypatch):
+    """For wide sparse features its steps are inexact, and end early."""
+    problem, linear = problem_of("logistic", "l2"), linear_term()
+    exact = minimise_perturbed(problem, linear, 0.3, 1e-11)
+    near = exact.w + 1e-5
+    monkeypatch.setattr(perturbed, "newton", lambda *given: (near, np.inf))
+    found = minimise_perturbed(problem, linear, 0.3, 1e-11)
+    assert found.distance <= 1e-11
+    assert np.linalg.norm(found.w - exact.w) <= 2e-11
+    rough = minimise_perturbed(problem, linear, 0.3, 1e-3)
+    assert 2e-11 < rough.distance <= 1e-3

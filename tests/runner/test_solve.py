@@ -1,17 +1,20 @@
 """Declare, calibrate, run: a batch of trials on one problem."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.problems.arrays import problem_from_arrays
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.runner.solve import checkpoints_of, solve
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
+from tests.serving import bounds_for, built, constraint_of, parameters
 
 ALGORITHMS = registry.names("algorithm")
 BUDGET = Budget(1.0, "1/n^2")
@@ -20,16 +23,26 @@ INFINITE = Budget("inf", "1/n^2")
 
 @pytest.fixture(scope="module")
 def problem():
+    return problem_for("sgd")
+
+
+def problem_for(algorithm):
     rng = np.random.default_rng(5)
     X = rng.normal(size=(50, 3))
     y = np.where(X[:, 0] + rng.normal(size=50) > 0.0, 1.0, -1.0)
-    return build_problem(
-        dataset_from_arrays(X, y), "logistic", {"name": "l2", "strength": 0.1}
-    )
+    objective = {"loss": "logistic", "penalty": "l2", "strength": 0.5}
+    objective["bounds"] = bounds_for(algorithm, X)
+    return problem_from_arrays(X, y, **objective, constraint=constraint_of(algorithm))
 
 
 def made(algorithm, **given):
-    return registry.build("algorithm", algorithm, **{"n_iter": 9, "clip": 1.0, **given})
+    return built(algorithm, **{"n_iter": 9, "clip": 1.0, **given})
+
+
+def trials(algorithm, *given):
+    """A batch of some trials, the first one alone if that is how it runs."""
+    solvers = [made(algorithm, **one) for one in given]
+    return solvers if solvers[0].batchable else solvers[:1]
 
 
 def run(problem, solvers, budget=BUDGET, calibration="certified", checkpoints=4):
@@ -50,13 +63,14 @@ def test_checkpoints_are_even_and_hold_both_ends(iterations, count):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_rows_are_the_checkpoints_and_end_with_the_iterate(problem, algorithm):
-    solved = run(problem, [made(algorithm), made(algorithm, step=0.5)])
-    rows = solved.rows
-    assert rows.iteration == [0, 3, 6, 9]
-    assert rows.passes[-1] == solved.solvers[0].passes_at(problem, 9)
+def test_rows_are_the_checkpoints_and_end_with_the_iterate(algorithm):
+    problem, solvers = problem_for(algorithm), trials(algorithm, {}, {"step": 0.5})
+    solved = run(problem, solvers)
+    rows, length = solved.rows, solvers[0].iterations(problem)
+    assert rows.iteration == ([0, 3, 6, 9] if length == 9 else [0, length])
+    assert rows.passes[-1] == solved.solvers[0].passes_at(problem, length)
     assert np.diff(rows.seconds).min() > 0.0
-    assert rows.w.shape == (2, 3)
+    assert rows.w.shape == (len(solvers), 3)
     np.testing.assert_allclose(rows.objective[-1], problem.value(rows.w), rtol=1e-12)
     np.testing.assert_array_equal(rows.nnz[-1], np.count_nonzero(rows.w, axis=1))
     np.testing.assert_allclose(rows.objective[0], np.log(2.0))
@@ -64,11 +78,13 @@ def test_rows_are_the_checkpoints_and_end_with_the_iterate(problem, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_noise_is_fixed_once_by_the_declared_releases(problem, algorithm):
+def test_noise_is_fixed_once_by_the_declared_releases(algorithm):
+    problem = problem_for(algorithm)
     solved = run(problem, [made(algorithm)])
     assert 0.0 < solved.calibration.epsilon_certified <= 1.0
     assert solved.calibration.budget.delta == 1.0 / 50**2
-    assert max(release.times for release in solved.releases) == 9
+    length = made(algorithm).iterations(problem)
+    assert max(release.times for release in solved.releases) == length
     looser = run(problem, [made(algorithm)], Budget(2.0, "1/n^2"))
     assert looser.calibration.z < solved.calibration.z
     other = run(problem, [made(algorithm, clip=5.0)])
@@ -76,24 +92,26 @@ def test_noise_is_fixed_once_by_the_declared_releases(problem, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_no_noise_without_a_budget(problem, algorithm):
-    solved = run(problem, [made(algorithm, clip=None)], INFINITE)
+def test_no_noise_without_a_budget(algorithm):
+    solved = run(problem_for(algorithm), [made(algorithm, clip=None)], INFINITE)
     assert solved.calibration.z == 0.0
     assert solved.calibration.epsilon_certified == np.inf
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_budget_needs_finite_sensitivities(problem, algorithm):
-    with pytest.raises(Unsupported, match="clip.*declared bounds"):
-        run(problem, [made(algorithm, clip=None)])
+def test_a_budget_needs_finite_sensitivities(algorithm):
+    problem = problem_for(algorithm)
+    bare = replace(problem, dataset=replace(problem.dataset, bounds=None))
+    with pytest.raises(Unsupported, match="declared bounds") as caught:
+        run(bare, [made(algorithm, clip=None)])
+    clips = "clip" in parameters(algorithm)
+    assert ("clipping" in str(caught.value)) == clips
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("calibration", registry.names("calibration"))
-def test_calibrations_that_an_algorithm_lacks_are_refused(
-    problem, algorithm, calibration
-):
-    solver = made(algorithm)
+def test_calibrations_that_an_algorithm_lacks_are_refused(algorithm, calibration):
+    problem, solver = problem_for(algorithm), made(algorithm)
     if calibration in solver.calibrations:
         label = run(problem, [solver], calibration=calibration).calibration.label
         assert label.startswith(calibration)
@@ -123,8 +141,6 @@ def test_the_constants_are_those_asked_for(problem):
 
 def test_held_out_records_are_measured(problem):
     data = problem.dataset
-    from dataclasses import replace
-
     held = replace(data, X_test=data.X[:7], y_test=data.y[:7])
     solved = run(replace(problem, dataset=held), [made("greedy_cd")], INFINITE)
     margins = held.X_test @ solved.rows.w[0] * held.y_test
