@@ -17,7 +17,10 @@ from dp_erm_bench.contract.limits import (
     nothing_to_learn_moves_nothing,
     the_limit_is_reached,
 )
-from dp_erm_bench.contract.recounted import the_noise_is_recounted
+from dp_erm_bench.contract.recounted import (
+    declarations_know_no_data,
+    the_noise_is_recounted,
+)
 from dp_erm_bench.contract.repeat import (
     batches_change_nothing,
     checkpoints_change_nothing,
@@ -61,6 +64,7 @@ CHECKS = (
     Check(a_longer_run_is_stopped),
     Check(no_iterations_return_the_start, exemptable=True),
     Check(without_noise_nothing_is_drawn),
+    Check(declarations_know_no_data),
     Check(the_noise_is_recounted),
     Check(runs_repeat),
     Check(checkpoints_change_nothing),

@@ -60,6 +60,19 @@ TWINS = {
         "the_noise_is_recounted",
         "only 0 of 1 certified was run",
     ),
+    "an accountant's view from the data": (
+        broken(
+            (
+                DECLARED,
+                DECLARED.replace(
+                    "self.n_iter)",
+                    "self.n_iter, 1.0 + 1e-3 * abs(problem.dataset.X[0, 0]))",
+                ),
+            )
+        ),
+        "declarations_know_no_data",
+        "what is declared depends on the data",
+    ),
     "a release for no iteration": (
         broken((DECLARED, DECLARED.replace("self.n_iter", "max(1, self.n_iter)"))),
         "no_iterations_return_the_start",
