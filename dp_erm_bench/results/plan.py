@@ -7,6 +7,7 @@ experiment becomes that of the run that wrote last, a sweep adds to what is ther
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import tempfile
@@ -54,9 +55,10 @@ class Plan:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Drop the run's own copy."""
+        """Drop the run's own copy; a full disk takes what is left in it no better."""
         if self._own is not None:
-            self._own.close()
+            with contextlib.suppress(OSError):
+                self._own.close()
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add lines and publish them together with those before."""

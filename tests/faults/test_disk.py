@@ -37,6 +37,12 @@ def test_a_quota_ends_the_run_with_one_sentence(runs, batch_trials):
     assert the_rest_runs(runs)
 
 
+def test_a_quota_that_not_even_the_plan_fits_into(runs):
+    found = ended(runs.start("wordy", SEEDS, setup=small_files(20_000)))
+    assert one_sentence(found, "File too large")
+    assert runs.calls() == [] and runs.outcome() == "failed"
+
+
 @pytest.fixture
 def small_disk(runs):
     """A disk of 100 kB, with what grows it; a quota where none may be mounted."""
