@@ -81,20 +81,19 @@ class Store:
         return {name: damage for name, damage in found.items() if damage}
 
     def damage_lines(self, follows: str) -> Iterator[str]:
-        """Yield a sentence on damaged records and one on each unreadable segment.
+        """Yield a sentence on damaged lines and one on each unreadable segment.
 
         Parameters
         ----------
         follows : str
-            What becomes of damaged records.
+            What becomes of the trials that they held.
         """
         found, where = self.damage(), shown(self.folder)
         counts = [number for number in found.values() if isinstance(number, int)]
         if counts:
-            records = plural(sum(counts), "damaged record")
-            verb = "is" if sum(counts) == 1 else "are"
+            lines = plural(sum(counts), "damaged line")
             segments = plural(len(counts), "segment")
-            yield f"{where}: {records} in {segments} {verb} {follows}"
+            yield f"{where}: {lines} in {segments}: trials without a record {follows}"
         for name, reason in found.items():
             if isinstance(reason, str):
                 yield f"{where}: segments/{name} cannot be read: {reason}"

@@ -95,7 +95,7 @@ def collect(folder: Path) -> Path:
         store.refresh()
         _write(store)
     if store.damage() != read_manifest(folder).get("damaged", {}):
-        for line in store.damage_lines("left out; the same command runs them again"):
+        for line in store.damage_lines("are left out; the same command runs them"):
             print(line, file=sys.stderr)
     return folder / NAME
 

@@ -141,9 +141,9 @@ def damage(segment, kind):
 @pytest.mark.parametrize(
     "kind, told",
     [
-        ("flipped", "1 damaged record in 1 segment is run again"),
-        ("truncated", "1 damaged record in 1 segment is run again"),
-        ("garbage", "damaged record"),
+        ("flipped", "1 damaged line in 1 segment: trials without a record run again"),
+        ("truncated", "1 damaged line in 1 segment: trials without a record run again"),
+        ("garbage", "damaged line"),
         ("empty", ""),
         ("folder", "cannot be read: Is a directory"),
     ],
@@ -172,7 +172,7 @@ def test_collect_tells_of_damage_until_a_run_makes_it_good(inline, block, capsys
     for _ in range(2):
         capsys.readouterr()
         collect(inline.folder)
-        said = "1 damaged record in 1 segment is left out; the same command runs them"
+        said = "1 damaged line in 1 segment: trials without a record are left out; "
         assert said in capsys.readouterr().err
     assert load_results(inline.folder)["seed"].nunique() == 2
     inline(block(seed=[0, 1, 2]))
