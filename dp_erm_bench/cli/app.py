@@ -55,9 +55,6 @@ def run(arguments: Sequence[str]) -> int:
         if flags.cfg:
             return _show(hydra_arguments(flags, overrides))
         return _hydra(hydra_arguments(flags, overrides))
-    except KeyboardInterrupt:
-        print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
-        return 130
     except (UsageError, HydraException, OmegaConfBaseException, YAMLError) as error:
         print(f"dp-erm-bench: {sentence(error)}", file=sys.stderr)
         return 2

@@ -33,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader, such as `head`, has enough; the interpreter must not flush again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except KeyboardInterrupt:
+        print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
+        code = 130
     return code
 
 
