@@ -19,6 +19,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import is_file, label
 
 ONLY_WITH_EXPERIMENT = ("panel", "profile")
+RETRY = "runner.retry"
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,8 @@ class Request:
     @property
     def panels(self) -> list[str]:
         """Names of the panels to run, none for all."""
-        values = self.frame["panel"].values if "panel" in self.frame else []
-        flat = [v for value in values for v in (value if _many(value) else [value])]
-        return [str(value) for value in flat if value is not None]
+        values = _flat(self.frame["panel"].values) if "panel" in self.frame else []
+        return [str(value) for value in values if value is not None]
 
 
 def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
@@ -116,7 +116,7 @@ def _experiment(given: Given, folders: Sequence[Path]) -> str | None:
 
 def _choice(given: Given) -> Given:
     """Return the choices of a group as one list, `[a,b]` being `a,b`."""
-    values = [v for value in given.values for v in (value if _many(value) else [value])]
+    values = _flat(given.values)
     if not values:
         raise UsageError(f"{given.key}=[]: the axis is empty; name at least one")
     if given.key == "algorithm":
@@ -158,7 +158,7 @@ def _frame(given: Given) -> Given:
         return given
     if given.key == "panel" and [] in given.values:
         raise UsageError("panel=[]: the axis is empty; name at least one")
-    return _setting(given if given.key == "panel" else _one(given))
+    return _setting(given if given.key in ("panel", RETRY) else _one(given))
 
 
 def runners() -> list[str]:
@@ -173,6 +173,7 @@ def checked(given: Given) -> Given:
 
 def _setting(given: Given) -> Given:
     """Check a key of the frame and the type of its values."""
+    given = _listed(given) if given.key == RETRY else given
     values = [check_setting(given.key, value) for value in given.values]
     number = not given.swept and type(values[0]) in (int, float)
     text = f"{given.key}={shown(values[0])}" if number else given.text
@@ -185,5 +186,13 @@ def _one(given: Given) -> Given:
     return given
 
 
-def _many(value: Any) -> bool:
-    return isinstance(value, list)
+def _listed(given: Given) -> Given:
+    """Return a key that takes a list: `a` and `a,b` are short for `[a]` and `[a,b]`."""
+    values = _flat(given.values)
+    text = f"{given.key}=[{','.join(map(shown, values))}]"
+    return Given(given.key, [values], False, text)
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    """Return values with lists among them taken apart."""
+    return [v for one in values for v in (one if isinstance(one, list) else [one])]

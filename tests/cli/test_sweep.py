@@ -130,6 +130,12 @@ def test_the_runner_gets_its_options(line, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("given", ["timeout", "timeout,killed", "[timeout,killed]"])
+def test_statuses_to_retry_may_be_listed_as_one_likes(line, given):
+    run = line(f"runner.retry={given}")
+    assert run.options.retry == tuple(given.strip("[]").split(","))
+
+
 def test_defaults_of_the_runner(line):
     run = line("seed=0")
     assert (run.name, str(run.folder)) == ("sweep", "results/sweep")
@@ -191,11 +197,12 @@ def test_the_process_is_left_as_it_was(line):
     assert (list(sys.argv), os.environ.get("HYDRA_FULL_ERROR")) == before
 
 
-def test_ctrl_c_is_130(line, monkeypatch):
+@pytest.mark.parametrize("where", ["app.run_sweep", "app.read", "main._dispatch"])
+def test_ctrl_c_is_130(line, monkeypatch, where):
     def interrupted(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dp_erm_bench.cli.app.run_sweep", interrupted)
+    monkeypatch.setattr(f"dp_erm_bench.cli.{where}", interrupted)
     run = line("seed=1", code=130)
     assert "interrupted" in run.err
 
