@@ -8,7 +8,6 @@ strings allowed (beside numbers, where the annotation is `Any`), `help` what it 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,11 +159,9 @@ def results_folder(config: Mapping[str, Any], experiment: str | None) -> Path:
 
 
 def _check_parent(parent: Path, given: str) -> None:
-    """Refuse a folder that cannot be made, before hours of work find out."""
+    """Refuse what is no folder, and could never be one."""
     if not given.strip() or not given.isprintable():
         raise UsageError(f"results_dir={given!r}: must be the name of a folder")
     there = next(one for one in (parent, *parent.absolute().parents) if one.exists())
     if not there.is_dir():
         raise UsageError(f"results_dir={given}: {there} is no folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"results_dir={given}: nothing can be written in {there}")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from launch import PATH, alive, children, ended, wait_for
+from launch import PATH, alive, children, ended, wait_for, without_privilege
 
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.store import Store
@@ -20,7 +20,7 @@ def command(tmp_path):
     """Start the command in a process group of its own."""
     started = []
 
-    def start(n_iter, *more):
+    def start(n_iter, *more, setup=None):
         words = [
             *("dataset=log1", "dataset.n=60", "dataset.p=5", "algorithm=random_cd"),
             f"algorithm.random_cd.n_iter={n_iter}",
@@ -34,6 +34,7 @@ def command(tmp_path):
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=setup,
         )
         started.append(process)
         return process
@@ -82,3 +83,17 @@ def test_a_time_limit_out_of_range_is_refused(command):
         "dp-erm-bench: time_limit=0.0: must be positive seconds up to 1e+08, or null "
         "for no limit\n"
     )
+
+
+def test_what_cannot_be_written_can_still_be_planned(command, tmp_path):
+    assert ended(command(5, "seed=0")).code == 0
+    folder = tmp_path / "results" / "sweep"
+    for place in (folder.parent, folder):
+        place.chmod(0o555)
+    found = ended(command(5, "seed=0,1", "mode=plan", setup=without_privilege))
+    assert (found.code, found.err) == (0, "")
+    assert found.out.splitlines()[-2].split()[:4] == ["total", "2", "1", "0"]
+    refused = ended(command(5, "seed=0,1", setup=without_privilege))
+    assert refused.code == 2 and "Permission denied; what is" in refused.err
+    for place in (folder.parent, folder):
+        place.chmod(0o755)
