@@ -70,6 +70,9 @@ def compare(
     rule.check()
     for measure in on:
         check_choice("--on", measure, list(MEASURES))
+    for name, side in (("A", first), ("B", second)):
+        if side.empty:
+            raise UsageError(f"compare: {name} has no recorded trials yet")
     both = _joined(_without([first, second], ignore), on)
     _check_common(both, rule)
     found = _table(both, on, rule)

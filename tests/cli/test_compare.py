@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,16 @@ def test_each_side_says_what_computed_it(run, results):
 
 def test_a_wide_tolerance_forgives(run):
     assert run("base", "less", "--ignore=passes", "--tolerance=1e9")[0] == 0
+
+
+def test_a_run_that_has_recorded_nothing_yet_is_one_sentence(run, results):
+    begun = results / "begun"
+    begun.mkdir(exist_ok=True)
+    shutil.copy(results / "base" / "plan.jsonl", begun)
+    for folders, side in ((("begun", "base"), "A"), (("base", "begun"), "B")):
+        code, _, said = run(*folders)
+        assert code == 2
+        assert said == f"dp-erm-bench: compare: {side} has no recorded trials yet\n"
 
 
 def test_all_rows_can_be_written(run, tmp_path):
