@@ -162,11 +162,12 @@ def run_guarded(
 
     Where a batch ends in errors its trials run again one by one: what one raised
     must not be written against the others. Each of these calls may take `limit`
-    seconds.
+    seconds; what a new process must import first is none of theirs.
     """
     try:
+        run = locate(execute)
         with _alarm(limit):
-            found = {record["key"]: record for record in locate(execute)(trials)}
+            found = {record["key"]: record for record in run(trials)}
         records = [found.get(trial.key) or _forgotten(trial) for trial in trials]
     except (Exception, SystemExit) as error:
         records = [failed(trial.key, "error", _told(error)) for trial in trials]

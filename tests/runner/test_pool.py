@@ -94,6 +94,22 @@ def test_the_alarm_is_set_while_a_batch_runs_and_only_then(block):
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+def test_what_a_new_process_imports_is_not_the_trials_time(
+    block, tmp_path, monkeypatch
+):
+    text = (
+        "import signal\n"
+        "from fakes import record\n"
+        "left = signal.getitimer(signal.ITIMER_REAL)[0]\n"
+        "def run(trials):\n"
+        "    return [record(one, 1.0, message=str(left)) for one in trials]\n"
+    )
+    (tmp_path / "heavy_backend.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    (found,) = worker.run_guarded(batch(block, [1]), "heavy_backend.run", 50.0)
+    assert found["message"] == "0.0"
+
+
 def planned(block, seeds):
     (case,), _ = expand([block(seed=seeds)])
     return case.sweep(51)
