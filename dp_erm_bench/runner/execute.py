@@ -49,7 +49,8 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
         return [_failure(trial, "error", str(error)) for trial in trials]
     except Exception as error:
         text = "".join(traceback.format_exception(error, limit=-3)).strip()
-        return [_failure(trial, "error", f"{error}\n{text}") for trial in trials]
+        said = f"{type(error).__name__}: {error}\n{text}"
+        return [_failure(trial, "error", said) for trial in trials]
 
 
 @functools.lru_cache(maxsize=8)

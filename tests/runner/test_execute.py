@@ -186,7 +186,7 @@ def test_a_fault_of_the_code_is_an_error_with_its_place(monkeypatch):
     for record in records:
         check(record)
         assert record["status"] == "error"
-        assert record["message"].startswith("by hand")
+        assert record["message"].startswith("ZeroDivisionError: by hand\n")
         assert "Traceback" in record["message"]
 
 
