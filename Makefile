@@ -14,7 +14,7 @@ export DP_ERM_BENCH_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help test lint bench reproduce-figures audit accounting clean
+.PHONY: help test lint bench reproduce-figures audit accounting leaderboard clean
 
 help:
 	@echo "make test                 run the tests"
@@ -25,6 +25,8 @@ help:
 	@echo "                          [PROFILE=smoke|default|paper] [EXPERIMENT=name]"
 	@echo "make audit                the statistical audit of every algorithm [PROFILE=...]"
 	@echo "make accounting           the noise of every accountant, printed constants [PROFILE=...]"
+	@echo "make leaderboard          every algorithm on eight datasets: docs/leaderboard.md"
+	@echo "                          [PROFILE=smoke|default|paper]"
 	@echo "make clean                remove the environment and the caches, keep results/"
 
 $(READY): requirements.lock pyproject.toml
@@ -65,6 +67,17 @@ reproduce-figures: $(READY)
 
 audit accounting: $(READY)
 	$(BIN)/dp-erm-bench experiment=$@ profile=$(PROFILE)
+
+# The smoke profile is published nowhere: it only shows that all of it runs.
+leaderboard: $(READY)
+	$(BIN)/dp-erm-bench experiment=leaderboard profile=$(PROFILE)
+	@[ "$(PROFILE)" = smoke ] || { \
+	    cp results/leaderboard/leaderboard.md docs/leaderboard.md && \
+	    cp results/leaderboard/leaderboard.csv \
+	       results/leaderboard/figures/leaderboard_profiles.png \
+	       results/leaderboard/figures/leaderboard_heat.png \
+	       results/published/ && \
+	    echo "published: docs/leaderboard.md, results/published/leaderboard*"; }
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
