@@ -107,8 +107,10 @@ class Candidate:
             yield variant, self.problems(variant)[0]
 
     def trials(self, names: str) -> list[tuple[str, ...]]:
-        """Return identities, in one batch if the algorithm runs in batches."""
-        return [tuple(names)] if self.solver.batchable else [(name,) for name in names]
+        """Return identities in one batch, or two alone if it runs in none."""
+        if self.solver.batchable:
+            return [tuple(names)]
+        return [(name,) for name in names[:2]]
 
     def told(self, variant: Variant, problem: Problem | None = None) -> str:
         """Return how a sentence names a variant, and a problem."""

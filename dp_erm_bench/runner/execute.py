@@ -119,9 +119,10 @@ def _failure(trial: Trial, status: str, message: str) -> Record:
     }
 
 
-def uncharged(problem: Problem) -> list[str]:
+def uncharged(problem: Problem, solver: Solver) -> list[str]:
     """Return the uses of the data, other than tuning, that no budget pays for."""
-    return [*problem.dataset.uncharged, *problem.smoothness.uncharged]
+    constants = problem.smoothness.uncharged if solver.uses_smoothness else ()
+    return [*problem.dataset.uncharged, *constants]
 
 
 def facts(solved: Solved, b: int) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def facts(solved: Solved, b: int) -> dict[str, Any]:
         "calibration": calibration.label,
         "epsilon_certified": _number(calibration.epsilon_certified),
         "z": calibration.z,
-        "uncharged": uncharged(problem),
+        "uncharged": uncharged(problem, solved.solvers[b]),
         "smoothness": problem.smoothness.kind,
         "batch_size": len(solved.solvers),
         "optimum": optimum.value,

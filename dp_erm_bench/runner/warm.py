@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.base import Dataset
+from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.problems.build import build_problem
@@ -18,7 +18,8 @@ from dp_erm_bench.problems.oracles import make_oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Solver, stack
 
-TINY = {"n_iter": 2, "clip": 1.0}
+TINY = {"n_iter": 2, "passes": 1, "clip": 1.0}
+SPACES = ("none", "l1_ball")
 
 
 @functools.cache
@@ -33,16 +34,21 @@ def warm_up(algorithm: str) -> None:
     given = {k: v for k, v in TINY.items() if k in fields}
     # What it cannot do on this problem says nothing of its trials.
     with contextlib.suppress(Exception):
-        _run(_tiny(), stack([registry.build("algorithm", algorithm, **given)]))
+        solver = stack([registry.build("algorithm", algorithm, **given)])
+        _run(_tiny(solver), solver)
 
 
-def _tiny() -> Problem:
+def _tiny(solver: Solver) -> Problem:
+    """Return a problem of four records that an algorithm serves."""
     X = np.asfortranarray([[1.0, -1.0], [0.5, 1.0], [-1.0, 0.0], [0.0, 2.0]])
     X.setflags(write=False)
     y = np.array([1.0, -1.0, 1.0, -1.0])
     y.setflags(write=False)
-    data = Dataset("warm-up", X, y, None, "")
-    return build_problem(data, "logistic", "none").with_smoothness("data")
+    data = Dataset("warm-up", X, y, Bounds(np.full(2, 2.0), 2.0, 1.0), "")
+    psi = {"name": "l2", "strength": 1.0}
+    made = (build_problem(data, "logistic", psi, space) for space in SPACES)
+    served = next(problem for problem in made if solver.refusal(problem) is None)
+    return served.with_smoothness("data")
 
 
 def _run(problem: Problem, solver: Solver) -> None:
@@ -50,5 +56,6 @@ def _run(problem: Problem, solver: Solver) -> None:
     releases = solver.releases(problem, Adjacency.REPLACE_ONE, schedule)
     mechanisms = make_mechanisms(releases, 1.0, ["0"])
     oracle = make_oracle(problem, 1)
-    for w in solver.iterates(oracle, mechanisms, [0, 2], schedule):
+    ends = [0, solver.iterations(problem)]
+    for w in solver.iterates(oracle, mechanisms, ends, schedule):
         oracle.objective(w)

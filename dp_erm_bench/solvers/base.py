@@ -91,6 +91,8 @@ class Solver(ABC):
         False for a solver that runs with B = 1.
     constrained : bool
         Whether it keeps its iterates in the problem's constraint.
+    uses_smoothness : bool
+        Whether its steps follow the problem's smoothness constants.
     calibrations : tuple of str
         The choices of conf/calibration that have a meaning for it.
     exempt : mapping
@@ -101,6 +103,7 @@ class Solver(ABC):
 
     batchable: ClassVar[bool] = True
     constrained: ClassVar[bool] = False
+    uses_smoothness: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("certified",)
     exempt: ClassVar[Mapping[str, str]] = {}
     worst_cases: ClassVar[tuple[Mapping[str, Any], ...]] = ()
@@ -140,6 +143,11 @@ class Solver(ABC):
             return (
                 f"{type(self).__name__} does not keep its iterates in "
                 f"constraint={problem.constraint.name}; use constraint=none, or sgd"
+            )
+        if self.smoothness == "private" and not self.uses_smoothness:
+            return (
+                f"smoothness=private: {type(self).__name__} uses no smoothness "
+                "constants, so that a part of the budget would be lost"
             )
         return self.unsupported(problem)
 

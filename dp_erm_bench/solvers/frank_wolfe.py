@@ -36,6 +36,7 @@ class FrankWolfe(Solver):
     """
 
     constrained: ClassVar[bool] = True
+    uses_smoothness: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
     exempt: ClassVar[Mapping[str, str]] = {
         "columns_of_zeros_are_harmless": "all vertices are candidates, and noise may "

@@ -1,6 +1,5 @@
 """Execution of a batch: records that are complete, whatever happens."""
 
-import dataclasses
 import json
 import math
 
@@ -12,8 +11,10 @@ from dp_erm_bench.privacy.gdp import gdp_epsilon
 from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.execute import problem_of, run_batch
 from dp_erm_bench.runner.trial import Trial
+from tests.serving import constraint_of, known, needs_bounds, parameters
 
 ALGORITHMS = registry.names("algorithm")
+STRENGTH = 0.1
 FACTS = {
     "n",
     "p",
@@ -39,12 +40,14 @@ TESTS = {"test_objective", "test_accuracy"}
 
 def spec_of(algorithm, epsilon=1.0, n_checkpoints=5, dataset=None, **given):
     data = {**registry.read("dataset", "log1"), "n": 80, "p": 12, **(dataset or {})}
-    params = {"n_iter": 12, "clip": 1.0, **given.pop("params", {})}
+    if needs_bounds(algorithm):
+        data |= {"bounds": {"columns": 3.0, "norm": 3.0}, "clip_to_bounds": True}
+    params = known(algorithm, n_iter=12, clip=1.0) | given.pop("params", {})
     return {
         "dataset": data,
         "loss": {"name": "logistic"},
-        "penalty": {"name": "l2", "strength": 1e-3},
-        "constraint": {"name": "none"},
+        "penalty": {"name": "l2", "strength": STRENGTH},
+        "constraint": {"name": constraint_of(algorithm)},
         "algorithm": {"name": algorithm, "params": params},
         "budget": {"epsilon": epsilon, "delta": "1/n^2", "adjacency": "replace_one"},
         "calibration": "certified",
@@ -72,13 +75,18 @@ def test_records_are_complete_and_plain(algorithm, epsilon):
     assert (record["key"], record["status"], record["message"]) == ("key a", "ok", "")
     facts, rows = record["facts"], record["trajectory"]
     assert set(facts) == FACTS and set(rows) == ROWS | TESTS
-    assert {len(rows[k]) for k in ROWS} == {5}
+    lasts = "n_iter" in parameters(algorithm)
+    assert rows["iteration"] == ([0, 3, 6, 9, 12] if lasts else [0, 1])
+    assert {len(rows[k]) for k in ROWS} == {len(rows["iteration"])}
     assert {len(rows[k]) for k in TESTS} == {0}
-    assert rows["iteration"] == [0, 3, 6, 9, 12]
     assert (facts["n"], facts["p"], facts["batch_size"]) == (80, 12, 1)
-    assert facts["uncharged"] == ["smoothness"] and facts["smoothness"] == "data"
+    kind = registry.target("algorithm", algorithm)
+    bounded = needs_bounds(algorithm)
+    uses = ["smoothness"] if kind.uses_smoothness and not bounded else []
+    assert facts["uncharged"] == uses
+    assert facts["smoothness"] == ("public" if bounded else "data")
     assert facts["delta"] == 1.0 / 80**2
-    assert (facts["penalty"], facts["strength"]) == ("l2", 1e-3)
+    assert (facts["penalty"], facts["strength"]) == ("l2", STRENGTH)
     if epsilon == "inf":
         assert facts["z"] == 0.0 and facts["epsilon_certified"] is None
     else:
@@ -90,26 +98,29 @@ def test_records_are_complete_and_plain(algorithm, epsilon):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_all_parameters_are_recorded_even_those_not_given(algorithm):
-    (record,) = run_batch([trial("a", algorithm, params={"step": 0.25})])
+    given = known(algorithm, step=0.25, ridge=0.5)
+    (record,) = run_batch([trial("a", algorithm, params=given)])
     params = record["facts"]["params"]
-    known = dataclasses.fields(registry.target("algorithm", algorithm))
-    assert set(params) == {field.name for field in known}
-    assert (params["step"], params["clip"], params["n_iter"]) == (0.25, 1.0, 12)
+    assert set(params) == parameters(algorithm)
+    expected = known(algorithm, **given, clip=1.0, n_iter=12)
+    assert {name: params[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_batch_of_trials_is_the_trials_one_by_one(algorithm):
     steps = [0.1, 0.5, 1.0, 0.3, 0.7]
     trials = [
-        trial(k, algorithm, params={"step": s, "clip": 1.0 + k})
+        trial(k, algorithm, params=known(algorithm, step=s, clip=1.0 + k))
         for k, s in enumerate(steps)
     ]
+    if not registry.target("algorithm", algorithm).batchable:
+        trials = trials[:1]
     together, backwards = run_batch(trials), run_batch(trials[::-1])[::-1]
     for one, record, other in zip(trials, together, backwards, strict=True):
         (single,) = run_batch([one])
         assert record["key"] == single["key"] == one.key
         for a in (record, other):
-            assert a["facts"]["batch_size"] == 5
+            assert a["facts"]["batch_size"] == len(trials)
             same = {**a["facts"], "batch_size": 1}
             assert same == single["facts"]
             for column in ("objective", "nnz", "iteration", "passes"):
@@ -121,7 +132,9 @@ def test_a_batch_of_trials_is_the_trials_one_by_one(algorithm):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_runs_repeat_to_the_bit(algorithm):
     trials = [trial(k, algorithm) for k in range(3)]
-    first, second = run_batch(trials), run_batch(trials)
+    alone = not registry.target("algorithm", algorithm).batchable
+    groups = [[one] for one in trials] if alone else [trials]
+    first, second = ([r for g in groups for r in run_batch(g)] for _ in range(2))
     for a, b in zip(first, second, strict=True):
         del a["trajectory"]["seconds"], b["trajectory"]["seconds"]
         assert a == b
