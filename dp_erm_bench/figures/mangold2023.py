@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +23,10 @@ from dp_erm_bench.figures.noise import (
 )
 from dp_erm_bench.figures.panels import Panel
 from dp_erm_bench.figures.paper import draw_paper
-from dp_erm_bench.figures.scaling import Scaling, facts, scaling
+from dp_erm_bench.figures.rates import Asked, draw_rates
+from dp_erm_bench.figures.scaling import Scaling
 from dp_erm_bench.figures.style import house_style
-from dp_erm_bench.figures.theory import Cross, Shape, found, save_crosses, setting
+from dp_erm_bench.figures.theory import Cross, Shape, save_crosses
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,6 @@ RATES = {
     "n": r"records ($p = 100$, $\varepsilon = 3$)",
     "epsilon": r"privacy ($n = 1000$, $p = 100$)",
 }
-SYMBOLS = {"p": "p", "n": "n", "epsilon": r"$\varepsilon$"}
 IN_FEATURES = (
     Shape("DP-GCD's bound, convex", lambda p: np.log(p)),
     Shape("DP-CD's and lower bound, convex", lambda p: p),
@@ -154,28 +153,28 @@ def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[P
 
 def _rates(table: pd.DataFrame, path: Path, profile: str) -> list[Path]:
     """Draw excess risk against p, n and epsilon beside the shapes of the bounds."""
-    crosses: list[Cross] = []
-    about: dict[str, Any] = {}
-    for axis, title in RATES.items():
-        panel = f"theory_{axis}"
-        rates, _ = found(THEORY, partial(scaling, table, panel, axis=axis))
-        if rates:
-            shapes = IN_FEATURES if axis == "p" else IN_BUDGET
-            crosses.append(Cross(title, SYMBOLS[axis], rates, shapes))
-            about = facts(table, panel)
-    if not crosses:
-        return []
-    text = (
+    asked = [
+        Asked(
+            f"theory_{axis}",
+            axis,
+            title,
+            THEORY,
+            IN_FEATURES if axis == "p" else IN_BUDGET,
+        )
+        for axis, title in RATES.items()
+    ]
+    about = (
         "Logistic loss on quasi-sparse data (5 weights near 1, the others 0), l1 "
-        "penalty 0.03, clipping at C_j = 0.5 for all p. "
-        f"{setting(about, crosses[0].rates, profile)}\n"
+        "penalty 0.03, clipping at C_j = 0.5 for all p."
+    )
+    shapes = (
         "Grey: shapes of bounds through DP-GCD's first point. Against p, with L_j, M_j "
         "and w* the same for all p: log p for DP-GCD in all cases (convex, strongly "
         "convex, quasi-sparse); p and p^2 for DP-CD and the general lower bounds. "
         "Against n and epsilon: power -2/3, -1; power -2 for strongly convex problems "
         "(DP-GCD, also quasi-sparse; DP-CD; lower bound)."
     )
-    return save_crosses(crosses, path, text, r"excess risk $F(w) - F^*$")
+    return draw_rates(table, asked, path, about, profile, notes=[shapes])
 
 
 def _noise(path: Path) -> list[Path]:

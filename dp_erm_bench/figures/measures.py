@@ -11,8 +11,12 @@ import numpy as np
 from dp_erm_bench.figures.authors import decoded
 from dp_erm_bench.figures.curves import Array, Curves, NotRun
 from dp_erm_bench.figures.lookup import Lookup
-from dp_erm_bench.figures.noise import FEATURES, deviations
-from dp_erm_bench.figures.scaling import slope
+from dp_erm_bench.figures.noise_measures import (
+    noise_slope,
+    selection_epsilon,
+    selection_quotient,
+    selection_scale,
+)
 from dp_erm_bench.figures.study_measures import cell, violated, violations
 
 Claim = Mapping[str, Any]
@@ -149,11 +153,6 @@ def slope_beyond(claim: Claim, lookup: Lookup) -> float:
     return other.slope - line.slope
 
 
-def noise_slope(claim: Claim, lookup: Lookup) -> float:
-    """Return the slope of the noise's deviation against the number of features."""
-    return slope(np.array(FEATURES, float), deviations(claim["line"], FEATURES))
-
-
 def later(claim: Claim, lookup: Lookup) -> float:
     """Refuse: the panel belongs to a later version."""
     raise NotRun(f"later: {claim['reason']}")
@@ -217,5 +216,17 @@ MEASURES: dict[str, tuple[Measure, str]] = {
     ),
     "slope_beyond": (slope_beyond, "slope against {axis}, {other} less {line}"),
     "noise_slope": (noise_slope, "slope of the noise of {line} against p, log-log"),
+    "selection_scale": (
+        selection_scale,
+        "scale of the noise of {line} at T = {n_iter}, n = 1000, in units of L_1",
+    ),
+    "selection_quotient": (
+        selection_quotient,
+        "scale of the noise of {under} / that of {over} at T = {n_iter}, n = 1000",
+    ),
+    "selection_epsilon": (
+        selection_epsilon,
+        "epsilon certified for the noise of {line} at T = {n_iter}, n = 1000",
+    ),
     "later": (later, "nothing yet"),
 }

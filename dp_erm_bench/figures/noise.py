@@ -29,6 +29,15 @@ DEVIATIONS: tuple[tuple[type[Release], float], ...] = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """The noise of a release: its scale, and the epsilon that is certified for it."""
+
+    release: Release
+    scale: float
+    epsilon_certified: float
+
+
 @dataclass(frozen=True)
 class Released:
     """What one line of the figure releases.
@@ -37,18 +46,42 @@ class Released:
     ----------
     algorithm : str
         Name of its yaml.
-    release : str
+    name : str
         Name of the solver's release.
     parameters : tuple of (str, object)
         The solver's parameters beside its number of iterations.
     per_feature : bool
         Whether an iteration touches one coordinate, so that a pass has p of them.
+    calibration : str
+        How its noise is fixed.
     """
 
     algorithm: str
-    release: str
+    name: str
     parameters: tuple[tuple[str, Any], ...] = ()
     per_feature: bool = False
+    calibration: str = "certified"
+
+    def calibrated(self, problem: Problem, n_iter: int) -> Noise:
+        """Return the release's noise at so many iterations of the solver.
+
+        Parameters
+        ----------
+        problem : Problem
+            Its size, bounds and constraint are read.
+        n_iter : int
+            The solver's number of iterations.
+        """
+        fixed = {"n_iter": n_iter, "smoothness": "public", **dict(self.parameters)}
+        solver = registry.build("algorithm", self.algorithm, **fixed)
+        budget = Budget(EPSILON, "1/n^2").resolved(problem.n)
+        schedule = solver.plan(problem, ["figure"])
+        releases = list(solver.releases(problem, budget.adjacency, schedule))
+        events = tuple(release.event() for release in releases)
+        found = calibrate(events, budget, self.calibration, solver.printed)
+        (release,) = (one for one in releases if one.name == self.name)
+        scale = found.z * release.weight * float(np.max(release.sensitivity))
+        return Noise(release, scale, found.epsilon_certified)
 
 
 RELEASED = {
@@ -88,15 +121,8 @@ def deviations(line: str, features: Sequence[int]) -> Array:
 def _deviation(line: str, p: int) -> float:
     what, problem = RELEASED[line], unit_problem(N, p)
     iterations = N_ITER * p if what.per_feature else N_ITER
-    fixed = {"n_iter": iterations, "smoothness": "public", **dict(what.parameters)}
-    solver = registry.build("algorithm", what.algorithm, **fixed)
-    budget = Budget(EPSILON, "1/n^2").resolved(N)
-    schedule = solver.plan(problem, ["figure"])
-    releases = list(solver.releases(problem, budget.adjacency, schedule))
-    z = calibrate(tuple(release.event() for release in releases), budget).z
-    (release,) = (one for one in releases if one.name == what.release)
-    scale: float = z * release.weight * float(np.max(release.sensitivity))
-    return scale * _unit(release, problem)
+    found = what.calibrated(problem, iterations)
+    return found.scale * _unit(found.release, problem)
 
 
 def _unit(release: Release, problem: Problem) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +29,18 @@ class Scaling:
         Mean value at w = 0, beyond which no algorithm need ever be; empty if unknown.
     runs : tuple of str
         The runs of the folder that computed them.
+    skipped : mapping of float to str
+        Values of the axis that the algorithm cannot serve, and why.
+    excess : float
+        Largest certified epsilon over the nominal one; infinite where none is proved.
     """
 
     x: Array
     ends: tuple[Array, ...]
     start: Array = field(default_factory=lambda: np.empty(0))
     runs: tuple[str, ...] = ()
+    skipped: Mapping[float, str] = field(default_factory=dict)
+    excess: float = 1.0
 
     @property
     def mean(self) -> Array:
@@ -91,6 +99,11 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
     axis : str
         The column that varies: `n`, `p` or `epsilon`.
 
+    Returns
+    -------
+    Scaling
+        Without the values at which every run was skipped.
+
     Raises
     ------
     NotRun
@@ -101,9 +114,11 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
     if rows.empty:
         tried = table[(table["panel"] == panel) & (table["line"] == line)]
         raise NotRun(why(tried, f"{line} has no report runs"))
+    skipped = rows[rows["status"] == "skipped"]
+    rows = rows[rows["status"] != "skipped"]
     failed = rows[~rows["status"].isin(["ok", "diverged"])]
-    if not failed.empty:
-        raise NotRun(why(failed, f"{line} failed"))
+    if rows.empty or not failed.empty:
+        raise NotRun(why(skipped if rows.empty else failed, f"{line} failed"))
     if rows["optimum"].isna().any():
         raise NotRun(f"{line} has no certified optimum to compare with")
     first, last = (
@@ -121,7 +136,22 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
         tuple(ends[along == value] for value in x),
         np.array([starts[along == value].mean() for value in x]),
         runs_in(rows),
+        _unserved(skipped, axis),
+        _proved(rows),
     )
+
+
+def _unserved(skipped: pd.DataFrame, axis: str) -> dict[float, str]:
+    """Return the values of an axis at which runs were skipped, and why."""
+    along = skipped[axis].to_numpy(float)
+    places = np.unique(along[~np.isnan(along)])
+    return {float(at): why(skipped[along == at], "skipped") for at in places}
+
+
+def _proved(rows: pd.DataFrame) -> float:
+    """Return the largest certified epsilon over the nominal one."""
+    quotients = (rows["epsilon_certified"] / rows["epsilon"]).to_numpy(float)
+    return math.inf if np.isnan(quotients).any() else float(quotients.max())
 
 
 def _excess(rows: pd.DataFrame) -> Array:
@@ -132,5 +162,7 @@ def _excess(rows: pd.DataFrame) -> Array:
 
 def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
     """Return one report row of a panel, for captions; `NotRun` if there is none."""
-    first = report_runs(table, panel).iloc[0]
+    rows = report_runs(table, panel)
+    ran = rows[rows["status"] != "skipped"]
+    first = (rows if ran.empty else ran).iloc[0]
     return {str(name): value for name, value in first.items()}

@@ -28,6 +28,9 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "slope": ("line", "axis"),
     "slope_beyond": ("line", "other", "axis"),
     "noise_slope": ("line",),
+    "selection_scale": ("line", "n_iter"),
+    "selection_quotient": ("under", "over", "n_iter"),
+    "selection_epsilon": ("line", "n_iter"),
     "violated": ("kappa", "rivals", "n_iter", "delta"),
     "cell": ("column", "where"),
     "violations": (),
@@ -55,6 +58,15 @@ NOISE_LINES = (
     *("DP-GCD selection", "DP-GCD measurement"),
     *("DP-CD coordinate", "whole gradient"),
 )
+SELECTION_LINES = ("DP-FW Gumbel", "DP-FW Laplace", "DP-FW Laplace printed")
+COMPUTED = {
+    "noise_slope": NOISE_LINES,
+    "selection_scale": SELECTION_LINES,
+    "selection_quotient": SELECTION_LINES,
+    "selection_epsilon": SELECTION_LINES,
+}
+"""The lines of figures that nothing is run for, by measure."""
+
 QUOTIENT = "quotient"
 Lines = Mapping[str, Sequence[str]]
 
@@ -146,8 +158,8 @@ def _check_lines(claim: Mapping[str, Any], lines: Lines) -> None:
 
 def _known(claim: Mapping[str, Any], figure: str, lines: Lines) -> list[str]:
     """Return the lines that a claim's figure has; a family has those of its panels."""
-    if claim["measure"] == "noise_slope":
-        return list(NOISE_LINES)
+    if claim["measure"] in COMPUTED:
+        return list(COMPUTED[claim["measure"]])
     if claim.get("axis") == QUOTIENT:
         panels = [panel for panel in lines if panel.startswith(f"{figure}_")]
     else:

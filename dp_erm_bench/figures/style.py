@@ -86,6 +86,20 @@ STYLES = {
     "DP-GCD selection": Style("DP-GCD, selection", GREEN, "P", 5.5, 2.0),
     "DP-GCD measurement": Style("DP-GCD, chosen entry", BLACK, "X"),
     "DP-CD coordinate": Style("DP-CD, one entry of p a pass", BLUE, "o"),
+    "DP-FW Gumbel": Style("Frank-Wolfe, Gumbel noise", GREEN, "P", 5.5, 2.0),
+    "DP-FW Laplace": Style("Frank-Wolfe, Laplace noise", BLUE, "o"),
+    "DP-FW Laplace printed": Style(
+        "Frank-Wolfe, Laplace as printed (not proved)", BLACK, "X", 5.5
+    ),
+    "DP-MD EG+-": Style("mirror descent, EG+-", BLUE, "o"),
+    "DP-GD projected": Style("projected DP-GD", VERMILLION, "^"),
+    "Output Gaussian": Style("output, Gaussian", VERMILLION, "^"),
+    "Output gamma": Style("output, pure", ORANGE, "v"),
+    "Objective Gaussian": Style("objective, Gaussian", BLUE, "o"),
+    "Objective gamma": Style("objective, pure", SKY, "s"),
+    "Objective Gaussian no ridge": Style("objective, Gaussian, no ridge", BLACK, "X"),
+    "AMP": Style("AMP", GREEN, "P", 5.0),
+    "Permutation SGD": Style("permutation SGD", GREY, "*", 6.0),
     "whole gradient": Style("gradient descent, all p entries", VERMILLION, "^", 3.0),
 }
 

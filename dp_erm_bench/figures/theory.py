@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -85,7 +86,8 @@ def draw_cross(ax: Axes, cross: Cross) -> None:
         _draw_shape(ax, shape, anchor, DASHES[place])
     ax.set_title(cross.title)
     ax.set_xlabel(cross.axis)
-    axes.scale_numbers(ax, [float(value) for value in anchor.x], (low, high))
+    every = sorted({float(at) for rate in cross.rates.values() for at in rate.x})
+    axes.scale_numbers(ax, every, (low, high))
 
 
 def _draw_rate(ax: Axes, line: str, rate: Scaling) -> None:
@@ -120,9 +122,11 @@ def _top(rate: Scaling) -> float:
 def slopes(cross: Cross) -> str:
     """Return the measured slopes of the lines in words."""
     values = [
-        f"{of(line).label} {rate.slope:.2f}" for line, rate in cross.rates.items()
+        f"{of(line).label} {rate.slope:.2f}"
+        for line, rate in cross.rates.items()
+        if math.isfinite(rate.slope)
     ]
-    return f"Slopes against {cross.axis}: {'; '.join(values)}."
+    return f"Slopes against {cross.axis}: {'; '.join(values) or 'none'}."
 
 
 def found(
@@ -166,7 +170,14 @@ def save_crosses(
     cells: list[Cell] = [partial(draw_cross, cross=cross) for cross in crosses]
     drawn = [rate for cross in crosses for rate in cross.rates.values()]
     told = origin(drawn, path.parent.parent)
-    text = "\n".join([caption, *map(slopes, crosses), *[told] * bool(told)])
+    axes_of = [cross.axis for cross in crosses]
+    found = [
+        f"{cross.title}. {slopes(cross)}"
+        if axes_of.count(cross.axis) > 1
+        else slopes(cross)
+        for cross in crosses
+    ]
+    text = "\n".join([caption, *found, *[told] * bool(told)])
     return save(Sheet(cells, len(cells), text, size, quantity), path)
 
 

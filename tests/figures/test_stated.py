@@ -8,7 +8,14 @@ import pytest
 
 from dp_erm_bench.figures.measures import MEASURES
 from dp_erm_bench.figures.noise import RELEASED
-from dp_erm_bench.figures.stated import COMMON, NEEDS, NOISE_LINES, check_claims
+from dp_erm_bench.figures.selection import SELECTIONS
+from dp_erm_bench.figures.stated import (
+    COMMON,
+    NEEDS,
+    NOISE_LINES,
+    SELECTION_LINES,
+    check_claims,
+)
 
 BLOCKS = [{"panel": f"size_{p}", "line": line} for p in (1, 9) for line in "ab"]
 
@@ -27,6 +34,7 @@ def test_the_needs_are_what_the_measure_reads(measure):
 
 def test_the_lines_of_the_noise_are_those_of_its_figure():
     assert set(NOISE_LINES) == set(RELEASED)
+    assert set(SELECTION_LINES) == set(SELECTIONS)
 
 
 def test_a_family_of_panels_has_the_lines_of_all():

@@ -1,0 +1,134 @@
+"""Excess risk along n, p or epsilon: cells that are asked for, drawn if they ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dp_erm_bench.figures.scaling import facts, scaling
+from dp_erm_bench.figures.style import of
+from dp_erm_bench.figures.theory import Cross, Shape, found, save_crosses, setting
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXCESS = r"excess risk $F(w) - F^*$"
+SYMBOLS = {"p": "p", "n": "n", "epsilon": r"$\varepsilon$"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A cell to be looked up in the table.
+
+    Attributes
+    ----------
+    panel, axis : str
+        The panel's label, and the column that varies in it: n, p or epsilon.
+    title : str
+        What stands above it.
+    lines : sequence of str
+        Labels of its lines, in the order of the legend.
+    shapes : sequence of Shape
+        Drawn through the first point of the first line.
+    """
+
+    panel: str
+    axis: str
+    title: str
+    lines: Sequence[str]
+    shapes: Sequence[Shape] = ()
+
+
+def draw_rates(
+    table: pd.DataFrame,
+    asked: Iterable[Asked],
+    path: Path,
+    about: str,
+    profile: str,
+    *,
+    notes: Sequence[str] = (),
+    beside: Sequence[Cross] = (),
+    size: tuple[float, float] = (2.9, 2.5),
+) -> list[Path]:
+    """Draw cells of excess risk side by side, those of which a line ran.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table, one row per checkpoint.
+    asked : iterable of Asked
+        The cells.
+    path : Path
+        Folder and stem.
+    about : str
+        The problem in words, the caption's beginning.
+    profile : str
+        The profile that was run.
+    notes : sequence of str
+        Further lines of the caption.
+    beside : sequence of Cross
+        Cells that need no runs, on the same sheet.
+    size : (float, float)
+        Of one cell in inches.
+
+    Returns
+    -------
+    list of Path
+        The files written, none where nothing ran.
+    """
+    crosses: list[Cross] = []
+    told: list[Mapping[str, Any]] = []
+    gaps: list[str] = []
+    for cell in asked:
+        look = partial(scaling, table, cell.panel, axis=cell.axis)
+        rates, missing = found(cell.lines, look)
+        gaps += [f"{of(line).label}: {why}" for line, why in missing.items() if rates]
+        if rates:
+            symbol = SYMBOLS[cell.axis]
+            crosses.append(Cross(cell.title, symbol, rates, cell.shapes))
+            told.append(facts(table, cell.panel))
+    if not crosses:
+        return []
+    common = {**told[0], "uncharged": _uncharged(told)}
+    text = [f"{about} {setting(common, crosses[0].rates, profile)}", *notes]
+    text += [*_unproved(crosses), *_unserved(crosses)]
+    text += [f"Not drawn: {'; '.join(dict.fromkeys(gaps))}."] if gaps else []
+    return save_crosses([*crosses, *beside], path, "\n".join(text), EXCESS, size)
+
+
+def _uncharged(told: Iterable[Mapping[str, Any]]) -> str:
+    """Return the uncharged uses of the data in any of the panels."""
+    uses = [use for row in told for use in str(row["uncharged"]).split(",")]
+    return ",".join(dict.fromkeys(uses))
+
+
+def _unproved(crosses: Iterable[Cross]) -> list[str]:
+    """Say which lines have a larger certified epsilon than the nominal one."""
+    worst: dict[str, float] = {}
+    for cross in crosses:
+        for line, rate in cross.rates.items():
+            worst[line] = max(worst.get(line, 0.0), rate.excess)
+    found = [
+        f"{of(line).label} (up to {excess:.2f} times)"
+        for line, excess in worst.items()
+        if excess > 1 + 1e-6
+    ]
+    lines = "; ".join(found) or "no line"
+    return [f"Certified epsilon above the nominal one: {lines}."]
+
+
+def _unserved(crosses: Iterable[Cross]) -> list[str]:
+    """Say at which values of an axis a line has no point, and why at the largest."""
+    told: dict[tuple[str, str], dict[float, str]] = {}
+    for cross in crosses:
+        for line, rate in cross.rates.items():
+            if rate.skipped:
+                told.setdefault((line, cross.axis), {}).update(rate.skipped)
+    return [
+        f"{of(line).label}: no point at {axis} = "
+        f"{', '.join(f'{at:g}' for at in sorted(places))} ({places[max(places)]})."
+        for (line, axis), places in told.items()
+    ]
