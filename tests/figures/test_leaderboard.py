@@ -27,6 +27,7 @@ from dp_erm_bench.figures.standings import (
     standings,
     winners,
 )
+from dp_erm_bench.figures.stated import check_claims
 
 START, SHARE = 1.0, 0.3
 SEEDS = 9
@@ -509,3 +510,22 @@ def test_extended_axes_are_axes(config):
         tune = block.get("tune", {"extend": [], "axes": {}})
         assert set(tune["extend"]) <= set(tune["axes"])
         assert bool(tune["extend"]) <= (config["profile"] != "smoke")
+
+
+def test_claims_are_about_lines_that_run(config):
+    run = {(block["panel"], block["line"]) for block in config["blocks"]}
+    refused = {
+        (f"{name}_{board}", line)
+        for name, board in itertools.product(DATASETS, BOARDS)
+        for line in REFUSED[board]
+    }
+    check_claims(config["claims"], config["blocks"])
+    for claim in config["claims"]:
+        for figure in as_list(claim["figure"]):
+            for key in ("line", "under", "over"):
+                for line in as_list(claim.get(key, [])):
+                    assert (figure, line) in run - refused
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [value]
