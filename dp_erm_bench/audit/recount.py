@@ -124,12 +124,13 @@ def recount(
 def _cost(
     uses: tuple[Use, ...], delta: float, adjacency: Adjacency, accountant: str
 ) -> Recount:
-    return Recount(
-        uses,
-        proved_epsilon(uses, delta, adjacency, accountant),
-        least_epsilon(uses, delta, adjacency),
-        TOLERANCES.get(accountant, OTHERS),
-    )
+    tolerance = TOLERANCES.get(accountant, OTHERS)
+    try:
+        proved = proved_epsilon(uses, delta, adjacency, accountant)
+        least = least_epsilon(uses, delta, adjacency)
+    except OverflowError:  # hardly any noise: the losses exceed all numbers
+        proved, least = np.inf, 0.0
+    return Recount(uses, proved, least, tolerance)
 
 
 def uses_of(
