@@ -2,7 +2,7 @@
 # are all that the machine must have.
 PYTHON ?= python3
 PROFILE ?= default
-EXPERIMENT ?= mangold2022 mangold2023
+EXPERIMENT ?= mangold2022 mangold2023 talwar2015
 
 BIN := .venv/bin
 READY := .venv/.ready
