@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dp_erm_bench.datasets.base import Usual
 from dp_erm_bench.datasets.bounds import Declared
 from dp_erm_bench.errors import UsageError
+
+LARGEST = 2**63 - 1
 
 
 def refused(key: str, value: object, allowed: str) -> UsageError:
@@ -42,11 +44,16 @@ def positive_labels(common: Mapping[str, Any]) -> list[Any] | None:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
+def is_seed(value: object) -> bool:
+    """Tell whether a value is an integer from 0 to what a column of the table holds."""
+    return type(value) is int and 0 <= value <= LARGEST
+
+
 def natural(key: str, value: object) -> int:
     """Return an integer of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise refused(key, value, "an integer >= 0")
-    return value
+    if not is_seed(value):
+        raise refused(key, value, "an integer >= 0 and below 2^63")
+    return cast(int, value)
 
 
 def _number(value: object) -> float:

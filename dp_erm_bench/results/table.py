@@ -29,7 +29,7 @@ CHUNK = 2000
 SOURCES = b"sources"
 """Key of the table's metadata that says what it was made of."""
 
-UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
 
 def load_results(folder: str | Path) -> pd.DataFrame:

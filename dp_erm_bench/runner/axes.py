@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dp_erm_bench.datasets.values import is_seed
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.parameters import typed
 
@@ -70,12 +71,12 @@ def seeds_of(key: str, value: Any) -> tuple[int, ...]:
     Raises
     ------
     UsageError
-        Unless they are integers of at least 0.
+        Unless they are integers of at least 0 that the table can hold.
     """
     seeds = values_of(key, value)
     for seed in seeds:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise UsageError(f"{key}={seed}: must be integers of at least 0")
+        if not is_seed(seed):
+            raise UsageError(f"{key}={seed}: must be integers >= 0 and below 2^63")
     return tuple(dict.fromkeys(seeds))
 
 

@@ -232,6 +232,15 @@ def test_bytes_flipped_in_the_plan_are_noticed_by_the_same_command(inline, block
     assert set(load_results(inline.folder)["seed"]) == {0, 1, 2}
 
 
+def test_a_number_that_no_column_holds_costs_its_trial_only(inline, block, capsys):
+    inline(block(seed=[7, 8, 9]))
+    plan = inline.folder / "plan.jsonl"
+    plan.write_bytes(plan.read_bytes().replace(b'"seed":8', b'"seed":8' + b"0" * 30))
+    collect(inline.folder)
+    assert "1 damaged line of plan.jsonl" in capsys.readouterr().err
+    assert set(load_results(inline.folder)["seed"]) == {7, 9}
+
+
 @ONE_FOLDER
 @given(flips=FLIPS)
 def test_no_damage_to_old_segments_or_the_plan_raises(tmp_path, whole, flips):
