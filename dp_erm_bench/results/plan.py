@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import shutil
 import tempfile
 import zlib
@@ -25,6 +26,7 @@ from dp_erm_bench.results.segment import line
 NAME = "plan.jsonl"
 LABELS = ("key", "experiment", "panel", "line", "phase", "tuned", "spec")
 FLAGS, SPEC = b',"tuned":', b',"spec":'
+FILE = re.compile(rb',"file":"(?:[^"\\]|\\.)*","content":"[0-9a-f]*"')
 BLOCK = 1 << 20
 
 
@@ -127,9 +129,13 @@ def _merge(path: Path, own: BinaryIO) -> None:
 
 
 def _name(raw: bytes) -> bytes:
-    """Return what identifies a line: its labels and spec, but neither key nor flags."""
+    """Return what identifies a line: its labels and spec, but neither key nor flags.
+
+    A solver's file is code: where it lies and what it holds name no trial.
+    """
     labels = raw.partition(FLAGS)[0][KEY.stop :]
-    return blake2b(labels + raw.partition(SPEC)[2], digest_size=16).digest()
+    spec = FILE.sub(b"", raw.partition(SPEC)[2], count=1)
+    return blake2b(labels + spec, digest_size=16).digest()
 
 
 def _lines(path: Path) -> Iterator[bytes]:

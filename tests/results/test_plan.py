@@ -69,6 +69,17 @@ def test_a_trial_of_other_code_takes_the_place_of_the_old_one(tmp_path):
     assert publish(tmp_path, [row(1, "a")], append=True) == [row(2), row(1, "a")]
 
 
+@pytest.mark.parametrize("file", ["/a/own.py", '/b/o"w\\n".py'])
+@pytest.mark.parametrize("edited", [True, False])
+def test_a_solvers_file_is_code_wherever_it_lies(tmp_path, file, edited):
+    old, new = row(1), row(1, code="f" if edited else "0")
+    old["spec"]["algorithm"] |= {"file": "/a/own.py", "content": "0a"}
+    new["spec"]["algorithm"] |= {"file": file, "content": "b1" if edited else "0a"}
+    publish(tmp_path, [old], append=True)
+    found = publish(tmp_path, [new, row(2)], append=True)
+    assert [line["key"] for line in found] == [new["key"], row(2)["key"]]
+
+
 @pytest.mark.parametrize("label", ["experiment", "panel", "line", "phase"])
 def test_a_trial_of_another_line_stands_beside(tmp_path, label):
     publish(tmp_path, [row(1)], append=True)
