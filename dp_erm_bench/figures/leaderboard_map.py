@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-WORST = 100.0
+WORST = 30.0
 """Factors beyond it have one colour."""
 
 WIDTH, ROW = 8.6, 0.21
@@ -45,7 +45,8 @@ def draw_map(parts: Mapping[str, pd.DataFrame], path: Path, profile: str) -> lis
         f"Colour: the error over the best one of the problem, w = 0 included, from 1 "
         f"(dark) to {WORST:g} and more (light). Within a dataset epsilon grows to the "
         "right. Filled circle: wins; ring: within noise of the winner; both only where "
-        "w = 0 is beaten. White: refused. p.: perturbation."
+        "w = 0 is beaten. White: refused. AMP, output, objective: "
+        "perturbation; permutation: permutation_sgd."
     )
     lines = max(rows["line"].nunique() for rows in parts.values()) + 1
     sheet = Sheet(cells, 1, text, (WIDTH, ROW * lines), "")
@@ -74,14 +75,10 @@ def _factors(ax: Axes, rows: pd.DataFrame, title: str) -> None:
         y, x = zip(*marks[word], strict=True) if marks[word] else ((), ())
         ax.scatter(x, y, s=14, facecolors=face, edgecolors="white", linewidths=0.9)
     ax.grid(visible=False)
-    ax.set_yticks(range(len(lines)), [_short(line) for line in lines], fontsize=6.5)
+    names = [STYLES[line].family or line for line in lines]
+    ax.set_yticks(range(len(lines)), names, fontsize=7.5)
     _name_datasets(ax, [panel for panel, _ in problems])
     ax.set_title(title)
-
-
-def _short(line: str) -> str:
-    """Return a name that fits into the margin."""
-    return line.replace("approximate_minima", "approx.").replace("_perturbation", " p.")
 
 
 def _name_datasets(ax: Axes, panels: Sequence[str]) -> None:

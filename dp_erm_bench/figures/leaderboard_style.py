@@ -28,15 +28,21 @@ STYLES = {
     "svrg": Style("svrg", GREY, "*", 6.0),
     "gd": Style("gd", ORANGE, "v"),
     "frank_wolfe": Style("frank_wolfe", "#332288", "h"),
-    "mirror_descent": Style("mirror_descent", SKY, "s"),
-    "output_perturbation": Style("output_perturbation", PURPLE, "D", 4.0),
-    "objective_perturbation": Style("objective_perturbation", "#882255", "d"),
-    "approximate_minima_perturbation": Style(
-        "approximate_minima_perturbation", "#DDAA88", "p"
+    "mirror_descent": Style("mirror_descent", SKY, "s", family="mirror"),
+    "output_perturbation": Style(
+        "output_perturbation", PURPLE, "D", 4.0, family="output"
     ),
-    "permutation_sgd": Style("permutation_sgd", BROWN, "X"),
+    "objective_perturbation": Style(
+        "objective_perturbation", "#882255", "d", family="objective"
+    ),
+    "approximate_minima_perturbation": Style(
+        "approximate_minima_perturbation", "#DDAA88", "p", family="AMP"
+    ),
+    "permutation_sgd": Style("permutation_sgd", BROWN, "X", family="permutation"),
     ZERO: Style(ZERO, BLACK, "", 0.0),
 }
+"""How each algorithm looks; `family` is a name that fits into a margin."""
+
 BOARDS = {"l2": "l2 penalty", "l1": "L1 ball"}
 """Endings of the panels: problems whose objectives may be compared in kind."""
 
