@@ -36,6 +36,9 @@ complete -c dp-erm-bench -a \\
 SCRIPTS = {"bash": BASH, "fish": FISH, "zsh": ZSH}
 
 COMMANDS = ("check", "collect", "compare", "help", "list", "report")
+FOLDER = ("-cd", "--config-dir")
+"""Flags whose value is a folder: the shell completes it."""
+
 FLAGS = ("--cfg", "--config-dir", "--config-name", "--help", "--multirun", "--version")
 COMMON = (
     *("standardise", "positive", "test_fraction", "seed"),
@@ -87,6 +90,8 @@ def candidates(line: str) -> list[str]:
 def _words(before: Sequence[str], last: str) -> Iterator[str]:
     if before and before[0] in COMMANDS:
         yield from _arguments(before[0], before[1:])
+    elif before and before[-1] in FOLDER:
+        return
     elif last.startswith("-"):
         yield from FLAGS
     elif "=" in last:
@@ -173,10 +178,10 @@ def _of_experiments(key: str, before: Sequence[str]) -> Iterable[str]:
 
 
 def _folders(before: Sequence[str]) -> list[Path]:
-    flags = ("-cd", "--config-dir")
-    found = [Path(b) for a, b in zip(before, before[1:], strict=False) if a in flags]
+    pairs = zip(before, before[1:], strict=False)
+    found = [Path(folder) for flag, folder in pairs if flag in FOLDER]
     joined = [word.partition("=") for word in before]
-    return found + [Path(folder) for flag, _, folder in joined if flag in flags]
+    return found + [Path(folder) for flag, _, folder in joined if flag in FOLDER]
 
 
 def _chosen(group: str, before: Sequence[str]) -> list[str]:

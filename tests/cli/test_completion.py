@@ -49,6 +49,8 @@ def after(line):
         ("--config-", ["--config-dir", "--config-name"]),
         ("col", ["collect"]),
         ("collect res", []),
+        ("-cd e", []),
+        ("seed=1 --config-dir ", []),
         ("nonsense.", []),
         ("nonsense=", []),
         ("algorithm.nope.", []),
@@ -79,7 +81,7 @@ def test_parameters_read_from_source_are_those_of_the_class(name):
 
 def test_a_users_experiments_are_offered(experiments):
     flag = experiments("blocks: [{panel: north}, {panel: south}]\nprofiles: {x: {}}\n")
-    assert after(f"{flag} experiment=t") == ["experiment=tiny"]
+    assert after(f"{flag} experiment=ti") == ["experiment=tiny"]
     folder = flag.partition("=")[2]
     assert after(f"-cd {folder} experiment=tiny panel=n") == ["panel=north"]
     assert after(f"{flag} experiment=tiny profile=") == ["profile=x"]
