@@ -137,3 +137,14 @@ def stochastic_steps(  # type: ignore[no-untyped-def]
         record_sum(loss, rows, y, norms, w, batch, clip, g)
         prox_gradient(w, g, noise[t], steps[t], expected, psi)
         project(domain, w)
+
+
+@exact
+def upper_gram(records, out):  # type: ignore[no-untyped-def]
+    """Add sum_i x_i x_i' to the upper triangle of ``out``, (p, p), records sorted."""
+    data, indices, indptr = records
+    for i in range(indptr.size - 1):
+        for first in range(indptr[i], indptr[i + 1]):
+            line, x = out[np.uintp(indices[first])], data[first]
+            for k in range(first, indptr[i + 1]):
+                line[np.uintp(indices[k])] += x * data[k]

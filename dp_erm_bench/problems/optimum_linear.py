@@ -6,6 +6,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.kernels import sparse as kernels
 
 # Unknowns up to which the system of sparse features is factorised.
 DIRECT = 1500
@@ -132,8 +133,13 @@ def gram(A: Any, rows: bool) -> Array:
     if sparse.issparse(A) and A.shape[0] * A.shape[1] <= SMALL:
         A = A.toarray()
     if sparse.issparse(A):
-        product = A @ A.T if rows else A.T @ A
-        return np.asfortranarray(product.toarray())
+        # A A' adds up over the columns of A, A'A over its rows.
+        lines = A.tocsc() if rows else A.tocsr()
+        if not lines.has_sorted_indices:
+            lines = lines.sorted_indices()
+        out = np.zeros((A.shape[0] if rows else A.shape[1],) * 2)
+        kernels.upper_gram((lines.data, lines.indices, lines.indptr), out)
+        return np.asfortranarray(out)
     A = np.asfortranarray(A)
     product = linalg.blas.dsyrk(1.0, A, trans=0 if rows else 1)
     return np.asarray(product)

@@ -35,6 +35,15 @@ def test_gradients(both, clip):
     np.testing.assert_allclose(got, expected, atol=1e-14)
 
 
+def test_the_gram_is_added_to_the_upper_triangle(both):
+    p = both.X.shape[1]
+    below = np.tril(np.full((p, p), 7.0), -1)
+    out = below + np.triu(np.ones((p, p)))
+    sparse.upper_gram(both.rows, out)
+    np.testing.assert_allclose(np.triu(out), np.triu(1 + both.X.T @ both.X), rtol=1e-12)
+    np.testing.assert_array_equal(np.tril(out, -1), below)
+
+
 def test_products(both):
     out, back = np.empty_like(both.margins), np.empty_like(both.w)
     sparse.products(both.columns, both.w, out)

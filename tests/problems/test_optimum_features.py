@@ -1,6 +1,7 @@
 """The certified optimum of sparse features: that of dense ones, never densified."""
 
 import dataclasses
+import itertools
 import time
 
 import numpy as np
@@ -160,6 +161,19 @@ def test_a_cached_sparse_optimum_is_read_again(tmp_path, monkeypatch):
     first = certified_optimum(problems[0])
     monkeypatch.setattr("dp_erm_bench.problems.optimum.compute_optimum", None)
     np.testing.assert_array_equal(certified_optimum(problems[1]).w, first.w)
+
+
+@pytest.mark.parametrize("form", [sparse.csc_array, sparse.csr_array])
+def test_the_gram_of_unsorted_entries(form, monkeypatch):
+    monkeypatch.setattr(optimum_linear, "SMALL", 0)
+    X = np.array([[1.0, 2.0, 3.0], [0.0, 4.0, 5.0]])
+    features = form(X)
+    for start, end in itertools.pairwise(features.indptr):
+        for entries in (features.data, features.indices):
+            entries[start:end] = entries[start:end][::-1].copy()
+    features.has_sorted_indices = False
+    for rows, expected in ((False, X.T @ X), (True, X @ X.T)):
+        np.testing.assert_array_equal(np.triu(gram(features, rows)), np.triu(expected))
 
 
 @pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
