@@ -477,7 +477,7 @@ def test_what_is_refused_is_what_the_algorithms_refuse(board):
 
 
 def test_trials_run_one_at_a_time(config):
-    assert config["runner"] == {"batch_trials": 1}
+    assert config["runner"] == {"batch_trials": 1, "n_checkpoints": 2}
 
 
 def test_profiles_have_the_same_keys_and_grow():
