@@ -26,6 +26,8 @@ A convex psi or a closed convex set is the limit of smooth convex functions whos
 minimisers converge for every b (strong convexity), so the laws converge weakly and the
 guarantee passes to the limit (Kifer, Smith, Thakurta 2012, section 4). The losses whose
 second derivative jumps (Huber, smoothed hinge) are limits of smooth ones likewise.
+On a bounded set, where G need hold there only, phi may be replaced by its linear
+extension beyond the margins that occur: the constrained minimiser is the same.
 With density exp(-norm2(b) / sigma) in place of the normal one, l <= c + m.
 
 References

@@ -18,6 +18,7 @@ from dp_erm_bench.solvers.objective_perturbation import (
     terms_of,
 )
 from dp_erm_bench.solvers.one_solve import OneSolve, lipschitz
+from dp_erm_bench.solvers.sets import nearest_feasible
 
 
 @dataclass(frozen=True)
@@ -73,4 +74,4 @@ class ApproximateMinimaPerturbation(OneSolve):
         problem = oracle.problem
         linear = mechanisms["objective"](problem.p) / problem.n
         near = self.minimiser(problem, linear, self.distance(problem))
-        return problem.constraint.project(mechanisms["output"](near))
+        return nearest_feasible(problem, mechanisms["output"](near))

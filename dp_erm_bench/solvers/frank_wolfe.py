@@ -1,7 +1,7 @@
 """Private Frank-Wolfe."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -65,6 +65,10 @@ class FrankWolfe(Solver):
     def printed(self) -> str:
         """Return the name of the paper's constant."""
         return "talwar2015"
+
+    def printed_form(self) -> "FrankWolfe":
+        """Return the variant with the paper's Laplace noise."""
+        return replace(self, noise="laplace")
 
     @classmethod
     def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:

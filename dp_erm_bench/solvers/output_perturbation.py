@@ -14,6 +14,7 @@ from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Array, shape
 from dp_erm_bench.solvers.one_solve import OneSolve, lipschitz, tolerance_field
+from dp_erm_bench.solvers.sets import nearest_feasible
 
 LAWS: dict[str, type[Gaussian] | type[NormLaplace]] = {
     "gaussian": Gaussian,
@@ -31,7 +32,7 @@ class OutputPerturbation(OneSolve):
     set and all other records are the same in both. Each point that is computed is
     within the tolerance of its minimiser, which adds twice the tolerance.
 
-    On a set the noisy point is projected, which is free.
+    The noisy point is projected on the set, or on a penalty's box, which is free.
 
     References
     ----------
@@ -64,4 +65,4 @@ class OutputPerturbation(OneSolve):
         """Return the minimiser plus noise, in the set."""
         problem = oracle.problem
         exact = self.minimiser(problem, np.zeros(problem.p), self.tolerance)
-        return problem.constraint.project(mechanisms["minimiser"](exact))
+        return nearest_feasible(problem, mechanisms["minimiser"](exact))

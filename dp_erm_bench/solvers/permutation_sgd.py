@@ -20,7 +20,7 @@ from dp_erm_bench.solvers.limit import Limit
 from dp_erm_bench.solvers.one_solve import SingleAnswer
 from dp_erm_bench.solvers.output_perturbation import LAWS
 from dp_erm_bench.solvers.sampled import CHUNK, batch_refusal, expected_batch
-from dp_erm_bench.solvers.sets import projection_refusal
+from dp_erm_bench.solvers.sets import nearest_feasible, projection_refusal
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class PermutationSGD(SingleAnswer):
             walk(
                 oracle, batches_of(schedule[0], batch, self.passes), sizes, clip, batch
             )
-        return problem.constraint.project(mechanisms["iterate"](oracle.w))
+        return nearest_feasible(problem, mechanisms["iterate"](oracle.w))
 
 
 def descend(oracle: Oracle, size: float, clip: float) -> None:

@@ -1,6 +1,7 @@
 """What solvers may ask of a constraint."""
 
 from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Array
 
 
 def projection_refusal(problem: Problem, solver: str) -> str | None:
@@ -17,6 +18,15 @@ def projection_refusal(problem: Problem, solver: str) -> str | None:
         f"constraint={constraint.name} with penalty={penalty.name}: {solver} has no "
         "step for both at once; use penalty none or l2"
     )
+
+
+def nearest_feasible(problem: Problem, w: Array) -> Array:
+    """Return noisy points, moved into the constraint and the penalty's box.
+
+    One of the two is the whole space, see :func:`projection_refusal`.
+    """
+    # A step of length 0 leaves but the box of a penalty.
+    return problem.constraint.project(problem.penalty.prox(w, 0.0))
 
 
 def vertex_refusal(problem: Problem, solver: str) -> str | None:

@@ -134,6 +134,8 @@ def test_the_noise_has_the_reference_scales():
         solver = FrankWolfe(n_iter=50, noise=noise)
         ended = solve(problem, [solver], Budget(1.0, 1e-6), calibration, ["a"], 2)
         assert ended.calibration.z * 2 / 1000 == pytest.approx(scale, rel=2e-4)
+        ran = "laplace" if calibration == "paper" else noise
+        assert ended.solvers[0].noise == ran
     assert (
         solve(
             problem,

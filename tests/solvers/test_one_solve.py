@@ -334,3 +334,17 @@ def test_only_the_start_and_the_answer_are_recorded():
     assert rows.iteration == [0, 1]
     assert rows.passes == [0.0, 5.0]
     assert rows.objective[0][0] == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize(
+    "cls", [OutputPerturbation, ApproximateMinimaPerturbation, PermutationSGD]
+)
+def test_noisy_answers_stay_in_the_box(cls):
+    """Else the objective would be infinite."""
+    problem = unit_problem(n=50)
+    box = {"name": "box", "lower": -0.1, "upper": 0.2}
+    boxed = build_problem(problem.dataset, "logistic", box)
+    given = {} if cls is PermutationSGD else {"ridge": 0.5}
+    solved = run(cls(**given), boxed, epsilon=1.0)
+    assert (solved.rows.w >= -0.1).all() and (solved.rows.w <= 0.2).all()
+    assert np.isfinite(solved.rows.objective[-1]).all()
