@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -30,13 +31,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, such as `head`, has enough; the interpreter must not flush again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader, such as `head`, has enough.
+        _drop_output()
         code = 0
+    except OSError as error:
+        _drop_output()
+        reason = error.strerror or str(error)
+        with contextlib.suppress(OSError):
+            where = error.filename or "output"
+            print(f"dp-erm-bench: {where}: {reason}", file=sys.stderr)
+        code = 2
     except KeyboardInterrupt:
         print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
         code = 130
     return code
+
+
+def _drop_output() -> None:
+    """Let the interpreter not try again, at its end, to write what nobody takes."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(given: list[str]) -> int:

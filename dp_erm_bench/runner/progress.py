@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterable
@@ -88,7 +89,9 @@ class Progress:
             f"({self.done} of {self.total} trials, {self.failed} failed, "
             f"{spent:.0f} s, {left:.0f} s left)"
         )
-        print(text, file=sys.stderr, flush=True)
+        # That nobody can read it is no reason to end a sweep.
+        with contextlib.suppress(OSError):
+            print(text, file=sys.stderr, flush=True)
 
 
 def _bar(title: str, total: int) -> tuple[Any, Any]:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from launch import PATH, alive, children, ended, wait_for, without_privilege
@@ -83,6 +84,22 @@ def test_a_time_limit_out_of_range_is_refused(command):
         "dp-erm-bench: time_limit=0.0: must be positive seconds up to 1e+08, or null "
         "for no limit\n"
     )
+
+
+FULL = Path("/dev/full")
+
+
+def test_output_that_nothing_takes_is_a_sentence():
+    with FULL.open("w") as full:
+        found = subprocess.run(
+            [sys.executable, "-m", "dp_erm_bench", "list", "loss"],
+            cwd=PATH[-1],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert found.returncode == 2
+    assert found.stderr == "dp-erm-bench: output: No space left on device\n"
 
 
 def test_what_cannot_be_written_can_still_be_planned(command, tmp_path):

@@ -1,5 +1,7 @@
 import io
 
+import pytest
+
 from dp_erm_bench.runner import progress
 from dp_erm_bench.runner.progress import Progress
 
@@ -35,6 +37,19 @@ def test_recorded_trials_count_as_done_and_more_rounds_raise_the_total(capsys):
         shown.advance(["ok", "error", "killed"])
         shown.announce(0, 5)
         assert (shown.done, shown.total, shown.failed) == (7, 15, 2)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, OSError(28, "full")])
+def test_a_reader_that_is_gone_ends_no_sweep(monkeypatch, error):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise error
+
+    monkeypatch.setattr(progress.sys, "stderr", Gone())
+    with Progress("study", True, 2) as shown:
+        shown.announce(0, 2)
+        shown.advance(["ok", "ok"])
+    assert shown.done == 2
 
 
 def test_switched_off_it_is_silent(capsys):
