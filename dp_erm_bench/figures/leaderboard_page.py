@@ -30,9 +30,12 @@ brackets. delta = 1/n², replace-one neighbours, calibration `certified`.
 - An L2 problem has a ridge penalty, an L1 problem none but the ball: their objectives
   are not to be compared. One-answer methods choose the ridge that they add; what
   counts is the problem's own objective.
-- An algorithm **wins** if its median is the smallest and **ties** (within noise) if
-  the 95 % bootstrap interval of the difference of medians holds 0; neither counts if
-  its interval does not lie below the error of **w = 0**, which needs no data at all.
+- **w = 0** needs no data at all: an algorithm beats it if the 95 % bootstrap interval
+  of its median lies below the error of w = 0. Of those that do, the smallest median
+  **wins**, and who cannot be told from it (the interval of the difference of medians
+  holds 0) **ties**.
+- There is no intercept: where one class is rare (w8a, dorothea), answering the larger
+  class is hard to beat by accuracy, even for the optimum itself.
 - Times are of one trial by itself ({batch}) on one thread, other workers running
   beside it: from the first to the last iterate, without calibration and loading.
 {uncharged}

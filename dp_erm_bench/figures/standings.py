@@ -57,8 +57,8 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
         counting as infinite; `factor`, the median over the best one of the problem,
         w = 0 included; `beats_zero`, whether the 95 % bootstrap interval of the median
         lies below the error of w = 0 (yes), above (no) or around it (tie); `place`:
-        wins for the best, ties for those that the bootstrap cannot tell from it, both
-        only if they beat w = 0.
+        of those that beat w = 0, wins for the best, ties for those that the bootstrap
+        cannot tell from it.
     """
     kept = table[table["phase"] != "tune"]
     finals = final_rows(kept)
@@ -128,16 +128,17 @@ def _compare(
 ) -> None:
     """Add what depends on the others: factor, place, and what w = 0 is worth."""
     ran = [row for row in rows if row["status"] == "ok"]
-    if not ran:
-        return
-    best = min(ran, key=lambda row: float(row["median"]))
-    least = min(best["median"], zero.error)
+    least = min([zero.error, *(float(row["median"]) for row in ran)])
     for row in ran:
         row["factor"] = max(row["median"], FLOOR) / max(least, FLOOR)
         row["beats_zero"] = _side(draws[row["line"]], zero.error)
-        near = _near(draws[row["line"]], draws[best["line"]])
-        contends = row["beats_zero"] == "yes" and (near or row is best)
-        row["place"] = (WINS if row is best else TIES) if contends else LOSES
+        row["place"] = LOSES
+    able = [row for row in ran if row["beats_zero"] == "yes"]
+    if able:
+        best = min(able, key=lambda row: float(row["median"]))
+        for row in able:
+            near = _near(draws[row["line"]], draws[best["line"]])
+            row["place"] = WINS if row is best else TIES if near else LOSES
 
 
 def _side(draws: Array, error: float) -> str:

@@ -170,6 +170,20 @@ def test_a_clear_second_does_not_tie():
     assert row_of(found, "a9a_l2", "sgd")["factor"] == pytest.approx(2.0)
 
 
+def test_the_best_of_those_that_beat_w_0_wins():
+    wild = [0.1] * 5 + [5.0] * 4
+    found = standings(
+        table_of(
+            runs("a9a_l2", "gd", wild),
+            runs("a9a_l2", "sgd", around(0.3)),
+            runs("a9a_l2", "svrg", around(0.5)),
+        )
+    )
+    assert row_of(found, "a9a_l2", "gd")["beats_zero"] == "tie"
+    assert row_of(found, "a9a_l2", "sgd")["factor"] == pytest.approx(3.0)
+    assert list(winners(found)) == [("a9a_l2", 1.0, ["sgd"])]
+
+
 def test_where_nothing_beats_w_0_nobody_wins(table):
     found = standings(table)
     assert row_of(found, "madelon_l2", "gd")["beats_zero"] == "no"
