@@ -35,6 +35,7 @@ from dp_erm_bench.contract.replay import (
     replay_audit,
     sensitivities_are_tight,
 )
+from dp_erm_bench.contract.samples import samples_are_those_charged
 from dp_erm_bench.contract.served import (
     calibrations_are_served,
     served_within_the_budget_or_refused,
@@ -66,6 +67,7 @@ CHECKS = (
     Check(without_noise_nothing_is_drawn),
     Check(declarations_know_no_data),
     Check(the_noise_is_recounted),
+    Check(samples_are_those_charged),
     Check(runs_repeat),
     Check(checkpoints_change_nothing),
     Check(compiled_steps_agree),

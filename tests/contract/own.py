@@ -30,6 +30,8 @@ BEGIN = "        problem, column"
 PLAN = "    def plan(self, problem, identities):\n        return "
 START = "        yield oracle.w\n        for k"
 END = "oracle.move_to(problem.penalty.prox(oracle.w - step * noisy, step))"
+POISSON = 'yield PoissonGaussian("gradient", change, self.n_iter, rate=0.5)'
+IMPORTED = "from dp_erm_bench.privacy.releases import PoissonGaussian"
 QUIETER = "        mechanisms['gradient'].scale = mechanisms['gradient'].scale / 2\n"
 UNCOUNTED = "        mechanisms['gradient'].spend = lambda uses: None\n"
 DRAW = (
@@ -59,6 +61,14 @@ TWINS = {
         ),
         "the_noise_is_recounted",
         "only 0 of 1 certified was run",
+    ),
+    "samples that are not taken": (
+        broken(
+            (DECLARED, POISSON),
+            ("from dp_erm_bench.privacy.releases import Gaussian", IMPORTED),
+        ),
+        "samples_are_those_charged",
+        "is charged for samples, and sums none",
     ),
     "an accountant's view from the data": (
         broken(

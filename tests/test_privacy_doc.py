@@ -1,0 +1,54 @@
+"""docs/privacy.md names tests, files, checks and columns that there are."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from dp_erm_bench.audit.recount import KINDS
+from dp_erm_bench.contract import suite
+from dp_erm_bench.privacy.adjacency import Adjacency
+
+ROOT = Path(__file__).resolve().parents[1]
+DOC = (ROOT / "docs" / "privacy.md").read_text()
+CODE = re.findall(r"`([^`\n]+)`", DOC)
+PLACES = [word for word in CODE if "/" in word]
+
+
+def functions(path):
+    tree = ast.parse(path.read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("place", sorted(set(PLACES)))
+def test_what_it_names_exists(place):
+    path, _, name = place.partition("::")
+    assert (ROOT / path).exists()
+    assert not name or name in functions(ROOT / path)
+
+
+def test_every_test_that_it_leans_on_was_looked_up():
+    assert len([place for place in PLACES if "::" in place]) >= 12
+
+
+def test_every_release_and_adjacency_has_its_place():
+    rows = {line.split("`")[1] for line in DOC.splitlines() if line.startswith("| `")}
+    assert rows == {kind.__name__ for kind in KINDS}
+    assert {adjacency.value for adjacency in Adjacency} <= set(CODE)
+
+
+def test_checks_that_it_names_are_in_the_suite():
+    known = {check.name for check in suite.CHECKS}
+    assert {"the_noise_is_recounted", "declarations_know_no_data"} <= known & set(CODE)
+
+
+def test_make_targets_that_it_names_exist():
+    targets = re.findall(r"make (\w+)", DOC)
+    text = (ROOT / "Makefile").read_text()
+    (line,) = re.findall(r"^\.PHONY: (.*)$", text, flags=re.M)
+    assert targets and set(targets) <= set(line.split())
+
+
+def test_it_is_short():
+    assert len(DOC.splitlines()) <= 210

@@ -1,0 +1,102 @@
+"""docs/broken-twins.md: which check finds which twin."""
+
+from pathlib import Path
+
+from tests.twins.breaks import BREAKS, TWINS
+from tests.twins.checks import CONTRACT, QUICK, SLOW, complaints
+from tests.twins.kinds import KINDS
+
+DOC = Path(__file__).resolve().parents[2] / "docs" / "broken-twins.md"
+HEAD = """\
+# Broken twins
+
+Each kind of release is taken in a solver of the package, broken in one way at a time,
+and put through the checks that every algorithm is put through. A cell lists the checks
+that find the twin; a twin that none finds fails the tests, and so does a sound solver
+that one complains of (`tests/twins`, `tests/contract/test_twins.py`). Empty: the break
+has no meaning for the release. Written by `python -m tests.twins`; do not edit.
+
+"""
+WORDS = {
+    "uses_are_those_declared": "U",
+    "declarations_know_no_data": "K",
+    "the_noise_is_recounted": "N",
+    "samples_are_those_charged": "S",
+    "runs_repeat": "R",
+    "draws_are_distinct": "D",
+    "global_random_state_is_untouched": "G",
+    "replay_audit": "P",
+    "private_constants_are_audited": "C",
+    "the_limit_is_reached": "L",
+    "goodness of fit": "F",
+    "exact scale": "E",
+    "statistical audit": "A",
+}
+MEANINGS = {
+    "uses_are_those_declared": "each mechanism is used as often as declared",
+    "declarations_know_no_data": "neighbours declare the same",
+    "the_noise_is_recounted": "noise and uses are read off a run's answers and "
+    "accounted by the second implementation",
+    "samples_are_those_charged": "the records that are summed are those that the "
+    "mechanism drew",
+    "runs_repeat": "a second run has the same bits, other seeds have other noise",
+    "draws_are_distinct": "no draw is used again",
+    "global_random_state_is_untouched": "numpy's and Python's generators are unmoved",
+    "replay_audit": "the same answers on a neighbour: queries move by the declared "
+    "sensitivity at most, iterates not at all",
+    "private_constants_are_audited": "the same with released smoothness constants",
+    "the_limit_is_reached": "without noise the minimum is reached",
+    "goodness of fit": "the noise, winners and samples of 1500 runs (150 of a solver "
+    "that runs alone) have the law that is accounted",
+    "exact scale": "the scale is that of the formulas, number by number",
+    "statistical audit": "200 to 4000 runs a side on worst-case neighbours refute the "
+    "claimed profile",
+}
+
+
+def legend():
+    yield "| | check | what is checked |"
+    yield "|---|---|---|"
+    for name, letter in WORDS.items():
+        shown = f"contract: `{name}`" if name in CONTRACT else name
+        yield f"| **{letter}** | {shown} | {MEANINGS[name]} |"
+
+
+def numbered():
+    """The kinds, each with the number that heads its column."""
+    return {kind: str(i + 1) for i, kind in enumerate(KINDS)}
+
+
+def rows(found):
+    """The table of what was found: (kind, break) to the names of checks."""
+    yield "| break | " + " | ".join(numbered().values()) + " |"
+    yield "|---" * (len(KINDS) + 1) + "|"
+    for name in BREAKS:
+        cells = ["".join(WORDS[c] for c in found.get((k, name), ())) for k in KINDS]
+        yield f"| {name} | " + " | ".join(cells) + " |"
+
+
+def text(found):
+    """The whole document."""
+    columns = ", ".join(f"**{i}** {kind}" for kind, i in numbered().items())
+    parts = [[f"Columns: {columns}."], list(legend()), list(rows(found))]
+    return HEAD + "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def written():
+    """Return what the document says: (kind, break) to the names of checks."""
+    names = {letter: name for name, letter in WORDS.items()}
+    table = DOC.read_text().split("| break |")[1].splitlines()[2:]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
+    return {
+        (kind, name): [names[letter] for letter in cell]
+        for name, *cells in lines
+        for kind, cell in zip(KINDS, cells, strict=True)
+        if cell
+    }
+
+
+def all_found():
+    """Put every twin through every check."""
+    checks = QUICK | SLOW
+    return {key: list(complaints(key[0], twin, checks)) for key, twin in TWINS.items()}

@@ -1,0 +1,103 @@
+"""Every broken twin is found by the checks that docs/broken-twins.md names."""
+
+import numpy as np
+import pytest
+
+from dp_erm_bench.audit.recount import KINDS as RELEASES
+from dp_erm_bench.contract import suite
+from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.privacy.events import KINDS as EVENTS
+from tests.twins import laws, table
+from tests.twins.breaks import BREAKS, TWINS, Break, Twin, within
+from tests.twins.checks import (
+    CONTRACT,
+    QUICK,
+    SLOW,
+    Narrow,
+    asked,
+    complaints,
+    few_problems,
+)
+from tests.twins.kinds import KINDS, OUTPUTS, VECTOR
+
+WRITTEN = table.written()
+AUDIT = "statistical audit"
+
+
+def label(value):
+    return str(value).replace(" ", "_")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=label)
+def test_no_check_complains_of_what_is_sound(kind):
+    assert complaints(kind, Twin(KINDS[kind]), QUICK | SLOW) == {}
+
+
+@pytest.mark.parametrize("key", TWINS, ids=label)
+def test_the_checks_of_the_table_find_the_twin(key):
+    """All quick ones are run; the audit where the table says that it finds it."""
+    slow = SLOW if AUDIT in WRITTEN[key] else {}
+    with np.errstate(all="ignore"):
+        found = complaints(key[0], TWINS[key], QUICK | slow)
+    assert list(found) == WRITTEN[key]
+    assert found
+
+
+def test_the_table_is_the_one_that_is_written():
+    assert set(WRITTEN) == set(TWINS)
+    assert table.text(WRITTEN) == table.DOC.read_text()
+
+
+def test_every_check_finds_a_twin_and_is_explained():
+    assert {name for names in WRITTEN.values() for name in names} == {*QUICK, *SLOW}
+    assert set(table.WORDS) == set(table.MEANINGS) == {*QUICK, *SLOW}
+    assert len(set(table.WORDS.values())) == len(table.WORDS)
+    assert set(CONTRACT) <= {check.name for check in suite.CHECKS}
+
+
+def test_every_break_has_a_meaning_somewhere():
+    assert {name for _, name in TWINS} == set(BREAKS)
+
+
+def released():
+    """The releases of all kinds."""
+    for kind in KINDS.values():
+        solver = Narrow("sound", kind.solver, kind.params).build({})
+        run = Run(laws.problem(), [solver])
+        if run.shares:
+            run.publish(run.mechanisms)
+        (found,) = (r for r in (*run.shares, *run.releases) if r.name == kind.release)
+        yield found
+
+
+def test_every_kind_of_release_has_twins():
+    found = list(released())
+    assert {type(release) for release in found} == set(RELEASES)
+    assert {release.event().kind for release in found} == set(EVENTS)
+    assert len(found) == len(RELEASES) + 2  # Gaussian noise on three things
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=label)
+def test_checks_are_run_and_not_set_aside(kind):
+    """But for the replay of a minimiser, which has no query."""
+    aside = set()
+    for name in CONTRACT:
+        if asked(kind, name):
+            made = Narrow("sound", KINDS[kind].solver, KINDS[kind].params)
+            with few_problems():
+                outcome = suite.check_named(name).outcome(made)
+            aside |= {name} if outcome.verdict != "ok" else set()
+    assert aside == ({"replay_audit"} if "in the objective" in kind else set())
+
+
+@pytest.mark.parametrize("kind", OUTPUTS, ids=label)
+def test_a_tolerance_that_is_used_and_charged_is_sound(kind):
+    honest = Break(minimise=within, given=BREAKS["tolerance not charged"].given)
+    found = complaints(kind, Twin(KINDS[kind], honest), QUICK)
+    assert found == {}
+
+
+def test_released_constants_are_whole_again_after_a_twin():
+    twin = TWINS[VECTOR, "half of the noise"]
+    assert complaints(VECTOR, twin, {"goodness of fit": QUICK["goodness of fit"]})
+    assert complaints(VECTOR, Twin(KINDS[VECTOR]), QUICK) == {}
