@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.events import KINDS, PURE_KINDS, Event, composed
 from dp_erm_bench.privacy.gdp import gdp_epsilon
@@ -63,7 +63,7 @@ def check_known(events: Events, delta: float) -> None:
             )
     mixed = {e.kind for e in events if e.times} - set(PURE_KINDS)
     if delta == 0 and mixed:
-        raise UsageError(
+        raise Unsupported(
             f"delta=0: must be positive, as {sorted(mixed)[0]} noise is private "
             "for no finite epsilon at delta = 0"
         )
@@ -95,7 +95,7 @@ def certify(
     ------
     TypeError
         For an event that no accountant knows.
-    UsageError
+    Unsupported
         For delta = 0 with noise that is not purely private.
     """
     check_known(events, delta)

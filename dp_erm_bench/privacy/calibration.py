@@ -90,12 +90,12 @@ def calibrate(
     Raises
     ------
     UsageError
-        For an unknown mode, a mode that the algorithm does not have, or delta = 0
-        with noise that is not purely private.
+        For an unknown mode, or a mode that the algorithm does not have.
     TypeError
         For an event that no accountant knows.
     Unsupported
-        If no noise reaches the budget, see :func:`check_reachable`.
+        For delta = 0 with noise that is not purely private, or if no noise reaches
+        the budget, see :func:`check_reachable`.
     """
     if mode not in MODES:
         raise UsageError(f"calibration={mode}: must be {', '.join(MODES)}")

@@ -1,0 +1,114 @@
+"""What an algorithm cannot serve: a skipped row in a sweep, the same words in a fit."""
+
+import functools
+
+import pytest
+
+from dp_erm_bench import registry
+from dp_erm_bench.api import fit
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.runner.execute import problem_of, run_batch
+from dp_erm_bench.runner.trial import Trial
+from tests.serving import constraint_of, known
+
+ALGORITHMS = registry.names("algorithm")
+BOUNDS = {"columns": 3.0, "norm": 3.0, "label": 1.0}
+SETS = ("l2_ball", "l1_ball", "simplex")
+STRONG = {"name": "l2", "strength": 0.1}
+
+
+def spec_of(algorithm, loss="logistic", penalty=STRONG, delta="1/n^2", **given):
+    data = {**registry.read("dataset", "log1"), "n": 60, "p": 4}
+    bounded = {"bounds": BOUNDS, "clip_to_bounds": True}
+    bounds = bounded if given.pop("bounds", True) else {}
+    constraint = given.pop("constraint", constraint_of(algorithm))
+    return {
+        "dataset": {**data, **bounds},
+        "loss": {"name": loss},
+        "penalty": penalty,
+        "constraint": {"name": constraint},
+        "algorithm": {"name": algorithm, "params": given.pop("params", {})},
+        "budget": {"epsilon": 1.0, "delta": delta, "adjacency": "replace_one"},
+        "calibration": "certified",
+        "seed": 0,
+        "n_checkpoints": 2,
+        **given,
+    }
+
+
+@functools.cache
+def clipped(algorithm):
+    return tuple(known(algorithm, clip=1.0, n_iter=3, passes=1).items())
+
+
+# What is wrong, and words of the reason; an algorithm may serve it all the same.
+CASES = {
+    "no bounds and no clip": ({"bounds": False}, False, "declared bounds"),
+    "no strong convexity": ({"penalty": {"name": "none"}}, True, "strong convexity"),
+    "squared loss on the whole space": ({"loss": "squared"}, False, "needs "),
+    **{
+        f"the set {name}": ({"constraint": name}, True, f"constraint={name}")
+        for name in SETS
+    },
+    "a set with an L1 penalty": (
+        {"constraint": "l1_ball", "penalty": {"name": "l1", "strength": 0.1}},
+        True,
+        "penalty=l1|constraint=l1_ball|strong convexity",
+    ),
+    "normal noise at delta = 0": ({"delta": 0.0}, True, "delta=0"),
+}
+
+
+def outcome(algorithm, case):
+    """The record of a batch, and the sentence of a single fit, None if it ran."""
+    change, clips, _ = CASES[case]
+    spec = spec_of(algorithm, params=dict(clipped(algorithm)), **change)
+    if not clips:
+        spec["algorithm"]["params"].pop("clip", None)
+    (record,) = run_batch([Trial(spec, "identity", "key")])
+    budget = spec["budget"]
+    try:
+        fit(problem_of(spec), algorithm, **budget, **spec["algorithm"]["params"])
+    except Unsupported as error:
+        return record, str(error)
+    return record, None
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_it_is_served_or_refused_alike_by_sweeps_and_fits(algorithm, case):
+    record, sentence = outcome(algorithm, case)
+    if sentence is None:
+        assert (record["status"], record["message"]) == ("ok", "")
+        return
+    assert (record["status"], record["message"]) == ("skipped", sentence)
+    assert "\n" not in sentence and len(sentence.split()) > 4
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_some_refuse_it_with_the_reason(case):
+    found = {name: outcome(name, case)[1] for name in ALGORITHMS}
+    refused = {name: sentence for name, sentence in found.items() if sentence}
+    assert refused
+    words = CASES[case][2].split("|")
+    for name, sentence in refused.items():
+        assert any(word in sentence for word in words), (name, sentence)
+
+
+def test_who_refuses_what():
+    def refusing(case):
+        return {name for name in ALGORITHMS if outcome(name, case)[1]}
+
+    one_answer = {name for name in ALGORITHMS if "perturbation" in name}
+    assert refusing("no strong convexity") == one_answer
+    assert refusing("no bounds and no clip") == {*ALGORITHMS}
+    free = {name for name in ALGORITHMS if constraint_of(name) == "none"}
+    assert refusing("squared loss on the whole space") == free
+    unconstrained = {"greedy_cd", "random_cd", "svrg"}
+    assert refusing("the set l1_ball") == unconstrained
+    assert refusing("the set l2_ball") == unconstrained | {
+        "frank_wolfe",
+        "mirror_descent",
+    }
+    assert {"sgd", "gd", "output_perturbation"} <= refusing("normal noise at delta = 0")
+    assert "greedy_cd" not in refusing("normal noise at delta = 0")
