@@ -34,7 +34,8 @@ def write(folder: Path, paper: str, found: Sequence[Found], profile: str) -> Pat
         ]
     text += ["Values at an edge of a tuning grid", *edges(folder.parent), ""]
     text += ["Runs", *_runs(found, folder.parent), ""]
-    text += [f"Dashed curves: {source()}"]
+    if any(panel.panel.authors for panel in found):
+        text += [f"Dashed curves: {source()}"]
     path = folder / "log.txt"
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
     return path

@@ -89,7 +89,7 @@ STYLES = {
     "DP-FW Gumbel": Style("Frank-Wolfe, Gumbel noise", GREEN, "P", 5.5, 2.0),
     "DP-FW Laplace": Style("Frank-Wolfe, Laplace noise", BLUE, "o"),
     "DP-FW Laplace printed": Style(
-        "Frank-Wolfe, Laplace as printed (not proved)", BLACK, "X", 5.5
+        "Frank-Wolfe, printed (not proved)", BLACK, "X", 5.5
     ),
     "DP-MD EG+-": Style("mirror descent, EG+-", BLUE, "o"),
     "DP-GD projected": Style("projected DP-GD", VERMILLION, "^"),

@@ -42,7 +42,8 @@ PANELS = (
         "lasso",
         "lasso on the L1 ball",
         LASSO,
-        note="The number of steps is tuned by line: the noise of a step grows with it.",
+        note="Over the L1 ball of radius 1. Each line has its own tuned number of "
+        "steps, with which the noise of a step grows.",
     ),
 )
 IN_RECORDS = Asked(
@@ -121,7 +122,7 @@ def _lasso(table: pd.DataFrame, path: Path, profile: str) -> list[Path]:
             f"units of L_1 norm1(C), n = {N}, epsilon = {EPSILON:g}, delta = 1/n^2, "
             "adjacency replace_one; nothing is run. Deviations are 1.28 (Gumbel) and "
             "1.41 (Laplace) times the scale. As printed it is certified for epsilon = "
-            "1 up to about 6 selections only."
+            "1 up to 6 selections only."
         ],
         beside=[Cross("noise of a selection", "steps T", noise)],
         size=(3.4, 2.8),

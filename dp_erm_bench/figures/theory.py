@@ -81,6 +81,7 @@ def draw_cross(ax: Axes, cross: Cross) -> None:
     for line, rate in cross.rates.items():
         _draw_rate(ax, line, rate)
     if anchor.start.size:
+        high = max(high, min(float(np.max(anchor.start)), 2.0 * high))
         ax.plot(anchor.x, anchor.start, color="#BBBBBB", linewidth=3, label="w = 0")
     for place, shape in enumerate(cross.shapes):
         _draw_shape(ax, shape, anchor, DASHES[place])

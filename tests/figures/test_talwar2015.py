@@ -99,11 +99,33 @@ def test_captions_say_what_is_not_charged_and_not_proved(table, tmp_path, captio
     table.loc[table["panel"] == "a9a", "uncharged"] = "tuning"
     table.loc[table["panel"] == "w8a", "uncharged"] = "standardisation,tuning"
     drawn(table, tmp_path)
+    # None of the authors' curves are here.
+    assert "Dashed" not in (tmp_path / "log.txt").read_text()
     lasso, answers = (captions[f"talwar2015_{one}"] for one in ("lasso", "answers"))
-    assert "nominal one: Frank-Wolfe, Laplace as printed (not proved)" in lasso
+    assert "nominal one: Frank-Wolfe, printed (not proved)" in lasso
     assert "(up to 1.61 times)" in lasso
     assert "Certified epsilon above the nominal one: no line." in answers
     assert "Uncharged: smoothness, tuning, standardisation." in answers
+
+
+def test_the_legend_of_a_single_panel_is_on_the_sheet(table):
+    import matplotlib.pyplot as plt
+
+    from dp_erm_bench.figures.layout import Sheet, _fill
+    from dp_erm_bench.figures.panels import draw_passes, look_up
+    from dp_erm_bench.figures.style import house_style
+
+    (panel,) = talwar2015.PANELS
+    lines = look_up(table, panel).lines
+    assert list(lines) == list(talwar2015.LASSO)
+    with house_style():
+        figure = plt.figure()
+        cell = functools.partial(draw_passes, panel=panel, lines=lines)
+        _fill(figure, Sheet([cell], 1, "A caption.", (4.4, 3.0)))
+        figure.canvas.draw()
+    box = figure.legends[0].get_window_extent(figure.canvas.get_renderer())
+    assert box.x1 <= figure.bbox.x1
+    plt.close(figure)
 
 
 def skip(table, line, places, message):
@@ -227,8 +249,8 @@ def test_claims_on_answers_compare_them_at_epsilon_1(table):
 def test_problems_are_those_that_the_figures_say(profile):
     for block in experiment(profile)["blocks"]:
         panel, data = block["panel"], block["dataset"]
-        if panel in ("breast_cancer", "a9a", "w8a"):
-            assert data["name"].endswith(panel)
+        if panel in ("breast_cancer", "a9a", "w8a", "printed"):
+            assert panel == "printed" or data["name"].endswith(panel)
             assert data["bounds"]["norm"] == 1 and data["clip_to_bounds"]
             assert "loss" not in block
         else:
