@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -112,12 +113,16 @@ def _unproved(crosses: Iterable[Cross]) -> list[str]:
         for line, rate in cross.rates.items():
             worst[line] = max(worst.get(line, 0.0), rate.excess)
     found = [
-        f"{of(line).label} (up to {excess:.2f} times)"
+        f"{of(line).label} ({_times(excess)})"
         for line, excess in worst.items()
         if excess > 1 + 1e-6
     ]
     lines = "; ".join(found) or "no line"
     return [f"Certified epsilon above the nominal one: {lines}."]
+
+
+def _times(excess: float) -> str:
+    return f"up to {excess:.2f} times" if math.isfinite(excess) else "none is proved"
 
 
 def _unserved(crosses: Iterable[Cross]) -> list[str]:

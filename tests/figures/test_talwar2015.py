@@ -10,10 +10,13 @@ from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
 from dp_erm_bench.claims import evaluate
-from dp_erm_bench.figures import talwar2015
+from dp_erm_bench.figures import talwar2015, theory
 from dp_erm_bench.figures.layout import MAX_PNG_BYTES
+from dp_erm_bench.figures.rates import Asked
+from dp_erm_bench.figures.scaling import Scaling, scaling
 from dp_erm_bench.figures.selection import LENGTHS, SELECTIONS, scales, selection
 from dp_erm_bench.figures.style import STYLES
+from dp_erm_bench.figures.theory import Cross, draw_cross
 from dp_erm_bench.privacy.gdp import mu_for
 
 PRINTED = "DP-FW Laplace printed"
@@ -108,6 +111,32 @@ def test_captions_say_what_is_not_charged_and_not_proved(table, tmp_path, captio
     assert "Uncharged: smoothness, tuning, standardisation." in answers
 
 
+def test_noise_that_nobody_certifies_proves_nothing(table, tmp_path, captions):
+    table.loc[table["line"] == "AMP", "epsilon_certified"] = math.nan
+    drawn(table, tmp_path)
+    assert "nominal one: AMP (none is proved)." in captions["talwar2015_answers"]
+
+
+def test_slopes_name_their_cell_where_an_axis_comes_twice(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(theory, "save", lambda sheet, path: said.append(sheet) or [])
+    x = np.array([1.0, 10.0])
+    falling = Scaling(x, (np.array([1.0]), np.array([0.1])))
+    alone = Scaling(x[1:], (np.array([0.1]),))
+    crosses = [
+        Cross("one", "n", {"AMP": falling, "Output gamma": alone}),
+        Cross("two", "n", {"Output gamma": alone}),
+        Cross("three", "p", {"AMP": falling}),
+    ]
+    theory.save_crosses(crosses, tmp_path / "figures" / "x", "About.", "risk")
+    assert said[0].caption.splitlines() == [
+        "About.",
+        "one. Slopes against n: AMP -1.00.",
+        "two. Slopes against n: none.",
+        "Slopes against p: AMP -1.00.",
+    ]
+
+
 def test_the_legend_of_a_single_panel_is_on_the_sheet(table):
     import matplotlib.pyplot as plt
 
@@ -158,10 +187,6 @@ def test_a_line_that_serves_nowhere_is_named(table, tmp_path, captions):
 
 def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp_path):
     import matplotlib.pyplot as plt
-
-    from dp_erm_bench.figures.rates import Asked
-    from dp_erm_bench.figures.scaling import scaling
-    from dp_erm_bench.figures.theory import Cross, draw_cross
 
     asked = Asked("a9a", "epsilon", "t", ("Objective Gaussian", "AMP"))
     table = skip(table, asked.lines[0], (0.01, 0.1), "no")
