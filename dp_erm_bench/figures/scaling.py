@@ -163,6 +163,6 @@ def _excess(rows: pd.DataFrame) -> Array:
 def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
     """Return one report row of a panel, for captions; `NotRun` if there is none."""
     rows = report_runs(table, panel)
-    ran = rows[rows["status"] != "skipped"]
+    ran = rows[rows["status"].isin(["ok", "diverged"])]
     first = (rows if ran.empty else ran).iloc[0]
     return {str(name): value for name, value in first.items()}

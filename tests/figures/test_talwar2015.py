@@ -185,6 +185,16 @@ def test_a_line_that_serves_nowhere_is_named(table, tmp_path, captions):
     assert "Not drawn: AMP: skipped: no bounds." in captions["talwar2015_answers"]
 
 
+def test_captions_are_about_what_ran(table, tmp_path, captions):
+    first = table["line"] == talwar2015.ANSWERS[0]
+    table.loc[first, ["uncharged", "adjacency"]] = ["", "none"]
+    table.loc[first, "status"] = "error"
+    drawn(table, tmp_path)
+    text = captions["talwar2015_answers"]
+    assert "adjacency replace_one" in text
+    assert "Uncharged: smoothness, tuning." in text
+
+
 def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp_path):
     import matplotlib.pyplot as plt
 
