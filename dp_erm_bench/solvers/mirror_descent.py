@@ -2,32 +2,22 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
 
-from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import Mechanisms
-from dp_erm_bench.privacy.releases import Gaussian, Release
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.solvers.base import (
-    Array,
-    Solver,
-    inverse,
-    shape,
-    steps_between,
-    value,
-)
-from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.base import Array, inverse, value
+from dp_erm_bench.solvers.full_batch import FullGradient, Step
 from dp_erm_bench.solvers.limit import Limit
 
 
 @dataclass(frozen=True)
-class MirrorDescent(Solver):
+class MirrorDescent(FullGradient):
     """Differentially private mirror descent.
 
     Each step publishes the sum of all records' clipped gradients with Gaussian noise
@@ -46,17 +36,8 @@ class MirrorDescent(Solver):
     algorithms", Machine Learning 2003.
     """
 
-    constrained: ClassVar[bool] = True
-
-    n_iter: int = shape(20, least=0, help="T, the number of steps")
-    output: str = shape(
-        "last", choices=("last", "average"), help="which iterate is returned"
-    )
     step: float = value(
         1.0, above=0.0, help="step size, times 1 / the smoothness in the L1 norm"
-    )
-    clip: float | None = value(
-        None, above=0.0, help="bound on a gradient's norm; null: declared bounds"
     )
 
     @classmethod
@@ -79,43 +60,17 @@ class MirrorDescent(Solver):
             )
         return None
 
-    def iterations(self, problem: Problem) -> int:
-        """Return T."""
-        return self.n_iter
-
-    def passes_at(self, problem: Problem, iteration: int) -> float:
-        """Return the passes: one a step."""
-        return float(iteration)
-
-    def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Any
-    ) -> Iterator[Release]:
-        """Yield one noisy sum per step."""
-        yield Gaussian(
-            "gradient", adjacency.of_sum(norm_bound(problem, self.clip)), self.n_iter
-        )
-
-    def iterates(
-        self,
-        oracle: Oracle,
-        mechanisms: Mechanisms,
-        checkpoints: Sequence[int],
-        schedule: Any,
-    ) -> Iterator[Array]:
-        """Yield the iterates, or their means, at the checkpoints."""
-        problem, mean = oracle.problem, np.zeros_like(oracle.w)
-        clip = np.broadcast_to(norm_bound(problem, self.clip), (oracle.batch, 1))
+    def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
+        """Return the step in the dual space."""
+        problem = oracle.problem
         mirror = MAPS[problem.constraint.name](problem, oracle.w)
         size = self.step * inverse(smoothness_in_l1(problem))
-        yield oracle.w
-        done = 0
-        for k in steps_between(checkpoints):
-            for _ in range(k):
-                noisy = mechanisms["gradient"](oracle.clipped_sum(clip)) / problem.n
-                oracle.move_to(mirror.step(noisy + problem.penalty.l2 * oracle.w, size))
-                done += 1
-                mean += (oracle.w - mean) / done
-            yield mean if self.output == "average" else oracle.w
+
+        def step(t: int) -> None:
+            noisy = self.noisy_mean(oracle, mechanisms)
+            oracle.move_to(mirror.step(noisy + problem.penalty.l2 * oracle.w, size))
+
+        return step
 
 
 def smoothness_in_l1(problem: Problem) -> Array:
