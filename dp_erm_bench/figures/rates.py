@@ -80,24 +80,30 @@ def draw_rates(
     list of Path
         The files written, none where nothing ran.
     """
-    crosses: list[Cross] = []
-    told: list[Mapping[str, Any]] = []
-    gaps: list[str] = []
-    for cell in asked:
-        look = partial(scaling, table, cell.panel, axis=cell.axis)
-        rates, missing = found(cell.lines, look)
-        gaps += [f"{of(line).label}: {why}" for line, why in missing.items() if rates]
-        if rates:
-            symbol = SYMBOLS[cell.axis]
-            crosses.append(Cross(cell.title, symbol, rates, cell.shapes))
-            told.append(facts(table, cell.panel))
-    if not crosses:
+    ran, gaps = _ran(table, asked)
+    if not ran:
         return []
+    crosses, told = [cross for cross, _ in ran], [row for _, row in ran]
     common = {**told[0], "uncharged": _uncharged(told)}
     text = [f"{about} {setting(common, crosses[0].rates, profile)}", *notes]
     text += [*_unproved(crosses), *_unserved(crosses)]
     text += [f"Not drawn: {'; '.join(dict.fromkeys(gaps))}."] if gaps else []
     return save_crosses([*crosses, *beside], path, "\n".join(text), EXCESS, size)
+
+
+def _ran(
+    table: pd.DataFrame, asked: Iterable[Asked]
+) -> tuple[list[tuple[Cross, Mapping[str, Any]]], list[str]]:
+    """Return the cells of which a line ran, with a row of each; and what is missing."""
+    ran, gaps = [], []
+    for cell in asked:
+        look = partial(scaling, table, cell.panel, axis=cell.axis)
+        rates, missing = found(cell.lines, look)
+        if rates:
+            gaps += [f"{of(line).label}: {why}" for line, why in missing.items()]
+            cross = Cross(cell.title, SYMBOLS[cell.axis], rates, cell.shapes)
+            ran.append((cross, facts(table, cell.panel)))
+    return ran, gaps
 
 
 def _uncharged(told: Iterable[Mapping[str, Any]]) -> str:

@@ -109,18 +109,7 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
     NotRun
         If nothing ran, a run failed or no optimum is certified.
     """
-    rows = report_runs(table, panel)
-    rows = rows[rows["line"] == line]
-    if rows.empty:
-        tried = table[(table["panel"] == panel) & (table["line"] == line)]
-        raise NotRun(why(tried, f"{line} has no report runs"))
-    skipped = rows[rows["status"] == "skipped"]
-    rows = rows[rows["status"] != "skipped"]
-    failed = rows[~rows["status"].isin(["ok", "diverged"])]
-    if rows.empty or not failed.empty:
-        raise NotRun(why(skipped if rows.empty else failed, f"{line} failed"))
-    if rows["optimum"].isna().any():
-        raise NotRun(f"{line} has no certified optimum to compare with")
+    rows, skipped = _served(table, panel, line)
     first, last = (
         rows.loc[end].sort_values("trial")
         for end in (
@@ -139,6 +128,25 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
         _unserved(skipped, axis),
         _proved(rows),
     )
+
+
+def _served(
+    table: pd.DataFrame, panel: str, line: str
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the report runs of a line that have an end, and those skipped."""
+    rows = report_runs(table, panel)
+    rows = rows[rows["line"] == line]
+    if rows.empty:
+        tried = table[(table["panel"] == panel) & (table["line"] == line)]
+        raise NotRun(why(tried, f"{line} has no report runs"))
+    skipped = rows[rows["status"] == "skipped"]
+    rows = rows[rows["status"] != "skipped"]
+    failed = rows[~rows["status"].isin(["ok", "diverged"])]
+    if rows.empty or not failed.empty:
+        raise NotRun(why(skipped if rows.empty else failed, f"{line} failed"))
+    if rows["optimum"].isna().any():
+        raise NotRun(f"{line} has no certified optimum to compare with")
+    return rows, skipped
 
 
 def _unserved(skipped: pd.DataFrame, axis: str) -> dict[float, str]:
