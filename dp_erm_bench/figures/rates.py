@@ -95,7 +95,8 @@ def _ran(
     table: pd.DataFrame, asked: Iterable[Asked]
 ) -> tuple[list[tuple[Cross, Mapping[str, Any]]], list[str]]:
     """Return the cells of which a line ran, with a row of each; and what is missing."""
-    ran, gaps = [], []
+    ran: list[tuple[Cross, Mapping[str, Any]]] = []
+    gaps: list[str] = []
     for cell in asked:
         look = partial(scaling, table, cell.panel, axis=cell.axis)
         rates, missing = found(cell.lines, look)
