@@ -10,9 +10,13 @@ import functools
 import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.constraints.base import Ball
 from dp_erm_bench.contract.problems import problem_of
 
 ALGORITHMS = registry.names("algorithm")
+SETS = [name for name in registry.names("constraint") if name != "none"]
+BALLS = [n for n in SETS if issubclass(registry.target("constraint", n), Ball)]
+"""The sets that are given by a radius."""
 
 
 @functools.cache
@@ -36,7 +40,7 @@ def built(algorithm, **given):
 def constraint_of(algorithm):
     """No constraint where that is served, else the first one that is."""
     solver = registry.build("algorithm", algorithm)
-    sets = ["none", *(name for name in registry.names("constraint") if name != "none")]
+    sets = ["none", *SETS]
     problems = {name: problem_of("logistic", "l2", name) for name in sets}
     return next(n for n in sets if solver.refusal(problems[n]) is None)
 

@@ -170,5 +170,5 @@ def _objectives() -> Iterator[Sequence[Any]]:
     for constraint, penalty in itertools.product(constraints, penalties):
         strength = hasattr(registry.build("penalty", penalty), "strength")
         psi = {"name": penalty} | ({"strength": RIDGE} if strength else {})
-        size = {} if constraint == "none" else {"radius": 0.1}
+        size = registry.target("constraint", constraint).example(RADIUS.size, 0.1)
         yield "smoothed_hinge", psi, {"name": constraint} | size

@@ -25,6 +25,9 @@ class Constraint(ABC):
         What the compiled kernels know it by (``kernels.projections``).
     bounded : bool
         Whether the set is bounded.
+    explicit : bool
+        Whether it is given by its vertices: they may have several entries that are
+        not zero, and no compiled kernel projects on it.
     radius : float
         Its size; infinite for the whole space.
     """
@@ -32,7 +35,16 @@ class Constraint(ABC):
     name: ClassVar[str]
     code: ClassVar[int]
     bounded: ClassVar[bool] = True
+    explicit: ClassVar[bool] = False
     radius: float
+
+    @classmethod
+    @abstractmethod
+    def example(cls, p: int, size: float = 1.0) -> dict[str, Any]:
+        """Return the parameters of a set in R^p of some size, 1 by default."""
+
+    def check_features(self, p: int) -> None:  # noqa: B027
+        """Raise UsageError if it is no set in R^p."""
 
     @property
     def kernel(self) -> tuple[int, float]:
@@ -55,7 +67,7 @@ class Constraint(ABC):
         """Return whether points are in the set, up to tolerance * radius."""
 
     @abstractmethod
-    def vertices(self, p: int) -> int | None:
+    def vertex_count(self, p: int) -> int | None:
         """Return the number of extreme points in R^p; None if not finite."""
 
     def vertex_products(self, g: Array) -> Array:
@@ -64,6 +76,10 @@ class Constraint(ABC):
 
     def vertex_sizes(self, bounds: Array) -> Array:
         """Return the largest <v, g> over |g_j| <= bounds_j, (..., p) to (..., m)."""
+        raise NotImplementedError(f"constraint={self.name} has no list of vertices")
+
+    def vertex_points(self, index: Indices) -> Array:
+        """Return vertices by their index, (B, p); of explicit sets only."""
         raise NotImplementedError(f"constraint={self.name} has no list of vertices")
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
@@ -88,6 +104,11 @@ class Ball(Constraint):
     """A bounded set of a radius; radius 1 by default."""
 
     radius: float = 1.0
+
+    @classmethod
+    def example(cls, p: int, size: float = 1.0) -> dict[str, Any]:
+        """Return the radius."""
+        return {"radius": size}
 
     def __post_init__(self) -> None:
         """Check the radius."""

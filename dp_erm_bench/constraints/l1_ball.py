@@ -49,7 +49,7 @@ class L1Ball(Ball):
         """Return whether points are in the ball, up to tolerance * radius."""
         return self.gauge(w) <= 1.0 + tolerance
 
-    def vertices(self, p: int) -> int:
+    def vertex_count(self, p: int) -> int:
         """Return 2 p."""
         return 2 * p
 

@@ -33,7 +33,7 @@ class L2Ball(Ball):
         """Return whether points are in the ball, up to tolerance * radius."""
         return self.gauge(w) <= 1.0 + tolerance
 
-    def vertices(self, p: int) -> int | None:
+    def vertex_count(self, p: int) -> int | None:
         """Return None, but for p = 1 all points of the sphere are extreme."""
         return 2 if p == 1 else None
 

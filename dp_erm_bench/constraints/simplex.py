@@ -36,7 +36,7 @@ class Simplex(Ball):
         total = np.abs(w.sum(axis=-1) - self.radius) <= slack
         return total & (w >= -slack).all(axis=-1)
 
-    def vertices(self, p: int) -> int:
+    def vertex_count(self, p: int) -> int:
         """Return p."""
         return p
 

@@ -19,6 +19,11 @@ class WholeSpace(Constraint):
     bounded: ClassVar[bool] = False
     radius = math.inf
 
+    @classmethod
+    def example(cls, p: int, size: float = 1.0) -> dict[str, Any]:
+        """Return no parameters: it has no size."""
+        return {}
+
     def gauge(self, w: Array) -> Array:
         """Return 0: every multiple of the space contains w."""
         return np.zeros(w.shape[:-1])
@@ -37,7 +42,7 @@ class WholeSpace(Constraint):
         """Return whether the points are finite."""
         return np.isfinite(w).all(axis=-1)
 
-    def vertices(self, p: int) -> int:
+    def vertex_count(self, p: int) -> int:
         """Return 0."""
         return 0
 

@@ -47,7 +47,9 @@ def objective_problem(
     made = registry.build("penalty", penalty)
     known: dict[str, Any] = {"strength": strength} if hasattr(made, "strength") else {}
     known = dict(box) if penalty == "box" else known
-    return build_problem(data, loss, {"name": penalty, **known}, constraint)
+    size = registry.target("constraint", constraint).example(data.p)
+    space = {"name": constraint, **size}
+    return build_problem(data, loss, {"name": penalty, **known}, space)
 
 
 @functools.cache

@@ -19,7 +19,7 @@ TOLERANCE = 1e-9
 NEGLIGIBLE = 1e-9
 # Part of what is cached: raise it when a problem that had no optimum gets one.
 FORMAT = 3
-SETS = ("l2_ball", "l1_ball", "simplex")
+SETS = ("l2_ball", "l1_ball", "simplex", "polytope")
 """Constraints that there are reference solvers for."""
 
 
@@ -92,7 +92,7 @@ def _unsupported(problem: Problem) -> str:
         return f"no reference solver for the box of penalty {penalty.name} and more"
     if free:
         return ""
-    if penalty.l1 > 0.0:
+    if penalty.l1 > 0.0 or (penalty.l2 > 0.0 and problem.constraint.explicit):
         return (
             f"no reference solver for penalty {penalty.name} over constraint "
             f"{problem.constraint.name}"

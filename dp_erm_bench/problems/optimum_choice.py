@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
+from dp_erm_bench.constraints.simplex import Simplex
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.problems.optimum_ball import minimise_in_ball
@@ -46,11 +47,26 @@ def minimise(problem: Problem) -> tuple[Array, float, str]:
     return w, duality_gap(X, y, loss, l1, l2, w), ""
 
 
+def _minimise_in_hull(problem: Problem) -> tuple[Array, float]:
+    """Minimise over the weights of the vertices, without a penalty.
+
+    The Frank-Wolfe gap over the weights is that over the hull.
+    """
+    data, m = problem.dataset, problem.constraint.vertex_count(problem.p)
+    assert m is not None
+    points = problem.constraint.vertex_points(np.arange(m))
+    smooth = Composite(data.X @ points.T, data.y, problem.loss, 0.0, 0.0)
+    weights, gap = minimise_over(smooth, SimplexRegion(Simplex(1.0)))
+    return weights @ points, gap
+
+
 def _minimise_in_set(problem: Problem) -> tuple[Array, float]:
     data, penalty, constraint = problem.dataset, problem.penalty, problem.constraint
     smooth = Composite(data.X, data.y, problem.loss, 0.0, penalty.l2)
     if constraint.name == "l2_ball":
         return minimise_in_ball(smooth, constraint.radius)
+    if constraint.explicit:
+        return _minimise_in_hull(problem)
     if constraint.name in REGIONS:
         return minimise_over(smooth, REGIONS[constraint.name](constraint))
     return minimise_over(smooth, BoxRegion(penalty.lower, penalty.upper))

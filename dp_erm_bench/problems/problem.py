@@ -41,8 +41,9 @@ class Problem:
     released: ReleasedSmoothness | None = None
 
     def __post_init__(self) -> None:
-        """Refuse labels outside the domain of the loss."""
+        """Refuse labels outside the loss's domain, and sets of another space."""
         self.loss.check_labels(self.dataset.y)
+        self.constraint.check_features(self.dataset.p)
 
     @property
     def n(self) -> int:

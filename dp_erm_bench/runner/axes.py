@@ -40,6 +40,11 @@ def values_of(key: str, value: Any, natural: Any = None) -> list[Any]:
     return list(value)
 
 
+def is_matrix(value: Any) -> bool:
+    """Return whether a value is a list of lists, as vertices are: no axis."""
+    return _is_list(value) and bool(value) and all(map(_is_list, value))
+
+
 def product(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
     """Yield the points of a product of axes; the last axis runs fastest."""
     for point in itertools.product(*axes.values()):

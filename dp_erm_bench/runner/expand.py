@@ -14,6 +14,7 @@ from dp_erm_bench.plugins.names import absolute, label
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.runner.axes import (
     check_keys,
+    is_matrix,
     named,
     product,
     relative,
@@ -234,7 +235,10 @@ def _datasets(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _parts(block: Mapping[str, Any], part: str) -> list[dict[str, Any]]:
     found = []
     for name, fields in named(part, block.get(part), OBJECTIVE[part]):
-        axes = {key: values_of(f"{part}.{key}", v) for key, v in fields.items()}
+        axes = {
+            key: [v] if is_matrix(v) else values_of(f"{part}.{key}", v)
+            for key, v in fields.items()
+        }
         found += [{"name": name, **point} for point in product(axes)]
     return found
 

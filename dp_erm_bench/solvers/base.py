@@ -142,7 +142,7 @@ class Solver(ABC):
         if problem.constraint.bounded and not self.constrained:
             return (
                 f"{type(self).__name__} does not keep its iterates in "
-                f"constraint={problem.constraint.name}; use constraint=none, or sgd"
+                f"constraint={problem.constraint.name}; use constraint=none, or gd"
             )
         if self.smoothness == "private" and not self.uses_smoothness:
             return (

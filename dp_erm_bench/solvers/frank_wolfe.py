@@ -25,9 +25,10 @@ class FrankWolfe(Solver):
 
     Each step publishes only which vertex v of the constraint has the smallest
     <v, gradient> after noise, and moves a part of the way towards it: after T steps w
-    has at most T non-zero entries, besides those of the start. One record changes
-    <v, gradient> by at most sum_j |v_j| L_j / n, or twice that, in either direction.
-    An l2 penalty needs no data: it is added to the gradient.
+    is a mean of the start and of at most T vertices, which for l1_ball and simplex have
+    one entry other than zero each. One record changes <v, gradient> by at most
+    sum_j |v_j| L_j / n, or twice that, in either direction. An l2 penalty needs no
+    data: it is added to the gradient.
 
     References
     ----------
@@ -131,5 +132,10 @@ def frank_wolfe_step(
         oracle.gradient(clip),
         lambda g: -problem.constraint.vertex_products(g + ridge),
     )
+    if problem.constraint.explicit:
+        far = part[:, None]
+        moved = (1.0 - far) * w + far * problem.constraint.vertex_points(chosen)
+        oracle.move_to(moved)
+        return
     entry, size = problem.constraint.vertex_entries(chosen, problem.p)
     oracle.move_towards(entry, size, part)

@@ -20,7 +20,7 @@ from dp_erm_bench.solvers.limit import Limit
 from dp_erm_bench.solvers.one_solve import SingleAnswer
 from dp_erm_bench.solvers.output_perturbation import LAWS
 from dp_erm_bench.solvers.sampled import CHUNK, batch_refusal, expected_batch
-from dp_erm_bench.solvers.sets import nearest_feasible, projection_refusal
+from dp_erm_bench.solvers.sets import compiled_refusal, nearest_feasible
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class PermutationSGD(SingleAnswer):
                 "permutation_sgd needs declared bounds, clipping or not: its step size "
                 "must be at most 2 / beta for each record"
             )
-        reason = projection_refusal(problem, "permutation_sgd")
+        reason = compiled_refusal(problem, "permutation_sgd")
         return reason or batch_refusal(problem, self.batch_size)
 
     def passes_at(self, problem: Problem, iteration: int) -> float:

@@ -20,6 +20,17 @@ def projection_refusal(problem: Problem, solver: str) -> str | None:
     )
 
 
+def compiled_refusal(problem: Problem, solver: str) -> str | None:
+    """Return why there is no compiled step that ends with a projection, or None."""
+    constraint = problem.constraint
+    if constraint.explicit:
+        return (
+            f"constraint={constraint.name}: {solver} has no compiled projection on it; "
+            "use frank_wolfe or gd"
+        )
+    return projection_refusal(problem, solver)
+
+
 def nearest_feasible(problem: Problem, w: Array) -> Array:
     """Return noisy points, moved into the constraint and the penalty's box.
 
@@ -35,10 +46,10 @@ def vertex_refusal(problem: Problem, solver: str) -> str | None:
     An l2 penalty is smooth, and free of data: it is taken with the gradient.
     """
     constraint, penalty = problem.constraint, problem.penalty
-    if not constraint.vertices(problem.p):
+    if not constraint.vertex_count(problem.p):
         return (
             f"constraint={constraint.name}: {solver} needs a set with vertices; use "
-            "constraint l1_ball or simplex"
+            "constraint l1_ball, simplex or polytope"
         )
     if not penalty.quadratic:
         return f"penalty={penalty.name}: {solver} needs a smooth one, none or l2"

@@ -20,7 +20,7 @@ from dp_erm_bench.solvers.sampled import (
     batch_refusal,
     expected_batch,
 )
-from dp_erm_bench.solvers.sets import projection_refusal
+from dp_erm_bench.solvers.sets import compiled_refusal
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class SGD(Solver):
 
     def unsupported(self, problem: Problem) -> str | None:
         """Refuse batches larger than the data, and penalties without projection."""
-        reason = projection_refusal(problem, "sgd")
+        reason = compiled_refusal(problem, "sgd")
         return reason or batch_refusal(problem, self.batch_size)
 
     def expected_batch(self, problem: Problem) -> int:

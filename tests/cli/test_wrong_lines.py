@@ -218,6 +218,10 @@ def test_one_sentence(argument, said, capsys, tmp_path, monkeypatch):
         (["dataset=log1", "dataset=log2"], "given twice"),
         (["loss=huber", "loss.kappa=-1"], "kappa=-1"),
         (["constraint=l1_ball", "constraint.radius=0"], "radius=0"),
+        (["constraint=polytope"], "vertices=None"),
+        (["constraint=polytope", "constraint.vertices=[[1,0],[1]]"], "[[1, 0], [1]]"),
+        (["constraint=polytope", "constraint.vertices=no.csv"], "no.csv: cannot"),
+        (["constraint=polytope", "constraint.vertices=[[1,0]]"], "2 coordinates"),
         (
             ["penalty=elastic_net", "penalty.strength=1", "penalty.l1_ratio=5"],
             "l1_ratio=5",

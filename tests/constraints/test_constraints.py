@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dp_erm_bench import registry
-from dp_erm_bench.constraints.base import Ball, Constraint
+from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.constraints.l1_ball import L1Ball
 from dp_erm_bench.constraints.l2_ball import L2Ball
 from dp_erm_bench.constraints.simplex import Simplex
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.errors import Unsupported, UsageError
+from tests.serving import BALLS
 
 NAMES = registry.names("constraint")
 RADII = (1e-3, 1.0, 40.0)
 BOUNDED = [
     registry.build("constraint", name, radius=radius)
-    for name in NAMES
+    for name in BALLS
     for radius in RADII
-    if registry.build("constraint", name).bounded
 ]
 KINDS = {type(constraint) for constraint in BOUNDED}
 
@@ -36,6 +36,11 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.fixture(params=[WholeSpace(), *BOUNDED], ids=repr)
 def constraint(request):
     return request.param
+
+
+def example(name, size=1.0):
+    given = registry.target("constraint", name).example(4, size)
+    return registry.build("constraint", name, **given)
 
 
 def points(constraint, size=(200, 7)):
@@ -59,10 +64,23 @@ def corners(constraint, p):
 
 def test_constraints_are_named_like_their_yaml():
     for name in NAMES:
-        constraint = registry.build("constraint", name)
+        constraint = example(name)
         assert isinstance(constraint, Constraint) and constraint.name == name
-        assert registry.build("constraint", name) == constraint
-        assert isinstance(constraint, Ball) == constraint.bounded == (name != "none")
+        assert example(name) == constraint
+        assert constraint.bounded == (name != "none")
+        assert constraint.explicit == (name == "polytope")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_have_the_size_asked_for(name):
+    """The largest entry of a minimiser; zero is in them, but for the simplex."""
+    for size in (0.1, 1.0, 3.0):
+        made = example(name, size)
+        made.check_features(4)
+        assert made.contains(np.zeros(4)) == (name != "simplex")
+        if made.bounded:
+            far = made.linear_minimiser(-np.eye(4))
+            assert np.abs(far).max() == pytest.approx(size, rel=1e-15)
 
 
 def test_kernels_get_the_code_and_the_radius(constraint):
@@ -72,7 +90,7 @@ def test_kernels_get_the_code_and_the_radius(constraint):
 
 
 def test_codes_differ():
-    made = [registry.build("constraint", name) for name in NAMES]
+    made = [example(name) for name in NAMES]
     assert len({constraint.code for constraint in made}) == len(made)
 
 
@@ -175,7 +193,7 @@ def test_linear_functions_have_no_smaller_value_on_the_set(constraint):
     feasible = constraint.project(constraint.radius * rng.normal(size=(500, 6)) * 3.0)
     slack = 1e-13 * constraint.radius
     assert ((g @ feasible.T).min(axis=1) + slack >= (g * least).sum(axis=1)).all()
-    if constraint.vertices(6):
+    if constraint.vertex_count(6):
         values = g @ corners(constraint, 6).T
         np.testing.assert_allclose((g * least).sum(axis=1), values.min(axis=1))
 
@@ -186,11 +204,11 @@ def test_minimisers_are_extreme_points_and_all_of_them(constraint):
     signs = np.array(list(itertools.product([-1.0, 1.0], repeat=p)))
     g = signs * np.random.default_rng(4).uniform(1.0, 2.0, size=(300, 1, p))
     found = {tuple(v) for v in constraint.linear_minimiser(g).reshape(-1, p) + 0.0}
-    if constraint.vertices(p) is None:
+    if constraint.vertex_count(p) is None:
         assert len(found) == 300 * 2**p
     else:
         assert found == {tuple(v) for v in corners(constraint, p) + 0.0}
-        assert len(found) == constraint.vertices(p)
+        assert len(found) == constraint.vertex_count(p)
 
 
 @every_bounded
@@ -211,7 +229,7 @@ def test_the_whole_space_has_no_linear_minimiser():
 def test_whole_space_moves_nothing():
     w = np.random.default_rng(1).normal(scale=1e6, size=(5, 3))
     assert WholeSpace().project(w).tolist() == w.tolist()
-    assert WholeSpace().contains(w).all() and WholeSpace().vertices(3) == 0
+    assert WholeSpace().contains(w).all() and WholeSpace().vertex_count(3) == 0
     assert WholeSpace().gauge(w).tolist() == [0.0] * 5
 
 
@@ -246,7 +264,7 @@ def test_one_dimension_is_an_interval_or_a_point(kind):
     interval = [[-2.0], [-0.5], [0.0], [0.5], [2.0]]
     expected = [[2.0]] * 5 if kind is Simplex else interval
     assert kind(2.0).project(v).tolist() == expected
-    assert kind(2.0).vertices(1) == (1 if kind is Simplex else 2)
+    assert kind(2.0).vertex_count(1) == (1 if kind is Simplex else 2)
 
 
 @every_bounded

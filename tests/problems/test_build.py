@@ -43,7 +43,8 @@ def test_auto_is_the_usual_objective():
 @pytest.mark.parametrize("constraint", registry.names("constraint"))
 def test_every_name_builds(loss, penalty, constraint):
     part = {"name": penalty} | ({"strength": 0.25} if penalty in STRONG else {})
-    problem = build_problem(BARE, loss, part, constraint)
+    size = registry.target("constraint", constraint).example(BARE.p)
+    problem = build_problem(BARE, loss, part, {"name": constraint} | size)
     parts = (problem.loss, problem.penalty, problem.constraint)
     assert tuple(part.name for part in parts) == (loss, penalty, constraint)
     if penalty in STRONG:

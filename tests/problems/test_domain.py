@@ -16,11 +16,11 @@ from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.domain import lipschitz_constant
+from tests.serving import BALLS
 
 COLUMNS = np.array([0.5, 2.0, 1.0, 0.0])
 LABEL = 3.0
 FULL = float(np.linalg.norm(COLUMNS))
-BALLS = [name for name in registry.names("constraint") if name != "none"]
 
 
 def ball(name, radius=1.5):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from dp_erm_bench import registry
+from dp_erm_bench.constraints.l2_ball import L2Ball
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
@@ -239,7 +240,7 @@ def test_boxes_and_other_sets_are_answered_with_a_reason():
     class Box(L2):
         lower = 0.0
 
-    class Ball:
+    class Ball(L2Ball):
         name = "ball"
 
     base = make("squared")

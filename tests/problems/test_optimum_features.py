@@ -21,10 +21,10 @@ from dp_erm_bench.problems.optimum_linear import (
     newton_system,
     scaled,
 )
+from tests.serving import BALLS
 
 LOSSES = registry.names("loss")
 PENALTIES = ["elastic_net", "l1", "l2"]
-SETS = [name for name in registry.names("constraint") if name != "none"]
 SHAPES = {"tall": (90, 12), "wide": (30, 80)}
 
 
@@ -92,7 +92,7 @@ def test_optima_without_penalty_agree(loss):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", [*SETS, "box"])
+@pytest.mark.parametrize("name", [*BALLS, "box"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_optima_over_sets_agree(loss, name, shape):
     if name == "box":

@@ -16,9 +16,9 @@ from dp_erm_bench.problems.optimum import compute_optimum
 from dp_erm_bench.problems.optimum_ball import ball_gap
 from dp_erm_bench.problems.optimum_regions import BoxRegion, CrossRegion, SimplexRegion
 from dp_erm_bench.problems.optimum_sparse import Composite
+from tests.serving import BALLS
 
 LOSSES = registry.names("loss")
-SETS = [name for name in registry.names("constraint") if name != "none"]
 SHAPES = {"tall": (120, 6), "square": (40, 40), "wide": (20, 60)}
 REGIONS = {"l1_ball": CrossRegion, "simplex": SimplexRegion}
 
@@ -60,7 +60,7 @@ def check(problem, project):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("radius", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", BALLS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_optimum_over_a_set_is_certified(loss, name, radius, shape):
     problem = over(loss, name, radius, SHAPES[shape])
@@ -79,7 +79,7 @@ def test_the_optimum_over_a_box_is_certified(loss, width, shape):
         assert shape != "tall" and width > 0.02
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", BALLS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_an_l2_penalty_over_a_set_is_certified(loss, name):
     problem = over(loss, name, 0.5, penalty={"name": "l2", "strength": 0.1})
@@ -157,7 +157,7 @@ def test_the_box_agrees_with_quasi_newton_steps(loss):
     assert found.value == pytest.approx(other.fun, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", BALLS)
 @given(
     w=arrays(float, 5, elements=st.floats(-3, 3)),
     g=arrays(float, 5, elements=st.floats(-3, 3)),
@@ -222,7 +222,7 @@ def test_small_moves_within_a_face_stay_in_the_set(name, w, g):
         np.testing.assert_allclose(region.project(moved), moved, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", BALLS)
 @pytest.mark.parametrize("penalty", ["l1", "elastic_net", "box"])
 def test_sets_with_penalties_that_no_solver_serves_say_so(name, penalty):
     spec = {"name": penalty, **({} if penalty == "box" else {"strength": 0.1})}

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from dp_erm_bench import registry
+from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems import perturbed
 from dp_erm_bench.problems.build import build_problem
@@ -24,6 +25,7 @@ CONSTRAINTS = {
     "l2_ball": {"name": "l2_ball", "radius": 0.5},
     "l1_ball": {"name": "l1_ball", "radius": 0.5},
     "simplex": {"name": "simplex", "radius": 1.0},
+    "polytope": {"name": "polytope", **Polytope.example(12, 0.5)},
 }
 FREE = [(penalty, "none") for penalty in PENALTIES]
 BOUNDED = [
@@ -49,7 +51,7 @@ def full_gradient(problem, w, linear, ridge):
 
 def test_every_penalty_and_constraint_is_tried():
     assert set(PENALTIES) == set(registry.names("penalty"))
-    assert set(CONSTRAINTS) <= set(registry.names("constraint"))
+    assert set(CONSTRAINTS) == set(registry.names("constraint"))
 
 
 @pytest.mark.parametrize("loss", registry.names("loss"))

@@ -1,9 +1,13 @@
 import copy
+import json
 
+import numpy as np
 import pytest
 
+from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.runner import fingerprint
 from dp_erm_bench.runner.case import trial_of
+from dp_erm_bench.runner.execute import problem_of
 from dp_erm_bench.runner.expand import expand
 from dp_erm_bench.runner.fingerprint import code_fingerprint, numeric_modules
 
@@ -55,6 +59,30 @@ def test_each_field_that_decides_a_number_changes_the_key(block):
     assert len(set(keys) | {only(base).key}) == len(CHANGES) + 1 - len(same)
     assert len(set(identities)) == len(CHANGES)
     assert keys[same[0]] == only(base).key
+
+
+def test_vertices_count_by_their_content_not_by_their_file(block, tmp_path):
+    base = block(algorithm={"name": "frank_wolfe", "clip": 1.0})
+    p = only(base).spec["dataset"]["p"]
+    listed = Polytope.example(p)["vertices"]
+    np.save(tmp_path / "v.npy", listed)
+    np.savetxt(tmp_path / "v.csv", listed, delimiter=",", fmt="%.17g")
+
+    def trial(vertices):
+        space = {"name": "polytope", "vertices": vertices}
+        return only(changed(base, "constraint", space))
+
+    same = [trial(v) for v in (listed, *map(str, sorted(tmp_path.iterdir())))]
+    assert len({one.key for one in same}) == len({one.identity for one in same}) == 1
+    stored = json.loads(json.dumps(same[-1].spec))
+    assert str(tmp_path) not in json.dumps(stored)
+    assert trial_of(stored).key == same[0].key
+    assert problem_of(stored).constraint == Polytope(listed)
+    other = trial(Polytope.example(p, 2.0)["vertices"])
+    assert other.key != same[0].key and other.identity != same[0].identity
+    files = [str(path) for path in tmp_path.iterdir()]
+    many = changed(base, "constraint", {"name": "polytope", "vertices": files})
+    assert len(expand([many])[0]) == 2
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,15 @@ from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers.sgd import SGD
-from tests.serving import built
+from tests.serving import BALLS, SETS, built
 from tests.solvers.cases import ALGORITHMS, LOSSES, PENALTIES, Run
 
-BALLS = [name for name in registry.names("constraint") if name != "none"]
 CONSTRAINED = [n for n in ALGORITHMS if registry.target("algorithm", n).constrained]
 LABEL = 2.0
 COLUMNS = np.array([1.0, 2.0, 0.5, 1.5, 1.0])
 
 every_loss = pytest.mark.parametrize("loss", LOSSES)
+every_set = pytest.mark.parametrize("ball", SETS)
 every_ball = pytest.mark.parametrize("ball", BALLS)
 
 
@@ -41,7 +41,8 @@ def instance(loss, ball, penalty="none", strength=0.2, radius=0.3, label=LABEL):
     named = {"name": penalty}
     if penalty not in ("none", "box"):
         named["strength"] = strength
-    space = {"name": ball, "radius": radius}
+    size = registry.target("constraint", ball).example(5, radius)
+    space = {"name": ball} | size
     return build_problem(data(label=label), loss, named, space)
 
 
@@ -131,7 +132,7 @@ def penalty_of(problem):
     return {"name": problem.penalty.name, **known}
 
 
-@every_ball
+@every_set
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_constraints_are_refused_by_all_who_do_not_keep_them(algorithm, ball):
     solver = built(algorithm, ridge=1.0)
@@ -142,7 +143,7 @@ def test_constraints_are_refused_by_all_who_do_not_keep_them(algorithm, ball):
         return
     assert solver.refusal(problem) == (
         f"{type(solver).__name__} does not keep its iterates in constraint={ball}; "
-        "use constraint=none, or sgd"
+        "use constraint=none, or gd"
     )
     with pytest.raises(Unsupported, match=f"constraint={ball}"):
         solve(problem, [solver], Budget(1.0, 1e-6), "certified", ["a"], 3)

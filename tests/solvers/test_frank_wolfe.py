@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported, UsageError
@@ -15,7 +16,8 @@ from dp_erm_bench.problems.oracles import make_oracle
 from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers.frank_wolfe import FrankWolfe
 
-SETS = ["l1_ball", "simplex"]
+HULL = np.random.default_rng(1).normal(size=(14, 9)) * (np.arange(9) < 7)
+SETS = ["l1_ball", "polytope", "simplex"]
 LOSSES = ["logistic", "squared"]
 
 
@@ -28,7 +30,10 @@ def problem_of(
     columns = np.linspace(1.0, 2.0, 9)
     bounds = Bounds(columns, float(np.linalg.norm(columns)), 1.0)
     data = dataset_from_arrays(X if made is None else made(X), y, bounds=bounds)
-    chosen = {"name": constraint, "radius": radius} if constraint != "none" else "none"
+    size = {"radius": radius}
+    if constraint in ("none", "polytope"):
+        size = {} if constraint == "none" else {"vertices": HULL}
+    chosen = {"name": constraint} | size
     return build_problem(data, loss, parts.get("penalty", "none"), chosen)
 
 
@@ -67,11 +72,12 @@ def test_the_gram_oracle_makes_the_same_steps(constraint):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_sparse_features_make_the_same_steps(loss):
+@pytest.mark.parametrize("constraint", SETS)
+def test_sparse_features_make_the_same_steps(constraint, loss):
     solver = FrankWolfe(n_iter=25)
-    dense = iterates(solver, problem_of(loss=loss), 2.0, ("a", "b"))
-    light = iterates(
-        solver, problem_of(loss=loss, made=sparse.csc_array), 2.0, ("a", "b")
+    dense, light = (
+        iterates(solver, problem_of(constraint, loss, made=made), 2.0, ("a", "b"))
+        for made in (None, sparse.csc_array)
     )
     np.testing.assert_allclose(dense, light, rtol=1e-9, atol=1e-12)
 
@@ -111,8 +117,12 @@ def test_the_sensitivity_is_that_of_the_vertices(constraint, clip, adjacency):
     problem = problem_of(constraint)
     (release,) = FrankWolfe(clip=clip).releases(problem, adjacency, None)
     columns = problem.dataset.bounds.columns if clip is None else np.full(9, clip)
-    wide = np.concatenate([columns, columns]) if constraint == "l1_ball" else columns
-    change = (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0) * 2.0 * wide / 50
+    wide = {
+        "l1_ball": 2.0 * np.concatenate([columns, columns]),
+        "simplex": 2.0 * columns,
+        "polytope": np.abs(HULL) @ columns,
+    }[constraint]
+    change = (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0) * wide / 50
     np.testing.assert_allclose(release.sensitivity, change[None, :])
 
 
@@ -147,6 +157,82 @@ def test_the_noise_has_the_reference_scales():
         ).calibration.label
         == "paper (not proved)"
     )
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_the_sensitivity_of_a_polytope_is_reached(adjacency):
+    """The hinge far from its margin: a record's gradient is -y x, at a corner."""
+    columns = np.array([1.0, 2.0, 0.5])
+    hull = [[1.0, -1.0, 2.0], [0.0, 3.0, 0.0], [-1.0, -1.0, -1.0]]
+    bounds = Bounds(columns, float(np.linalg.norm(columns)), 1.0)
+    small = {"name": "polytope", "vertices": (1e-3 * np.array(hull)).tolist()}
+    for k, vertex in enumerate(hull):
+        X = np.zeros((2, 10, 3))
+        X[0, 0] = columns * np.sign(vertex)
+        X[1, 0] = -X[0, 0] if adjacency is Adjacency.REPLACE_ONE else 0.0
+        pair = [
+            build_problem(
+                dataset_from_arrays(x, np.ones(10), bounds=bounds),
+                "smoothed_hinge",
+                "none",
+                small,
+            )
+            for x in X
+        ]
+        products = [p.constraint.vertex_products(p.gradient(np.zeros(3))) for p in pair]
+        (release,) = FrankWolfe().releases(pair[0], adjacency, None)
+        moved = np.abs(products[0] - products[1])
+        assert (moved <= np.ravel(release.sensitivity) * (1.0 + 1e-12)).all()
+        assert moved[k] == pytest.approx(np.ravel(release.sensitivity)[k], rel=1e-12)
+
+
+def test_a_ball_by_its_vertices_is_the_ball():
+    """Same noise, same choices: vertices in the order of the ball's own."""
+    ball = problem_of("l1_ball")
+    corners = {"name": "polytope", "vertices": 2.0 * np.vstack([np.eye(9), -np.eye(9)])}
+    made = build_problem(ball.dataset, "logistic", "none", corners)
+    for adjacency in Adjacency:
+        scales = [
+            np.ravel(next(FrankWolfe().releases(p, adjacency, None)).sensitivity)
+            for p in (ball, made)
+        ]
+        np.testing.assert_allclose(*scales, rtol=1e-15)
+    found = [iterates(FrankWolfe(n_iter=30), p, 3.0, ("a", "b")) for p in (ball, made)]
+    np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)
+    budget = Budget(1.0, 1e-6)
+    z = {
+        solve(p, [FrankWolfe(n_iter=5)], budget, "certified", ["a"], 2).calibration.z
+        for p in (ball, made)
+    }
+    assert len(z) == 1
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_optimum_over_a_polytope_is_certified_and_reached(loss):
+    problem = problem_of("polytope", loss)
+    best = problem.optimum
+    assert best.gap <= 1e-9 and problem.constraint.contains(best.w)
+    w = iterates(FrankWolfe(n_iter=3000), problem)[-1][0]
+    g = problem.gradient(best.w)
+    assert g @ (best.w - problem.constraint.linear_minimiser(g)) <= 1e-8 * best.value
+    assert -1e-9 <= problem.value(w) / best.value - 1.0 <= 1e-2
+    ridge = problem_of("polytope", loss, penalty={"name": "l2", "strength": 0.1})
+    assert "penalty l2 over constraint polytope" in ridge.optimum.reason
+
+
+def test_gradient_steps_and_one_answer_stay_in_a_polytope():
+    problem = problem_of("polytope", penalty={"name": "l2", "strength": 0.2})
+    for name, given in (("gd", {"n_iter": 30}), ("output_perturbation", {})):
+        solver = registry.build("algorithm", name, **given)
+        budget = Budget(1.0, 1e-6)
+        ended = solve(problem, [solver], budget, "certified", ["a"], 3)
+        assert problem.constraint.contains(ended.rows.w, 1e-9).all()
+
+
+@pytest.mark.parametrize("name", ["sgd", "permutation_sgd", "mirror_descent"])
+def test_methods_without_a_step_for_a_polytope_refuse_it(name):
+    reason = registry.build("algorithm", name).refusal(problem_of("polytope"))
+    assert reason.startswith(f"constraint=polytope: {name} has ")
 
 
 @pytest.mark.parametrize("constraint", ["none", "l2_ball"])
