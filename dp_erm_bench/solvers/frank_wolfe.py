@@ -1,6 +1,6 @@
 """Private Frank-Wolfe."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,8 +11,9 @@ from dp_erm_bench.privacy.mechanisms import Mechanism, Mechanisms
 from dp_erm_bench.privacy.releases import LaplaceNoisyMax, NoisyMax, Release
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.solvers.base import Array, Solver, shape, steps_between, value
+from dp_erm_bench.solvers.base import Array, shape, value
 from dp_erm_bench.solvers.bounds import entry_bounds
+from dp_erm_bench.solvers.full_batch import FullBatch, Step
 from dp_erm_bench.solvers.limit import Limit
 from dp_erm_bench.solvers.sets import vertex_refusal
 
@@ -20,7 +21,7 @@ SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 
 
 @dataclass(frozen=True)
-class FrankWolfe(Solver):
+class FrankWolfe(FullBatch):
     """Differentially private Frank-Wolfe (DP-FW).
 
     Each step publishes only which vertex v of the constraint has the smallest
@@ -36,7 +37,6 @@ class FrankWolfe(Solver):
     (the part 2 / (t + 2) is of the analysis; T steps are T selections).
     """
 
-    constrained: ClassVar[bool] = True
     uses_smoothness: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
     exempt: ClassVar[Mapping[str, str]] = {
@@ -44,7 +44,6 @@ class FrankWolfe(Solver):
         "choose that of a column of zeros"
     }
 
-    n_iter: int = shape(20, least=0, help="T, the number of steps")
     noise: str = shape(
         "gumbel", choices=tuple(SELECTORS), help="noise of the selection"
     )
@@ -80,14 +79,6 @@ class FrankWolfe(Solver):
         """Refuse sets without vertices, and penalties that are not smooth."""
         return vertex_refusal(problem, "frank_wolfe")
 
-    def iterations(self, problem: Problem) -> int:
-        """Return T."""
-        return self.n_iter
-
-    def passes_at(self, problem: Problem, iteration: int) -> float:
-        """Return the passes: one a step."""
-        return float(iteration)
-
     def releases(
         self, problem: Problem, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
@@ -101,25 +92,16 @@ class FrankWolfe(Solver):
         size = 2.0 / (t + 2.0) if self.parts == "decreasing" else self.step
         return np.broadcast_to(np.ravel(size), (batch,)).astype(np.float64)
 
-    def iterates(
-        self,
-        oracle: Oracle,
-        mechanisms: Mechanisms,
-        checkpoints: Sequence[int],
-        schedule: Any,
-    ) -> Iterator[Array]:
-        """Yield the iterates at the checkpoints."""
-        clip = np.array(
-            np.broadcast_to(entry_bounds(oracle.problem, self.clip), oracle.w.shape)
-        )
-        yield oracle.w
-        done = 0
-        for k in steps_between(checkpoints):
-            for t in range(done, done + k):
-                part = self.part(t, oracle.batch)
-                frank_wolfe_step(oracle, mechanisms["vertex"], clip, part)
-            done += k
-            yield oracle.w
+    def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
+        """Return the step towards the vertex that is selected."""
+        bound = entry_bounds(oracle.problem, self.clip)
+        clip = np.array(np.broadcast_to(bound, oracle.w.shape))
+
+        def step(t: int) -> None:
+            part = self.part(t, oracle.batch)
+            frank_wolfe_step(oracle, mechanisms["vertex"], clip, part)
+
+        return step
 
 
 def frank_wolfe_step(
