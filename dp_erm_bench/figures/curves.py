@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dp_erm_bench.results.statistics import quantile
+
 Array = npt.NDArray[np.float64]
 
 FACTS = (
@@ -72,23 +74,17 @@ class Curves:
     @property
     def median(self) -> Array:
         """Return the median over seeds at each checkpoint, shape (k,)."""
-        ordered = np.sort(self.errors, axis=0)
-        return np.asarray(ordered[self._middle].mean(axis=0))
+        return quantile(self.errors, 0.5)
 
     @property
     def low(self) -> Array:
         """Return the smallest error at each checkpoint, shape (k,)."""
-        return np.asarray(self.errors.min(axis=0))
+        return quantile(self.errors, 0.0)
 
     @property
     def high(self) -> Array:
         """Return the largest error at each checkpoint, shape (k,)."""
-        return np.asarray(self.errors.max(axis=0))
-
-    @property
-    def _middle(self) -> list[int]:
-        # Not np.median: the mean of two infinities there is a warning and a nan.
-        return [(self.n_seeds - 1) // 2, self.n_seeds // 2]
+        return quantile(self.errors, 1.0)
 
     def mean_at(self, passes: npt.ArrayLike) -> Array:
         """Interpolate the mean error at given passes; flat after the end.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench.figures.leaderboard_style import BOARDS, boards
 from dp_erm_bench.figures.leaderboard_tables import number, problem, table_of
 from dp_erm_bench.figures.standings import problems, winners
+from dp_erm_bench.results.statistics import quantile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,8 +133,11 @@ def _summary(rows: pd.DataFrame) -> str:
             place = ran["place"].value_counts()
             won, tied = int(place.get("wins", 0)), int(place.get("ties", 0))
             beats = int((ran["beats_zero"] == "yes").sum())
-            cells = (line, len(ran), won, tied, beats, number(ran["factor"].median()))
-            lines.append((-won, -tied, *cells, f"{1e3 * ran['seconds'].median():.1f}"))
+            factor, seconds = (
+                float(quantile(ran[name], 0.5)) for name in ("factor", "seconds")
+            )
+            cells = (line, len(ran), won, tied, beats, number(factor))
+            lines.append((-won, -tied, *cells, f"{1e3 * seconds:.1f}"))
     head = ("algorithm", "ran", "wins", "ties", "beats w = 0", "factor", "ms")
     text = (
         f"{total} problems (a dataset at one epsilon); factor: median over problems of "

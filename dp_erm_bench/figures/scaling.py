@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.figures.curves import Array, NotRun, report_runs, runs_in, why
+from dp_erm_bench.results.statistics import quantile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,17 +51,17 @@ class Scaling:
     @property
     def median(self) -> Array:
         """Return the median over the runs, shape (k,)."""
-        return np.array([np.sort(runs)[(len(runs) - 1) // 2] for runs in self.ends])
+        return self._quantile(0.5)
 
     @property
     def low(self) -> Array:
         """Return the smallest value, shape (k,)."""
-        return np.array([runs.min() for runs in self.ends])
+        return self._quantile(0.0)
 
     @property
     def high(self) -> Array:
         """Return the largest value, shape (k,)."""
-        return np.array([runs.max() for runs in self.ends])
+        return self._quantile(1.0)
 
     @property
     def slope(self) -> float:
@@ -69,6 +70,9 @@ class Scaling:
         Not a number with fewer than two points or a mean that is not positive.
         """
         return slope(self.x, self.mean)
+
+    def _quantile(self, q: float) -> Array:
+        return np.array([quantile(runs, q) for runs in self.ends])
 
 
 def slope(x: Array, values: Array) -> float:

@@ -84,8 +84,14 @@ def _baseline(starts: pd.DataFrame) -> Baseline:
     """
     if starts.empty:
         return Baseline(math.nan, math.nan)
-    share = float(starts["test_accuracy"].median())
-    return Baseline(float(starts["relative_error"].median()), max(share, 1.0 - share))
+    error, share = _centre(starts["relative_error"]), _centre(starts["test_accuracy"])
+    return Baseline(error, max(share, 1.0 - share))
+
+
+def _centre(column: pd.Series[float]) -> float:
+    """Return the median of what is measured, nan if nothing is."""
+    known = column.dropna().to_numpy(float)
+    return float(quantile(known, 0.5)) if len(known) else math.nan
 
 
 def _problem(
@@ -109,15 +115,17 @@ def _line(line: str, runs: pd.DataFrame, zero: Baseline) -> dict[str, Any]:
     if len(skipped):
         reason = str(skipped["message"].iloc[0])
         return {**base, "status": "skipped", "reason": reason, "place": LOSES}
-    ordered = np.sort(runs["error"].fillna(math.inf).to_numpy(float))
+    errors, seconds = (runs[name].to_numpy(float) for name in ("error", "seconds"))
+    right = runs["test_accuracy"]
     spread = {"median": 0.5, "low": 0.1, "high": 0.9}
     return {
         **base,
-        **{name: float(quantile(ordered, q)) for name, q in spread.items()},
+        **{name: float(quantile(errors, q)) for name, q in spread.items()},
         "status": "ok",
         "reason": "",
-        "accuracy": float(runs["test_accuracy"].median()),
-        "seconds": float(runs["seconds"].median()),
+        # A run that was lost predicts nothing right.
+        "accuracy": _centre(right.fillna(0.0) if right.notna().any() else right),
+        "seconds": float(quantile(seconds, 0.5)),
         "runs": len(runs),
         "batch": float(runs["batch_size"].max()),
     }

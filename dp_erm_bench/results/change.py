@@ -137,4 +137,4 @@ def _ends(values: Array) -> tuple[float, float]:
 
 
 def _median(values: Array) -> float:
-    return float(quantile(np.sort(values), 0.5))
+    return float(quantile(values, 0.5))

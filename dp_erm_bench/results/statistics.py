@@ -149,9 +149,8 @@ def _band(values: Array) -> dict[str, float]:
 
     A single value says nothing of how far off it may be: no interval.
     """
-    ordered = np.sort(values)
     levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
-    band = {name: float(quantile(ordered, q)) for name, q in levels.items()}
+    band = {name: float(quantile(values, q)) for name, q in levels.items()}
     found = central(resampled_medians(values), 0.95)
     low, high = found if len(values) > 1 else (math.nan, math.nan)
     return {**band, "ci_low": low, "ci_high": high, "n": len(values)}
@@ -167,8 +166,8 @@ def central(draws: Array, share: float) -> tuple[float, float]:
     share : float
         Between 0 and 1.
     """
-    ordered, tail = np.sort(draws), (1.0 - share) / 2
-    return float(quantile(ordered, tail)), float(quantile(ordered, 1.0 - tail))
+    tail = (1.0 - share) / 2
+    return float(quantile(draws, tail)), float(quantile(draws, 1.0 - tail))
 
 
 def resampled_medians(values: Array, sample: int = 0) -> Array:
@@ -192,23 +191,33 @@ def resampled_medians(values: Array, sample: int = 0) -> Array:
     below, above = (
         ordered[np.minimum((n * rank).astype(int), n - 1)] for rank in (lower, upper)
     )
-    return np.asarray(below + _unless_equal(np.subtract, above, below, 0.0) / 2)
+    return _between(below, above, 0.5)
 
 
-def quantile(ordered: Array, q: float) -> Array:
-    """Interpolate in sorted values along the last axis; they may be infinite.
+def quantile(values: npt.ArrayLike, q: float) -> Array:
+    """Return a quantile over runs: the centre and the bands of every figure and table.
 
-    numpy's quantile makes nan of two infinities.
+    It is interpolated between the two nearest values: the median (q = 0.5) of an even
+    number of runs is the mean of the middle two. numpy's makes nan of two infinities.
 
     Parameters
     ----------
-    ordered : array
-        Sorted along the last axis, which is not empty.
+    values : array_like
+        Runs along the first axis, at least one; smaller is better. They may be
+        infinite; not a number is a run that was lost, and counts as infinite.
     q : float
-        From 0 to 1.
+        From 0, the smallest, to 1, the largest.
     """
-    place = q * (ordered.shape[-1] - 1)
-    below = np.asarray(ordered[..., math.floor(place)])
-    above = np.asarray(ordered[..., math.ceil(place)])
-    gap = _unless_equal(np.subtract, above, below, 0.0)
-    return np.asarray(below + gap * (place % 1.0 if place % 1.0 else 1.0))
+    ordered = np.sort(np.asarray(values, dtype=float), axis=0)
+    ordered[np.isnan(ordered)] = math.inf
+    place = q * (len(ordered) - 1)
+    below, above = ordered[math.floor(place)], ordered[math.ceil(place)]
+    return _between(np.asarray(below), np.asarray(above), place % 1.0)
+
+
+def _between(below: Array, above: Array, share: float) -> Array:
+    """Interpolate; of two infinities of opposite sign the worse one counts."""
+    finite = np.isfinite(below) & np.isfinite(above)
+    gap = np.subtract(above, below, out=np.zeros_like(above), where=finite)
+    end = np.where(np.isposinf(above), above, below) if share else below
+    return np.asarray(np.where(finite, below + gap * share, end))

@@ -227,6 +227,17 @@ def test_lost_runs_are_infinitely_bad(lost):
     assert found["beats_zero"] == ("yes" if lost == 1 else "no")
 
 
+def test_lost_runs_predict_nothing_right():
+    good = runs("a9a_l2", "gd", around(0.5))
+    bad = runs("a9a_l2", "sgd", around(0.1), accuracy=0.9)
+    for row in bad[1 : 2 * 5 : 2]:
+        lost = {"relative_error": math.nan, "test_accuracy": math.nan}
+        row.update(status="error", **lost)
+    found = standings(table_of(good, bad))
+    assert row_of(found, "a9a_l2", "sgd")["accuracy"] == 0.0
+    assert row_of(found, "a9a_l2", "gd")["accuracy"] == 0.8
+
+
 def test_two_algorithms_that_lost_all_runs_do_not_win():
     parts = [runs("a9a_l2", line, [math.inf] * 4) for line in ("gd", "sgd")]
     found = standings(table_of(*parts))

@@ -27,8 +27,8 @@ def power_rows(rows, exponent, axis="p", **more):
         at = {"epsilon": float(x)} if axis == "epsilon" else at
         # The factory's optimum is .5: an error of e is an excess risk of e / 2.
         end = 2e-3 * x**exponent
-        panel = {"panel": f"theory_{axis}", "line": LINE, "end": end, **at, **more}
-        for row in rows(spread=0.0, **panel):
+        panel = {"panel": f"theory_{axis}", "line": LINE, "end": end, **at}
+        for row in rows(**{"spread": 0.0, **panel, **more}):
             found.append({**row, "trial": f"{row['trial']}/{x}"})
     return found
 
@@ -63,6 +63,44 @@ def test_statistics_of_a_scaling():
     assert found.median.tolist() == [3.0, 2.0]
     assert found.low.tolist() == [1.0, 2.0]
     assert found.high.tolist() == [8.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("ends", "median"),
+    [
+        ([1.0, 3.0], 2.0),
+        ([8.0, 1.0, 4.0, 2.0], 3.0),
+        ([1.0, math.inf], math.inf),
+        ([1.0, 2.0, 4.0, math.nan], 3.0),
+    ],
+)
+def test_median_of_an_even_number_is_the_mean_of_the_middle_two(axes, ends, median):
+    rate = Scaling(np.array([1.0, 2.0]), (np.array(ends), np.array([5.0, 5.0])))
+    assert rate.median.tolist() == [median, 5.0]
+    shape = Shape("flat", np.ones_like)
+    ax = axes(Cross("title", "p", {LINE: rate}, [shape]))
+    drawn = {line.get_label(): line.get_ydata() for line in ax.lines}
+    assert drawn[of(LINE).label].tolist() == [median, 5.0]
+    assert drawn["flat"][0] == median
+
+
+def test_rates_and_quotients_draw_the_median_of_even_runs(rows, unbalanced, axes):
+    """The two figures that are made of a `Scaling`: along an axis, and by quotient."""
+    wide = pd.DataFrame(power_rows(rows, -1.0, spread=0.5))
+    along = scaling(wide, "theory_p", LINE, "p")
+    middle = [np.median(ends) for ends in along.ends]
+    assert all(len(ends) == 4 for ends in along.ends)
+    np.testing.assert_allclose(along.median, middle, rtol=1e-12)
+    table = unbalanced.copy()
+    last = table["iteration"] == table["iteration"].max()
+    odd = last & (table["seed"] % 2 == 1)
+    table.loc[odd, "relative_error"] *= 3
+    line = "DP-CD cyclic"
+    found = imbalance.against_quotient(table, {"blocks": BLOCKS}, "unbalanced", line)
+    np.testing.assert_allclose(found.median, [0.04, 0.04])
+    ax = axes(Cross("title", "x", {line: found}))
+    drawn = next(one for one in ax.lines if one.get_label() == of(line).label)
+    np.testing.assert_allclose(drawn.get_ydata(), [0.04, 0.04])
 
 
 def test_diverged_run_has_no_slope(rows):

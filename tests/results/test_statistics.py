@@ -9,6 +9,7 @@ from dp_erm_bench.results.statistics import (
     FLOOR,
     bands,
     paired,
+    quantile,
     resampled_medians,
 )
 
@@ -136,6 +137,24 @@ def test_infinite_values_have_medians():
     drawn = resampled_medians(np.array([1.0, 2.0, math.inf, math.inf]))
     assert not np.isnan(drawn).any()
     assert 0.3 < np.isinf(drawn).mean() < 0.9
+
+
+@pytest.mark.parametrize(
+    ("values", "q", "expected"),
+    [
+        ([4.0, 1.0, 2.0, 3.0], 0.5, 2.5),
+        ([1.0, math.inf], 0.5, math.inf),
+        ([math.inf, math.inf], 0.5, math.inf),
+        ([1.0, 2.0, 4.0, math.nan], 0.5, 3.0),
+        ([math.nan], 0.0, math.inf),
+        ([-math.inf, 3.0], 0.5, -math.inf),
+        ([-math.inf, math.inf], 0.5, math.inf),
+        ([1.0, 2.0, math.nan], 1.0, math.inf),
+    ],
+)
+def test_lost_runs_are_the_worst_of_a_quantile(values, q, expected):
+    assert quantile(values, q) == expected
+    assert quantile(np.array([values, values]).T, q).tolist() == [expected] * 2
 
 
 def test_a_single_run_has_a_median_but_no_interval():
