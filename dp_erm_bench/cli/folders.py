@@ -13,7 +13,7 @@ from typing import Any
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.results.folder import telling
-from dp_erm_bench.results.runs import note_ended, read_manifest
+from dp_erm_bench.results.runs import note_ended, read_manifest, write_run
 
 SHOWN = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
 """Columns of the claims on the terminal and their share of its width."""
@@ -64,6 +64,7 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     from dp_erm_bench.results.table import load_results
 
     table, module = load_results(folder), _module(config)
+    before = _made(folder)
     if hasattr(module, "prepare"):
         table = module.prepare(folder)
     if config.get("claims"):
@@ -77,6 +78,30 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
         with telling(folder):
             figures.mkdir(exist_ok=True)
             module.draw(table, figures, config)
+    now = _made(folder)
+    manifest = read_manifest(folder)
+    if manifest.get("run"):
+        drawn = sorted(name for name in now if now[name] != before.get(name))
+        write_run(folder, {**manifest, "drawn": drawn})
+
+
+def _made(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return claims and figures of a folder, and what tells one drawn anew."""
+    paths = [folder / CLAIMS, *sorted((folder / "figures").glob("*.png"))]
+    stats = {path: path.stat() for path in paths if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): (stat.st_mtime_ns, stat.st_ino)
+        for path, stat in stats.items()
+    }
+
+
+def _drawn(folder: Path) -> list[str]:
+    """Return the claims and figures that were made last, all if no run tells.
+
+    What else lies in the folder is of earlier runs, perhaps of other settings.
+    """
+    there, drawn = _made(folder), read_manifest(folder).get("drawn")
+    return [name for name in there if not isinstance(drawn, list) or name in drawn]
 
 
 def _module(config: Mapping[str, Any]) -> Any:
@@ -115,23 +140,23 @@ def _binds(source: str | None, name: str) -> bool:
 
 
 def report(folder: Path) -> None:
-    """Print the claims of a folder and where its figures are."""
+    """Print the claims of a folder and where the figures drawn last are."""
     from rich.console import Console
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
-    claims = folder / CLAIMS
-    if claims.is_file():
+    claims, drawn = folder / CLAIMS, _drawn(folder)
+    if CLAIMS in drawn:
         try:
             console.print(_claims_table(folder.name, claims))
         except (ValueError, LookupError, AttributeError, csv.Error):
             again = f"dp-erm-bench collect {folder} makes it again"
             raise UsageError(f"{claims}: is damaged; {again}") from None
-    figures = sorted((folder / "figures").glob("*.png"))
-    for figure in figures:
-        print(f"figure: {figure.with_suffix('.pdf')} and .png")
-    if not claims.is_file() and not figures:
+    for name in drawn:
+        if name != CLAIMS:
+            print(f"figure: {(folder / name).with_suffix('.pdf')} and .png")
+    if not drawn:
         print(f"{folder}: no claims and no figures")
 
 

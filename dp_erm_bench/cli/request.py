@@ -55,6 +55,15 @@ class Request:
         values = _flat(self.frame["panel"].values) if "panel" in self.frame else []
         return [str(value) for value in values if value is not None]
 
+    @property
+    def changes(self) -> list[Given]:
+        """Keys that make another experiment of it: blocks left out or changed.
+
+        Its profiles are its own; how it is run (`runner`, `mode`) is no part of it.
+        """
+        chosen = [self.frame["panel"]] if self.panels else []
+        return [*chosen, *self.choices.values(), *self.axes.values()]
+
 
 def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
     """Parse and check the arguments of a command line.

@@ -13,8 +13,11 @@ from dp_erm_bench.cli.experiment import experiment_blocks
 from dp_erm_bench.cli.folders import check_figures
 from dp_erm_bench.cli.request import Request
 from dp_erm_bench.cli.shape import check_size
+from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import results_folder, run_options
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.figures.stated import check_claims
+from dp_erm_bench.results.runs import read_manifest
 
 
 def run_sweep(composer: Composer, request: Request, command: Sequence[str]) -> int:
@@ -40,20 +43,51 @@ def run_sweep(composer: Composer, request: Request, command: Sequence[str]) -> i
     check_size(blocks)
     check_figures(config)
     folder = results_folder(config, request.experiment)
+    unnamed = unnamed_change(request, folder.name)
+    if unnamed and config["mode"] != "plan":
+        raise UsageError(unnamed)
     options = run_options(
         config,
         tuple(command),
         append_plan=request.experiment is None,
         files=experiment_file(composer, request.experiment),
     )
+    before = read_manifest(folder).get("profile")
     code = run_experiment(blocks, folder.name, folder, options)
     if options.mode == "plan":
+        if unnamed:
+            print(f"before it is run: {unnamed}")
         return code
     if request.experiment is not None:
         _finish(folder, config)
+        if before and before != options.profile:
+            print(
+                f"{folder}: held profile={before} until now; its trials are kept, and "
+                "that profile's command makes its table again",
+                file=sys.stderr,
+            )
     else:
         print(f"results: {folder}", file=sys.stderr)
     return code
+
+
+def unnamed_change(request: Request, folder: str) -> str:
+    """Return why a changed experiment cannot have a folder, empty if it can.
+
+    Its plan would replace that of the experiment as it is published: the table would
+    lose all other trials, and the figures of both would lie side by side.
+    """
+    if folder != request.experiment or not request.changes:
+        return ""
+    given = request.changes[0]
+    values = ",".join(
+        f"{v:g}" if isinstance(v, float) else shown(v) for v in given.values
+    )
+    return (
+        f"{given.key}={values}: changes "
+        f"experiment={request.experiment}, whose results are in {folder}/; "
+        f"give name=NAME, not {folder}, so that they stay as they are"
+    )
 
 
 def experiment_file(composer: Composer, name: str | None) -> dict[str, str]:

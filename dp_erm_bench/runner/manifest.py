@@ -81,6 +81,7 @@ def _asked(
         "started": now(),
         "ended": None,
         "outcome": "running",
+        "drawn": [],
         "not_run": [dataclasses.asdict(one) for one in missing],
         "damaged": session.store.damage(),
         "options": options.as_dict(),

@@ -39,6 +39,12 @@ def tiny(line, experiments):
     )
 
 
+@pytest.fixture
+def mine(tiny):
+    """The experiment with changes, in a folder of its own."""
+    return lambda *arguments: tiny(*arguments, "name=mine")
+
+
 def test_the_grammar_in_blocks_is_expanded(tiny):
     run = tiny()
     first, second = run.blocks
@@ -72,17 +78,17 @@ def test_a_profile_changes_what_is_interpolated(tiny):
 
 
 @pytest.mark.parametrize("text", ["panel=second", "panel=[second]"])
-def test_panels_are_chosen(tiny, text):
-    assert [block["panel"] for block in tiny(text).blocks] == ["second"]
+def test_panels_are_chosen(mine, text):
+    assert [block["panel"] for block in mine(text).blocks] == ["second"]
 
 
 @pytest.mark.parametrize("text", ["panel=second,first", "panel=[first,second]"])
-def test_the_order_of_the_panels_is_the_experiments(tiny, text):
-    assert [block["panel"] for block in tiny(text).blocks] == ["first", "second"]
+def test_the_order_of_the_panels_is_the_experiments(mine, text):
+    assert [block["panel"] for block in mine(text).blocks] == ["first", "second"]
 
 
-def test_keys_of_the_command_line_replace_those_of_every_block(tiny):
-    blocks = tiny(
+def test_keys_of_the_command_line_replace_those_of_every_block(mine):
+    blocks = mine(
         "budget.epsilon=0.1,10", "budget.adjacency=zero_out", "calibration=paper"
     ).blocks
     for block in blocks:
@@ -94,8 +100,8 @@ def test_keys_of_the_command_line_replace_those_of_every_block(tiny):
         assert block["calibration"] == "paper"
 
 
-def test_objectives_and_data_of_every_block(tiny):
-    for block in tiny(
+def test_objectives_and_data_of_every_block(mine):
+    for block in mine(
         "dataset.n=100", "loss=squared", "penalty=l1", "penalty.strength=0.1"
     ).blocks:
         assert block["dataset"] == {"name": "log1", "n": 100}
@@ -103,24 +109,63 @@ def test_objectives_and_data_of_every_block(tiny):
         assert block["penalty"] == {"name": "l1", "strength": 0.1}
 
 
-def test_one_value_fixes_a_tuned_parameter(tiny):
-    first, second = tiny("algorithm.random_cd.clip=2.5").blocks
+def test_one_value_fixes_a_tuned_parameter(mine):
+    first, second = mine("algorithm.random_cd.clip=2.5").blocks
     assert first["algorithm"]["clip"] == 2.5
     assert list(first["tune"]["axes"]) == ["step"]
     assert first["tune"]["extend"] == []
     assert "clip" not in second["algorithm"]
 
 
-def test_several_values_replace_a_tuned_axis(tiny):
-    first, _ = tiny("algorithm.random_cd.step=3,4").blocks
+def test_several_values_replace_a_tuned_axis(mine):
+    first, _ = mine("algorithm.random_cd.step=3,4").blocks
     assert first["tune"]["axes"]["step"] == [3, 4]
     assert "step" not in first["algorithm"]
 
 
-def test_seeds_are_replaced_where_nothing_is_tuned(tiny):
-    (block,) = tiny("panel=second", "seed=5,6").blocks
+def test_seeds_are_replaced_where_nothing_is_tuned(tiny, mine):
+    (block,) = mine("panel=second", "seed=5,6").blocks
     assert block["seed"] == [5, 6]
     assert "is tuned" in tiny("seed=5,6", code=2).err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "panel=second",
+        "budget.epsilon=2",
+        "budget.epsilon=2,3",
+        "budget.adjacency=zero_out",
+        "calibration=paper",
+        "loss=squared",
+        "penalty.strength=0.1",
+        "dataset.n=100",
+        "dataset.seed=1",
+        "algorithm.random_cd.step=3",
+    ],
+)
+def test_a_changed_experiment_needs_a_name_of_its_own(tiny, change):
+    for arguments in ([change], [change, "profile=smoke", "name=tiny"]):
+        refused = tiny(*arguments, code=2)
+        assert not refused.calls and len(refused.err.splitlines()) == 1
+        key, _, value = change.partition("=")
+        assert f"dp-erm-bench: {key}=" in refused.err and value[0] in refused.err
+        assert "give name=NAME" in refused.err
+    run = tiny(change, "name=other")
+    assert (run.name, str(run.folder)) == ("other", "results/other")
+
+
+@pytest.mark.parametrize(
+    "how", ["profile=smoke", "runner.n_jobs=1", "runner.retry=error", "panel=null"]
+)
+def test_how_an_experiment_is_run_is_no_change_of_it(tiny, how):
+    assert tiny(how).name == "tiny"
+
+
+def test_a_seed_of_an_experiment_is_a_change(line, experiments):
+    flag = experiments("blocks: [{dataset: log1, algorithm: sgd, seed: 0}]\n")
+    assert "seed=5: changes" in line(flag, "experiment=tiny", "seed=5", code=2).err
+    assert line(flag, "experiment=tiny", "seed=5", "name=x").blocks[0]["seed"] == 5
 
 
 @pytest.mark.parametrize(

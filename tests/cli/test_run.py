@@ -88,6 +88,86 @@ def test_an_experiment_of_ones_own_ends_with_its_claims(run, experiments, tmp_pa
     assert phases.nunique().to_dict() == {"tune": 4, "report": 2}
 
 
+def test_a_changed_experiment_leaves_the_published_one_alone(
+    run, experiments, tmp_path
+):
+    command = [experiments(EXPERIMENT), "experiment=tiny", "runner.n_jobs=1"]
+    assert run(*command).returncode == 0
+    folder, own = tmp_path / "results" / "tiny", tmp_path / "results" / "own"
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    table = pd.read_parquet(folder / "results.parquet")
+
+    refused = run(*command, "budget.epsilon=2")
+    assert refused.returncode == 2 and not refused.stdout
+    assert refused.stderr.startswith("dp-erm-bench: budget.epsilon=2: ")
+    assert "name=" in refused.stderr and refused.stderr.count("\n") == 1
+    planned = run(*command, "budget.epsilon=2", "mode=plan")
+    assert planned.returncode == 0
+    assert "before it is run: budget.epsilon=2: " in planned.stdout
+    done = run(*command, "budget.epsilon=2", "name=own")
+    assert done.returncode == 0, done.stderr
+
+    now = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert now == kept
+    assert set(pd.read_parquet(own / "results.parquet")["epsilon"]) == {2.0}
+    assert set(table["epsilon"]) == {1.0}
+
+
+FIGURES = """
+blocks:
+  - {panel: a, dataset: {name: log1, n: 60, p: 5},
+     algorithm: {name: random_cd, passes: 1, clip: 1}, seed: 0}
+  - {panel: b, dataset: {name: log1, n: 70, p: 5},
+     algorithm: {name: random_cd, passes: 1, clip: 1}, seed: 0}
+figures: panels_of_mine
+claims:
+  - {id: never, figure: a, measure: later, reason: not there, statement: Later}
+"""
+DRAW = """
+def draw(table, folder, config):
+    for panel in set(table["panel"]):
+        for ending in ("png", "pdf"):
+            (folder / f"{panel}.{ending}").write_text("drawn")
+"""
+
+
+def test_only_what_this_run_drew_is_listed(
+    run, experiments, tmp_path, environment, monkeypatch
+):
+    (tmp_path / "panels_of_mine.py").write_text(DRAW)
+    path = environment["PYTHONPATH"]
+    monkeypatch.setitem(environment, "PYTHONPATH", f"{path}{os.pathsep}{tmp_path}")
+    command = [experiments(FIGURES), "experiment=tiny", "runner.n_jobs=1", "name=own"]
+
+    def listed(done):
+        assert done.returncode == 0, done.stderr
+        return re.findall(r"figure: .*figures/(\w+)\.pdf", done.stdout)
+
+    assert listed(run(*command)) == ["a", "b"]
+    assert listed(run(*command, "panel=a")) == ["a"]
+    folder = tmp_path / "results" / "own"
+    assert (folder / "figures" / "b.png").is_file()
+    assert listed(run("report", str(folder))) == ["a"]
+    assert "1 not run" in run("report", str(folder)).stdout
+    assert listed(run("collect", str(folder))) == ["a"]
+    assert listed(run(*command, "panel=b")) == ["b"]
+
+    experiments(FIGURES.partition("figures:")[0])
+    done = run(*command)
+    assert listed(done) == [] and "no claims and no figures" in done.stdout
+    # A folder that no run of this version wrote says nothing: all is listed.
+    for manifest in folder.rglob("*.json"):
+        manifest.unlink()
+    assert listed(run("report", str(folder))) == ["a", "b"]
+
+
+def test_another_profile_says_whose_table_was_there(run, experiments, tmp_path):
+    text = "profile: long\nprofiles: {long: {n: 3}, smoke: {n: 1}}\n" + EXPERIMENT
+    command = [experiments(text), "experiment=tiny", "runner.n_jobs=1"]
+    assert "held profile" not in run(*command).stderr
+    assert "results/tiny: held profile=long" in run(*command, "profile=smoke").stderr
+
+
 def test_an_interrupt_is_130_and_keeps_what_is_recorded(tmp_path, environment):
     long = ["algorithm.random_cd.passes=20000", "runner.batch_trials=1"]
     process = subprocess.Popen(
