@@ -2,24 +2,28 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.paths import digest, spelled
-from dp_erm_bench.plugins.names import identity
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.runner.execute import facts, trajectory
+from dp_erm_bench.runner.axes import overrides_of
+from dp_erm_bench.runner.execute import facts, solver_of, trajectory
+from dp_erm_bench.runner.grid import Grid
+from dp_erm_bench.runner.parameters import normalised
 from dp_erm_bench.runner.solve import Solved, solve
+from dp_erm_bench.runner.subject import Subject
+from dp_erm_bench.runner.trial import identity_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,7 +103,7 @@ def load_problem(
         registry.check_choice("dataset", dataset, registry.names("dataset"))
     keys = {key: _plain(value) for key, value in overrides.items()}
     name = f"{dataset}:{keys.pop('name')}" if "name" in keys else dataset
-    data = load_dataset(dataset_spec(name, **keys))
+    data = load_dataset(dataset_spec(name, **overrides_of(name, keys)))
     return build_problem(data, loss, penalty, constraint)
 
 
@@ -115,6 +119,10 @@ def fit(
     **params: Any,
 ) -> FitResult:
     """Run one algorithm once.
+
+    With a seed it is the trial of a sweep with the same settings, run alone: the
+    draws come from the same identity, and the numbers are equal to the bit. It runs
+    on one thread, as trials do.
 
     Parameters
     ----------
@@ -145,14 +153,15 @@ def fit(
         For unknown names or values out of range.
     """
     registry.check_choice("calibration", calibration, registry.names("calibration"))
-    params = {key: _plain(value) for key, value in params.items()}
-    algorithm = registry.pinned(algorithm)
-    solver = registry.build("algorithm", algorithm, **params)
+    pin = registry.pinned(algorithm)
+    given = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
-    what = [problem.key, identity(algorithm), asdict(solver), asdict(budget)]
-    draws = _identity([*what, calibration, _declared(problem)], _plain(seed))
-    solved = solve(problem, [solver], budget, calibration, [draws], CHECKPOINTS)
-    return _result(solved, seed is not None)
+    grid = Grid(Subject(problem), pin, given, budget.spec, calibration)
+    draws = _identity(grid, _plain(seed))
+    with threadpool_limits(limits=1):
+        solvers = [solver_of(grid.base)]
+        solved = solve(problem, solvers, budget, calibration, [draws], CHECKPOINTS)
+        return result_of(solved, 0, seed is not None)
 
 
 def _plain(value: Any) -> Any:
@@ -160,33 +169,27 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _declared(problem: Problem) -> list[Any]:
-    bounds = problem.dataset.bounds
-    if bounds is None:
-        return []
-    return [bounds.columns.tolist(), bounds.norm, bounds.label]
-
-
-def _identity(what: list[Any], seed: int | None) -> str:
+def _identity(grid: Grid, seed: int | None) -> str:
     if seed is None:
         return secrets.token_hex(16)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
-    return digest([*spelled(what), seed])
+    return identity_of(grid.digest(), seed)
 
 
-def _result(solved: Solved, reproducible: bool) -> FitResult:
+def result_of(solved: Solved, b: int, reproducible: bool) -> FitResult:
+    """Return trial b of a batch as what a fit returns."""
     import pandas as pd
 
-    told = facts(solved, 0)
-    columns = {k: v for k, v in trajectory(solved.rows, 0).items() if v}
+    told = facts(solved, b)
+    columns = {k: v for k, v in trajectory(solved.rows, b).items() if v}
     frame = pd.DataFrame(columns)
     frame["objective"] = frame["objective"].astype("float64")
     optimum = np.nan if told["optimum"] is None else told["optimum"]
     frame["optimum"] = optimum
     frame["relative_error"] = frame["objective"] / optimum - 1.0
     calibration = solved.calibration
-    w = solved.rows.w[0].copy()
+    w = solved.rows.w[b].copy()
     w.setflags(write=False)
     return FitResult(
         w=w,

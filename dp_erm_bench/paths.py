@@ -1,5 +1,6 @@
 """Cache folder, atomic writes and content digests."""
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -77,3 +78,27 @@ def spelled(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return value
+
+
+LATER = "later"
+"""In the metadata of a field: it was added after results had been published."""
+
+
+def fields_of(made: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass's object by name."""
+    return {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
+
+
+def later_defaults(made: Any) -> dict[str, Any]:
+    """Return the defaults of those fields of a dataclass that came `LATER`.
+
+    A field that holds its later default enters no digest: what was published before
+    there was such a field keeps its name.
+    """
+    marked = (f for f in dataclasses.fields(made) if f.metadata.get(LATER))
+    return {field.name: field.default for field in marked}
+
+
+def entering(values: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Return the values that enter a digest: not those at their later default."""
+    return {k: v for k, v in values.items() if k not in later or v != later[k]}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,12 @@ class Bounds:
     columns: Array
     norm: float
     label: float | None = None
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return the bounds as a dataset's yaml declares them."""
+        columns = self.columns.tolist()
+        return {"columns": columns, "norm": self.norm, "label": self.label}
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,12 @@ class Dataset:
         Held-out records; ``X_test`` is sparse where ``X`` is.
     w_true : array of shape (p,) or None
         The parameter that labels were drawn from, where it is known.
+
+    Attributes
+    ----------
+    loaded : mapping or None
+        The specification by which ``load_dataset`` made it. A copy with other parts
+        (``dataclasses.replace``) has none: it is no longer what that stands for.
     """
 
     name: str
@@ -86,6 +99,25 @@ class Dataset:
     X_test: Features | None = None
     y_test: Array | None = None
     w_true: Array | None = None
+    loaded: Mapping[str, Any] | None = field(default=None, init=False)
+
+    def loaded_by(self, spec: Mapping[str, Any]) -> Dataset:
+        """Return the same dataset, known by its specification."""
+        made = replace(self)
+        object.__setattr__(made, "loaded", spec)
+        return made
+
+    @cached_property
+    def spec(self) -> Mapping[str, Any]:
+        """Return what a trial's spec says of the dataset, JSON-able.
+
+        The yaml with overrides of one that was loaded; of a user's own arrays their
+        name, the hash of their content and the declared bounds.
+        """
+        if self.loaded is not None:
+            return self.loaded
+        bounds = None if self.bounds is None else self.bounds.spec
+        return {"name": self.name, "content": self.content_hash, "bounds": bounds}
 
     @property
     def n(self) -> int:

@@ -49,7 +49,8 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
 
 @functools.lru_cache(maxsize=16)
 def _load(text: str, mirror: str | None, cache: str) -> Dataset:
-    spec = check_spec(json.loads(text))
+    given = json.loads(text)
+    spec = check_spec(given)
     arrays, content = _prepared(spec)
     X, y, bounds = arrays["X"], arrays["y"], None
     if spec.bounds is not None:
@@ -66,7 +67,7 @@ def _load(text: str, mirror: str | None, cache: str) -> Dataset:
         X_test=arrays.get("X_test"),
         y_test=arrays.get("y_test"),
         w_true=arrays.get("w_true"),
-    )
+    ).loaded_by(given)
 
 
 def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:

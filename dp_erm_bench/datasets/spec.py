@@ -39,6 +39,12 @@ DEFAULTS: dict[str, Any] = {
     "bounds": None,
     "clip_to_bounds": False,
 }
+LATER: dict[str, Any] = {}
+"""Keys, and options of loaders, that came after results had been published.
+
+Each with the value that does what was done before: only off it such a key enters the
+identity of a trial.
+"""
 MEMBER = "set"
 """The option of a loader that stands for many datasets; part of the name."""
 

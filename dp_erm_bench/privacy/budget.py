@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import spelled
 from dp_erm_bench.privacy.adjacency import Adjacency
 
 POWER_OF_N = re.compile(r"1/n(?:\^(\d+(?:\.\d+)?))?")
@@ -56,6 +57,13 @@ class Budget:
                 "must be a number in [0, 1)"
             )
         return replace(self, delta=value)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return what a trial's spec says of the budget, JSON-able."""
+        adjacency = str(self.adjacency.value)
+        fields = {"epsilon": self.epsilon, "delta": self.delta, "adjacency": adjacency}
+        return dict(spelled(fields))
 
     @property
     def number(self) -> float:

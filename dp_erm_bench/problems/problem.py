@@ -9,7 +9,7 @@ import numpy as np
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.paths import digest
+from dp_erm_bench.paths import digest, fields_of
 from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.problems.domain import lipschitz_constant
 from dp_erm_bench.problems.optimum import Optimum, certified_optimum
@@ -61,6 +61,19 @@ class Problem:
         objective = [self.loss, self.penalty, self.constraint]
         return digest([self.dataset.content_hash, *map(repr, objective)])
 
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return what a trial's spec says of the problem.
+
+        `dataset` as ``Dataset.spec``; `loss`, `penalty`, `constraint` by name, with
+        all their parameters.
+        """
+        parts = ("loss", "penalty", "constraint")
+        return {
+            "dataset": self.dataset.spec,
+            **{part: _described(getattr(self, part)) for part in parts},
+        }
+
     @cached_property
     def lipschitz(self) -> float:
         """Return a bound on |phi'(x.w, y)| over the domain of w; infinite if none."""
@@ -111,3 +124,7 @@ class Problem:
         y = self.dataset.y
         squares = np.square(self.loss.derivative(y, np.zeros_like(y)))
         return float(np.sqrt(np.mean(squares * np.square(self.dataset.row_norms))))
+
+
+def _described(part: Any) -> dict[str, Any]:
+    return {"name": part.name, **fields_of(part)}

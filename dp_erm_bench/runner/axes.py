@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
 from dp_erm_bench.datasets.values import is_seed
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.parameters import typed
@@ -113,6 +114,29 @@ def relative(key: str, value: Any) -> list[float] | None:
         if not multiple > 0:
             raise UsageError(f"{name}={multiple}: must be positive")
     return multiples
+
+
+def overrides_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of a dataset's yaml, numbers in the types that it gives them.
+
+    Raises
+    ------
+    UsageError
+        If the dataset or a key does not exist, or a value has another type.
+    """
+    usual = usual_of(name, given)
+    return {k: like(f"dataset.{k}", v, usual.get(k)) for k, v in given.items()}
+
+
+def usual_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dataset's yaml, and what is given for keys that are not in it."""
+    return dataset_spec(name, **given) | usual_fields(name)
+
+
+def like(key: str, value: Any, usual: Any) -> Any:
+    """Convert a number to the type that the yaml gives the key."""
+    numeric = type(usual) in (int, float) and value is not None
+    return typed(key, value, type(usual)) if numeric else value
 
 
 def _is_list(value: Any) -> bool:

@@ -7,27 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.spec import LISTS, dataset_spec, usual_fields
+from dp_erm_bench.datasets.spec import LISTS
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import absolute, label
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.runner.axes import (
     check_keys,
     is_matrix,
+    like,
     named,
     product,
     relative,
     seeds_of,
+    usual_of,
     values_of,
 )
 from dp_erm_bench.runner.block import Tune, tune_of
 from dp_erm_bench.runner.case import Case, NotRun
-from dp_erm_bench.runner.parameters import (
-    check_parameter,
-    normalised,
-    typed,
-)
+from dp_erm_bench.runner.parameters import check_parameter, normalised
 from dp_erm_bench.runner.subject import Subject, subject_of
 from dp_erm_bench.runner.tasks.base import study_of
 from dp_erm_bench.runner.wanted import Wanted
@@ -195,15 +192,8 @@ def _privacy(block: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
     calibrations = values_of("calibration", block.get("calibration") or "certified")
     for calibration in calibrations:
         registry.check_choice("calibration", calibration, registry.names("calibration"))
-    budgets = [_budget(point) for point in product(axes)]
+    budgets = [Budget(**point).spec for point in product(axes)]
     return list(itertools.product(budgets, calibrations))
-
-
-def _budget(point: Mapping[str, Any]) -> dict[str, Any]:
-    budget = Budget(**point)
-    adjacency = str(budget.adjacency.value)
-    fields = {"epsilon": budget.epsilon, "delta": budget.delta, "adjacency": adjacency}
-    return dict(spelled(fields))
 
 
 def _subjects(block: Mapping[str, Any]) -> Iterator[tuple[str, Subject | str]]:
@@ -218,10 +208,10 @@ def _subjects(block: Mapping[str, Any]) -> Iterator[tuple[str, Subject | str]]:
 
 def _datasets(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, given in named("dataset", block.get("dataset"), ""):
-        usual = dataset_spec(name, **given) | usual_fields(name)
+        usual = usual_of(name, given)
         axes = {
             key: [
-                _like(f"dataset.{key}", v, usual.get(key))
+                like(f"dataset.{key}", v, usual.get(key))
                 for v in values_of(
                     f"dataset.{key}", value, [] if key in LISTS else usual.get(key)
                 )
@@ -241,9 +231,3 @@ def _parts(block: Mapping[str, Any], part: str) -> list[dict[str, Any]]:
         }
         found += [{"name": name, **point} for point in product(axes)]
     return found
-
-
-def _like(key: str, value: Any, usual: Any) -> Any:
-    """Convert a number to the type that the yaml gives the key."""
-    numeric = type(usual) in (int, float) and value is not None
-    return typed(key, value, type(usual)) if numeric else value

@@ -50,6 +50,11 @@ class Grid:
         `epsilon`, `delta`, `adjacency`, JSON-able.
     calibration : str
         How noise is fixed.
+
+    Attributes
+    ----------
+    base : mapping
+        A trial's spec without `seed`, `n_checkpoints` and open parameters.
     """
 
     def __init__(
@@ -62,7 +67,7 @@ class Grid:
     ) -> None:
         self.subject, self.algorithm, self.params = subject, algorithm, params
         fixed = {key: plain(value) for key, value in params.items()}
-        self._base = {
+        self.base = {
             **subject.spec,
             "algorithm": {
                 "name": label(algorithm),
@@ -72,6 +77,7 @@ class Grid:
             "budget": budget,
             "calibration": calibration,
         }
+        self._later = known_algorithm(algorithm).later
         # Of the JSON of a list that ends in the mapping of the parameters.
         head = [subject.digest, identity(algorithm), budget, calibration]
         self._head = _json(head)[:-1]
@@ -93,14 +99,27 @@ class Grid:
         UsageError
             From a solver that checks parameters together; `check` has the others.
         """
-        known, names = known_algorithm(self.algorithm), tuple(axes)
-        separate = known.separate and all(axes.values())
-        digests = self._joined(known, axes) if separate else self._made(known, axes)
+        names, digests = tuple(axes), self._digests(axes)
         spelled = ([plain(value) for value in values] for values in axes.values())
         points = zip(product(*axes.values()), product(*spelled), digests, strict=True)
         for raw, point, found in points:
             kin = self._kin.get(found.group) or self._new_kin(names, raw, found.group)
-            yield Setting(self._base, names, point, found.setting, kin)
+            yield Setting(self.base, names, point, found.setting, kin)
+
+    def digest(self) -> str:
+        """Return the digest of the fixed parameters' setting (`Setting.digest`).
+
+        Raises
+        ------
+        UsageError
+            If the solver refuses a parameter.
+        """
+        return next(self._digests({})).setting
+
+    def _digests(self, axes: Axes) -> Iterator[Digests]:
+        known = known_algorithm(self.algorithm)
+        separate = known.separate and all(axes.values())
+        return self._joined(known, axes) if separate else self._made(known, axes)
 
     def _first(self, axes: Axes) -> dict[str, Any]:
         return {**self.params, **{key: values[0] for key, values in axes.items()}}
@@ -109,13 +128,14 @@ class Grid:
         """Yield the digests of all points from the spelled values of each axis."""
         full = algorithm_of(self.algorithm, self._first(axes)).full
         keys = sorted(full)
-        pieces = [_entry(key, full[key]) for key in keys]
+        pieces = [self._entry(key, full[key]) for key in keys]
         places = [keys.index(key) for key in axes]
         shared = [i for i, key in enumerate(keys) if known.kinds[key] != "value"]
         telling = [i for i in places if i in shared or keys[i] == "clip"]
-        clip, unclipped = "clip" in keys and keys.index("clip"), _entry("clip", None)
+        clip = "clip" in keys and keys.index("clip")
+        unclipped = self._entry("clip", None)
         groups: dict[Point, str] = {}
-        spelled = ([_entry(k, plain(v)) for v in axes[k]] for k in axes)
+        spelled = ([self._entry(k, plain(v)) for v in axes[k]] for k in axes)
         for point in product(*spelled):
             for place, piece in zip(places, point, strict=True):
                 pieces[place] = piece
@@ -130,13 +150,19 @@ class Grid:
         for point in product(*axes.values()):
             opened = dict(zip(axes, point, strict=True))
             made = algorithm_of(self.algorithm, {**self.params, **opened})
-            full = [_entry(key, made.full[key]) for key in sorted(made.full)]
-            shape = [_entry(key, made.shape[key]) for key in sorted(made.shape)]
+            full = [self._entry(key, made.full[key]) for key in sorted(made.full)]
+            shape = [self._entry(key, made.shape[key]) for key in sorted(made.shape)]
             clipped = made.full.get("clip") is not None
             yield Digests(self._digest(full), self._digest(shape, clipped))
 
+    def _entry(self, key: str, value: Any) -> str:
+        """Return a parameter as JSON; nothing of a later one at its default."""
+        at_default = key in self._later and value == self._later[key]
+        return "" if at_default else f"{_json(key)}:{_json(value)}"
+
     def _digest(self, pieces: Sequence[str], *more: bool) -> str:
         tail = "".join(f",{_json(one)}" for one in more)
+        pieces = list(filter(None, pieces)) if self._later else pieces
         text = f"{self._head},{{{','.join(pieces)}}}{tail}]"
         return sha256(text.encode()).hexdigest()
 
@@ -158,7 +184,3 @@ class Grid:
 
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _entry(key: str, value: Any) -> str:
-    return f"{_json(key)}:{_json(value)}"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.paths import spelled
+from dp_erm_bench.paths import later_defaults, spelled
 from dp_erm_bench.plugins.names import label
 
 PER_ITERATION = 100.0
@@ -93,7 +93,8 @@ class Known(NamedTuple):
     """An algorithm's yaml and class, looked up once per process.
 
     `separate` tells whether its class checks each parameter by itself and changes
-    none, so that a value that passed once passes in every combination.
+    none, so that a value that passed once passes in every combination. `later` has
+    the defaults of parameters that enter an identity only off them.
     """
 
     target: str
@@ -102,6 +103,7 @@ class Known(NamedTuple):
     kinds: dict[str, str | None]
     hints: dict[str, Any]
     separate: bool
+    later: dict[str, Any]
 
 
 @functools.cache
@@ -123,6 +125,7 @@ def known_algorithm(algorithm: str) -> Known:
         {f.name: f.metadata.get("kind") for f in fields},
         {f.name: hints[f.name] for f in fields},
         check is Solver.__post_init__,
+        {key: plain(value) for key, value in later_defaults(made).items()},
     )
 
 

@@ -9,8 +9,8 @@ from functools import cache, cached_property
 from typing import Any
 
 from dp_erm_bench.datasets.load import load_dataset
-from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.paths import digest
+from dp_erm_bench.datasets.spec import LATER, dataset_spec
+from dp_erm_bench.paths import digest, entering, later_defaults
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.problem import Problem
 
@@ -20,21 +20,33 @@ SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Subject:
-    """A dataset's spec and a resolved objective.
+    """A problem as a trial sees it, of a sweep or of a single fit.
 
-    Attributes
+    Parameters
     ----------
-    spec : mapping
-        `dataset`, `loss`, `penalty`, `constraint` of a trial's spec.
-    digest : str
-        Of the content of the dataset, its spec and the objective.
     problem : Problem
         The problem itself.
     """
 
-    spec: Mapping[str, Any]
-    digest: str
     problem: Problem
+
+    @cached_property
+    def spec(self) -> Mapping[str, Any]:
+        """Return `dataset`, `loss`, `penalty`, `constraint` of a trial's spec."""
+        return self.problem.spec
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the digest of the dataset's content, its spec and the objective."""
+        dataset = self.spec["dataset"]
+        told = {key: value for key, value in dataset.items() if key not in SILENT}
+        parts = {
+            part: entering(described, later_defaults(getattr(self.problem, part)))
+            for part, described in self.spec.items()
+            if part != "dataset"
+        }
+        content = self.problem.dataset.content_hash
+        return digest([content, entering(told, LATER), parts])
 
     @cached_property
     def gradient_rms(self) -> float:
@@ -72,21 +84,5 @@ def subject_of(dataset: str, overrides: Mapping[str, Any], *objective: Any) -> S
 @cache
 def _subject(text: str) -> Subject:
     name, overrides, *objective = json.loads(text)
-    spec = dataset_spec(name, **overrides)
-    data = load_dataset(spec)
-    problem = build_problem(data, *objective)
-    parts = {
-        part: _described(getattr(problem, part))
-        for part in ("loss", "penalty", "constraint")
-    }
-    told = {key: value for key, value in spec.items() if key not in SILENT}
-    return Subject(
-        spec={"dataset": spec, **parts},
-        digest=digest([data.content_hash, told, parts]),
-        problem=problem,
-    )
-
-
-def _described(part: Any) -> dict[str, Any]:
-    values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
-    return {"name": part.name, **values}
+    data = load_dataset(dataset_spec(name, **overrides))
+    return Subject(build_problem(data, *objective))

@@ -111,7 +111,7 @@ class Setting:
 
     def identity(self, seed: int) -> str:
         """Return the identity of the trial of a seed."""
-        return _sha(f"{self.digest}:{seed}")
+        return identity_of(self.digest, seed)
 
     def key(self, seed: int, n_checkpoints: int) -> str:
         """Return the key of the trial of a seed."""
@@ -182,6 +182,11 @@ class Planned:
                 "n_checkpoints": self.n_checkpoints,
             },
         }
+
+
+def identity_of(setting: str, seed: int) -> str:
+    """Return the identity of the trial of a setting's digest and a seed."""
+    return _sha(f"{setting}:{seed}")
 
 
 def _sha(text: str) -> str:

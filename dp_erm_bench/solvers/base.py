@@ -30,6 +30,9 @@ def shape(default: Any, *, help: str, **limits: Any) -> Any:
     """Return a field that must be equal in a batch of trials.
 
     Limits: ``choices`` (allowed values), ``least`` (smallest), ``above``, ``most``.
+    ``later=True`` marks a parameter that came after results had been published: it
+    enters the identity of a trial only off its default, which must do what was done
+    before.
     """
     return dataclasses.field(
         default=default, metadata={"kind": "shape", "help": help, **limits}

@@ -16,6 +16,7 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import entering, later_defaults
 from dp_erm_bench.runner.axes import check_keys, seeds_of
 from dp_erm_bench.runner.block import Tune
 from dp_erm_bench.runner.fingerprint import code_fingerprint
@@ -101,7 +102,8 @@ def study_of(block: Block) -> Study:
 
 def _setting(task: Task, spelled: Spec, spec: Spec, target: str) -> Setting:
     base = {**spec, "task": spelled}
-    text = json.dumps(base, sort_keys=True, allow_nan=False)
+    told = {**spec, "task": entering(spelled, later_defaults(task))}
+    text = json.dumps(told, sort_keys=True, allow_nan=False)
     digest = sha256(text.encode()).hexdigest()
     own = f"{type(task).__module__}.{type(task).__name__}"
     code = f"{code_fingerprint(own)} {code_fingerprint(target) if target else ''}"
