@@ -6,10 +6,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from dp_erm_bench.paths import cache_dir
+
 # Before anything imports numpy.
 for library in ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR"):
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
+# The kernels are compiled for all sessions, not for each.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_dir() / "machine_code"))
 CACHE = tempfile.mkdtemp(prefix="dp_erm_bench_tests_")
 os.environ["DP_ERM_BENCH_CACHE"] = CACHE
 atexit.register(shutil.rmtree, CACHE, ignore_errors=True)

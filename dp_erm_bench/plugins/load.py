@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,9 @@ from dp_erm_bench.plugins.sources import broken, digest, sources
 
 CHECK = "dp_erm_bench.solvers.declared"
 """The module that tells what a solver's class lacks; imported where it is needed."""
+
+COMPILED = "dp_erm_bench.kernels.compiled"
+"""The module that knows where machine code is kept; imported by what compiles."""
 
 
 @functools.cache
@@ -68,15 +72,27 @@ def _executed(path: str, name: str, files: dict[str, Path]) -> ModuleType:
     sys.modules[name] = module
     sys.meta_path.insert(0, finder)
     try:
-        spec.loader.exec_module(module)
-        for helper in helpers:  # one that is imported in a function would be gone then
-            importlib.import_module(helper)
+        with _machine_code(path, files):
+            spec.loader.exec_module(module)
+            # One that is imported in a function would be gone then.
+            for helper in helpers:
+                importlib.import_module(helper)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise broken(path, error) from None
     finally:
         sys.meta_path.remove(finder)
     return module
+
+
+def _machine_code(path: str, files: dict[str, Path]) -> AbstractContextManager[Any]:
+    """Return a context in which numba keeps code by the digest of all these files."""
+    if any(b"numba" in file.read_bytes() for file in files.values()):
+        context: AbstractContextManager[Any] = importlib.import_module(
+            COMPILED
+        ).machine_code_of(path)
+        return context
+    return nullcontext()
 
 
 class _Source(importlib.machinery.SourceFileLoader):
