@@ -150,18 +150,30 @@ def objective_curve(use: Use) -> Floats:
 
 
 def objective_epsilon(uses: Sequence[Use], delta: float, adjacency: Adjacency) -> float:
-    """Return the root of the profile of one minimiser, twice that of one term."""
-    if len(uses) != 1 or uses[0].kind != "objective" or uses[0].times != 1:
+    """Return the root of the profile of one minimiser, twice that of one term.
+
+    Gaussian uses beside it: the mean of their profile at epsilon less each loss.
+    """
+    minimisers = [use for use in uses if use.kind == "objective"]
+    others = [use for use in uses if full_batch(use)]
+    alone = len(minimisers) == 1 and minimisers[0].times == 1
+    if not alone or len(others) != len(uses) - 1:
         raise ValueError("the profile is that of one perturbed objective alone")
-    losses, masses = objective_losses(uses[0])
+    losses, masses = objective_losses(minimisers[0])
+    mu = deviation(others)
     terms = 2 if adjacency is Adjacency.REPLACE_ONE else 1
 
     def excess(epsilon: float) -> float:
-        over = losses > epsilon
-        gains = -np.expm1(epsilon - losses[over])
-        return terms * float(masses[over] @ gains) - delta
+        left = np.minimum(epsilon - losses, 700.0)
+        if mu > 0:
+            gains = norm.cdf(mu / 2 - left / mu)
+            gains -= np.exp(left + norm.logcdf(-mu / 2 - left / mu))
+        else:
+            gains = np.maximum(-np.expm1(left), 0.0)
+        return terms * float(masses @ gains) - delta
 
-    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, losses[-1]))
+    top = losses[-1] + 40 * mu + mu * mu
+    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, top))
 
 
 def renyi_epsilon(uses: Sequence[Use], delta: float) -> float:

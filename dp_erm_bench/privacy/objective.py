@@ -21,6 +21,13 @@ Derivation, for smooth psi on the whole space:
    no larger (Cauchy-Schwarz), however x and x' lie.
 5. Profile: delta(eps) = E (1 - e^(eps - l))_+ grows with l. The mean of |u| and |u'| is
    at most their maximum, so replace_one costs at most twice the delta of one term.
+   This holds for every real eps.
+6. Gaussian releases beside w, of mu in total, adaptive in either order: their loss is
+   at worst g = mu^2/2 + mu v, v normal and independent of l (Dong, Roth, Su 2022), and
+   given g the delta of w at eps - g is that of step 5. So delta(eps) is at most E
+   (1 - e^(eps - g - l))_+, twice that for replace_one. A half normal |u| has at most
+   twice the density of u, hence with M^2 = m^2 + mu^2 one term costs at most 2 H(eps
+   - c), H the profile of a Gaussian of mu = M: the noise beside w adds in quadrature.
 
 A convex psi or a closed convex set is the limit of smooth convex functions whose
 minimisers converge for every b (strong convexity), so the laws converge weakly and the
@@ -29,6 +36,14 @@ second derivative jumps (Huber, smoothed hinge) are limits of smooth ones likewi
 On a bounded set, where G need hold there only, phi may be replaced by its linear
 extension beyond the margins that occur: the constrained minimiser is the same.
 With density exp(-norm2(b) / sigma) in place of the normal one, l <= c + m.
+
+What is computed is not w but some w~ with norm2(w~ - w) <= t, verified. Its low digits
+are a function of all records that no step above covers, however small t is. So it is
+published as w~ plus noise of sensitivity 2 t, after w: whatever b made that w, in D as
+in D', the two w~ lie within t of it. (Several b make the same w where psi has corners;
+two mixtures of such shifts are told apart no better than the worst two shifts.) With
+Gaussian noise step 6 has the sum. With noise of density exp(-norm2 / scale) the pure
+levels add up (Dwork and Roth 2014, Theorem 3.16).
 
 References
 ----------
@@ -48,6 +63,7 @@ from dp_erm_bench.privacy.gdp import gdp_delta
 from dp_erm_bench.privacy.search import smallest_true
 
 Floats = NDArray[np.float64]
+APART = 8.0
 
 
 def objective_rdp(orders: Floats, z: float, curvature: float) -> Floats:
@@ -62,13 +78,25 @@ def objective_rdp(orders: Floats, z: float, curvature: float) -> Floats:
     return curve
 
 
-def objective_delta(epsilon: float, z: float, curvature: float, terms: int) -> float:
-    """Return a delta at which one use is (epsilon, delta)-DP, from step 5.
+def objective_delta(
+    epsilon: float, z: float, curvature: float, terms: int, mu: float = 0.0
+) -> float:
+    """Return a delta at which one use is (epsilon, delta)-DP, from steps 5 and 6.
 
     With e = eps - c and H the profile of a Gaussian of mu = m it is 2 H(e) for
     e >= m^2/2, where (1 - e^(e - m^2/2 - m |u|))_+ vanishes for small |u|; below that,
     1 - r + r 2 H(m^2/2) with r = e^(e - m^2/2).
+
+    Gaussian releases of ``mu`` in total beside it: the smaller of step 6 and basic
+    composition with APART mu of the epsilon for them. The second wins for large deltas.
     """
+    if mu > 0:
+        apart = objective_delta(epsilon - APART * mu, z, curvature, terms)
+        apart += gdp_delta(APART * mu, mu)
+        left = epsilon - curvature
+        if left < 0:
+            return min(1.0, apart)
+        return min(1.0, apart, terms * 2 * gdp_delta(left, math.hypot(1.0 / z, mu)))
     m = 1.0 / z
     shifted, turn = epsilon - curvature, m * m / 2
     if shifted >= turn:
@@ -82,13 +110,27 @@ def objective_delta(epsilon: float, z: float, curvature: float, terms: int) -> f
 def objective_epsilon(
     events: tuple[Event, ...], z: float, delta: float
 ) -> float | None:
-    """Return the epsilon of the profile, None unless there is one such release."""
-    if len(events) != 1 or events[0].kind != "objective" or events[0].times != 1:
+    """Return the epsilon of the profile, None for events that it does not know."""
+    facts = objective_facts(events, z)
+    if facts is None:
         return None
-    event = events[0]
-    multiplier, facts = event.multiplier(z), (event.curvature, event.terms)
     if delta <= 0:
         return math.inf
-    return smallest_true(
-        lambda epsilon: objective_delta(epsilon, multiplier, *facts) <= delta
-    )
+    return smallest_true(lambda epsilon: objective_delta(epsilon, *facts) <= delta)
+
+
+def objective_facts(
+    events: tuple[Event, ...], z: float
+) -> tuple[float, float, int, float] | None:
+    """Return what :func:`objective_delta` is asked of events, but for epsilon.
+
+    None unless they are one minimiser of a Gaussian objective, and Gaussian releases.
+    """
+    minimisers = [event for event in events if event.kind == "objective"]
+    others = [event for event in events if event.kind == "gaussian"]
+    alone = len(minimisers) == 1 and minimisers[0].times == 1
+    if not alone or len(others) != len(events) - 1:
+        return None
+    (one,) = minimisers
+    square = math.fsum(event.times / event.multiplier(z) ** 2 for event in others)
+    return one.multiplier(z), one.curvature, one.terms, math.sqrt(square)

@@ -28,6 +28,11 @@ def updates(events: tuple[Event, ...], kind: str) -> int:
     return sum(event.times for event in events if event.kind == kind)
 
 
+def curvatures(events: tuple[Event, ...], kind: str) -> list[float]:
+    """Return the curvatures of the releases of a kind."""
+    return [event.curvature for event in events if event.kind == kind]
+
+
 def mangold2023(budget: Budget, events: tuple[Event, ...]) -> float:
     """Return z of DP greedy coordinate descent.
 
@@ -70,13 +75,14 @@ def chaudhuri2011(budget: Budget, events: tuple[Event, ...]) -> float:
     The noise has density exp(-eps' norm2(b) / 2) for Lambda = 1, with
     eps' = eps - 2 log(1 + beta / ridge) (Chaudhuri, Monteleoni, Sarwate, JMLR 2011,
     Algorithm 2: log(1 + 2 c/(n l2) + c^2/(n l2)^2)). Where that is not positive the
-    algorithm adds a ridge; here it is refused, for a solver's ridge is given.
+    algorithm adds a ridge; here it is refused, for a solver's ridge is given. No noise
+    is printed for the distance to the exact minimiser: it gets its weight times z.
     """
-    (event,) = events
-    left = budget.epsilon - 2 * event.curvature
+    (curvature,) = curvatures(events, "objective_pure")
+    left = budget.epsilon - 2 * curvature
     if left <= 0:
         raise Unsupported(
-            f"epsilon={budget.epsilon:g}: must exceed {2 * event.curvature:.3g}, what "
+            f"epsilon={budget.epsilon:g}: must exceed {2 * curvature:.3g}, what "
             "the printed constant takes for the curvature; give a larger ridge"
         )
     return 2 / left / budget.adjacency.of_sum(1.0)
@@ -87,11 +93,12 @@ def kifer2012(budget: Budget, events: tuple[Event, ...]) -> float:
 
     sigma^2 = Lambda^2 (8 log(2/delta) + 4 eps) / eps^2 for ridge >= 2 beta / eps
     (Kifer, Smith, Thakurta, "Private convex empirical risk minimization and
-    high-dimensional regression", COLT 2012, Theorem 3).
+    high-dimensional regression", COLT 2012, Theorem 3). The distance to the exact
+    minimiser is treated as in :func:`chaudhuri2011`.
     """
-    (event,) = events
+    (curvature,) = curvatures(events, "objective")
     least = 2 / budget.epsilon
-    if math.expm1(event.curvature) * least > 1 + 1e-12:
+    if math.expm1(curvature) * least > 1 + 1e-12:
         raise Unsupported(
             f"epsilon={budget.epsilon:g}: the printed constant needs a ridge of at "
             f"least {least:.3g} beta, on the scale of the sum over the records"

@@ -10,7 +10,7 @@ from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.events import composed
 from dp_erm_bench.privacy.gdp import gdp_delta
 from dp_erm_bench.privacy.lattice import Composition, discretised
-from dp_erm_bench.privacy.objective import objective_delta
+from dp_erm_bench.privacy.objective import objective_delta, objective_facts
 from dp_erm_bench.privacy.pld import CELLS, KNOWN, lattice_step, parts_of, tractable
 from dp_erm_bench.privacy.rdp import default_orders, rdp_curve
 
@@ -46,11 +46,11 @@ def delta_at(
     events = composed(events)
     if not events:
         return np.zeros_like(epsilons)
-    if len(events) == 1 and events[0].kind == "objective" and events[0].times == 1:
-        facts = (events[0].multiplier(z), events[0].curvature, events[0].terms)
-        return np.array([objective_delta(e, *facts) for e in epsilons.tolist()])
     if not z > 0:
         return np.ones_like(epsilons)
+    facts = objective_facts(events, z)
+    if facts is not None:
+        return np.array([objective_delta(e, *facts) for e in epsilons.tolist()])
     if all(event.kind == "gaussian" for event in events):
         mu = math.sqrt(math.fsum(e.times / e.multiplier(z) ** 2 for e in events))
         return np.array([gdp_delta(epsilon, mu) for epsilon in epsilons.tolist()])

@@ -1,28 +1,24 @@
 """Approximate minima perturbation."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import Mechanisms
-from dp_erm_bench.privacy.perturbation import ObjectiveGaussian
 from dp_erm_bench.privacy.releases import Gaussian, Release
 from dp_erm_bench.problems.oracle import Oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Array, shape
 from dp_erm_bench.solvers.objective_perturbation import (
-    AUDITS,
-    SECRET,
-    curvature,
-    terms_of,
+    PerturbedObjective,
+    gaussian_objective,
 )
-from dp_erm_bench.solvers.one_solve import OneSolve, lipschitz
 from dp_erm_bench.solvers.sets import nearest_feasible
 
 
 @dataclass(frozen=True)
-class ApproximateMinimaPerturbation(OneSolve):
+class ApproximateMinimaPerturbation(PerturbedObjective):
     """Approximate minima perturbation (AMP): no exact minimiser is needed.
 
     A point whose gradient of the noisy objective has norm at most gamma is within
@@ -37,8 +33,6 @@ class ApproximateMinimaPerturbation(OneSolve):
     Iyengar, Near, Song, Thakkar, Thakurta, Wang, "Towards practical differentially
     private convex optimization", IEEE S&P 2019, Algorithm 1.
     """
-
-    exempt: ClassVar[Mapping[str, str]] = dict.fromkeys(AUDITS, SECRET)
 
     gradient: float | None = shape(
         None, above=0.0, help="gamma, the norm of the gradient; null: 1 / n^2"
@@ -58,20 +52,10 @@ class ApproximateMinimaPerturbation(OneSolve):
         self, problem: Problem, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
         """Yield the exact minimiser, as if published, and the point near it."""
-        change = adjacency.of_sum(lipschitz(problem))
-        yield ObjectiveGaussian(
-            "objective",
-            change,
-            1,
-            curvature=curvature(problem, self.modulus(problem)),
-            terms=terms_of(adjacency),
-        )
+        yield gaussian_objective(problem, self.modulus(problem), adjacency)
         reach = 2.0 * self.distance(problem)
         yield Gaussian("output", reach, 1, weight=self.output_weight)
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return a point near the minimiser of the noisy objective, plus noise."""
-        problem = oracle.problem
-        linear = mechanisms["objective"](problem.p) / problem.n
-        near = self.minimiser(problem, linear, self.distance(problem))
-        return nearest_feasible(problem, mechanisms["output"](near))
+        return nearest_feasible(oracle.problem, self.near(oracle, mechanisms))

@@ -40,7 +40,8 @@ def changed(kind, **factors):
     class Changed(kind):
         def releases(self, problem, adjacency, schedule):
             for r in super().releases(problem, adjacency, schedule):
-                facts = {k: getattr(r, k) * f for k, f in factors.items()}
+                had = {k: f for k, f in factors.items() if hasattr(r, k)}
+                facts = {k: getattr(r, k) * f for k, f in had.items()}
                 yield dataclasses.replace(r, **facts)
 
     return Changed

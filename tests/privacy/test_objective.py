@@ -158,11 +158,57 @@ def test_calibration_is_tight_and_within_the_budget(epsilon, adjacency):
     assert found.accountant in ("profile", "rdp")
 
 
-def test_a_minimiser_and_its_noisy_copy_compose_by_renyi():
-    both = (*objective(0.2), Event("gaussian", 1, weight=3.0))
-    found = calibrate(both, Budget(1.0, 1e-6, "zero_out"))
-    assert found.accountant == "rdp"
-    assert found.z > calibrate(objective(0.2), found.budget).z
+def gaussian_delta(epsilon, mu):
+    """The profile of N(mu, 1) against N(0, 1) at any real epsilon."""
+    below = np.exp(epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu))
+    return stats.norm.cdf(mu / 2 - epsilon / mu) - below
+
+
+@pytest.mark.parametrize(("ridge", "sigma"), [(0.3, 4.0), (5.0, 1.0)])
+@pytest.mark.parametrize("mu", [0.02, 0.5])
+@pytest.mark.parametrize(("terms", "first", "second"), PAIRS)
+def test_no_exact_law_of_a_minimiser_and_noise_beside_it_exceeds_the_profile(
+    terms, first, second, mu, ridge, sigma
+):
+    """Given w the noisy copy is a Gaussian: the mean of its profile is exact."""
+    p = density([*first, 0.5, -0.8], ridge, sigma)
+    q = density([*second, 0.5, -0.8], ridge, sigma)
+    # Every tenth point: the densities are smooth.
+    p, q = p[::10], q[::10]
+    seen = (p > 1e-250) & (q > 1e-250)
+    p, losses = p[seen], np.log(p[seen] / q[seen])
+    curvature, z = math.log1p(BETA / ridge), sigma / terms
+    for epsilon in (0.01, 0.3, 1.0, 4.0):
+        exact = (p * gaussian_delta(epsilon - losses, mu)).sum() * 10 * STEP
+        claimed = objective_delta(epsilon, z, curvature, terms, mu)
+        assert exact <= claimed + 1e-9
+        assert claimed >= objective_delta(epsilon, z, curvature, terms) - 1e-15
+
+
+@pytest.mark.parametrize("mu", [1e-3, 0.1, 2.0])
+@pytest.mark.parametrize("z", [0.3, 2.0, 20.0])
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 6.0])
+def test_noise_beside_a_minimiser_adds_in_quadrature(epsilon, z, mu):
+    """Never below the integral that it bounds, and equal where deltas are small."""
+    m = 1 / z
+    u = 12.0 * (np.arange(40_000) + 0.5) / 40_000
+    losses = 0.4 + m * m / 2 + m * u
+    masses = 12.0 / 40_000 * 2 * stats.norm.pdf(u)
+    exact = float(masses @ gaussian_delta(epsilon - losses, mu))
+    found = objective_delta(epsilon, z, 0.4, 1, mu)
+    assert found >= exact * (1 - 1e-6) - 1e-12
+    if exact < 1e-3:
+        assert found == pytest.approx(exact, rel=1e-2, abs=1e-12)
+
+
+def test_a_minimiser_and_its_noisy_copy_compose_by_the_profile():
+    alone = calibrate(objective(0.2), Budget(1.0, 1e-6, "zero_out"))
+    for weight in (3.0, 32.0):
+        both = (*objective(0.2), Event("gaussian", 1, weight=weight))
+        found = calibrate(both, alone.budget)
+        assert found.accountant == "profile"
+        assert found.z == pytest.approx(alone.z * math.hypot(1.0, 1 / weight))
+        assert found.epsilon_certified < rdp_epsilon(both, found.z, 1e-6)
 
 
 @pytest.mark.parametrize("kind", ["objective", "objective_pure"])
@@ -182,6 +228,21 @@ def test_printed_constants_say_what_ridge_they_need():
         printed_multiplier("chaudhuri2011", Budget(1.0, 1e-6), pure)
 
 
+@pytest.mark.parametrize(
+    ("kind", "printed", "beside"),
+    [
+        ("objective", "kifer2012", Event("gaussian", 1, weight=32.0)),
+        ("objective_pure", "chaudhuri2011", Event("norm_laplace", 1, weight=256.0)),
+    ],
+)
+def test_printed_noise_is_certified_with_the_noise_beside_it(kind, printed, beside):
+    alone, budget = (Event(kind, 1, curvature=0.2),), Budget(1.0, 1e-6, "zero_out")
+    bare = calibrate(alone, budget, "paper", printed)
+    both = calibrate((*alone, beside), budget, "paper", printed)
+    assert both.z == bare.z
+    assert 1e-4 < both.epsilon_certified / bare.epsilon_certified - 1 < 1e-2
+
+
 def test_the_printed_noise_of_frank_wolfe():
     for kind in ("pure", "bounded_range"):
         events, budget = (Event(kind, 50),), Budget(1.0, 1e-6)
@@ -199,6 +260,8 @@ def test_extremes():
     assert objective_epsilon(objective(), 1.0, 0.0) == math.inf
     assert objective_epsilon((*objective(), *objective()), 1.0, 1e-6) is None
     assert objective_epsilon(objective(times=2), 1.0, 1e-6) is None
+    other = (*objective(), Event("laplace", 1))
+    assert objective_epsilon(other, 1.0, 1e-6) is None
     assert objective_delta(0.1, 1e-3, 0.4, 2) == 1.0
     # As the noise grows the curvature is left: delta = 1 - e^(eps - c) below it.
     bare = objective_epsilon(objective(), 1e6, 1e-6)

@@ -60,7 +60,8 @@ def objective_scale() -> float:
         below = np.exp(left) * norm.cdf(-m / 2 - left / m)
         return 4 * (norm.cdf(m / 2 - left / m) - below) - 1e-6
 
-    return 2 * np.sqrt(20) / brentq(excess, 1e-2, 1.0)
+    # 1/32^2 of the square goes to the noise on the answer.
+    return 2 * np.sqrt(20) * np.hypot(1.0, 1 / 32) / brentq(excess, 1e-2, 1.0)
 
 
 STEPS, MOVE = {"n_iter": T}, 2 * np.sqrt(20) / (1000 * RIDGE)
@@ -118,7 +119,8 @@ KINDS = {
     "norm-Laplace in the objective": Kind(
         ObjectivePerturbation,
         "objective",
-        2 * np.sqrt(20) / (1 - np.log1p(5.0 / (1000 * RIDGE))),
+        # 1/256 of the level goes to the noise on the answer.
+        2 * np.sqrt(20) * (1 + 1 / 256) / (1 - np.log1p(5.0 / (1000 * RIDGE))),
         200,
         RUN | PURE,
         OUT | PURE,
