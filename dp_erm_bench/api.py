@@ -118,11 +118,9 @@ def fit(
     seed: int | None = None,
     **params: Any,
 ) -> FitResult:
-    """Run one algorithm once.
+    """Run one algorithm once, on one thread, as a sweep's trial is run.
 
-    With a seed it is the trial of a sweep with the same settings, run alone: the
-    draws come from the same identity, and the numbers are equal to the bit. It runs
-    on one thread, as trials do.
+    With a seed its numbers are, to the bit, those of the trial run alone.
 
     Parameters
     ----------
@@ -157,10 +155,14 @@ def fit(
     given = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     grid = Grid(Subject(problem), pin, given, budget.spec, calibration)
-    draws = _identity(grid, _plain(seed))
+    return _fitted(grid, budget, _plain(seed))
+
+
+def _fitted(grid: Grid, budget: Budget, seed: int | None) -> FitResult:
+    how = ([solver_of(grid.base)], budget, grid.base["calibration"])
     with threadpool_limits(limits=1):
-        solvers = [solver_of(grid.base)]
-        solved = solve(problem, solvers, budget, calibration, [draws], CHECKPOINTS)
+        draws = [_identity(grid, seed)]
+        solved = solve(grid.subject.problem, *how, draws, CHECKPOINTS)
         return result_of(solved, 0, seed is not None)
 
 

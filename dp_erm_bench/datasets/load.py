@@ -47,6 +47,11 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
     return _load(text, os.environ.get(VARIABLE), str(cache_dir()))
 
 
+def forget_datasets() -> None:
+    """Have the next call of `load_dataset` look at the source again."""
+    _load.cache_clear()
+
+
 @functools.lru_cache(maxsize=16)
 def _load(text: str, mirror: str | None, cache: str) -> Dataset:
     given = json.loads(text)

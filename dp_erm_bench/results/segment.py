@@ -3,9 +3,11 @@
 A segment is a file of lines. The first says who writes: ``{"segment":2,"run":...,
 "version":...}``. ``{"begin":[keys],"time":...}`` stands before the records of a batch
 that was begun; a begun key without a record tells what a process was at when it died.
-A record starts with ``key`` and ``status``. It and the first line end with ``crc``, the
-checksum of all bytes before it. A segment is never edited and never continued by
-another process, so a torn last line costs that one record and nothing else.
+A record starts with ``key`` and ``status``. Its ``batch`` names the trials that ran
+with it: a digest of their keys, which the mark lists. It and the first line end with
+``crc``, the checksum of all bytes before it. A segment is never edited and never
+continued by another process, so a torn last line costs that one record and nothing
+else.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.results.folder import telling
 
 FORMAT = 2
+NAMED = 16
+"""Digits of a digest that names something within a folder."""
 CRC = b',"crc":"%08x"}\n'
 
 
@@ -68,6 +73,11 @@ class Segment:
             except OSError:
                 self.close()
                 raise
+
+
+def batch_name(keys: Iterable[str]) -> str:
+    """Return what records say of their batch: a digest of its keys, in order."""
+    return sha256(" ".join(keys).encode()).hexdigest()[:NAMED]
 
 
 def encoded(record: Mapping[str, Any], cost: float = 0.0) -> bytes:

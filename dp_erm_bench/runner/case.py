@@ -116,6 +116,14 @@ def trial_of(spec: Mapping[str, Any]) -> Trial:
 
 def setting_of(spec: Mapping[str, Any]) -> Setting:
     """Return the setting of a trial's spec."""
+    return next(grid_of(spec).settings({}))
+
+
+def grid_of(spec: Mapping[str, Any]) -> Grid:
+    """Return the maker of the one setting of a trial's spec.
+
+    The loader of the data is that of the dataset's name, whatever the spec says.
+    """
     dataset = dict(spec["dataset"])
     objective = [spec[part] for part in ("loss", "penalty", "constraint")]
     name = dataset.pop("name")
@@ -124,5 +132,4 @@ def setting_of(spec: Mapping[str, Any]) -> Setting:
     algorithm = named_in(spec["algorithm"])
     given = spec["algorithm"]["params"]
     params = {key: normalised(algorithm, key, v) for key, v in given.items()}
-    grid = Grid(subject, algorithm, params, spec["budget"], spec["calibration"])
-    return next(grid.settings({}))
+    return Grid(subject, algorithm, params, spec["budget"], spec["calibration"])

@@ -18,6 +18,7 @@ from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.results.segment import NAMED, batch_name
 from dp_erm_bench.runner.solve import Recorder, Solved, solve
 from dp_erm_bench.runner.tasks.base import task_of
 from dp_erm_bench.runner.trial import Trial
@@ -38,8 +39,9 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
     -------
     list of dict
         One record per trial: ``key``, ``status`` (ok, diverged, skipped, error),
-        ``message``, ``facts``, ``trajectory``. An exception of the algorithm is a
-        status, not raised.
+        ``message``, ``facts``, ``trajectory``; where there is one, the first digits
+        of its ``identity``, and its ``batch`` (`segment.batch_name`). An exception of
+        the algorithm is a status, not raised.
     """
     try:
         return _records(trials)
@@ -80,15 +82,35 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
     if "task" in spec:
         return [_done(trial) for trial in trials]
     warm_up(spec["algorithm"]["name"])
-    solved = solve(
-        problem_of(spec),
+    solved = solved_together(trials, problem_of(spec))
+    batch = batch_name(trial.key for trial in trials)
+    return [
+        {
+            **_record(trial, b, solved),
+            "identity": trial.identity[:NAMED],
+            "batch": batch,
+        }
+        for b, trial in enumerate(trials)
+    ]
+
+
+def solved_together(trials: Sequence[Trial], problem: Problem) -> Solved:
+    """Return what a batch of trials on a problem comes to.
+
+    Raises
+    ------
+    Unsupported
+        If the algorithm cannot serve the problem under the budget.
+    """
+    spec = trials[0].spec
+    return solve(
+        problem,
         [solver_of(trial.spec) for trial in trials],
         Budget(**spec["budget"]),
         spec["calibration"],
         [trial.identity for trial in trials],
         spec["n_checkpoints"],
     )
-    return [_record(trial, b, solved) for b, trial in enumerate(trials)]
 
 
 def _done(trial: Trial) -> Record:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache, cached_property
 from typing import Any
 
-from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.load import forget_datasets, load_dataset
 from dp_erm_bench.datasets.spec import LATER, dataset_spec
 from dp_erm_bench.paths import digest, entering, later_defaults
 from dp_erm_bench.problems.build import build_problem
@@ -79,6 +79,12 @@ def subject_of(dataset: str, overrides: Mapping[str, Any], *objective: Any) -> S
     """
     parts = (dataset, dict(overrides), *objective)
     return _subject(json.dumps(parts, sort_keys=True, default=str))
+
+
+def forget_subjects() -> None:
+    """Have the next call of `subject_of` look at the data again."""
+    forget_datasets()
+    _subject.cache_clear()
 
 
 @cache

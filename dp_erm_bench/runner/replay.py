@@ -1,0 +1,249 @@
+"""A recorded trial, run again with the trials that it ran with."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from threadpoolctl import threadpool_limits
+
+from dp_erm_bench import registry
+from dp_erm_bench.api import FitResult, result_of
+from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.plugins.names import content, is_file, label, shipped
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.results.folder import plural, shown
+from dp_erm_bench.results.plan import NAME as PLAN
+from dp_erm_bench.results.plan import read_plan
+from dp_erm_bench.results.segment import NAMED
+from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.traces import mates_of
+from dp_erm_bench.runner.case import grid_of
+from dp_erm_bench.runner.execute import facts, solved_together, trajectory
+from dp_erm_bench.runner.solve import Solved
+from dp_erm_bench.runner.subject import forget_subjects
+from dp_erm_bench.runner.trial import Trial
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KEY = re.compile(r"[0-9a-f]{64}")
+TIMED = "seconds"
+FACTS = ("params", "epsilon_certified", "z", "batch_size")
+"""What a record says of a trial that must come out again, beside the trajectory."""
+DAMAGED = (KeyError, TypeError, AttributeError, ValueError)
+
+Spec = Mapping[str, Any]
+Recorded = tuple[Mapping[str, Any], list[str]]
+
+
+def replay(
+    row: pd.DataFrame | pd.Series[Any] | Mapping[str, Any] | str,
+    folder: str | Path,
+    *,
+    algorithm: str | None = None,
+) -> FitResult:
+    """Run the batch of a recorded trial again and return the trial's result.
+
+    The same trials run in the same order on one thread. The trajectory is equal to
+    the recorded one to the bit, seconds excepted; else that is an error. Of what the
+    folder names nothing is executed: datasets and algorithms are those that this
+    installation has under these names, a solver's file is that of `algorithm`.
+
+    Parameters
+    ----------
+    row : DataFrame, Series, mapping or str
+        Rows of one trial of `load_results`, or its key (column `trial`).
+    folder : str or Path
+        The results folder.
+    algorithm : str, optional
+        The path of the solver's file, for a row of one; it must hold what it held.
+
+    Returns
+    -------
+    FitResult
+        What `fit` would have returned for the trial in its batch.
+
+    Raises
+    ------
+    UsageError
+        If the trial has no record with a trajectory, the record or the line of the
+        plan of one of its batch is missing or damaged, the code, the data or the
+        solver's file changed since, or the numbers do.
+    DataUnavailable
+        If the dataset cannot be had.
+    """
+    key, folder = _key(row), Path(folder)
+    name = f"trial {key[:12]} of {shown(folder)}"
+    record, mates = _recorded(key, folder, name)
+    specs = _specs(mates, folder, name)
+    pin = _pinned(specs[0], algorithm, name)
+    forget_subjects()
+    trials, problems = zip(*_trials(specs, pin, name), strict=True)
+    b = mates.index(key)
+    _check_keys(trials, mates, b, record, name)
+    with threadpool_limits(limits=1):
+        solved = solved_together(trials, problems[0])
+        _check_numbers(record, solved, b, name)
+        return result_of(solved, b, reproducible=True)
+
+
+def _key(row: Any) -> str:
+    """Return the key of the one trial that a row, or some rows, are of."""
+    if isinstance(row, str):
+        named = {row}
+    else:
+        try:
+            value = row["trial"]
+            # A column of several rows of one trial, or a field of one row.
+            named = set(value) if hasattr(value, "unique") else {value}
+        except (KeyError, TypeError, IndexError):
+            named = set()
+    if len(named) != 1 or not KEY.fullmatch(str(key := next(iter(named)))):
+        raise UsageError(
+            "row: must be rows of one trial of load_results, or the key in its "
+            "column trial"
+        )
+    return str(key)
+
+
+def _recorded(key: str, folder: Path, name: str) -> Recorded:
+    """Return the record of a trial, and the keys of its batch in order."""
+    if not (folder / PLAN).is_file():
+        raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
+    store = Store(folder)
+    entry, record = store.index.get(key), store.record(key)
+    if entry is None or record is None:
+        raise UsageError(f"{name}: has no record, or its record is damaged")
+    if entry.status not in ("ok", "diverged"):
+        raise UsageError(f"{name}: ended as {entry.status}, without a trajectory")
+    batch = record.get("batch")
+    if not isinstance(batch, str):
+        raise UsageError(
+            f"{name}: its record does not name the trials that ran with it; older "
+            "versions, and tasks that are no fits, name none"
+        )
+    mates = mates_of(key, batch, entry)
+    if not mates:
+        raise UsageError(
+            f"{name}: which trials ran with it is not known, the mark of its batch is "
+            "missing or damaged"
+        )
+    return record, mates
+
+
+def _specs(mates: Sequence[str], folder: Path, name: str) -> list[Spec]:
+    """Return the specs of a batch, in its order."""
+    wanted, found = set(mates), {}
+    for line in read_plan(folder):
+        if line is not None and line["key"] in wanted:
+            found[line["key"]] = line["spec"]
+    missing = len(wanted - found.keys())
+    if missing:
+        raise UsageError(
+            f"{name}: ran in a batch of {plural(len(mates), 'trial')}, of which {PLAN} "
+            f"lacks {missing}, or has only damaged lines"
+        )
+    return [found[key] for key in mates]
+
+
+def _pinned(spec: Spec, algorithm: str | None, name: str) -> str:
+    """Return the name of the batch's algorithm, of a file the pin of the user's own.
+
+    A folder may come from anybody: a file is read where the user says, and executed
+    only if it holds what the plan says that it held.
+    """
+    try:
+        called, held = str(spec["algorithm"]["name"]), spec["algorithm"].get("content")
+    except DAMAGED:
+        raise _unreadable(name) from None
+    if held is None and not is_file(called):
+        if algorithm not in (None, called):
+            raise UsageError(f"algorithm={algorithm}: {name} is of {called}")
+        return registry.pinned(called)
+    if algorithm is None:
+        raise UsageError(
+            f"{name}: is of a solver's file, which is executed only if you name it; "
+            f"give algorithm=path of {label(called)}.py"
+        )
+    pin = registry.pinned(algorithm)
+    if not is_file(pin) or (label(pin), content(pin)) != (label(called), held):
+        raise UsageError(
+            f"algorithm={algorithm}: is not the file that {name} was run from, or was "
+            "changed since"
+        )
+    return pin
+
+
+def _trials(
+    specs: Sequence[Spec], pin: str, name: str
+) -> Iterator[tuple[Trial, Problem]]:
+    """Yield the trials of a batch, made anew from their specs, and their problems."""
+    for spec in specs:
+        try:
+            grid = grid_of(_trusted(spec, pin))
+            setting = next(grid.settings({}))
+            trial = setting.trial(spec["seed"], spec["n_checkpoints"])
+        except (UsageError, DataUnavailable):
+            raise
+        except DAMAGED:
+            raise _unreadable(name) from None
+        yield trial, grid.subject.problem
+
+
+def _trusted(spec: Spec, pin: str) -> dict[str, Any]:
+    """Return a spec that names no file of code, and no file that its parts are in."""
+    told = spec["algorithm"]
+    if (told["name"], told.get("content", "")) != (label(pin), content(pin)):
+        raise ValueError(told)
+    for part in ("loss", "penalty", "constraint"):
+        if any(isinstance(v, str) for k, v in spec[part].items() if k != "name"):
+            raise ValueError(part)
+    algorithm = {"name": label(pin), "params": told["params"], **shipped(pin)}
+    return {**spec, "algorithm": algorithm}
+
+
+def _unreadable(name: str) -> UsageError:
+    return UsageError(f"{name}: a line of its batch in {PLAN} is damaged")
+
+
+def _check_keys(
+    trials: Sequence[Trial],
+    mates: list[str],
+    b: int,
+    record: Mapping[str, Any],
+    name: str,
+) -> None:
+    """Raise UsageError unless the trials are still those that were run."""
+    if [trial.key for trial in trials] == mates:
+        return
+    if trials[b].key == mates[b]:
+        why = f"{PLAN} was changed since, in a trial that ran with it"
+    elif trials[b].identity[:NAMED] != record.get("identity"):
+        why = f"the content of its dataset, or its line in {PLAN}, was changed since"
+    else:
+        why = (
+            "the code was changed since, of the package or of what the solver imports, "
+            "or the version of numpy, scipy or numba"
+        )
+    raise UsageError(f"{name}: {why}")
+
+
+def _check_numbers(
+    record: Mapping[str, Any], solved: Solved, b: int, name: str
+) -> None:
+    """Raise UsageError unless a run came to what the record says, to the bit."""
+    path = {k: v for k, v in trajectory(solved.rows, b).items() if k != TIMED}
+    told = {key: value for key, value in facts(solved, b).items() if key in FACTS}
+    for part, again in (("trajectory", path), ("facts", told)):
+        there = record.get(part)
+        for column, value in again.items():
+            recorded = there.get(column) if isinstance(there, Mapping) else None
+            if json.dumps(recorded) != json.dumps(value):
+                raise UsageError(
+                    f"{name}: run again, its {column} is another one than recorded; "
+                    "the record was edited, or this machine computes other bits"
+                )
