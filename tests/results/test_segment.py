@@ -9,9 +9,9 @@ import pytest
 
 import dp_erm_bench
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.segment import Segment
+from dp_erm_bench.results.segment import Segment, batch_name
 from dp_erm_bench.results.store import Store, segments_of
-from dp_erm_bench.results.traces import traces_of
+from dp_erm_bench.results.traces import mates_of, traces_of
 
 RUN = "00000000000000000001-here-1"
 
@@ -114,3 +114,23 @@ def test_traces_are_those_of_one_process_and_whole(segment, tmp_path):
     assert records[key(2)]["cost"] == 0.5
     assert traces_of(tmp_path, RUN, 1) == ({}, {})
     assert traces_of(tmp_path, RUN[:-1], os.getpid()) == ({}, {})
+
+
+def test_the_mark_of_a_batch_tells_which_trials_ran_together(tmp_path, segment):
+    """Also where a process had to open another segment in the meantime."""
+    batches = [[key(1)], [key(2), key(3)], [key(3), key(2)]]
+    for keys in batches:
+        segment.begin(keys)
+    segment.close()
+    named = {one: batch_name(keys) for keys in batches for one in keys}
+    segment.append([record(n, batch=named[key(n)]) for n in (1, 2, 3)])
+    assert len(segments_of(tmp_path)) == 2
+    index = Store(tmp_path).index
+    for one, name in named.items():
+        assert batch_name(mates_of(one, name, index[one])) == name
+    assert mates_of(key(2), named[key(2)], index[key(2)]) == batches[2]
+    assert mates_of(key(2), batch_name([key(2), key(9)]), index[key(2)]) == []
+    for path in segments_of(tmp_path):
+        path.write_bytes(path.read_bytes().replace(b'"begin":["', b'"begin":["0'))
+    assert mates_of(key(2), named[key(2)], index[key(2)]) == []
+    assert mates_of(key(1), named[key(1)], index[key(1)]) == [key(1)]
