@@ -18,7 +18,7 @@ SIMPLEX = 3
 
 @kernel
 def project(constraint, w):  # type: ignore[no-untyped-def]
-    """Project w, shape (p,), in place; NaN stay, an unknown code makes them."""
+    """Project w, shape (p,), in place; NaN stay, an unknown code raises ValueError."""
     radius = constraint[1]
     if constraint[0] == L2_BALL:
         size = math.sqrt(np.sum(w * w))
@@ -33,7 +33,7 @@ def project(constraint, w):  # type: ignore[no-untyped-def]
     elif constraint[0] == SIMPLEX:
         _project_on_simplex(w, radius)
     elif constraint[0] != WHOLE_SPACE:
-        w[:] = math.nan
+        raise ValueError("no kernel projects on a set of this constraint's code")
 
 
 @kernel

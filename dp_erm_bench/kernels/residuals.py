@@ -2,6 +2,7 @@
 
 The branch on the code stands outside the loops over records, so that each
 branch is vector code. A kernel takes a loss as (code, parameter): ``Loss.kernel``.
+A code that is none of ``CODES`` raises ValueError.
 """
 
 import math
@@ -13,6 +14,8 @@ LOGISTIC = 0
 SQUARED = 1
 HUBER = 2
 SMOOTHED_HINGE = 3
+CODES = (LOGISTIC, SQUARED, HUBER, SMOOTHED_HINGE)
+UNKNOWN = "no kernel has this loss's code"
 
 
 @kernel
@@ -32,7 +35,7 @@ def derivative(loss, y, z):  # type: ignore[no-untyped-def]
         return between(-loss[1], z - y, loss[1])
     if loss[0] == SMOOTHED_HINGE:
         return -y * between(0.0, (1.0 + loss[1] - y * z) / (2.0 * loss[1]), 1.0)
-    return math.nan
+    raise ValueError(UNKNOWN)
 
 
 @kernel
@@ -53,7 +56,7 @@ def residuals(loss, y, z, out):  # type: ignore[no-untyped-def]
         for i in range(y.size):
             out[i] = -y[i] * between(0.0, (top - y[i] * z[i]) / width, 1.0)
     else:
-        out[:] = math.nan
+        raise ValueError(UNKNOWN)
 
 
 @kernel
@@ -79,5 +82,5 @@ def loss_sum(loss, y, z):  # type: ignore[no-untyped-def]
             part = between(0.0, lack / (2.0 * h), 1.0)
             total += part * (lack - h * part)
     else:
-        total = math.nan
+        raise ValueError(UNKNOWN)
     return total

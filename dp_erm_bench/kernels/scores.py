@@ -31,9 +31,11 @@ def all_scores(rule, g, w, M, psi, out):  # type: ignore[no-untyped-def]
         elif rule == STEP:
             for j in range(g.shape[1]):
                 out[b, j] = step_length(g[b, j], w[b, j], m[j], psi)
-        else:
+        elif rule == DECREASE:
             for j in range(g.shape[1]):
                 out[b, j] = decrease(g[b, j], w[b, j], m[j], psi)
+        else:
+            raise ValueError("no kernel has this rule's code")
         for j in range(g.shape[1]):
             if m[j] <= 0.0:
                 out[b, j] = -math.inf

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import Unsupported, UsageError
 
 Array = NDArray[np.float64]
 
@@ -68,8 +68,46 @@ class Loss(ABC):
 
     @property
     def kernel(self) -> tuple[int, float]:
-        """Return (code, parameter), the form that the kernels take."""
+        """Return (code, parameter), the form that the kernels take.
+
+        Raises
+        ------
+        Unsupported
+            If no kernels compute this loss.
+        """
+        reason = self.uncompiled
+        if reason:
+            raise Unsupported(reason)
         return self.code, float(self.parameter)
+
+    @property
+    def uncompiled(self) -> str | None:
+        """Return why no compiled kernels compute this loss, None if some do.
+
+        Either no kernel has its code, or it has inherited the code of a loss of which
+        it changes the value or the derivative.
+        """
+        # Brings numba, which naming a loss does not need.
+        from dp_erm_bench.kernels.residuals import CODES
+
+        name, code = getattr(self, "name", type(self).__name__), self._own("code")
+        if code is None or self.code not in CODES:
+            return (
+                f"loss={name}: no algorithm runs on it, as "
+                "dp_erm_bench/kernels/residuals.py has no kernels of its code"
+            )
+        for method in ("value", "derivative"):
+            if self._own(method) < code:  # type: ignore[operator]
+                return (
+                    f"loss={name}: no algorithm runs on it, as {method} is its own and "
+                    f"its code {self.code} is that of another loss's kernels"
+                )
+        return None
+
+    def _own(self, name: str) -> int | None:
+        """Return how far up from the object a name is defined, None if nowhere."""
+        places = enumerate((self, *type(self).__mro__))
+        return next((i for i, place in places if name in vars(place)), None)
 
     @abstractmethod
     def value(self, y: Array, z: Array) -> Array:

@@ -26,6 +26,6 @@ def make_oracle(problem: Problem, batch: int, *, clipped: bool = True) -> Oracle
     if problem.dataset.sparse:
         return SparseOracle(problem, batch)
     small = problem.p <= min(problem.n, MOST_FEATURES)
-    if problem.loss.code == SQUARED and small and not clipped:
+    if problem.loss.kernel[0] == SQUARED and small and not clipped:
         return GramOracle(problem, batch)
     return DenseOracle(problem, batch)

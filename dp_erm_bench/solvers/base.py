@@ -139,9 +139,11 @@ class Solver(ABC):
     def refusal(self, problem: Problem) -> str | None:
         """Return why the problem cannot be served, or None.
 
-        No constraint is served by a solver that does not say so: the bound on its
-        derivatives may rest on the constraint.
+        No loss is served that no kernels compute. No constraint is served by a solver
+        that does not say so: the bound on its derivatives may rest on the constraint.
         """
+        if problem.loss.uncompiled:
+            return problem.loss.uncompiled
         if problem.constraint.bounded and not self.constrained:
             return (
                 f"{type(self).__name__} does not keep its iterates in "

@@ -56,10 +56,18 @@ def test_a_diverged_margin_is_not_hidden(loss):
     assert np.isnan(kernels.loss_sum(loss.kernel, y, z))
 
 
-def test_an_unknown_code_is_loud():
-    y = z = np.ones(3)
-    out = np.zeros(3)
-    kernels.residuals((99, 0.0), y, z, out)
-    assert np.isnan(out).all()
-    assert np.isnan(kernels.derivative((99, 0.0), 1.0, 1.0))
-    assert np.isnan(kernels.loss_sum((99, 0.0), y, z))
+@pytest.mark.parametrize("size", [0, 3])
+def test_an_unknown_code_raises(size):
+    y, out = np.ones(size), np.zeros(size)
+    for call in (
+        lambda: kernels.residuals((99, 0.0), y, y, out),
+        lambda: kernels.derivative((99, 0.0), 1.0, 1.0),
+        lambda: kernels.loss_sum((99, 0.0), y, y),
+    ):
+        with pytest.raises(ValueError, match="no kernel has this loss's code"):
+            call()
+    assert not out.any()
+
+
+def test_every_loss_of_the_package_has_kernels(loss):
+    assert loss.code in kernels.CODES and loss.uncompiled is None
