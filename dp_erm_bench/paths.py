@@ -2,13 +2,22 @@
 
 import dataclasses
 import hashlib
+import hmac
 import json
 import math
 import os
+import re
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
+
+LARGEST = 1 << 28
+"""Bytes of a cached value that is read."""
+ENDING = re.compile(rb'"digest": "([0-9a-f]{64})", "seal": "([0-9a-f]{64})"}\Z')
+UNSEALED = "0" * 64
+_run: dict[str, bytes] = {}
 
 
 def cache_dir() -> Path:
@@ -41,21 +50,93 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], object]) -> None:
         raise
 
 
-def load_json(kind: str, key: str) -> Any | None:
-    """Return the cached value of a key, or None if absent or unreadable."""
-    try:
-        return json.loads((cache_dir() / kind / f"{key}.json").read_text())
-    except (OSError, ValueError):
+class Cached(NamedTuple):
+    """A cached value as it was read.
+
+    Attributes
+    ----------
+    value : dict
+        The one that was written, but for whoever can forge a digest.
+    vouched : bool
+        Whether a process of the same run wrote it, see :func:`vouch`.
+    """
+
+    value: dict[str, Any]
+    vouched: bool
+
+
+def vouch(secret: str) -> None:
+    """Seal the values that this process caches, and know those of the same secret.
+
+    A run gives its secret to all of its workers: what one of them has proved the others
+    need not prove again. It is never written, so that nobody else can seal.
+    """
+    _run["secret"] = secret.encode()
+
+
+def is_sealing() -> bool:
+    """Return whether this process seals what it caches."""
+    return bool(_run)
+
+
+def load_json(kind: str, key: str) -> Cached | None:
+    """Return the cached value of a key, None if absent, damaged or unreadable."""
+    raw = read_regular(cache_dir() / kind / f"{key}.json", LARGEST)
+    end = ENDING.search(raw[-200:]) if raw else None
+    if not raw or end is None:
         return None
-
-
-def save_json(kind: str, key: str, value: Any) -> None:
-    """Cache a JSON value under a key, atomically; a full disk is no error."""
-    text = json.dumps(value).encode()
+    body = raw[: len(raw) - len(end[0])]
+    said, seal = end[1].decode(), end[2].decode()
+    if said != _checksum(kind, key, body):
+        return None
     try:
-        write_atomic(cache_dir() / kind / f"{key}.json", lambda file: file.write(text))
+        value = json.loads(body.rstrip(b", ") + b"}")
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    vouched = bool(_run) and hmac.compare_digest(seal, _seal(said))
+    return Cached(value, vouched) if isinstance(value, dict) else None
+
+
+def save_json(kind: str, key: str, value: dict[str, Any]) -> None:
+    """Cache a JSON object under a key, atomically; a full disk is no error."""
+    body = json.dumps(value)[:-1].encode() + (b", " if value else b"")
+    said = _checksum(kind, key, body)
+    end = f'"digest": "{said}", "seal": "{_seal(said)}"}}'.encode()
+    try:
+        write_atomic(cache_dir() / kind / f"{key}.json", lambda f: f.write(body + end))
     except OSError:
         return
+
+
+def _checksum(kind: str, key: str, body: bytes) -> str:
+    return hashlib.sha256(f"{kind} {key} ".encode() + body).hexdigest()
+
+
+def _seal(said: str) -> str:
+    if not _run:
+        return UNSEALED
+    return hmac.new(_run["secret"], said.encode(), "sha256").hexdigest()
+
+
+def read_regular(path: Path, most: int) -> bytes | None:
+    """Return the bytes of a regular file, None for anything else or a larger one.
+
+    Links, pipes and devices are not followed, and not waited for.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except (OSError, ValueError):
+        return None
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > most:
+            return None
+        with open(handle, "rb", closefd=False) as file:
+            return file.read(most)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
 
 
 def digest(value: Any) -> str:

@@ -62,20 +62,20 @@ def test_the_home_folder_is_spelled_out(monkeypatch):
     assert paths.cache_dir() == Path.home() / "mine"
 
 
-@given(value=values)
+@given(value=st.dictionaries(st.text("abc", max_size=3), values, max_size=4))
 def test_values_survive_the_cache(value, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path_factory.getbasetemp() / "one"))
         paths.save_json("kind", "key", value)
-        assert paths.load_json("kind", "key") == value
+        assert paths.load_json("kind", "key") == (value, False)
 
 
 def test_keys_and_kinds_are_apart(cache):
-    paths.save_json("kind", "key", 1)
-    paths.save_json("kind", "other", 2)
-    paths.save_json("other", "key", 3)
+    paths.save_json("kind", "key", {"a": 1})
+    paths.save_json("kind", "other", {"a": 2})
+    paths.save_json("other", "key", {"a": 3})
     found = [
-        paths.load_json(*k)
+        paths.load_json(*k).value["a"]
         for k in (("kind", "key"), ("kind", "other"), ("other", "key"))
     ]
     assert found == [1, 2, 3]
@@ -85,17 +85,35 @@ def test_keys_and_kinds_are_apart(cache):
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[1, 2"])
 def test_a_damaged_entry_is_absent_and_can_be_replaced(cache, content):
-    paths.save_json("kind", "key", [1])
+    paths.save_json("kind", "key", {"a": 1})
     (cache / "kind" / "key.json").write_bytes(content)
     assert paths.load_json("kind", "key") is None
-    paths.save_json("kind", "key", [2])
-    assert paths.load_json("kind", "key") == [2]
+    paths.save_json("kind", "key", {"a": 2})
+    assert paths.load_json("kind", "key").value == {"a": 2}
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(cache):
     cache.write_text("a file where the folder should be")
-    paths.save_json("kind", "key", 1)
+    paths.save_json("kind", "key", {"a": 1})
     assert paths.load_json("kind", "key") is None
+
+
+def test_a_file_of_another_key_is_absent(cache):
+    paths.save_json("kind", "key", {"a": 1})
+    (cache / "kind" / "key.json").rename(cache / "kind" / "other.json")
+    assert paths.load_json("kind", "other") is None
+
+
+def test_only_who_knows_the_secret_vouches(cache, monkeypatch):
+    monkeypatch.setattr(paths, "_run", {})
+    paths.save_json("kind", "key", {"a": 1})
+    paths.vouch("one")
+    assert paths.load_json("kind", "key") == ({"a": 1}, False)
+    paths.save_json("kind", "key", {"a": 1})
+    assert paths.load_json("kind", "key") == ({"a": 1}, True)
+    assert b"one" not in (cache / "kind" / "key.json").read_bytes()
+    paths.vouch("other")
+    assert paths.load_json("kind", "key") == ({"a": 1}, False)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):

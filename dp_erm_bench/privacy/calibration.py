@@ -7,31 +7,21 @@ the search is run on what it leaves.
 import functools
 import math
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.paths import digest, load_json, save_json
-from dp_erm_bench.privacy.accountants import (
-    Certificate,
-    Events,
-    certify,
-    check_known,
-    quick,
-    slow,
-    smaller,
-)
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.events import Event, composed
-from dp_erm_bench.privacy.gdp import mu_for
-from dp_erm_bench.privacy.pld import COARSE, pld_epsilon
-from dp_erm_bench.privacy.printed import authors_multiplier, printed_multiplier
-from dp_erm_bench.privacy.search import smallest_multiplier
+import numpy as np
+import scipy
 
-# Part of the key on disk: raise it whenever a number of this layer may change.
-VERSION = 2
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.paths import digest, is_sealing, load_json, save_json
+from dp_erm_bench.privacy.accountants import Events, certify, check_known
+from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.events import composed
+from dp_erm_bench.privacy.least import certified_multiplier, proof_of_least
+from dp_erm_bench.privacy.printed import authors_multiplier, printed_multiplier
+
 MODES = ("certified", "paper", "authors")
-QUICK_TOLERANCE = 1e-10
-SLOW_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -85,7 +75,8 @@ def calibrate(
     Returns
     -------
     Calibration
-        Cached in memory and on disk by events, budget, mode and ``VERSION``.
+        Cached in memory and on disk by events, budget, mode and :func:`sources`. What
+        is read is proved again, once in a process, see :func:`confirmed`.
 
     Raises
     ------
@@ -130,22 +121,44 @@ def _calibrated(
     if math.isinf(budget.epsilon) or not events:
         spent = math.inf if events else 0.0
         return Calibration(0.0, budget, "none", spent, mode)
-    key = digest([VERSION, [asdict(e) for e in events], asdict(budget), mode, printed])
-    known = remembered(load_json("calibration", key), budget)
-    if known is None:
-        known = computed(events, budget, mode, printed)
+    key = digest(
+        [sources(), [asdict(e) for e in events], asdict(budget), mode, printed]
+    )
+    read = load_json("calibration", key)
+    if read is not None and read.vouched:
+        return Calibration(budget=budget, **read.value)
+    known = None
+    if read is not None and mode == "certified":
+        known = confirmed(read.value, events, budget)
+    if known is None or is_sealing():
+        known = known or computed(events, budget, mode, printed)
         facts = asdict(known)
         del facts["budget"]
         save_json("calibration", key, facts)
     return known
 
 
-def remembered(facts: Any, budget: Budget) -> Calibration | None:
-    """Return the calibration that was written to disk, None if it is unusable."""
-    try:
-        return Calibration(budget=budget, **facts)
-    except TypeError:
+@functools.cache
+def sources() -> str:
+    """Return the digest of the code of this layer, and of what it computes with."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    code = [[path.name, path.read_text()] for path in files]
+    return digest([code, np.__version__, scipy.__version__])
+
+
+def confirmed(facts: Any, events: Events, budget: Budget) -> Calibration | None:
+    """Return a certified calibration that was read from disk, if it is proved again.
+
+    Of what was read z and the name of the accountant are taken; the rest is what is
+    proved now.
+    """
+    z, name = facts.get("z"), facts.get("accountant")
+    if not (isinstance(z, float) and isinstance(name, str)):
         return None
+    proof = proof_of_least(z, name, events, budget)
+    if proof is None:
+        return None
+    return Calibration(z, budget, proof.accountant, proof.epsilon, "certified")
 
 
 def computed(
@@ -163,65 +176,3 @@ def computed(
     unproved = mode == "paper" and proof.epsilon > budget.epsilon
     label = "paper (not proved)" if unproved else mode
     return Calibration(z, budget, proof.accountant, proof.epsilon, label)
-
-
-def certified_multiplier(events: Events, budget: Budget) -> tuple[float, Certificate]:
-    """Return the smallest z within the budget, and the proof.
-
-    The quick accountants come first. PLD is asked once at their z and searched only
-    if it proves less there; being asked near the answer bounds its memory.
-    """
-    epsilon, delta = budget.epsilon, budget.number
-    sampled = any(event.kind == "poisson_gaussian" for event in events)
-    z = guess(events, budget)
-    if sampled:
-        z = coarse_multiplier(events, budget, z)
-    else:
-        z = smallest_multiplier(
-            lambda z: quick(events, z, delta).epsilon, epsilon, z, QUICK_TOLERANCE
-        )
-        proof = quick(events, z, delta)
-        other = slow(events, z, delta, budget.adjacency)
-        if not other.epsilon < proof.epsilon * (1 - SLOW_TOLERANCE):
-            return z, proof
-    proofs: dict[float, Certificate] = {}
-
-    def epsilon_at(z: float) -> float:
-        proof = slow(events, z, delta, budget.adjacency)
-        proofs[z] = proof
-        if proof.epsilon > epsilon:
-            proofs[z] = smaller(quick(events, z, delta), proof)
-        return proofs[z].epsilon
-
-    z = smallest_multiplier(epsilon_at, epsilon, z, SLOW_TOLERANCE)
-    return z, proofs[z]
-
-
-def coarse_multiplier(events: Events, budget: Budget, start: float) -> float:
-    """Return the z of a budget to a few per cent, from a coarse lattice."""
-
-    def epsilon_at(z: float) -> float:
-        bound = quick(events, z, budget.number).epsilon
-        proved = pld_epsilon(events, z, budget.number, budget.adjacency, COARSE)
-        return bound if proved is None else min(bound, proved)
-
-    return smallest_multiplier(epsilon_at, budget.epsilon, start, 1e-2)
-
-
-def guess(events: Events, budget: Budget) -> float:
-    """Return a z near the answer, from the central limit theorem.
-
-    A step of mean square loss s^2 counts like a Gaussian of mu = s (Dong, Roth, Su
-    2022, Theorem 3.4); for Poisson sampling s^2 = q^2 (e^(1/z^2) - 1) (Bu, Dong, Long,
-    Su, "Deep Learning with Gaussian DP", HDSR 2020). It only starts the search.
-    """
-    mu = mu_for(budget.epsilon, max(budget.number, 1e-12))
-    return max(guess_one(event, len(events), mu) for event in events)
-
-
-def guess_one(event: Event, shares: int, mu: float) -> float:
-    """Return the z of one event that gets an equal share of mu^2."""
-    square = mu * mu / shares / event.times
-    if event.kind == "poisson_gaussian":
-        square = math.log1p(square / event.rate**2)
-    return 1 / math.sqrt(square) / event.weight

@@ -11,7 +11,7 @@ from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.constraints.simplex import Simplex
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.problems.optimum_ball import minimise_in_ball
+from dp_erm_bench.problems.optimum_ball import ball_gap, minimise_in_ball
 from dp_erm_bench.problems.optimum_face import minimise_over
 from dp_erm_bench.problems.optimum_gap import duality_gap
 from dp_erm_bench.problems.optimum_regions import (
@@ -20,7 +20,11 @@ from dp_erm_bench.problems.optimum_regions import (
     Region,
     SimplexRegion,
 )
-from dp_erm_bench.problems.optimum_smooth import minimise_free, minimise_ridge
+from dp_erm_bench.problems.optimum_smooth import (
+    free_gap,
+    minimise_free,
+    minimise_ridge,
+)
 from dp_erm_bench.problems.optimum_sparse import Composite, minimise_sparse
 
 if TYPE_CHECKING:
@@ -30,6 +34,9 @@ REGIONS: dict[str, Callable[[Constraint], Region]] = {
     "l1_ball": CrossRegion,
     "simplex": SimplexRegion,
 }
+
+# Of the set's radius: how far outside of it rounding leaves a minimiser.
+INSIDE = 1e-11
 
 
 def minimise(problem: Problem) -> tuple[Array, float, str]:
@@ -45,6 +52,33 @@ def minimise(problem: Problem) -> tuple[Array, float, str]:
     else:
         w = minimise_sparse(X, y, loss, l1, l2)
     return w, duality_gap(X, y, loss, l1, l2, w), ""
+
+
+def certified_gap(problem: Problem, w: Array) -> float:
+    """Return a bound on F(w) - min F at a given point, infinite if there is none."""
+    data, penalty, constraint = problem.dataset, problem.penalty, problem.constraint
+    l1, l2 = penalty.l1, penalty.l2
+    smooth = Composite(data.X, data.y, problem.loss, 0.0, l2)
+    if not isinstance(constraint, WholeSpace):
+        return _gap_in_set(smooth, constraint, w)
+    if penalty.upper < np.inf:
+        inside = penalty.lower <= w.min() and w.max() <= penalty.upper
+        region = BoxRegion(penalty.lower, penalty.upper)
+        return region.gap(w, smooth.gradient(w)) if inside else np.inf
+    if l1 == 0.0 and l2 == 0.0:
+        return free_gap(data.X, data.y, problem.loss, w)
+    return duality_gap(data.X, data.y, problem.loss, l1, l2, w)
+
+
+def _gap_in_set(smooth: Composite, constraint: Constraint, w: Array) -> float:
+    if not constraint.contains(w, INSIDE):
+        return np.inf
+    if constraint.name == "l2_ball":
+        return ball_gap(smooth, constraint.radius, w)
+    g = smooth.gradient(w)
+    if constraint.explicit:
+        return abs(float(g @ (w - constraint.linear_minimiser(g))))
+    return REGIONS[constraint.name](constraint).gap(w, g)
 
 
 def _minimise_in_hull(problem: Problem) -> tuple[Array, float]:

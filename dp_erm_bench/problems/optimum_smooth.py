@@ -143,9 +143,7 @@ def minimise_free(X: Any, y: Array, loss: Loss) -> tuple[Array, float, str]:
     w = np.zeros(X.shape[1])
     if sparse.issparse(X) and X.shape[1] > DIRECT:
         return w, np.inf, f"no reference solver for {w.size} features without penalty"
-    norms = np.sqrt(mean_squares(X))
-    scale = np.where(norms > 0.0, norms, 1.0)
-    kept, exact = _independent(X, scale)
+    kept, exact, scale = _independent(X)
     if not kept.size:
         return w, 0.0, ""
     S = _unit(X, kept, scale)
@@ -155,6 +153,26 @@ def minimise_free(X: Any, y: Array, loss: Loss) -> tuple[Array, float, str]:
     if not (reason or exact):
         reason = "the features are nearly dependent and there is no penalty"
     return w, 0.5 * decrement, reason
+
+
+def free_gap(X: Any, y: Array, loss: Loss, w: Array) -> float:
+    """Return the bound of :func:`minimise_free` at a given point, infinite if none."""
+    if sparse.issparse(X) and X.shape[1] > DIRECT:
+        return np.inf
+    kept, exact, scale = _independent(X)
+    rest = w.copy()
+    rest[kept] = 0.0
+    if not exact or rest.any():
+        return np.inf
+    if not kept.size:
+        return 0.0
+    S, v = _unit(X, kept, scale), w[kept] * scale[kept]
+    if _doubt(S, y, loss, v):
+        return np.inf
+    z = S @ v
+    g = S.T @ loss.derivative(y, z) / y.size
+    system = newton_system(S, loss.second_derivative(y, z) / y.size, 0.0)
+    return 0.5 * float(g @ system.solve(g))
 
 
 def _unit(X: Any, kept: Array, scale: Array) -> Any:
@@ -177,17 +195,20 @@ def _doubt(S: Any, y: Array, loss: Loss, v: Array) -> str:
     return ""
 
 
-def _independent(X: Any, scale: Array) -> tuple[Array, bool]:
-    """Return columns that span the others, and whether they do so exactly."""
+def _independent(X: Any) -> tuple[Array, bool, Array]:
+    """Return columns that span the others, whether exactly, and scales of all."""
+    norms = np.sqrt(mean_squares(X))
+    scale = np.where(norms > 0.0, norms, 1.0)
     S = _unit(X, np.arange(X.shape[1]), scale)
     products = gram(S, False) / S.shape[0]
     _, pivots, rank, _ = linalg.lapack.dpstrf(products, tol=DEPENDENT, lower=0)
     kept, dropped = np.sort(pivots[:rank] - 1), np.sort(pivots[rank:] - 1)
     if not (kept.size and dropped.size):
-        return kept, True
+        return kept, True, scale
     basis = S[:, kept]
     system = Quadratic(basis, np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
-    return kept, all(_spanned(basis, system, _column(S, j)) for j in dropped)
+    exact = all(_spanned(basis, system, _column(S, j)) for j in dropped)
+    return kept, exact, scale
 
 
 def _column(S: Any, j: int) -> Array:

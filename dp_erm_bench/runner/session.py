@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -91,7 +92,8 @@ class Session:
     def job(self) -> Job:
         """Return what the workers must know."""
         options = self.options
-        return Job(str(self.folder), self.run, options.execute, options.time_limit)
+        known = (str(self.folder), self.run, options.execute, options.time_limit)
+        return Job(*known, secrets.token_hex(16))
 
     def counts(self) -> dict[str, int]:
         """Return the number of distinct trials by status."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import vouch
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import final_objective
@@ -41,12 +42,15 @@ class Job(NamedTuple):
         Dotted name of the function that runs a batch.
     limit : float or None
         Seconds that a batch, or a trial alone, may take.
+    secret : str
+        Of the run, see `paths.vouch`; empty: everything read is proved again.
     """
 
     folder: str
     run: str
     execute: str
     limit: float | None = None
+    secret: str = ""
 
 
 class Outcome(NamedTuple):
@@ -121,6 +125,8 @@ def _die_with(parent: int) -> None:
 
 def run_task(batches: Sequence[Batch], job: Job) -> Report:
     """Run batches, one after the other, for about `TASK_SECONDS`."""
+    if job.secret:
+        vouch(job.secret)
     start, outcomes, number = time.monotonic(), [], 0
     problem, seconds = "", 0.0
     while number < len(batches) and seconds < TASK_SECONDS and not problem:

@@ -171,7 +171,7 @@ def test_calibrations_are_remembered(
         {"events": (Event("laplace", 8),)},
         {"events": (Event("laplace", 7, weight=2.0),)},
         {"mode": "paper", "printed": "mangold2023"},
-        {"version": 0},
+        {"code": "other"},
     ],
 )
 def test_everything_that_matters_is_in_the_key(
@@ -181,7 +181,8 @@ def test_everything_that_matters_is_in_the_key(
     calibrate(**base)
     calibration._calibrated.cache_clear()
     changed = base | other
-    monkeypatch.setattr(calibration, "VERSION", changed.pop("version", 1))
+    if code := changed.pop("code", ""):
+        monkeypatch.setattr(calibration, "sources", lambda: code)
     calibrate(**changed)
     assert len(list((cache / "calibration").iterdir())) == 2
 
