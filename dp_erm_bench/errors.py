@@ -17,5 +17,9 @@ class BudgetExhausted(RuntimeError):
     """A mechanism was used more often than its solver declared."""
 
 
+class NotSampled(BudgetExhausted):
+    """A use of a mechanism was charged for a secret sample that was not its own."""
+
+
 class NotSolved(RuntimeError):
     """A minimiser could not be verified to the tolerance that a proof needs."""

@@ -115,6 +115,10 @@ class Mechanism(ABC):
             )
         self.used += uses
 
+    def finish(self) -> None:
+        """Raise if a run that has ended did not keep to what is certified of it."""
+        return
+
     def unit_noise(self, uses: int, size: int) -> Array:
         """Spend some uses and return their noise of scale 1, (B, uses, size)."""
         self.spend(uses)

@@ -20,7 +20,7 @@ from dp_erm_bench.privacy.releases import (
     PoissonGaussian,
     Release,
 )
-from dp_erm_bench.privacy.sampling import CoinStream
+from dp_erm_bench.privacy.sampling import CoinStream, SampleCount
 from dp_erm_bench.privacy.streams import stream_seeds
 
 Indices = NDArray[np.int64]
@@ -137,7 +137,8 @@ class PoissonMechanism(AdditiveMechanism):
     """Samples records, and adds noise to a sum over the sample.
 
     The sample belongs to the mechanism: it is drawn from a stream of its own,
-    secret like the noise.
+    secret like the noise. Each use takes one sample of each trial (``SampleCount``);
+    at rate 1 there is nothing to sample.
     """
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
@@ -146,6 +147,7 @@ class PoissonMechanism(AdditiveMechanism):
         self.rate = release.rate
         seeds = stream_seeds(identities, f"{release.name}/sample")
         self._coins = [CoinStream(seed, release.rate) for seed in seeds]
+        self._count = SampleCount(release.name, release.rate, len(identities))
 
     def sample(self, trial: int, n: int, steps: int) -> Batch:
         """Return the samples of a trial's next steps.
@@ -156,9 +158,24 @@ class PoissonMechanism(AdditiveMechanism):
         offsets : int array of shape (steps + 1,)
             Step t samples ``records[offsets[t]:offsets[t + 1]]``.
         """
+        self._count.sampled(trial, steps)
         successes = self._coins[trial].successes(n * steps)
         ends = np.arange(steps + 1) * n
         return successes % n, np.searchsorted(successes, ends)
+
+    def publish(self, value: Array, coordinate: Indices | None = None) -> Array:
+        """Return the noisy sum; NotSampled is raised unless its sample was taken."""
+        self._count.require(1)
+        return super().publish(value, coordinate)
+
+    def spend(self, uses: int) -> None:
+        """Count ``uses`` more, and a sample for each."""
+        super().spend(uses)
+        self._count.used(uses)
+
+    def finish(self) -> None:
+        """Raise NotSampled if noise was taken ahead and its samples never were."""
+        self._count.finish()
 
 
 class Mechanisms(dict[str, Mechanism]):
@@ -188,6 +205,11 @@ class Mechanisms(dict[str, Mechanism]):
                 raise ValueError(f"two releases are named {name}")
             mechanism.intercept = self.intercept
             self[name] = mechanism
+
+    def finish(self) -> None:
+        """Raise if a run that has ended did not keep to what is certified of it."""
+        for mechanism in self.values():
+            mechanism.finish()
 
 
 def make_mechanisms(

@@ -4,7 +4,7 @@ In the second kind the noise is a secret linear term of the objective; what is p
 is the minimiser. ``objective`` has the proof.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -70,8 +70,8 @@ class ObjectiveGaussian(Release):
     """
 
     vectors: ClassVar[bool] = True
-    curvature: float = 0.0
-    terms: int = 1
+    curvature: float = field(kw_only=True)
+    terms: int = field(kw_only=True)
     draw = staticmethod(draws.gaussian)
 
     def event(self) -> Event:
@@ -90,7 +90,7 @@ class ObjectiveNormLaplace(NormLaplace):
         As for :class:`ObjectiveGaussian`; the level is curvature + 1/z.
     """
 
-    curvature: float = 0.0
+    curvature: float = field(kw_only=True)
 
     def event(self) -> Event:
         """Return objective perturbation with a pure level."""

@@ -5,7 +5,7 @@ accountant sees it, and ``draw``, the noise of scale 1 that is added.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -100,6 +100,7 @@ class PoissonGaussian(Release):
     """
 
     vectors: ClassVar[bool] = True
+    # Nothing is claimed by default: the sum is charged for all records.
     rate: float = 1.0
     draw = staticmethod(draws.gaussian)
 
@@ -181,14 +182,14 @@ class InsideNoisyMax(Release):
     Parameters
     ----------
     spread : float
-        max_i s_i / min_j s_j.
+        max_i s_i / min_j s_j; the slopes are the solver's, so that it must say.
 
     References
     ----------
     Mangold, Bellet, Salmon, Tommasi, AISTATS 2023, Algorithm 1 (the noise chi).
     """
 
-    spread: float = 1.0
+    spread: float = field(kw_only=True)
     draw = staticmethod(draws.laplace)
 
     def event(self) -> Event:

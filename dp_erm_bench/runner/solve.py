@@ -174,4 +174,5 @@ def _run(
             elapsed += time.perf_counter() - start
             rows.add(checkpoint, elapsed / oracle.batch, w)
             start = time.perf_counter()
+    mechanisms.finish()
     return rows

@@ -17,6 +17,7 @@ from dp_erm_bench.privacy.releases import (
     Release,
 )
 from dp_erm_bench.privacy.shares import EntrywiseMechanism, LaplaceVector
+from tests.privacy.made import release_of
 
 RUNS = 20_000
 NAMES = [f"run {i}" for i in range(RUNS)]
@@ -42,7 +43,7 @@ def changed_measure(release, answers, scale):
 
 @pytest.mark.parametrize("kind", [NoisyMax, LaplaceNoisyMax])
 def test_selections(kind):
-    release = kind("r", 1.0, 1)
+    release = release_of(kind, "r", 1.0, 1)
     answers = []
     for scores in (FIRST, SECOND):
         mechanism = make_mechanisms([release], 1.0, NAMES)["r"]
@@ -51,7 +52,7 @@ def test_selections(kind):
 
 
 def test_selections_with_the_noise_inside():
-    release = InsideNoisyMax("r", np.array([[1.0, 2.0, 0.5]]), 1)
+    release = InsideNoisyMax("r", np.array([[1.0, 2.0, 0.5]]), 1, spread=1.0)
     declared = np.array([1.0, 2.0, 0.5])
     answers = []
     for g in (FIRST, SECOND):
@@ -71,7 +72,7 @@ def test_selections_with_the_noise_inside():
 
 @pytest.mark.parametrize("kind", [Gaussian, NormLaplace])
 def test_vectors_with_noise_of_one_scale(kind):
-    release = kind("r", 1.0, 1)
+    release = release_of(kind, "r", 1.0, 1)
     answers = []
     for v in (FIRST, SECOND):
         mechanism = make_mechanisms([release], 2.0, NAMES)["r"]
@@ -114,7 +115,9 @@ def test_the_mixture_over_the_coin_in_closed_form(rate):
 def test_scores_far_apart_do_not_overflow(size):
     first, second = np.array([0.0, size, 3 * size]), np.zeros(3)
     for kind in (NoisyMax, LaplaceNoisyMax, InsideNoisyMax):
-        found = log_ratio(kind("r", 1.0, 1), use([0, 2], first, second, 0.1))
+        found = log_ratio(
+            release_of(kind, "r", 1.0, 1), use([0, 2], first, second, 0.1)
+        )
         assert np.isfinite(found).all() and found[0] < 0.0 < found[1]
 
 

@@ -17,6 +17,7 @@ from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.privacy.perturbation import ObjectiveGaussian, ObjectiveNormLaplace
 from dp_erm_bench.privacy.releases import Gaussian
 from dp_erm_bench.problems.build import build_problem
+from tests.privacy.made import release_of
 
 KINDS = {"gaussian": ObjectiveGaussian, "gamma": ObjectiveNormLaplace}
 
@@ -36,7 +37,7 @@ def small(p):
 
 
 def mechanisms(noise, z=1.5):
-    return make_mechanisms([KINDS[noise]("objective", 2.0, 1)], z, ["a"])
+    return make_mechanisms([release_of(KINDS[noise], "objective", 2.0, 1)], z, ["a"])
 
 
 def noise_of(problem, w):
@@ -76,8 +77,8 @@ def test_the_volume_is_that_of_small_boxes_in_more_dimensions(noise):
 
 
 def test_noise_on_a_query_is_no_secret():
-    assert secret(ObjectiveGaussian("r", 1.0, 1))
-    assert secret(ObjectiveNormLaplace("r", 1.0, 1))
+    assert secret(release_of(ObjectiveGaussian, "r", 1.0, 1))
+    assert secret(release_of(ObjectiveNormLaplace, "r", 1.0, 1))
     assert not secret(Gaussian("r", 1.0, 1))
 
 

@@ -17,6 +17,7 @@ from dp_erm_bench.privacy.releases import (
     PoissonGaussian,
 )
 from dp_erm_bench.privacy.streams import stream_seeds
+from tests.privacy.made import release_of
 
 LAWS = {
     "laplace": (draws.laplace, stats.laplace),
@@ -78,7 +79,9 @@ TWO = {
 def test_two_candidates(kind, z):
     uses = 10
     names = [f"trial {i}" for i in range(4000)]
-    mechanism = make_mechanisms([kind("select", 1.0, uses)], z, names)["select"]
+    mechanism = make_mechanisms([release_of(kind, "select", 1.0, uses)], z, names)[
+        "select"
+    ]
     gradient = np.tile([100.0 + SHIFT, 100.0], (len(names), 1))
     winners = np.stack([mechanism(gradient, np.abs) for _ in range(uses)])
     first, expected = int((winners == 0).sum()), TWO[kind](SHIFT / z)
@@ -88,7 +91,7 @@ def test_two_candidates(kind, z):
 @pytest.mark.parametrize("kind", TWO)
 def test_two_candidates_lose_at_most_the_level(kind):
     z = 3.0
-    level = kind("select", 1.0, 1).event().level(z)
+    level = release_of(kind, "select", 1.0, 1).event().level(z)
     win = TWO[kind]
 
     def won(lead):
@@ -108,7 +111,9 @@ def test_two_candidates_lose_at_most_the_level(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_ten_thousand_seeds_draw_ten_thousand_noises(kind):
     names = [f"seed {seed}" for seed in range(SEEDS)]
-    mechanism = make_mechanisms([kind("noise", 1.0, 3)], 2.0, names)["noise"]
+    mechanism = make_mechanisms([release_of(kind, "noise", 1.0, 3)], 2.0, names)[
+        "noise"
+    ]
     assert np.unique(mechanism.seeds, axis=0).shape == (SEEDS, 4)
     noise = mechanism.unit_noise(2, 1)
     assert np.unique(noise).size == 2 * SEEDS

@@ -15,6 +15,7 @@ from dp_erm_bench.privacy.releases import (
     NoisyMax,
     PoissonGaussian,
 )
+from tests.privacy.made import release_of
 
 SCALARS = (Gaussian, Laplace, PoissonGaussian)
 VECTORS = (Gaussian, PoissonGaussian)
@@ -29,7 +30,7 @@ each_selection = pytest.mark.parametrize("kind", SELECTIONS)
 
 
 def mechanism_of(kind, times=10, z=0.5, names=NAMES, sensitivity=1.0, **options):
-    release = kind("noise", sensitivity, times, **options)
+    release = release_of(kind, "noise", sensitivity, times, **options)
     return make_mechanisms([release], z, names)["noise"]
 
 
@@ -153,7 +154,7 @@ def test_no_draw_is_used_twice_whatever_the_sizes(kind):
 
 @each_release
 def test_noise_of_trials_and_releases_is_independent(kind):
-    releases = [kind(name, 1.0, 4000) for name in ("one", "other")]
+    releases = [release_of(kind, name, 1.0, 4000) for name in ("one", "other")]
     made = make_mechanisms(releases, 1.0, NAMES)
     rows = np.concatenate([made[name].unit_noise(4000, 1)[:, :, 0] for name in made])
     correlations = np.corrcoef(rows)[np.triu_indices(8, 1)]

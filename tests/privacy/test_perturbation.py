@@ -12,6 +12,7 @@ from dp_erm_bench.privacy.perturbation import (
     ObjectiveGaussian,
     ObjectiveNormLaplace,
 )
+from tests.privacy.made import release_of
 
 TRIALS = [f"trial {i}" for i in range(3000)]
 SECRET = (ObjectiveGaussian, ObjectiveNormLaplace)
@@ -19,7 +20,7 @@ SECRET = (ObjectiveGaussian, ObjectiveNormLaplace)
 
 def vectors_of(kind, size, z=0.8, sensitivity=2.5, weight=1.5, times=2):
     """Noise of scale 3 on zero, of two uses."""
-    release = kind("noise", sensitivity, times, weight=weight)
+    release = release_of(kind, "noise", sensitivity, times, weight=weight)
     mechanism = make_mechanisms([release], z, TRIALS)["noise"]
     if kind in SECRET:
         return np.stack([mechanism(size) for _ in range(times)])
@@ -81,7 +82,9 @@ def test_disjoint_draws_share_no_uniform(start, monkeypatch):
 
 @pytest.mark.parametrize("kind", [NormLaplace, *SECRET])
 def test_one_use_too_many_is_refused(kind):
-    mechanism = make_mechanisms([kind("noise", 1.0, 1)], 1.0, ["a"])["noise"]
+    mechanism = make_mechanisms([release_of(kind, "noise", 1.0, 1)], 1.0, ["a"])[
+        "noise"
+    ]
     argument = 3 if kind in SECRET else np.zeros((1, 3))
     mechanism(argument)
     with pytest.raises(BudgetExhausted, match="release noise was declared 1 times"):
@@ -90,7 +93,9 @@ def test_one_use_too_many_is_refused(kind):
 
 @pytest.mark.parametrize("kind", [NormLaplace, *SECRET])
 def test_no_noise_is_exactly_zero(kind):
-    mechanism = make_mechanisms([kind("noise", 1.0, 1)], 0.0, ["a"])["noise"]
+    mechanism = make_mechanisms([release_of(kind, "noise", 1.0, 1)], 0.0, ["a"])[
+        "noise"
+    ]
     argument = 3 if kind in SECRET else np.zeros((1, 3))
     assert not mechanism(argument).any()
 
@@ -108,7 +113,9 @@ def test_the_events_have_the_numbers_of_the_releases():
 
 def test_a_secret_term_is_no_query_of_the_audit():
     for kind in SECRET:
-        mechanism = make_mechanisms([kind("noise", 1.0, 1)], 1.0, ["a"])["noise"]
+        mechanism = make_mechanisms([release_of(kind, "noise", 1.0, 1)], 1.0, ["a"])[
+            "noise"
+        ]
         mechanism.intercept = lambda query, publish: publish()
         with pytest.raises(TypeError, match="replay audit does not apply"):
             mechanism(3)

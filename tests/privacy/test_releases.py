@@ -19,6 +19,7 @@ from dp_erm_bench.privacy.releases import (
     PoissonGaussian,
     Release,
 )
+from tests.privacy.made import release_of
 
 # What an accountant takes each kind of event to be.
 ADDED = {
@@ -58,7 +59,7 @@ def test_every_release_is_tested_here():
         if issubclass(found, Release) and not inspect.isabstract(found)
     ]
     assert set(made) == {*ADDITIVE, *SELECTIONS}
-    kinds = {found("any", 1.0, 1).event().kind for found in made}
+    kinds = {release_of(found, "any", 1.0, 1).event().kind for found in made}
     one_solve = {"norm_laplace", "objective", "objective_pure"}  # test_perturbation
     assert kinds == {*ADDED, *SELECTED} == set(KINDS) - one_solve
 
@@ -67,7 +68,7 @@ def test_every_release_is_tested_here():
 def test_the_event_has_the_numbers_of_the_release(kind):
     special = {PoissonGaussian: {"rate": 0.2}, InsideNoisyMax: {"spread": 3.0}}
     options = special.get(kind, {})
-    event = kind("any", 2.0, 7, weight=WEIGHT, **options).event()
+    event = release_of(kind, "any", 2.0, 7, weight=WEIGHT, **options).event()
     assert event == Event(event.kind, 7, WEIGHT, **options)
 
 
@@ -75,7 +76,7 @@ def test_the_event_has_the_numbers_of_the_release(kind):
 @pytest.mark.parametrize("sensitivity", [3.0, [[0.5]], [[2.0, 0.1, 4.0]]])
 def test_added_noise_has_the_law_and_scale_that_are_accounted(kind, sensitivity):
     times = 10
-    release = kind("noise", np.array(sensitivity), times, weight=WEIGHT)
+    release = release_of(kind, "noise", np.array(sensitivity), times, weight=WEIGHT)
     event, columns = release.event(), np.atleast_2d(sensitivity).shape[1]
     mechanism = make_mechanisms([release], Z, TRIALS)["noise"]
     j = np.random.default_rng(0).integers(0, columns, size=(times, len(TRIALS)))
@@ -88,7 +89,7 @@ def test_added_noise_has_the_law_and_scale_that_are_accounted(kind, sensitivity)
 
 @pytest.mark.parametrize("kind", [k for k in ADDITIVE if k.vectors])
 def test_vectors_get_independent_noise_of_the_accounted_scale(kind):
-    release = kind("noise", 2.0, 2, weight=WEIGHT)
+    release = release_of(kind, "noise", 2.0, 2, weight=WEIGHT)
     mechanism = make_mechanisms([release], Z, TRIALS)["noise"]
     noise = mechanism(np.zeros((len(TRIALS), 5)))
     scaled = noise / (2.0 * release.event().multiplier(Z))
@@ -108,7 +109,8 @@ class Selection:
             self.slopes * self.sensitivity
         ).min()
         options = {"spread": spread} if self.inside else {}
-        self.release = kind("select", self.sensitivity, 5, weight=WEIGHT, **options)
+        options["weight"] = WEIGHT
+        self.release = release_of(kind, "select", self.sensitivity, 5, **options)
         self.event = self.release.event()
         multiplier = self.event.multiplier(Z)
         # Noise on scores has one scale; noise on a gradient one per coordinate.

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.privacy.releases import PoissonGaussian
 from dp_erm_bench.privacy.sampling import CoinStream
@@ -126,3 +127,95 @@ def test_samples_are_independent_of_the_noise():
     records, offsets = mechanism.sample(0, 1, 5000)
     assert abs(np.corrcoef(noise, np.diff(offsets))[0, 1]) < 4 / np.sqrt(5000)
     assert abs(np.corrcoef(noise**2, np.diff(offsets))[0, 1]) < 4 / np.sqrt(5000)
+
+
+def use(mechanism, times=1):
+    for _ in range(times):
+        mechanism(np.zeros((len(mechanism.seeds), 2)))
+
+
+def sample(mechanism, steps=1, trials="a"):
+    for b in range(len(trials)):
+        mechanism.sample(b, 9, steps)
+
+
+SOUND = {
+    "one by one": lambda m: [(sample(m), use(m)) for _ in range(5)],
+    "all samples first": lambda m: (sample(m, 5), use(m, 5)),
+    "noise ahead, after": lambda m: (sample(m, 5), m.take_vectors(5, 2)),
+    "noise ahead, before": lambda m: (m.take_vectors(5, 2), sample(m, 5)),
+    "pieces": lambda m: [(m.take_vectors(3, 2), sample(m, 3)) for _ in range(4)],
+    "noise ahead, samples one by one": lambda m: (
+        m.take_vectors(2, 2),
+        sample(m),
+        sample(m),
+    ),
+}
+UNSOUND = {
+    "no sample": (lambda m: use(m), "has 0 for the next 1"),
+    "one sample for two uses": (lambda m: (sample(m), use(m, 2)), "has 0 for"),
+    "two samples for one use": (
+        lambda m: (sample(m), sample(m), use(m)),
+        "another one was taken before its use",
+    ),
+    "two samples at the end": (lambda m: (sample(m), sample(m)), "another one"),
+    "more samples than uses": (lambda m: (sample(m, 3), use(m, 2)), "1 had no use"),
+    "fewer samples than noise": (
+        lambda m: (sample(m, 2), m.take_vectors(3, 2)),
+        "has 2 for the next 3",
+    ),
+    "noise and no sample": (lambda m: m.take_vectors(4, 2), "4 uses had none"),
+    "noise twice": (
+        lambda m: (m.take_vectors(1, 2), m.take_vectors(1, 2)),
+        "has 0 for the next 1",
+    ),
+    "noise, and a use": (lambda m: (m.take_vectors(1, 2), use(m)), "has 0 for"),
+    "more samples than noise": (
+        lambda m: (m.take_vectors(2, 2), sample(m, 3)),
+        "another one",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", SOUND)
+def test_a_sample_for_each_use_is_served(way):
+    mechanism = mechanism_of(0.3, ["a"])
+    SOUND[way](mechanism)
+    mechanism.finish()
+
+
+@pytest.mark.parametrize("way", UNSOUND)
+def test_other_than_a_sample_for_each_use_is_refused(way):
+    run, said = UNSOUND[way]
+    mechanism = mechanism_of(0.3, ["a"])
+    with pytest.raises(NotSampled, match=said) as error:
+        run(mechanism)
+        mechanism.finish()
+    assert "release gradient is certified for one Poisson sample" in str(error.value)
+    assert isinstance(error.value, BudgetExhausted)
+
+
+def test_every_trial_of_a_batch_takes_its_own_sample():
+    mechanism = mechanism_of(0.3, ["a", "b", "c"])
+    sample(mechanism, trials="abc")
+    use(mechanism)
+    sample(mechanism, trials="ab")
+    with pytest.raises(NotSampled):
+        use(mechanism)
+
+
+def test_a_sum_over_all_records_needs_no_sample():
+    mechanism = mechanism_of(1.0, ["a", "b"])
+    use(mechanism, 3)
+    sample(mechanism, 2)
+    mechanism.take_vectors(4, 2)
+    mechanism.finish()
+
+
+def test_a_sample_of_another_release_is_none():
+    releases = [PoissonGaussian(name, 1.0, 9, rate=0.3) for name in ("one", "other")]
+    made = make_mechanisms(releases, 1.0, ["a"])
+    sample(made["one"])
+    use(made["one"])
+    with pytest.raises(NotSampled, match="release other"):
+        use(made["other"])

@@ -138,20 +138,22 @@ def fixed(mechanism):
     """Batches of a fixed size, without replacement."""
 
     def sample(trial, n, steps):
+        draw(trial, n, steps)  # it is the law that is wrong, not the count
         state["step"] += 1
         size = round(mechanism.rate * n)
         rng = np.random.default_rng([trial, state["step"]])
         return np.sort(rng.permutation(n)[:size]), np.array([0, size])
 
-    state = {"step": 0}
+    draw, state = mechanism.sample, {"step": 0}
     mechanism.sample = sample
 
 
 def shuffled(mechanism):
     """The batches of a random order of the records, pass by pass."""
-    orders, places = {}, {}
+    draw, orders, places = mechanism.sample, {}, {}
 
     def sample(trial, n, steps):
+        draw(trial, n, steps)
         size = round(mechanism.rate * n)
         at = places.get(trial, 0)
         if at % n == 0:
@@ -167,8 +169,7 @@ def same_sample(mechanism):
     draw, seen = mechanism.sample, {}
 
     def sample(trial, n, steps):
-        if trial not in seen:
-            seen[trial] = draw(trial, n, steps)
-        return seen[trial]
+        fresh = draw(trial, n, steps)
+        return seen.setdefault(trial, fresh)
 
     mechanism.sample = sample
