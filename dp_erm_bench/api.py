@@ -1,6 +1,7 @@
 """The Python interface: problems by name, and single fits."""
 
 import secrets
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ from threadpoolctl import threadpool_limits
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UncheckedSolver, UsageError
+from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.build import build_problem
@@ -58,6 +60,9 @@ class FitResult:
         Which accountant proved ``epsilon_certified``.
     uncharged : tuple of str
         Uses of the data that the budget does not pay for.
+    checked : bool
+        Whether the algorithm is the package's own or has passed ``dp-erm-bench check``;
+        otherwise ``epsilon_certified`` rests on the solver's own declarations.
     """
 
     w: Array
@@ -68,6 +73,7 @@ class FitResult:
     calibration: str
     accountant: str
     uncharged: tuple[str, ...]
+    checked: bool
 
 
 def load_problem(
@@ -155,15 +161,23 @@ def fit(
     given = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     grid = Grid(Subject(problem), pin, given, budget.spec, calibration)
-    return _fitted(grid, budget, _plain(seed))
+    return _fitted(grid, budget, _plain(seed), _warned(pin))
 
 
-def _fitted(grid: Grid, budget: Budget, seed: int | None) -> FitResult:
+def _fitted(grid: Grid, budget: Budget, seed: int | None, checked: bool) -> FitResult:
     how = ([solver_of(grid.base)], budget, grid.base["calibration"])
     with threadpool_limits(limits=1):
         draws = [_identity(grid, seed)]
         solved = solve(grid.subject.problem, *how, draws, CHECKPOINTS)
-        return result_of(solved, 0, seed is not None)
+        return result_of(solved, 0, seed is not None, checked)
+
+
+def _warned(algorithm: str) -> bool:
+    """Return whether an algorithm has passed `check`, and warn if it has not."""
+    said = unchecked([algorithm])
+    if said:
+        warnings.warn(said, UncheckedSolver, stacklevel=3)
+    return not said
 
 
 def _plain(value: Any) -> Any:
@@ -179,7 +193,7 @@ def _identity(grid: Grid, seed: int | None) -> str:
     return identity_of(grid.digest(), seed)
 
 
-def result_of(solved: Solved, b: int, reproducible: bool) -> FitResult:
+def result_of(solved: Solved, b: int, reproducible: bool, checked: bool) -> FitResult:
     """Return trial b of a batch as what a fit returns."""
     import pandas as pd
 
@@ -202,4 +216,5 @@ def result_of(solved: Solved, b: int, reproducible: bool) -> FitResult:
         calibration=calibration.label,
         accountant=calibration.accountant,
         uncharged=tuple(told["uncharged"]),
+        checked=checked,
     )

@@ -21,5 +21,9 @@ class NotSampled(BudgetExhausted):
     """A use of a mechanism was charged for a secret sample that was not its own."""
 
 
+class UncheckedSolver(UserWarning):
+    """A solver from outside the package has not passed `dp-erm-bench check`."""
+
+
 class NotSolved(RuntimeError):
     """A minimiser could not be verified to the tolerance that a proof needs."""

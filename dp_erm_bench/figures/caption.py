@@ -152,6 +152,8 @@ def delta(facts: Mapping[str, Any]) -> str:
 def origin(drawn: Iterable[Curves | Scaling], folder: Path) -> str:
     """Return the runs that computed some lines with their commits, the latest first.
 
+    Also which of their algorithms have not passed `dp-erm-bench check`.
+
     Parameters
     ----------
     drawn : iterable of Curves or Scaling
@@ -159,11 +161,19 @@ def origin(drawn: Iterable[Curves | Scaling], folder: Path) -> str:
     folder : Path
         The results folder, with the manifests of its runs.
     """
+    drawn = list(drawn)
     found = runs_of(drawn)
     told = [f"{run} ({commit(folder, run)})" for run in found[:NAMED_RUNS]]
     more = len(found) - len(told)
     tail = f"; {more} more in log.txt" if more else ""
-    return f"Computed by runs/{', '.join(told)}{tail}." if told else ""
+    computed = f"Computed by runs/{', '.join(told)}{tail}." if told else ""
+    return "\n".join(filter(None, (computed, unchecked(drawn))))
+
+
+def unchecked(drawn: Iterable[Curves | Scaling]) -> str:
+    """Return which algorithms from outside have not passed `check`, if any."""
+    names = ", ".join(sorted({name for one in drawn for name in one.unchecked}))
+    return f"Not passed by dp-erm-bench check: {names}." if names else ""
 
 
 def runs_of(drawn: Iterable[Curves | Scaling]) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
 Array = npt.NDArray[np.float64]
@@ -53,6 +54,8 @@ class Curves:
         Non-zero coordinates of the iterates; nan where a run diverged.
     runs : tuple of str
         The runs of the folder that computed them.
+    unchecked : tuple of str
+        Algorithms from outside the package that have not passed `check`.
     """
 
     passes: Array
@@ -60,6 +63,7 @@ class Curves:
     facts: Mapping[str, Any]
     nnz: Array
     runs: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     @property
     def n_seeds(self) -> int:
@@ -211,6 +215,7 @@ def _pivot(rows: pd.DataFrame, line: str) -> Curves:
         facts={name: first[name] for name in FACTS},
         nnz=nnz,
         runs=runs_in(rows),
+        unchecked=unchecked_in(rows),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.figures.curves import Array, NotRun, report_runs, runs_in, why
+from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Scaling:
         Values of the axis that the algorithm cannot serve, and why.
     excess : float
         Largest certified epsilon over the nominal one; infinite where none is proved.
+    unchecked : tuple of str
+        Algorithms from outside the package that have not passed `check`.
     """
 
     x: Array
@@ -42,6 +45,7 @@ class Scaling:
     runs: tuple[str, ...] = ()
     skipped: Mapping[float, str] = field(default_factory=dict)
     excess: float = 1.0
+    unchecked: tuple[str, ...] = ()
 
     @property
     def mean(self) -> Array:
@@ -131,6 +135,7 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
         runs_in(rows),
         _unserved(skipped, axis),
         _proved(rows),
+        unchecked_in(rows),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dp_erm_bench.datasets.spec import usual_fields
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.passed import has_passed, is_ours
 
 TEXT, FLAG, COUNT, NUMBER = "string", "bool", "int64", "float64"
 COLUMNS = {
@@ -29,6 +30,8 @@ COLUMNS = {
     "constraint": TEXT,
     "algorithm": TEXT,
     "params": TEXT,
+    "solver": TEXT,
+    "checked": FLAG,
     "epsilon": NUMBER,
     "delta": NUMBER,
     "adjacency": TEXT,
@@ -56,8 +59,10 @@ COLUMNS = {
 """Names and types of the columns, in order.
 
 `params` and `dataset_options` are JSON: the parameters of the algorithm, and the keys
-of the dataset that differ from its yaml. `run` leads to ``runs/<run>.json``; it is
-empty where a version without runs recorded the trial.
+of the dataset that differ from its yaml. `solver` is the digest of the sources of an
+algorithm from outside the package, empty for the package's own; `checked` tells whether
+these passed `check` where the table was made, true for the package's own. `run` leads
+to ``runs/<run>.json``; it is empty where a version without runs recorded the trial.
 """
 
 PER_CHECKPOINT = (
@@ -78,6 +83,9 @@ FACTS = (
     "batch_size",
     "optimum",
 )
+UNKNOWN = "unknown"
+"""Digest of sources that were not recorded; they have passed nothing."""
+
 Row = dict[str, Any]
 
 
@@ -103,6 +111,8 @@ def table_of(chunk: Sequence[Pair], schema: Any) -> Any:
     import pyarrow as pa
 
     fixed = [_fixed(*pair) for pair in chunk]
+    checked = {solver: has_passed(solver) for solver in {r["solver"] for r in fixed}}
+    fixed = [{**row, "checked": checked[row["solver"]]} for row in fixed]
     paths = [pair.record.get("trajectory") or {} for pair in chunk]
     rows = [max(len(path.get("iteration", ())), 1) for path in paths]
     repeat = pa.array(np.repeat(np.arange(len(rows)), rows))
@@ -116,6 +126,12 @@ def table_of(chunk: Sequence[Pair], schema: Any) -> Any:
             columns[field.name] = once.take(repeat)
     columns["relative_error"] = _relative(columns["objective"], columns["optimum"])
     return pa.table(columns, schema=schema)
+
+
+def passed_in(table: Any) -> dict[str, bool]:
+    """Return the solvers in rows, and whether these say that they passed `check`."""
+    pairs = table.group_by(["solver", "checked"]).aggregate([]).to_pylist()
+    return {pair["solver"]: pair["checked"] for pair in pairs}
 
 
 def _joined(
@@ -157,6 +173,7 @@ def _fixed(line: Row, record: Mapping[str, Any], run: str) -> Row:
         "strength": _number(facts.get("strength", spec["penalty"].get("strength"))),
         "algorithm": algorithm["name"],
         "params": json.dumps(facts.get("params", algorithm["params"]), sort_keys=True),
+        "solver": _solver(algorithm, facts),
         "epsilon": float(budget["epsilon"]),
         "delta": _number(facts.get("delta", budget["delta"])),
         "adjacency": budget["adjacency"],
@@ -167,6 +184,16 @@ def _fixed(line: Row, record: Mapping[str, Any], run: str) -> Row:
         "message": record.get("message") or facts.get("optimum_reason") or "",
         "run": run,
     }
+
+
+def _solver(algorithm: Row, facts: Mapping[str, Any]) -> str:
+    """Return the digest of an algorithm's sources, empty for the package's own.
+
+    A file's is in its spec, an entry point's in the record of what it did.
+    """
+    if "content" in algorithm or not is_ours(algorithm["name"]):
+        return str(algorithm.get("content", facts.get("solver", UNKNOWN)))
+    return ""
 
 
 @functools.lru_cache(1000)

@@ -117,3 +117,11 @@ def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
 def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows whose calibration is named as asked for, not as it turned out."""
     return rows.assign(calibration=rows["calibration"].str.removesuffix(NOT_PROVED))
+
+
+def unchecked_in(rows: pd.DataFrame) -> tuple[str, ...]:
+    """Return the algorithms in rows that have not passed `check`, sorted."""
+    if "checked" not in rows:
+        return ()
+    names = rows.loc[rows["checked"].eq(False), "algorithm"].unique()
+    return tuple(sorted(str(name) for name in names))

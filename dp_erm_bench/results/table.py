@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import digest, write_atomic
+from dp_erm_bench.plugins.passed import has_passed, is_ours
 from dp_erm_bench.results.folder import locked, plural, shown, telling
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import Plan, checksum, read_plan
-from dp_erm_bench.results.rows import COLUMNS, Pair, schema_of, table_of
+from dp_erm_bench.results.rows import (
+    COLUMNS,
+    UNKNOWN,
+    Pair,
+    passed_in,
+    schema_of,
+    table_of,
+)
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.scan import size_of
 from dp_erm_bench.results.store import Store, segments_of
@@ -28,6 +37,8 @@ NAME = "results.parquet"
 CHUNK = 2000
 SOURCES = b"sources"
 """Key of the table's metadata that says what it was made of."""
+PASSED = b"passed"
+"""Key of those that say which solvers had passed `check` when it was made."""
 
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
@@ -44,7 +55,7 @@ def load_results(folder: str | Path) -> pd.DataFrame:
     -------
     DataFrame
         One row per checkpoint with the columns of `COLUMNS`; a trial without a
-        trajectory has one row.
+        trajectory has one row. `checked` is as of now, not as of the file.
 
     Raises
     ------
@@ -59,11 +70,22 @@ def load_results(folder: str | Path) -> pd.DataFrame:
     if is_stale(folder):
         collect(folder)
     with contextlib.suppress(OSError, ValueError):
-        return pd.read_parquet(folder / NAME, page_checksum_verification=True)
+        found = pd.read_parquet(folder / NAME, page_checksum_verification=True)
+        return _labelled(found)
     if not segments_of(folder):
         raise UsageError(f"{folder / NAME}: is damaged, and there are no segments")
     collect(folder)
-    return pd.read_parquet(folder / NAME)
+    return _labelled(pd.read_parquet(folder / NAME))
+
+
+def _labelled(table: pd.DataFrame) -> pd.DataFrame:
+    """Tell of each row whether its solver has passed `check` by now."""
+    if "solver" not in table:  # of an older version, and its segments are gone
+        ours = {name: is_ours(name) for name in table["algorithm"].unique()}
+        table["solver"] = table["algorithm"].map(ours).map({True: "", False: UNKNOWN})
+    passed = {solver: has_passed(solver) for solver in table["solver"].unique()}
+    table["checked"] = table["solver"].map(passed).eq(True)
+    return table
 
 
 def is_stale(folder: Path) -> bool:
@@ -78,6 +100,19 @@ def is_stale(folder: Path) -> bool:
         return False
     sizes = {path.name: size_of(path) for path in segments}
     return _sources_of(table) != _sources(folder, sizes)
+
+
+def is_outdated(folder: Path) -> bool:
+    """Return whether a table is stale, or a solver passed `check` or lost it since."""
+    import pyarrow.parquet as pq
+
+    if is_stale(folder):
+        return True
+    try:
+        told = json.loads(pq.read_metadata(folder / NAME).metadata[PASSED])
+        return any(has_passed(solver) != then for solver, then in told.items())
+    except (OSError, RecursionError, *UNREADABLE):
+        return True
 
 
 def collect(folder: Path) -> Path:
@@ -109,7 +144,7 @@ def bring_up_to_date(store: Store, plan: Plan) -> None:
     with telling(store.folder), locked(store.folder):
         plan.restore()
         store.refresh()
-        if is_stale(store.folder):
+        if is_outdated(store.folder):
             _write(store)
 
 
@@ -120,12 +155,15 @@ def _write(store: Store) -> None:
     sources = _sources(folder, store.sizes())
     schema = schema_of().with_metadata({SOURCES: sources.encode()})
     damaged: list[None] = []
+    passed: dict[str, bool] = {}
 
     def write(file: Any) -> None:
         with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
             for chunk in _chunks(store, damaged):
                 for table in _tables(chunk, schema, damaged):
                     writer.write_table(table)
+                    passed.update(passed_in(table))
+            writer.add_key_value_metadata({PASSED: json.dumps(passed)})
 
     write_atomic(folder / NAME, write)
     if damaged:

@@ -14,7 +14,8 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import spelled
-from dp_erm_bench.plugins.names import named_in
+from dp_erm_bench.plugins.names import is_file, named_in
+from dp_erm_bench.plugins.passed import is_ours, solver_digest
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.build import build_problem
 from dp_erm_bench.problems.problem import Problem
@@ -126,9 +127,16 @@ def _record(trial: Trial, b: int, solved: Solved) -> Record:
         "key": trial.key,
         "status": "ok" if finite else "diverged",
         "message": "" if finite else "the last objective is not finite",
-        "facts": facts(solved, b),
+        "facts": facts(solved, b) | _outside(trial.spec["algorithm"]),
         "trajectory": trajectory(solved.rows, b),
     }
+
+
+def _outside(algorithm: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digest of an entry point's sources; a file's is in its spec."""
+    name = named_in(algorithm)
+    outside = not is_file(name) and not is_ours(name)
+    return {"solver": solver_digest(name)} if outside else {}
 
 
 def _failure(trial: Trial, status: str, message: str) -> Record:

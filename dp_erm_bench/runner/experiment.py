@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results.folder import check_writable, telling
 from dp_erm_bench.results.plan import checksum
 from dp_erm_bench.results.runs import note_ended, read_manifest
 from dp_erm_bench.results.store import FAILED, FINISHED
-from dp_erm_bench.results.table import bring_up_to_date, is_stale
+from dp_erm_bench.results.table import bring_up_to_date, is_outdated
 from dp_erm_bench.runner.case import NotRun
 from dp_erm_bench.runner.choices import edge_lines, write_choices
 from dp_erm_bench.runner.early import early_worker
@@ -86,6 +87,9 @@ def _run(
     expected = sum(case.expected for case in cases if case.tune is None)
     expected += sum(tuner.expected() for tuner in tuners)
     previous = _settled(session)
+    warning = unchecked(case.algorithm for case in cases)
+    if warning:
+        print(f"dp-erm-bench: {warning}", file=sys.stderr)
     with recorded(session, blocks, cases, missing) as manifest, session.plan:
         run_stages(session, stages, expected, early)
         choices = [tuner.choice for tuner in tuners if tuner.choice is not None]
@@ -117,7 +121,7 @@ def _derive(
             write_choices(folder, session.name, choices)
     left = {"plan": session.plan_digest(), "plan_file": checksum(folder)}
     same = all(previous.get(name) == value for name, value in left.items())
-    if session.ran == 0 and same and not is_stale(folder):
+    if session.ran == 0 and same and not is_outdated(folder):
         return left
     session.write_plan()
     bring_up_to_date(session.store, session.plan)

@@ -14,6 +14,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import FitResult, result_of
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
+from dp_erm_bench.plugins.passed import has_passed, solver_digest
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.results.folder import plural, shown
 from dp_erm_bench.results.plan import NAME as PLAN
@@ -88,7 +89,8 @@ def replay(
     with threadpool_limits(limits=1):
         solved = solved_together(trials, problems[0])
         _check_numbers(record, solved, b, name)
-        return result_of(solved, b, reproducible=True)
+        checked = has_passed(solver_digest(pin))
+        return result_of(solved, b, reproducible=True, checked=checked)
 
 
 def _key(row: Any) -> str:

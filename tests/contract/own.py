@@ -68,7 +68,7 @@ TWINS = {
             ("from dp_erm_bench.privacy.releases import Gaussian", IMPORTED),
         ),
         "samples_are_those_charged",
-        "is charged for samples, and sums none",
+        "is certified for one Poisson sample of rate 0.5 at each use",
     ),
     "an accountant's view from the data": (
         broken(

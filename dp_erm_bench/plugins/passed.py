@@ -1,0 +1,136 @@
+"""Which solvers from outside the package have passed `dp-erm-bench check`.
+
+A pass is a file of the cache, named by what passed (the solver's sources) and by what
+it passed (the package's sources). Its text follows from both, so that reading it is
+comparing it: a file that holds anything else, or cannot be read, is no pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import json
+import shlex
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+from dp_erm_bench import registry
+from dp_erm_bench.paths import cache_dir, digest, write_atomic
+from dp_erm_bench.plugins.names import content, entry_points, is_file, label
+
+PACKAGE = "dp_erm_bench"
+KIND = "passed"
+"""Folder of the cache."""
+
+
+def solver_digest(algorithm: str) -> str:
+    """Return the digest of the sources of an algorithm from outside the package.
+
+    Of a file: those of its pin. Of an entry point: every module of the package that
+    offers it. Of the package's own algorithms, whose tests are its own: empty.
+
+    Parameters
+    ----------
+    algorithm : str
+        A name, a file or its pin; empty for none.
+    """
+    if is_file(algorithm):
+        return content(registry.pinned(algorithm))
+    if not algorithm or is_ours(algorithm):
+        return ""
+    target = entry_points()[algorithm]
+    return digest([target, package_digest(target.partition(".")[0])])
+
+
+@functools.cache
+def is_ours(algorithm: str) -> bool:
+    """Return whether a name is that of one of the package's own algorithms."""
+    return algorithm in registry.built_in(registry.ALGORITHM)
+
+
+@functools.cache
+def package_digest(package: str = PACKAGE) -> str:
+    """Return the digest of all modules of an installed package, or one module."""
+    spec = importlib.util.find_spec(package)
+    roots = list((spec and spec.submodule_search_locations) or ())
+    found = {
+        str(path.relative_to(root)): sha256(path.read_bytes()).hexdigest()
+        for root in roots
+        for path in Path(root).rglob("*.py")
+    }
+    if not roots and spec and spec.origin:
+        found = {package: sha256(Path(spec.origin).read_bytes()).hexdigest()}
+    return digest(found)
+
+
+def folder() -> Path:
+    """Return the folder of the passes, in the cache."""
+    return cache_dir() / KIND
+
+
+def has_passed(solver: str) -> bool:
+    """Return whether sources passed `check` of the package as it is.
+
+    Parameters
+    ----------
+    solver : str
+        What `solver_digest` returns; empty for the package's own, which count as
+        passed.
+    """
+    if solver == "":
+        return True
+    path, text = _record(solver)
+    with contextlib.suppress(OSError):
+        whole = path.is_file() and path.stat().st_size == len(text)
+        return whole and path.read_bytes() == text
+    return False
+
+
+def record(solver: str, passed: bool) -> bool:
+    """Record that sources passed, or take back that they did.
+
+    Returns
+    -------
+    bool
+        Whether it is recorded; the cache may be read-only.
+    """
+    path, text = _record(solver)
+    with contextlib.suppress(OSError):
+        if passed:
+            write_atomic(path, lambda file: file.write(text))
+        else:
+            path.unlink(missing_ok=True)
+        return True
+    return False
+
+
+def unchecked(algorithms: Iterable[str]) -> str:
+    """Return the sentence about algorithms that have not passed `check`, if any.
+
+    Parameters
+    ----------
+    algorithms : iterable of str
+        Names and pins; the package's own count as passed.
+    """
+    names = dict.fromkeys(algorithms)
+    found = [name for name in names if not has_passed(solver_digest(name))]
+    if not found:
+        return ""
+    files = " ".join(shlex.quote(name.partition("#")[0]) for name in found)
+    have, rests = "has", "its certified epsilon rests on its"
+    if len(found) > 1:
+        have, rests = "have", "their certified epsilons rest on their"
+    return (
+        f"algorithm={','.join(map(label, found))} {have} not passed `dp-erm-bench "
+        f"check {files}`: {rests} own declarations"
+    )
+
+
+def _record(solver: str) -> tuple[Path, bytes]:
+    """Return where the pass of some sources is recorded, and its text."""
+    fields = {"solver": solver, "package": package_digest()}
+    name = digest(fields)
+    text = json.dumps({**fields, "sha256": name}, indent=1, sort_keys=True) + "\n"
+    return folder() / f"{name}.json", text.encode()

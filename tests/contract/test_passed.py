@@ -1,0 +1,238 @@
+"""Who has not passed `check` is labelled: in rows, captions, fits and on stderr."""
+
+import json
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp_erm_bench.api import fit, load_problem
+from dp_erm_bench.cli.main import main
+from dp_erm_bench.contract import suite
+from dp_erm_bench.contract.base import Check
+from dp_erm_bench.contract.errors import require
+from dp_erm_bench.errors import UncheckedSolver
+from dp_erm_bench.figures.caption import origin
+from dp_erm_bench.figures.curves import Curves
+from dp_erm_bench.plugins import passed
+from dp_erm_bench.results.settings import unchecked_in
+from dp_erm_bench.results.table import NAME, load_results
+from tests.contract.own import SOUND
+
+FOLDER = Path("results", "sweep")
+LINE = [
+    *("dataset=log1", "dataset.n=50", "dataset.p=4", "algorithm=mine.py,random_cd"),
+    *("algorithm.mine.clip=1", "algorithm.random_cd.clip=1", "seed=0,1"),
+    *("runner.n_jobs=1", "runner.progress=false"),
+]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A solver's file in a folder, a cache of its own, and a suite of two checks."""
+    (tmp_path / "mine.py").write_text(SOUND)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path / "cache"))
+
+    def kept(candidate):
+        """Keep it."""
+
+    def fails_if_told(candidate):
+        """Fail it."""
+        require(not (tmp_path / "fails").exists(), "it is told to fail")
+
+    checks = tuple(map(Check, (kept, fails_if_told)))
+    monkeypatch.setattr(suite, "CHECKS", checks)
+    monkeypatch.setattr("dp_erm_bench.cli.check.CHECKS", checks)
+    return tmp_path
+
+
+def labels(read):
+    table = read()
+    return {name: set(rows["checked"]) for name, rows in table.groupby("algorithm")}
+
+
+def both():
+    """The labels in the file and those that are read; they must be the same."""
+    found = labels(lambda: pd.read_parquet(FOLDER / NAME))
+    assert found == labels(lambda: load_results(FOLDER))
+    return found
+
+
+def swept(capsys, run_now):
+    """Run the sweep, and return what it says of the solver."""
+    capsys.readouterr()
+    assert main(LINE) == 0
+    told = capsys.readouterr()
+    assert f"({run_now} run now): 4 ok" in told.out
+    return [line for line in told.err.splitlines() if "has not passed" in line]
+
+
+UNCHECKED = {"mine": {False}, "random_cd": {True}}
+CHECKED = {"mine": {True}, "random_cd": {True}}
+
+
+def test_a_solver_is_labelled_until_it_passes_and_after_an_edit(here, capsys):
+    (said,) = swept(capsys, 4)
+    assert said == (
+        "dp-erm-bench: algorithm=mine has not passed `dp-erm-bench check "
+        f"{here / 'mine.py'}`: its certified epsilon rests on its own declarations"
+    )
+    assert both() == UNCHECKED
+    solvers = load_results(FOLDER).groupby("algorithm")["solver"].unique()
+    assert solvers["random_cd"] == [""] and len(solvers["mine"][0]) == 64
+
+    assert main(["check", "mine.py"]) == 0
+    # What is read knows it at once, the file when the table is made again.
+    assert labels(lambda: load_results(FOLDER)) == CHECKED
+    assert labels(lambda: pd.read_parquet(FOLDER / NAME)) == UNCHECKED
+    assert swept(capsys, 0) == []
+    assert both() == CHECKED
+
+    (here / "mine.py").write_text(SOUND + "# edited\n")
+    assert len(swept(capsys, 2)) == 1
+    assert both() == UNCHECKED
+    (here / "mine.py").write_text(SOUND)
+    assert swept(capsys, 0) == []
+    assert both() == CHECKED
+
+
+def test_a_failed_check_records_nothing_and_takes_a_pass_back(here, capsys):
+    (here / "fails").touch()
+    assert main(["check", "mine.py"]) == 1
+    assert len(swept(capsys, 4)) == 1
+    (here / "fails").unlink()
+    assert main(["check", "mine.py"]) == 0
+    assert swept(capsys, 0) == []
+    (here / "fails").touch()
+    assert main(["check", "mine.py"]) == 1
+    assert len(swept(capsys, 0)) == 1
+    assert both() == UNCHECKED
+
+
+def test_collect_makes_the_label_of_the_place_where_it_runs(here, capsys, monkeypatch):
+    assert main(["check", "mine.py"]) == 0
+    assert swept(capsys, 4) == []
+    monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(here / "elsewhere"))
+    assert main(["collect", str(FOLDER)]) == 0
+    assert both() == UNCHECKED
+    monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(here / "cache"))
+    assert main(["collect", str(FOLDER)]) == 0
+    assert both() == CHECKED
+
+
+def test_planning_and_own_algorithms_warn_of_nothing(here, capsys):
+    assert main([*LINE, "mode=plan"]) == 0
+    assert "has not passed" not in capsys.readouterr().err
+    assert main(["check", "random_cd"]) == 0
+    assert not (here / "cache" / passed.KIND).exists()
+
+
+def has_passed():
+    return passed.has_passed(passed.solver_digest("mine.py"))
+
+
+def test_a_pass_is_of_the_content_and_of_the_package(here, monkeypatch):
+    (here / "mine.py").write_text("import beside_me\n" + SOUND)
+    (here / "beside_me.py").write_text("x = 1\n")
+    assert main(["check", "mine.py"]) == 0
+    assert has_passed()
+    (here / "elsewhere").mkdir()
+    for name in ("mine.py", "beside_me.py"):
+        (here / "elsewhere" / name).write_bytes((here / name).read_bytes())
+    assert passed.has_passed(passed.solver_digest("elsewhere/mine.py"))
+    (here / "beside_me.py").write_text("x = 2\n")
+    assert not has_passed()
+    (here / "beside_me.py").write_text("x = 1\n")
+    assert has_passed()
+    monkeypatch.setattr(passed, "package_digest", lambda package="": "another")
+    assert not has_passed()
+
+
+def test_a_record_that_is_not_the_one_that_was_written_is_no_pass(here):
+    assert main(["check", "mine.py"]) == 0
+    (path,) = (here / "cache" / passed.KIND).iterdir()
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(whole), 100):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << rng.integers(8)
+        path.write_bytes(flipped)
+        assert not has_passed()
+        path.write_bytes(whole[:place])
+        assert not has_passed()
+    other = json.dumps({**json.loads(whole), "sha256": "0" * 64}).encode()
+    lines = whole.splitlines(keepends=True)
+    doubled = b"".join([lines[0], *lines])
+    for text in (b"", b"\xff\xfe", b"null", b"true", b"[" * 10**5, doubled, other):
+        path.write_bytes(text)
+        assert not has_passed()
+    path.write_bytes(whole)
+    assert has_passed()
+    path.unlink()
+    path.mkdir()
+    assert not has_passed()
+    path.rmdir()
+    os.mkfifo(path)
+    assert not has_passed()
+    path.unlink()
+    path.symlink_to(path)
+    assert not has_passed()
+
+
+def test_a_cache_that_cannot_be_written_is_told_and_no_error(here, capsys, monkeypatch):
+    (here / "file").touch()
+    monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(here / "file"))
+    assert main(["check", "mine.py"]) == 0
+    assert "is not recorded" in capsys.readouterr().err
+    assert not has_passed()
+    assert len(swept(capsys, 4)) == 1
+
+
+def test_a_fit_tells_and_warns_once(here):
+    problem = load_problem("log1", n=50, p=4)
+
+    def told(algorithm):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            checked = fit(problem, algorithm, epsilon=1.0, clip=1.0).checked
+        return checked, [str(one.message) for one in seen]
+
+    assert told("random_cd") == (True, [])
+    checked, (said,) = told("mine.py")
+    assert checked is False and "algorithm=mine has not passed" in said
+    assert main(["check", "mine.py"]) == 0
+    assert told("mine.py") == (True, [])
+    with pytest.warns(UncheckedSolver):
+        (here / "mine.py").write_text(SOUND + "# edited\n")
+        fit(problem, "mine.py", epsilon=1.0, clip=1.0)
+
+
+def test_captions_name_those_that_have_not_passed(here, tmp_path):
+    rows = pd.DataFrame(
+        {"algorithm": ["a", "b", "b", "c"], "checked": [True, False, False, None]}
+    )
+    assert unchecked_in(rows) == ("b",)
+    assert unchecked_in(rows.drop(columns="checked")) == ()
+    errors = np.ones((1, 1))
+    given = (errors[0], errors, {}, errors, ("run",))
+    drawn = [Curves(*given), Curves(*given, unchecked_in(rows))]
+    told = origin(iter(drawn), tmp_path)
+    assert told.splitlines() == [
+        "Computed by runs/run (commit unknown).",
+        "Not passed by dp-erm-bench check: b.",
+    ]
+    assert "passed" not in origin(drawn[:1], tmp_path)
+
+
+def test_a_table_without_the_columns_is_read(here, capsys):
+    swept(capsys, 4)
+    table = pd.read_parquet(FOLDER / NAME).drop(columns=["solver", "checked"])
+    table.to_parquet(FOLDER / NAME)
+    for path in (FOLDER / "segments").iterdir():
+        path.unlink()
+    assert main(["check", "mine.py"]) == 0
+    assert labels(lambda: load_results(FOLDER)) == UNCHECKED

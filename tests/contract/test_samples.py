@@ -1,0 +1,120 @@
+"""A run that is charged for secret samples takes them, one for each use."""
+
+import pandas as pd
+import pytest
+
+from dp_erm_bench.cli.main import main
+from tests.contract.own import DECLARED, IMPORTED, STEP, broken
+
+GAUSSIAN = "from dp_erm_bench.privacy.releases import Gaussian"
+SAMPLED = DECLARED.replace("Gaussian(", "PoissonGaussian(", 1).replace(
+    "self.n_iter)", "self.n_iter, rate=0.2)"
+)
+AT = " " * 16
+DRAW = (
+    f"{AT}rows = [mechanisms['gradient'].sample(b, problem.n, 1)[0]\n"
+    f"{AT}        for b in range(oracle.batch)]\n"
+)
+SUM = (
+    f"{AT}sums = np.stack([oracle.record_sum(b, rows[b], clip[b, 0])\n"
+    f"{AT}                 for b in range(oracle.batch)])\n"
+)
+PUBLISH = f"{AT}noisy = mechanisms['gradient'](sums) / (0.2 * problem.n)\n"
+WHOLE = f"{AT}sums = 0.2 * oracle.clipped_sum(clip)\n"
+AHEAD = (
+    f"{AT}drawn = mechanisms['gradient'].take_vectors(1, problem.p)[:, 0]\n"
+    f"{AT}noisy = (sums + drawn) / (0.2 * problem.n)\n"
+)
+MOMENTUM = f"{AT}speed = 0.9 * speed + noisy\n{AT}noisy = speed\n"
+SPEED = "        speed = np.zeros_like(oracle.w)\n"
+START = "        yield oracle.w\n        for k"
+
+
+def solver(*steps, before=""):
+    """The solver of the doc with sampled sums, its step made of parts."""
+    return broken(
+        (GAUSSIAN, IMPORTED),
+        (DECLARED, SAMPLED),
+        (START, f"{SPEED}{before}{START}"),
+        (STEP, "".join([*steps, MOMENTUM])),
+    )
+
+
+BROKEN = {
+    "whole": (solver(WHOLE, PUBLISH), "has 0 for the next 1"),
+    "once": (
+        solver(SUM, PUBLISH, before=DRAW.replace(AT, " " * 8)),
+        "has 0 for the next 1",
+    ),
+    "nicer": (
+        solver(DRAW, f"{AT}first = rows\n", DRAW, SUM, PUBLISH),
+        "another one was taken before its use",
+    ),
+    "noise_alone": (solver(WHOLE, AHEAD), "has 0 for the next 1"),
+    "noise_of_a_run": (
+        solver(
+            WHOLE,
+            f"{AT}noisy = (sums + drawn.pop()) / (0.2 * problem.n)\n",
+            before="        drawn = list(np.swapaxes(mechanisms['gradient']"
+            ".take_vectors(self.n_iter, problem.p), 0, 1))\n",
+        ),
+        "10 uses had none",
+    ),
+}
+GOOD = {"called": solver(DRAW, SUM, PUBLISH), "taken": solver(DRAW, SUM, AHEAD)}
+
+
+def test_runs_that_are_charged_for_samples_they_do_not_take_end_as_errors(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    texts = {**{name: text for name, (text, _) in BROKEN.items()}, **GOOD}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    files = ",".join(f"{name}.py" for name in texts)
+    line = [f"algorithm={files}", "dataset=log1", "dataset.n=50", "dataset.p=4"]
+    line += [f"algorithm.{name}.clip=1" for name in texts]
+    line += ["seed=0,1", "runner.n_jobs=1", "runner.progress=false"]
+    assert main(line) == 1
+    table = pd.read_parquet(tmp_path / "results" / "sweep" / "results.parquet")
+    last = table.drop_duplicates("trial").set_index("algorithm")
+    for name, (_, said) in BROKEN.items():
+        rows = last.loc[name]
+        assert set(rows["status"]) == {"error"}, name
+        for message in rows["message"]:
+            assert message.startswith("NotSampled: release gradient is certified for")
+            assert said in message.splitlines()[0], name
+        assert rows["epsilon_certified"].isna().all()
+    assert set(last.loc[list(GOOD), "status"]) == {"ok"}
+    assert "release gradient is certified for one Poisson" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["whole", "noise_of_a_run"])
+def test_check_finds_them_too(name, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(BROKEN[name][0])
+    assert main(["check", str(tmp_path / "mine.py")]) == 1
+    assert "for one Poisson sample of rate 0.2" in capsys.readouterr().out
+
+
+KINDS = {
+    "spread": ("privacy.releases", "InsideNoisyMax", ""),
+    "curvature": ("privacy.perturbation", "ObjectiveNormLaplace", ""),
+    "terms": ("privacy.perturbation", "ObjectiveGaussian", ", curvature=0.0"),
+}
+
+
+def test_what_a_release_claims_has_no_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, (module, kind, given) in KINDS.items():
+        made = DECLARED.replace("Gaussian", kind).replace(")", f"{given})")
+        imported = f"from dp_erm_bench.{module} import {kind}"
+        text = broken((GAUSSIAN, imported), (DECLARED, made))
+        (tmp_path / f"no_{name}.py").write_text(text)
+    files = ",".join(f"no_{name}.py" for name in KINDS)
+    line = [f"algorithm={files}", "dataset=log1", "dataset.n=50"]
+    assert main([*line, "runner.n_jobs=1", "runner.progress=false"]) == 1
+    table = pd.read_parquet(tmp_path / "results" / "sweep" / "results.parquet")
+    said = table.drop_duplicates("trial").set_index("algorithm")["message"]
+    for name in KINDS:
+        lacking = f"required keyword-only argument: '{name}'"
+        assert lacking in said[f"no_{name}"]
