@@ -112,7 +112,8 @@ def table_of(chunk: Sequence[Pair], schema: Any) -> Any:
 
     fixed = [_fixed(*pair) for pair in chunk]
     checked = {solver: has_passed(solver) for solver in {r["solver"] for r in fixed}}
-    fixed = [{**row, "checked": checked[row["solver"]]} for row in fixed]
+    for row in fixed:
+        row["checked"] = checked[row["solver"]]
     paths = [pair.record.get("trajectory") or {} for pair in chunk]
     rows = [max(len(path.get("iteration", ())), 1) for path in paths]
     repeat = pa.array(np.repeat(np.arange(len(rows)), rows))

@@ -10,6 +10,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins import passed
 from dp_erm_bench.plugins.load import load
 from dp_erm_bench.plugins.names import content
 from dp_erm_bench.runner.case import trial_of
@@ -305,3 +306,21 @@ def test_workers_load_a_file_and_what_lies_beside_it(tmp_path, monkeypatch, caps
     write(tmp_path / "b", HELPED, "FACTOR = 3.0\n")
     assert main(line) == 0
     assert "2 trials (2 run now): 2 ok" in capsys.readouterr().out
+
+
+def test_a_record_tells_the_sources_of_an_entry_point(package):
+    folder = package()
+    passed.package_digest.cache_clear()
+    (record,) = run_batch([trial("offered")])
+    solver = record["facts"]["solver"]
+    assert solver == passed.solver_digest("offered") and len(solver) == 64
+    assert "has not passed `dp-erm-bench check offered`" in passed.unchecked(
+        ["offered", "random_cd", ""]
+    )
+    assert passed.record(solver, True)
+    assert passed.unchecked(["offered", "random_cd"]) == ""
+    (folder / "outside_pkg" / "more.py").write_text("x = 1\n")
+    passed.package_digest.cache_clear()
+    assert passed.unchecked(["offered"])
+    (record,) = run_batch([trial("sgd")])
+    assert "solver" not in record["facts"]
