@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.runner.memory import worker_memory
 from dp_erm_bench.runner.options import FAILED, MODES, RunOptions
 
 PARTS = ("dataset", "loss", "penalty", "constraint")
@@ -58,6 +59,9 @@ class RunnerConfig:
     batch_trials: int = _says(32, "most trials in one batch")
     batch_work: float = _says(2e8, "work of one batch, in passes x n x p")
     time_limit: float | None = _says(3600.0, "seconds a trial may take; null: any")
+    worker_memory: Any = _says(
+        "auto", "memory a worker may hold: auto, 500M, 2G or bytes; null: any"
+    )
 
 
 @dataclass
@@ -125,6 +129,8 @@ def run_options(
     if isinstance(runner["n_jobs"], int) and runner["n_jobs"] > MOST_JOBS:
         raise UsageError(f"runner.n_jobs={runner['n_jobs']}: at most {MOST_JOBS}")
     runner["retry"] = tuple(runner["retry"])
+    n_jobs = max(1, runner["n_jobs"]) if isinstance(runner["n_jobs"], int) else 1
+    runner["worker_memory"] = worker_memory(runner["worker_memory"], n_jobs)
     return RunOptions(
         **runner,
         mode=config["mode"],

@@ -1,4 +1,9 @@
-"""The errors that a user meets, each one sentence."""
+"""The errors that a user meets, each one sentence; and how those of others are told."""
+
+from __future__ import annotations
+
+LONGEST = 10_000
+"""Characters of a message that is kept: more are cut out of its middle."""
 
 
 class UsageError(ValueError):
@@ -27,3 +32,33 @@ class UncheckedSolver(UserWarning):
 
 class NotSolved(RuntimeError):
     """A minimiser could not be verified to the tolerance that a proof needs."""
+
+
+def told(error: BaseException, entries: int | None = None) -> str:
+    """Return a first line with the error's type and message, then the traceback.
+
+    Parameters
+    ----------
+    error : BaseException
+        Its message may be of any length or raise when it is asked for.
+    entries : int, optional
+        Entries of the traceback, as `traceback.format_exception` has it; all if None.
+    """
+    import traceback  # 4 ms, and few commands need it
+
+    try:
+        said = str(error)
+    except BaseException as other:  # a solver's exception is a solver's code
+        said = f"its message cannot be had: {type(other).__name__}"
+    lines = traceback.format_exception(error, limit=entries)
+    first = printable(f"{type(error).__name__}: {said}", LONGEST // 2)
+    return printable(f"{first}\n{''.join(lines)}".rstrip())
+
+
+def printable(text: str, longest: int = LONGEST) -> str:
+    """Return text that any file takes: no lone surrogates, no NUL, not too long."""
+    if len(text) > longest:
+        half = longest // 2
+        text = f"{text[:half]} [...] {text[-half:]}"
+    text = text.replace("\0", "\\x00")
+    return text.encode(errors="backslashreplace").decode()

@@ -6,6 +6,7 @@ import difflib
 import functools
 import importlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import yaml
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.load import check_class, load
-from dp_erm_bench.plugins.names import entry_points, is_file, label
+from dp_erm_bench.plugins.names import entry_points, is_file, label, named_in
 from dp_erm_bench.plugins.sources import pinned as _pinned
 
 SUFFIX = ".yaml"
@@ -43,6 +44,17 @@ def built_in(group: str) -> list[str]:
     """Return the choices of a config group that have a yaml of ours."""
     files = os.listdir(conf_dir() / group)
     return [file[: -len(SUFFIX)] for file in files if file.endswith(SUFFIX)]
+
+
+def foreign(algorithm: Mapping[str, Any]) -> str:
+    """Return the name or the pin of a spec's algorithm, empty if it is one of ours."""
+    name = named_in(algorithm) if algorithm else ""
+    return "" if not name or name in _ours() else name
+
+
+@functools.cache
+def _ours() -> frozenset[str]:
+    return frozenset(built_in(ALGORITHM))
 
 
 def pinned(algorithm: str) -> str:

@@ -36,6 +36,7 @@ Keys
   name  results_dir         the results are in results_dir/name
   runner.n_jobs  runner.retry  runner.progress  runner.n_checkpoints
   runner.time_limit         seconds a trial may take
+  runner.worker_memory      memory after which a worker is replaced, as 2G
   -m, --multirun            accepted, changes nothing
   -cd, --config-dir FOLDER  look for experiment/NAME.yaml there too
   -sc install=bash|zsh|fish print the completion of a shell, to be evaluated there

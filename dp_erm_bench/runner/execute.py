@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import math
-import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import load_dataset
-from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.errors import Unsupported, UsageError, printable, told
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
@@ -47,13 +46,11 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
     try:
         return _records(trials)
     except Unsupported as reason:
-        return [_failure(trial, "skipped", str(reason)) for trial in trials]
+        return [_failure(trial, "skipped", printable(str(reason))) for trial in trials]
     except UsageError as error:
-        return [_failure(trial, "error", str(error)) for trial in trials]
+        return [_failure(trial, "error", printable(str(error))) for trial in trials]
     except Exception as error:
-        text = "".join(traceback.format_exception(error, limit=-3)).strip()
-        said = f"{type(error).__name__}: {error}\n{text}"
-        return [_failure(trial, "error", said) for trial in trials]
+        return [_failure(trial, "error", told(error, -3)) for trial in trials]
 
 
 @functools.lru_cache(maxsize=8)

@@ -43,6 +43,9 @@ class RunOptions:
         Seconds that a trial may take before its worker is ended, and the trial is a
         `timeout`; None for no limit. A batch, whose trials run at once, may take as
         long; if it takes longer its trials run again one by one.
+    worker_memory : float or None
+        Bytes of its own that a worker may hold after a batch: with more it is replaced
+        by a new one, the record stays. None for any.
     append_plan : bool
         Whether earlier trials of the folder stay in the table (ad-hoc sweeps);
         an experiment replaces the plan.
@@ -66,6 +69,7 @@ class RunOptions:
     batch_trials: int = 32
     batch_work: float = 2e8
     time_limit: float | None = 3600.0
+    worker_memory: float | None = None
     append_plan: bool = False
     profile: str = ""
     command: tuple[str, ...] = field(default_factory=lambda: tuple(sys.argv))

@@ -17,9 +17,10 @@ from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.traces import Traces, traces_of
 from dp_erm_bench.runner import worker
 from dp_erm_bench.runner.batches import Batch
+from dp_erm_bench.runner.line import Outcome
 from dp_erm_bench.runner.process import PATIENCE, Worker, heard
 from dp_erm_bench.runner.trial import Planned
-from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome
+from dp_erm_bench.runner.worker import TASK_SECONDS, Job
 
 GROWTH = 4
 STILLBORN = 5
@@ -88,7 +89,8 @@ class Pool:
         UsageError
             If the results folder cannot be written, or no worker can be started.
         """
-        self._waiting.extend(batches)
+        # Ours first: a worker that has run a solver of the user's runs no other.
+        self._waiting.extend(sorted(batches, key=_owner))
         while self._waiting or self._doubtful or self._busy():
             self._hand_out()
             for one in heard(self._busy()):
@@ -102,24 +104,42 @@ class Pool:
         return [one for one in self._workers if one.task]
 
     def _hand_out(self) -> None:
-        while self._waiting and (one := self._idle()):
+        while self._waiting and (one := self._idle(_owner(self._waiting[0]))):
             one.give(self._next_task(), self.job)
-        if self._doubtful and not self._busy() and (one := self._idle()):
-            one.give([self._doubtful.popleft()], self.job, alone=True)
+        if self._doubtful and not self._busy():
+            batch = self._doubtful.popleft()
+            if one := self._idle(_owner(batch)):
+                one.give([batch], self.job, alone=True)
 
-    def _idle(self) -> Worker | None:
-        for one in self._workers:
-            if not one.task:
-                return one
+    def _idle(self, owner: str) -> Worker | None:
+        """Return a worker that may run what an owner's solver asks, None if none may.
+
+        It has run nothing but that solver and ours; another is replaced.
+        """
+        idle = [one for one in self._workers if not one.task]
+        suited = [one for one in idle if one.owner in ("", owner)]
+        if suited:
+            return max(suited, key=lambda one: one.owner == owner)
         if len(self._workers) == self.n_jobs:
-            return None
+            if not idle:
+                return None
+            self._let_go(idle[0])
         self._workers.append(Worker())
         return self._workers[-1]
+
+    def _let_go(self, one: Worker) -> None:
+        self._workers.remove(one)
+        one.end()
 
     def _next_task(self) -> list[Batch]:
         """Return as many batches as may fill a task, leaving work for the others."""
         share = math.ceil(len(self._waiting) / (2 * self.n_jobs))
-        return [self._waiting.popleft() for _ in range(min(self._size, share))]
+        owner, task = _owner(self._waiting[0]), []
+        while self._waiting and len(task) < min(self._size, share):
+            if _owner(self._waiting[0]) != owner:
+                break
+            task.append(self._waiting.popleft())
+        return task
 
     def _settled(self, one: Worker) -> list[Outcome]:
         """Take a worker's task from it and return the outcomes."""
@@ -130,6 +150,8 @@ class Pool:
         self._stillborn = 0
         self._waiting.extendleft(reversed(task[report.batches :]))
         self._problem = report.problem
+        if report.full:
+            self._let_go(one)
         fitting = report.batches * TASK_SECONDS / max(report.seconds, 1e-9)
         self._size = max(1, int(min(GROWTH * report.batches, fitting)))
         return report.outcomes
@@ -143,7 +165,7 @@ class Pool:
         for batch in reversed(one.task):
             left = tuple(trial for trial in batch if trial.key not in traces.records)
             if left and left[0].key in traces.begun:
-                outcomes += self._suspected(left, code, one.alone, traces)
+                outcomes += self._suspected(left, code, one, traces)
             elif left:
                 self._waiting.appendleft(batch)
             done = (trial.key for trial in batch if trial.key in traces.records)
@@ -152,13 +174,14 @@ class Pool:
         return outcomes
 
     def _suspected(
-        self, batch: Batch, code: int, alone: bool, traces: Traces
+        self, batch: Batch, code: int, one: Worker, traces: Traces
     ) -> list[Outcome]:
         """Accuse the only trial of a batch if that is just, else have it run again."""
         timeout = self.job.limit is not None and code == -signal.SIGALRM
+        timeout = timeout or one.overdue
         if len(batch) > 1:
             self._waiting.extendleft((trial,) for trial in reversed(batch))
-        elif timeout or alone:
+        elif timeout or one.alone:
             seconds = time.time() - traces.begun[batch[0].key]
             said = ("killed", f"its worker died again, alone at work: {_ending(code)}")
             if timeout:
@@ -182,6 +205,10 @@ class Pool:
                 f"runner.n_jobs={self.n_jobs}: {STILLBORN} workers in a row ended "
                 f"({_ending(code)}) before they began a trial; try fewer"
             )
+
+
+def _owner(batch: Batch) -> str:
+    return batch[0].owner
 
 
 def _ending(code: int) -> str:

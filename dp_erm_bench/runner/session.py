@@ -92,8 +92,9 @@ class Session:
     def job(self) -> Job:
         """Return what the workers must know."""
         options = self.options
-        known = (str(self.folder), self.run, options.execute, options.time_limit)
-        return Job(*known, secrets.token_hex(16))
+        known = (str(self.folder), self.run, options.execute)
+        limits = (options.time_limit, options.worker_memory)
+        return Job(*known, *limits, secrets.token_hex(16))
 
     def counts(self) -> dict[str, int]:
         """Return the number of distinct trials by status."""

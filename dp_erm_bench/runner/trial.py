@@ -8,6 +8,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from dp_erm_bench.registry import foreign
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
@@ -169,6 +171,11 @@ class Planned:
     def trial(self) -> Trial:
         """Return what is run, made anew at every call."""
         return self.setting.trial(self.seed, self.n_checkpoints)
+
+    @property
+    def owner(self) -> str:
+        """Return whose code runs it: a solver from outside the package, or empty."""
+        return foreign(self.setting.base.get("algorithm", {}))
 
     def row(self, experiment: str) -> dict[str, Any]:
         """Return its line of the plan."""

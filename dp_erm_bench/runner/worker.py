@@ -5,26 +5,31 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import json
 import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, printable, told
 from dp_erm_bench.paths import vouch
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import final_objective
+from dp_erm_bench.runner.line import Beat, Line, Outcome, Report, unheard
+from dp_erm_bench.runner.memory import own_memory
 from dp_erm_bench.runner.trial import Trial
 
 PR_SET_PDEATHSIG = 1
 TASK_SECONDS = 1.0
 """A worker hands back what it has not begun after this time."""
+
+LONGEST = 1000
+"""Characters of a message that the parent is told."""
 
 Batch = tuple[Trial, ...]
 
@@ -42,6 +47,8 @@ class Job(NamedTuple):
         Dotted name of the function that runs a batch.
     limit : float or None
         Seconds that a batch, or a trial alone, may take.
+    memory : float or None
+        Bytes after which a worker is replaced.
     secret : str
         Of the run, see `paths.vouch`; empty: everything read is proved again.
     """
@@ -50,37 +57,8 @@ class Job(NamedTuple):
     run: str
     execute: str
     limit: float | None = None
+    memory: float | None = None
     secret: str = ""
-
-
-class Outcome(NamedTuple):
-    """What the parent learns of a trial; the rest is in the store."""
-
-    key: str
-    status: str
-    final: float
-    message: str = ""
-
-
-class Report(NamedTuple):
-    """What a worker says of a task.
-
-    Attributes
-    ----------
-    outcomes : list of Outcome
-        Of the batches that were run.
-    batches : int
-        How many those are, the first ones.
-    seconds : float
-        What they took.
-    problem : str
-        Why nothing more can be recorded, if so.
-    """
-
-    outcomes: list[Outcome]
-    batches: int
-    seconds: float
-    problem: str = ""
 
 
 def serve(handle: int, parent: int, execute: str = "") -> None:
@@ -99,16 +77,25 @@ def serve(handle: int, parent: int, execute: str = "") -> None:
     _die_with(parent)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     pipe = Connection(handle)
+    line, heard = Line(handle), True
     if execute:
         with contextlib.suppress(Exception):
             locate(execute)
-    with contextlib.suppress(EOFError, ConnectionError):
-        while True:
-            pipe.send(run_task(*pipe.recv()))
+    with contextlib.suppress(EOFError, OSError):
+        while heard:
+            report = run_task(*pipe.recv(), line.say)
+            _flush()
+            heard = line.say(json.dumps(report))
     # All is written: to take numba and scipy apart would keep the parent waiting.
-    sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(0)
+
+
+def _flush() -> None:
+    """Let out what was printed: who is ended has no time for it."""
+    for stream in (sys.stdout, sys.stderr):
+        # A solver may have closed them, or put something else in their place.
+        with contextlib.suppress(Exception):
+            stream.flush()
 
 
 def _die_with(parent: int) -> None:
@@ -123,23 +110,29 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def run_task(batches: Sequence[Batch], job: Job) -> Report:
-    """Run batches, one after the other, for about `TASK_SECONDS`."""
+def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report:
+    """Run batches, one after the other, for about `TASK_SECONDS`.
+
+    It ends early where the memory is full, or where the parent no longer hears.
+    """
     if job.secret:
         vouch(job.secret)
     start, outcomes, number = time.monotonic(), [], 0
-    problem, seconds = "", 0.0
-    while number < len(batches) and seconds < TASK_SECONDS and not problem:
+    problem, seconds, full, heard = "", 0.0, False, True
+    while number < len(batches) and seconds < TASK_SECONDS and heard and not full:
         try:
-            outcomes += run_recorded(batches[number], job)
+            outcomes += run_recorded(batches[number], job, beat)
             number += 1
         except UsageError as error:
             problem = str(error)
+            break
+        full = job.memory is not None and own_memory() > job.memory
+        heard = beat()
         seconds = time.monotonic() - start
-    return Report(outcomes, number, seconds, problem)
+    return Report(outcomes, number, seconds, problem, full)
 
 
-def run_recorded(batch: Batch, job: Job) -> list[Outcome]:
+def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
     """Run a batch, append its records to this worker's segment, return outcomes.
 
     Raises
@@ -150,7 +143,7 @@ def run_recorded(batch: Batch, job: Job) -> list[Outcome]:
     segment = _segment(job.folder, job.run)
     segment.begin([trial.key for trial in batch])
     start = time.perf_counter()
-    records = run_guarded(batch, job.execute, job.limit)
+    records = run_guarded(batch, job.execute, job.limit, beat)
     segment.append(records, (time.perf_counter() - start) / len(batch))
     return list(map(outcome_of, records))
 
@@ -158,29 +151,38 @@ def run_recorded(batch: Batch, job: Job) -> list[Outcome]:
 def outcome_of(record: dict[str, Any]) -> Outcome:
     """Return what the parent must know of a record."""
     message = str(record.get("message") or "").partition("\n")[0]
-    return Outcome(record["key"], record["status"], final_objective(record), message)
+    said = printable(message, LONGEST)
+    return Outcome(record["key"], record["status"], final_objective(record), said)
 
 
 def run_guarded(
-    trials: Sequence[Trial], execute: str, limit: float | None = None
+    trials: Sequence[Trial],
+    execute: str,
+    limit: float | None = None,
+    beat: Beat = unheard,
 ) -> list[dict[str, Any]]:
     """Run a batch; what raises becomes a record, and an error is its trial's own.
 
     Where a batch ends in errors its trials run again one by one: what one raised
     must not be written against the others. Each of these calls may take `limit`
-    seconds; what a new process must import first is none of theirs.
+    seconds; what a new process must import first is none of theirs. A child that a
+    solver has made and that comes back from its call ends here: the trials are those
+    of the process that was asked.
     """
+    asked = os.getpid()
     try:
         run = locate(execute)
-        with _alarm(limit):
+        with _alarm(limit, beat):
             found = {record["key"]: record for record in run(trials)}
         records = [found.get(trial.key) or _forgotten(trial) for trial in trials]
-    except (Exception, SystemExit) as error:
-        records = [failed(trial.key, "error", _told(error)) for trial in trials]
+    except BaseException as error:  # Ctrl-C is not for workers: it is the solver's own
+        records = [failed(trial.key, "error", told(error)) for trial in trials]
+    if os.getpid() != asked:
+        os._exit(0)
     if len(trials) == 1:
         return records
     return [
-        run_guarded([trial], execute, limit)[0]
+        run_guarded([trial], execute, limit, beat)[0]
         if record["status"] == "error"
         else record
         for trial, record in zip(trials, records, strict=True)
@@ -188,13 +190,18 @@ def run_guarded(
 
 
 @contextlib.contextmanager
-def _alarm(seconds: float | None) -> Iterator[None]:
-    """Have the kernel end this process after some time, even in native code."""
+def _alarm(seconds: float | None, beat: Beat) -> Iterator[None]:
+    """Have the kernel end this process after some time, even in native code.
+
+    A solver may not let it: the parent, who hears when it began, has a clock, too.
+    """
+    beat()
     signal.setitimer(signal.ITIMER_REAL, seconds or 0.0)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
+        beat()
 
 
 def failed(key: str, status: str, message: str) -> dict[str, Any]:
@@ -210,12 +217,6 @@ def failed(key: str, status: str, message: str) -> dict[str, Any]:
 
 def _forgotten(trial: Trial) -> dict[str, Any]:
     return failed(trial.key, "error", "the batch returned no record of this trial")
-
-
-def _told(error: BaseException) -> str:
-    """Return a first line that says what happened, then the traceback."""
-    lines = traceback.format_exception(error)
-    return f"{type(error).__name__}: {error}\n{''.join(lines)}".rstrip()
 
 
 @functools.cache

@@ -48,6 +48,7 @@ class Player:
         self.worked = 0.0
         world.players.append(self)
         self.task, self.alone, self.code = (), False, None
+        self.owner, self.overdue = "", False
         self.pipe = SimpleNamespace(close=lambda: None)
         world.traces[self.pid] = Traces({}, {})
 
@@ -82,7 +83,8 @@ class Player:
 def batches_of(*sizes):
     keys = (f"{number:064x}" for number in itertools.count())
     return [
-        tuple(SimpleNamespace(key=next(keys)) for _ in range(size)) for size in sizes
+        tuple(SimpleNamespace(key=next(keys), owner="") for _ in range(size))
+        for size in sizes
     ]
 
 
