@@ -51,6 +51,14 @@ def telling(folder: Path) -> Iterator[None]:
         ) from None
 
 
+def removed(folder: Path) -> UsageError:
+    """Return what to say of a folder that was removed from under a run."""
+    return UsageError(
+        f"{shown(folder)}: was removed or replaced while the run went on, and what was "
+        "recorded with it; run the same command again"
+    )
+
+
 def check_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written to, and leave no trace of the check.
 

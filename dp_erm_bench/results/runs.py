@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.paths import spelled, write_atomic
-from dp_erm_bench.results.folder import locked, telling
+from dp_erm_bench.results.folder import locked, removed, telling
 
 LATEST = "manifest.json"
 RUNNING = '"outcome": "running"'
@@ -44,6 +44,18 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
     """
     with telling(folder), locked(folder):
         _write(folder, content, latest=True)
+
+
+def check_run(folder: Path, run: str) -> None:
+    """Refuse to go on where the manifest of a run is gone: so is its folder.
+
+    Raises
+    ------
+    UsageError
+        If it is.
+    """
+    if not _path(folder, run).exists():
+        raise removed(folder)
 
 
 def read_run(folder: Path, run: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dp_erm_bench.results.folder import telling
+from dp_erm_bench.results.folder import removed, telling
 
 FORMAT = 2
 NAMED = 16
@@ -46,6 +46,7 @@ class Segment:
         self.folder = folder
         self.run = run
         self._handle: int | None = None
+        self._file: tuple[int, int] | None = None
 
     def begin(self, keys: Sequence[str]) -> None:
         """Mark the trials of a batch as begun."""
@@ -65,14 +66,36 @@ class Segment:
         """Write whole lines; after a failure nothing may follow a torn one."""
         with telling(self.folder):
             try:
-                if self._handle is None:
+                if not self._is_open():
                     self._handle = _new_file(self.folder / "segments", self.run)
+                    self._file = _identity(os.fstat(self._handle))
                     data = _header(self.run) + data
+                assert self._handle is not None
                 while data:
                     data = data[os.write(self._handle, data) :]
             except OSError:
                 self.close()
                 raise
+
+    def _is_open(self) -> bool:
+        """Return whether the handle is still that of the segment: a solver may close it.
+
+        Raises
+        ------
+        UsageError
+            If the segment was removed, and its records with it.
+        """
+        if self._handle is None:
+            return False
+        try:
+            found = os.fstat(self._handle)
+        except OSError:
+            return False
+        if _identity(found) != self._file:
+            return False
+        if found.st_nlink == 0:
+            raise removed(self.folder)
+        return True
 
 
 def batch_name(keys: Iterable[str]) -> str:
@@ -114,6 +137,10 @@ def _header(run: str) -> bytes:
 def _sealed(value: Mapping[str, Any]) -> bytes:
     body = line(value).removesuffix(b"}\n")
     return body + CRC % zlib.crc32(body)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _new_file(folder: Path, run: str) -> int:

@@ -19,7 +19,7 @@ from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results.folder import check_writable, telling
 from dp_erm_bench.results.plan import checksum
-from dp_erm_bench.results.runs import note_ended, read_manifest
+from dp_erm_bench.results.runs import check_run, note_ended, read_manifest
 from dp_erm_bench.results.store import FAILED, FINISHED
 from dp_erm_bench.results.table import bring_up_to_date, is_outdated
 from dp_erm_bench.runner.case import NotRun
@@ -93,6 +93,7 @@ def _run(
     with recorded(session, blocks, cases, missing) as manifest, session.plan:
         run_stages(session, stages, expected, early)
         choices = [tuner.choice for tuner in tuners if tuner.choice is not None]
+        check_run(session.folder, session.run)
         manifest |= _derive(session, choices, previous)
     _print_summary(session, choices, missing)
     return int(any(status not in FINISHED for status in session.statuses.values()))

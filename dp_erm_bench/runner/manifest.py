@@ -13,7 +13,7 @@ from typing import Any
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.environment import environment
-from dp_erm_bench.results.runs import now, write_run
+from dp_erm_bench.results.runs import check_run, now, write_run
 from dp_erm_bench.runner.case import NotRun
 from dp_erm_bench.runner.session import Session
 from dp_erm_bench.runner.wanted import Wanted
@@ -61,6 +61,7 @@ def recorded(
         # A run that fails has its own sentence; a full disk must not hide it.
         quiet = () if outcome == "complete" else (UsageError,)
         with contextlib.suppress(*quiet):
+            check_run(session.folder, session.run)
             write_run(session.folder, told)
 
 

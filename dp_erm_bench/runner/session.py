@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from dp_erm_bench.results.plan import Plan
-from dp_erm_bench.results.runs import new_run_id
+from dp_erm_bench.results.runs import check_run, new_run_id
 from dp_erm_bench.results.store import Store, final_objective
 from dp_erm_bench.runner.batches import batches_of
 from dp_erm_bench.runner.options import FAILED, RunOptions
@@ -80,6 +80,7 @@ class Session:
         options = self.options
         batches = batches_of(todo, options.batch_trials, options.batch_work)
         for outcomes in pool.run(batches):
+            check_run(self.folder, self.run)
             for key, status, final, message in outcomes:
                 self.statuses[key], self.finals[key] = status, final
                 if status in FAILED:
