@@ -78,7 +78,7 @@ class Segment:
                 raise
 
     def _is_open(self) -> bool:
-        """Return whether the handle is still that of the segment: a solver may close it.
+        """Return whether the handle is still the segment's: a solver may close it.
 
         Raises
         ------

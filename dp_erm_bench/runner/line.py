@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 Beat = Callable[[], bool]
+
+PAUSE = 0.1
+"""Seconds between beats: there may be thousands of batches in a second."""
 
 
 class Outcome(NamedTuple):
@@ -58,7 +63,21 @@ class Line:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self._last = -math.inf
         self._file = os.fstat(handle).st_ino
+
+    def beat(self) -> bool:
+        """Beat, if the last was not just now; return whether it was heard."""
+        now = time.monotonic()
+        if now - self._last < PAUSE:
+            return True
+        self._last = now
+        return self.say()
+
+    def report(self, report: Report) -> bool:
+        """Send a report; return whether it went. The next beat is not left out."""
+        self._last = -math.inf
+        return self.say(json.dumps(report))
 
     def say(self, text: str = "") -> bool:
         """Send a line, apart from what was sent by others; return whether it went."""

@@ -64,7 +64,9 @@ def worker_memory(given: Any, n_jobs: int) -> float | None:
     if given is None:
         return None
     found = SIZE.fullmatch(str(given).strip()) if not isinstance(given, bool) else None
-    size = float(found[1]) * 1024 ** UNITS[found[2].upper()] if found else _number(given)
+    size = (
+        float(found[1]) * 1024 ** UNITS[found[2].upper()] if found else _number(given)
+    )
     if not LEAST <= size < math.inf:
         raise UsageError(
             f"runner.worker_memory={given}: must be a size of at least 1M, as 500M or "

@@ -150,8 +150,8 @@ class Worker:
         self._said = rest if len(rest) < MOST else b""
         if lines and self._limit is not None:
             self._due = time.monotonic() + self._limit + GRACE
-        keys = [[trial.key for trial in batch] for batch in self.task]
         for line in filter(None, lines):
+            keys = [[trial.key for trial in batch] for batch in self.task]
             self._report = self._report or understood(line, keys)
 
     def end(self, patience: float = PATIENCE) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import json
 import os
 import signal
 import sys
@@ -83,9 +82,9 @@ def serve(handle: int, parent: int, execute: str = "") -> None:
             locate(execute)
     with contextlib.suppress(EOFError, OSError):
         while heard:
-            report = run_task(*pipe.recv(), line.say)
+            report = run_task(*pipe.recv(), line.beat)
             _flush()
-            heard = line.say(json.dumps(report))
+            heard = line.report(report)
     # All is written: to take numba and scipy apart would keep the parent waiting.
     os._exit(0)
 

@@ -37,7 +37,8 @@ class Descent(Solver):
         return float(iteration)
 
     def releases(self, problem, adjacency, schedule):
-        yield Gaussian("gradient", adjacency.of_sum(norm_bound(problem, 1.0)), self.n_iter)
+        change = adjacency.of_sum(norm_bound(problem, 1.0))
+        yield Gaussian("gradient", change, self.n_iter)
 
     def iterates(self, oracle, mechanisms, checkpoints, schedule):
         problem = oracle.problem
@@ -83,7 +84,12 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGPIPE):
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 """,
     ),
-    Fault("closed", "closes descriptors that are not its own", "ok", "os.closerange(3, 256)"),
+    Fault(
+        "closed",
+        "closes descriptors that are not its own",
+        "ok",
+        "os.closerange(3, 256)",
+    ),
     Fault(
         "reopened",
         "closes them and opens files in their place",
@@ -191,17 +197,25 @@ Last()
 
 RAISING = [
     Fault(
-        "path", "empties `sys.path`, and imports", "error",
+        "path",
+        "empties `sys.path`, and imports",
+        "error",
         "sys.path.clear(); sys.path_importer_cache.clear(); import tabnanny",
         "ModuleNotFoundError",
     ),
     Fault("interrupts", "raises KeyboardInterrupt", "error", "raise KeyboardInterrupt"),
-    Fault("signals", "sends itself SIGINT, unblocked", "error", """
+    Fault(
+        "signals",
+        "sends itself SIGINT, unblocked",
+        "error",
+        """
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 os.kill(os.getpid(), signal.SIGINT)
 time.sleep(5)
-""", "KeyboardInterrupt"),
+""",
+        "KeyboardInterrupt",
+    ),
     Fault("closing", "raises GeneratorExit", "error", "raise GeneratorExit"),
     Fault("exiting", "raises SystemExit", "error", "sys.exit(0)", "SystemExit"),
     Fault(
@@ -259,9 +273,17 @@ raise Mute
 ]
 
 DYING = [
-    Fault("leaves", "ends its process (`os._exit(0)`)", "killed", "os._exit(0)", "exit code 0"),
+    Fault(
+        "leaves",
+        "ends its process (`os._exit(0)`)",
+        "killed",
+        "os._exit(0)",
+        "exit code 0",
+    ),
     Fault("aborts", "aborts", "killed", "os.abort()", "SIGABRT"),
-    Fault("crashes", "crashes in native code", "killed", "ctypes.string_at(0)", "SIGSEGV"),
+    Fault(
+        "crashes", "crashes in native code", "killed", "ctypes.string_at(0)", "SIGSEGV"
+    ),
     Fault(
         "terminated",
         "is sent SIGTERM",
@@ -270,6 +292,8 @@ DYING = [
         "SIGTERM",
     ),
 ]
+
+FAILING = [*RAISING, *DYING]
 
 HANGING = [
     Fault("sleeps", "hangs", "timeout", "time.sleep(600)"),

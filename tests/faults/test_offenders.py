@@ -1,0 +1,210 @@
+"""Solvers that harm their process: their own row tells, and no other row changes."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from launch import PATH, alive, children, ended, wait_for
+from offenders import FAILING, HANGING, HARMLESS, SOUND, Fault
+
+from dp_erm_bench.results.table import load_results
+
+DOCS = Path(__file__).parents[2] / "docs" / "harness.md"
+CLOCK = ["seconds", "run", "cost"]
+BYSTANDERS = [SOUND.name, "random_cd"]
+GROUPS = {
+    "harmless": (HARMLESS, 0, ["seed=0,1", "runner.n_jobs=1"]),
+    "failing": (FAILING, 1, ["seed=0", "runner.n_jobs=2"]),
+    "hanging": (HANGING, 1, ["seed=0", "runner.n_jobs=2", "runner.time_limit=2"]),
+}
+FAULTS = [
+    pytest.param(name, fault, id=fault.name)
+    for name, (faults, *_) in GROUPS.items()
+    for fault in faults
+]
+
+
+class Seen(NamedTuple):
+    """What is seen of a command that has ended."""
+
+    code: int
+    err: str
+    table: object
+    strays: list
+
+
+def start(home, faults, *more, out=subprocess.DEVNULL):
+    """Start a sweep of solver files, in a process group and a place of its own."""
+    for fault in faults:
+        (home / f"{fault.name}.py").write_text(fault.source())
+    files = [f"{fault.name}.py" for fault in faults]
+    words = ["dataset=log1", "dataset.n=60", "dataset.p=5", "runner.progress=false"]
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "dp_erm_bench", *words, *more),
+            f"algorithm={','.join([*files, 'random_cd'])}",
+            "algorithm.random_cd.clip=1.0",
+        ],
+        cwd=home,
+        env={**os.environ, "PYTHONPATH": PATH[-1], "HOME_OF_TEST": str(home)},
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def strays(home):
+    """Return the processes that were started by a command and are there still."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"HOME_OF_TEST={home}".encode() in variables:
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """Return what is seen of a group's command, or a clean one; each is run once."""
+    known = {}
+
+    def look(name, clean=False):
+        faults, _, words = GROUPS[name]
+        if (name, clean) not in known:
+            home = tmp_path_factory.mktemp(name)
+            made = [SOUND] if clean else [*faults, SOUND]
+            code, _, err = ended(start(home, made, *words), 100)
+            table = load_results(home / "results" / "sweep")
+            known[name, clean] = Seen(code, err, table, strays(home))
+        return known[name, clean]
+
+    yield look
+
+
+@pytest.mark.parametrize("name, fault", FAULTS)
+def test_a_fault_is_told_in_its_own_row(seen, name, fault):
+    table = seen(name).table
+    rows = table[table["algorithm"] == fault.name].drop_duplicates("trial")
+    assert len(rows) == 1 + (name == "harmless")
+    assert set(rows["status"]) == {fault.status}
+    assert all(fault.message in message for message in rows["message"])
+    assert rows["message"].str.len().max() < 20_000
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_others_keep_their_numbers_whatever_one_does(seen, name):
+    found, clean = seen(name), seen(name, clean=True)
+    assert (found.code, clean.code) == (GROUPS[name][1], 0)
+    for one in BYSTANDERS:
+        rows, same = (
+            seen.table[seen.table["algorithm"] == one]
+            .drop(columns=CLOCK, errors="ignore")
+            .sort_values(["trial", "iteration"], ignore_index=True)
+            for seen in (found, clean)
+        )
+        assert len(rows) > 2 and rows.equals(same)
+        assert set(rows["status"]) == {"ok"}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_no_trial_is_twice_in_the_table_and_no_process_is_left(seen, name):
+    found = seen(name)
+    assert not found.table.duplicated(["trial", "iteration"]).any()
+    assert found.strays == []
+    assert "dp_erm_bench" not in found.err and "dp-erm-bench:" not in found.err
+
+
+def test_every_fault_is_a_line_of_the_documentation():
+    said = re.findall(
+        r"^\| a solver (.+) \| `(\w+)` \| (\d) \|", DOCS.read_text(), re.M
+    )
+    assert said == [
+        (fault.told, fault.status, str(code))
+        for faults, code, _ in GROUPS.values()
+        for fault in faults
+    ]
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """Start a slow sweep of 40 trials; return it as soon as some have begun."""
+    started = []
+
+    def start_slow(code="time.sleep(0.2)", least=4):
+        slow = Fault("slow", "", "", code)
+        words = ["seed=range(0,40)", "runner.batch_trials=1", "runner.n_jobs=2"]
+        started.append(start(tmp_path, [slow], *words))
+
+        def marks():
+            segments = (tmp_path / "results").rglob("*.jsonl")
+            return sum(path.read_bytes().count(b'"begin"') for path in segments)
+
+        wait_for(lambda: marks() >= least)
+        return started[-1]
+
+    yield start_slow
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_folder_that_is_removed_ends_the_run_with_one_sentence(
+    begun, tmp_path, replaced
+):
+    process = begun(least=42)
+    workers = children(process.pid)
+    folder = tmp_path / "results" / "sweep"
+    shutil.rmtree(folder)
+    if replaced:
+        folder.mkdir()
+    found = ended(process)
+    assert (found.code, found.err) == (
+        2,
+        "dp-erm-bench: results/sweep: was removed or replaced while the run went on, "
+        "and what was recorded with it; run the same command again\n",
+    )
+    assert not any(map(alive, workers))
+
+
+@pytest.mark.parametrize("code", ["os.kill(os.getpid(), signal.SIGSTOP)", "os.fork()"])
+def test_ctrl_c_ends_whatever_a_worker_has_done(begun, tmp_path, code):
+    process = begun(f"{code}; time.sleep(600)", least=42)
+    os.killpg(process.pid, signal.SIGINT)
+    assert ended(process).code == 130
+    assert strays(tmp_path) == []
+
+
+def test_ctrl_c_twice_ends_it_as_well(begun, tmp_path):
+    process = begun()
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    found = ended(process)
+    assert found.code in (130, -signal.SIGINT) and "Traceback" not in found.err
+    assert wait_for(lambda: strays(tmp_path) == []) < 1
+
+
+@pytest.mark.parametrize("limit, workers", [("300M", 4), ("null", 1)])
+def test_a_worker_that_holds_too_much_memory_is_replaced(tmp_path, limit, workers):
+    leak = "np.leak = [*getattr(np, 'leak', []), np.ones(50_000_000)]"
+    note = "open('pids', 'a').write(f'{os.getpid()} ')"
+    leaking = Fault("leaking", "", "", f"{note}; {leak}")
+    words = ["seed=range(0,4)", "runner.batch_trials=1", "runner.n_jobs=1"]
+    process = start(tmp_path, [leaking], *words, f"runner.worker_memory={limit}")
+    assert ended(process).code == 0
+    pids = (tmp_path / "pids").read_text().split()
+    assert (len(pids), len(set(pids))) == (4, workers)
+    assert set(load_results(tmp_path / "results" / "sweep")["status"]) == {"ok"}
