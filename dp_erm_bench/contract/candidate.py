@@ -37,11 +37,14 @@ class Candidate:
     solver : type of Solver
     preset : mapping
         Parameters that its yaml sets.
+    pin : str
+        By which another process loads it; empty for a class.
     """
 
     name: str
     solver: type[Solver]
     preset: Variant = dataclasses.field(default_factory=dict)
+    pin: str = ""
 
     @functools.cached_property
     def parameters(self) -> dict[str, dataclasses.Field[Any]]:
@@ -150,4 +153,4 @@ def candidate_of(algorithm: str | type[Solver]) -> Candidate:
     preset = registry.read(registry.ALGORITHM, pin)
     del preset["_target_"]
     solver = registry.target(registry.ALGORITHM, pin)
-    return Candidate(label(pin), solver, preset)
+    return Candidate(label(pin), solver, preset, pin)

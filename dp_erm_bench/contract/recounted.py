@@ -1,8 +1,7 @@
-"""What is declared knows no data, and what was run is counted a second time."""
+"""What was run is counted a second time."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from dp_erm_bench.audit.recount import recount
 from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import Candidate, Variant
 from dp_erm_bench.contract.errors import NotApplicable, require
-from dp_erm_bench.contract.problems import neighbours, objectives
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.adjacency import Adjacency
@@ -19,34 +17,10 @@ from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import Calibration, calibrate
 from dp_erm_bench.privacy.shares import left_over, with_shares
 from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.solvers.base import Solver
 
 BUDGET = 1.0
 DELTA = 1e-6
 LITTLE = 0.05
-
-
-def declarations_know_no_data(candidate: Candidate) -> None:
-    """Declare the same for neighbours: releases, sensitivities, what accountants see.
-
-    The replay audit looks at sensitivities of queries alone.
-    """
-    for variant, parts, adjacency in itertools.product(
-        candidate.variants, objectives(candidate.solver.constrained), Adjacency
-    ):
-        solver = candidate.build(variant, clip=1.0)
-        # More convexity than by default: some serve no weak penalty.
-        for pair in neighbours(adjacency, parts, strength=1.0):
-            if any(solver.refusal(problem) for problem in pair):
-                continue
-            first, second = (_declared(problem, solver, adjacency) for problem in pair)
-            told = f"{candidate.told(variant, pair[0])}, {adjacency.value}"
-            require(first == second, f"{told}: what is declared depends on the data")
-
-
-def _declared(problem: Problem, solver: Solver, adjacency: Adjacency) -> list[Any]:
-    releases = Run(problem, [solver], adjacency=adjacency).releases
-    return [(r.name, np.ravel(r.sensitivity).tolist(), r.event()) for r in releases]
 
 
 def the_noise_is_recounted(candidate: Candidate) -> None:

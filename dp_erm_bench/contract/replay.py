@@ -1,180 +1,189 @@
-"""The replay audit of an algorithm: both adjacencies, neighbours at the extremes."""
+"""Replays of an algorithm: the same answers on a neighbouring dataset."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from dp_erm_bench.contract.candidate import Candidate, Variant
+from dp_erm_bench.contract.candidate import Candidate
+from dp_erm_bench.contract.cases import Case, given_of, varied
 from dp_erm_bench.contract.errors import NotApplicable, require
-from dp_erm_bench.contract.problems import Parts, at_corners, neighbours, objectives
-from dp_erm_bench.contract.runs import Run, audit, is_bounded
-from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.contract.interpreters import replayed
+from dp_erm_bench.contract.pairs import CORNERS
+from dp_erm_bench.contract.problems import Parts, neighbours, objectives
+from dp_erm_bench.contract.runs import is_bounded
+from dp_erm_bench.contract.verdicts import Verdict
 from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.audit import ReplayReport
-from dp_erm_bench.solvers.base import Solver
 
-TRIALS = "abcdef"
-LOUD = 30.0
+TRIALS = 6
 CLIP = 0.3
+LOUD = 30.0
 FAR = {"n_iter": 60, "step": 20.0}
 """A longer run with long steps: every record is sampled, far from the start."""
 SHARES = (5.0, 500.0)
 """Of the second, released constants are above the floor that noise puts under them."""
-
-
-@dataclass
-class Audited:
-    """What the audit of one variant on all pairs found.
-
-    Attributes
-    ----------
-    told : str
-        The variant, the problem and the adjacency.
-    ratios : dict
-        Per release, the largest change / its declared sensitivity.
-    least : float
-        What the ratios must exceed, else the declaration is loose.
-    violations : list of str
-    """
-
-    told: str
-    least: float
-    ratios: dict[str, float] = field(default_factory=dict)
-    violations: list[str] = field(default_factory=list)
-
-    def add(self, report: ReplayReport) -> None:
-        """Take the report of one pair."""
-        self.violations += report.violations()
-        for release, ratio in report.ratios.items():
-            self.ratios[release] = max(self.ratios.get(release, 0.0), ratio)
-
-    @property
-    def loose(self) -> list[str]:
-        """Return the releases that never come near their sensitivity."""
-        return [name for name, ratio in self.ratios.items() if ratio <= self.least]
+WEAK = 0.02
 
 
 def replay_audit(candidate: Candidate) -> None:
     """Let data through the mechanisms alone, within the declared sensitivities."""
-    for found in _audited(candidate):
-        sentence = f"{found.told}: {'; '.join(dict.fromkeys(found.violations))}"
-        require(not found.violations, sentence)
+    found = verdicts(candidate)
+    _require_none(found, lambda one: one.violations)
+    if all(one.refusal for one in found):
+        raise NotApplicable("it serves no problem of the check")
+
+
+def declarations_know_no_data(candidate: Candidate) -> None:
+    """Declare the same for neighbours: releases, their sizes, lengths, refusals."""
+    _require_none(verdicts(candidate), lambda one: one.declared)
+
+
+def samples_are_those_charged(candidate: Candidate) -> None:
+    """Let a record into the sums over samples that hold it, and nothing else."""
+    _require_none(verdicts(candidate), lambda one: one.sampled)
 
 
 def sensitivities_are_tight(candidate: Candidate) -> None:
     """Declare no more than twice the change that a record makes."""
-    for found in _audited(candidate):
-        for name in found.loose:
-            ratio = found.ratios[name]
+    for told, (least, ratios) in _tightest(candidate).items():
+        for name, ratio in ratios.items():
             require(
-                False,
-                f"{found.told}: release {name} changes by {ratio:.2g} of its declared "
-                f"sensitivity at most, {found.least} or more is expected",
+                ratio > least,
+                f"{told}: release {name} changes by {ratio:.2g} of its declared "
+                f"sensitivity at most, {least} or more is expected",
             )
 
 
 def private_constants_are_audited(candidate: Candidate) -> None:
     """Keep what is declared with smoothness=private: the M_j are released first."""
-    done = 0
-    for variant, adjacency in itertools.product(candidate.variants, Adjacency):
-        for clip in _clips(candidate):
-            solver = candidate.build(variant, clip=clip, smoothness="private")
-            parts = ("logistic", "l2", "none")
-            told = _told(candidate, variant, parts, adjacency, clip)
-            found = Audited(f"{told}, smoothness=private", 0.0)
-            # A record of zeros moves the M_j most: it is a replacement, too.
-            kinds = {adjacency, Adjacency.ZERO_OUT}
-            pairs = [pair for kind in kinds for pair in neighbours(kind, parts)]
-            try:
-                for epsilon in SHARES:
-                    _add_all(found, candidate, solver, adjacency, pairs, epsilon)
-            except Unsupported:
-                continue
-            done += 1
-            sentence = f"{found.told}: {'; '.join(dict.fromkeys(found.violations))}"
-            require(not found.violations, sentence)
-            require(not found.loose, f"{found.told}: {found.loose} never change")
-            ratio = found.ratios.get("smoothness", 0.0)
-            require(ratio > 0.99, f"{found.told}: the M_j change by {ratio:.2g} only")
-    if not done:
+    cases = list(_private(candidate))
+    found = [one for one in replayed(candidate, cases) if not one.refusal]
+    if not found:
         raise NotApplicable("it serves no constants that are released")
+    _require_none(found, lambda one: one.all)
+    for told, ratios in _grouped(found).items():
+        loose = [name for name, ratio in ratios.items() if not ratio]
+        require(not loose, f"{told}: {loose} never change")
+        ratio = ratios.get("smoothness", 0.0)
+        require(ratio > 0.99, f"{told}: the M_j change by {ratio:.2g} only")
+
+
+def _require_none(found: Iterable[Verdict], of: Callable[[Verdict], list[str]]) -> None:
+    for one in found:
+        if sentences := of(one):
+            told = f"{one.case.told}: {'; '.join(dict.fromkeys(sentences))}"
+            require(False, told)
 
 
 @functools.lru_cache(maxsize=16)
-def _audited(candidate: Candidate) -> list[Audited]:
-    cases = itertools.product(
+def verdicts(candidate: Candidate) -> list[Verdict]:
+    """Return the verdicts of all cases but those of released constants."""
+    return replayed(candidate, list(_all(candidate)))
+
+
+def _all(candidate: Candidate) -> Iterator[Case]:
+    # First those in which the record decides most: caches keep what they see first.
+    yield from varied(candidate)
+    yield from corners(candidate)
+
+
+def corners(candidate: Candidate, **given: Any) -> Iterator[Case]:
+    """Yield all variants on all problems, their records at the extremes."""
+    for variant, parts, adjacency, clip in itertools.product(
         candidate.variants,
         objectives(candidate.solver.constrained),
         Adjacency,
-        _clips(candidate),
-    )
-    return [found for case in cases for found in _audit_of(candidate, *case)]
+        clips(candidate),
+    ):
+        solver = candidate.build(variant, clip=clip, **candidate.within_limits(given))
+        pairs = neighbours(adjacency, parts, WEAK)
+        problem = pairs[0][0]
+        if solver.refusal(problem) or not is_bounded(problem, solver, adjacency):
+            continue
+        clipped = f", clip={clip}" if clip is not None else ""
+        made = Case(
+            given_of(solver),
+            parts,
+            CORNERS,
+            adjacency,
+            TRIALS if candidate.solver.batchable else 1,
+            z=LOUD,
+            strength=WEAK,
+            group=f"{candidate.told(variant)}{clipped}",
+        )
+        for number in range(len(pairs)):
+            yield replace(made, family=f"{CORNERS} {number}")
 
 
-def _audit_of(
-    candidate: Candidate,
-    variant: Variant,
-    parts: Parts,
-    adjacency: Adjacency,
-    clip: float | None,
-) -> Iterator[Audited]:
-    """Yield what a variant's audit finds, nothing if it does not serve the problem."""
-    solver = candidate.build(variant, clip=clip)
-    problem = at_corners(np.zeros((2, 4)), np.ones(2), parts)
-    refused = solver.refusal(problem) is not None
-    if refused or not is_bounded(problem, solver, adjacency):
-        return
-    # Squared loss on a bounded domain: where margins are large all gradients lean
-    # towards w, so that a replaced record changes less than two opposite ones would;
-    # and no run visits all corners of a constraint.
-    wide = adjacency is Adjacency.REPLACE_ONE or parts[2] != "none"
-    lean = clip is None and parts[0] == "squared" and wide
-    told = _told(candidate, variant, parts, adjacency, clip)
-    found = Audited(told, 0.3 if lean else 0.5)
-    _add_all(found, candidate, solver, adjacency, neighbours(adjacency, parts))
-    if found.loose and not found.violations:
-        solver = candidate.build(variant, clip=clip, **candidate.within_limits(FAR))
-        _add_all(found, candidate, solver, adjacency, neighbours(adjacency, parts))
-    yield found
+@functools.lru_cache(maxsize=16)
+def _tightest(candidate: Candidate) -> dict[str, tuple[float, dict[str, float]]]:
+    """Return, per group, what its ratios must exceed and what they are."""
+    at_corners = [one for one in verdicts(candidate) if CORNERS in one.case.family]
+    found = _grouped(at_corners)
+    least = {one.case.group_told: _least(one.case) for one in at_corners}
+    loose = {
+        told
+        for told, ratios in found.items()
+        if any(ratio <= least[told] for ratio in ratios.values())
+    }
+    far = [case for case in corners(candidate, **FAR) if case.group_told in loose]
+    for told, ratios in _grouped(replayed(candidate, far)).items():
+        for name, ratio in ratios.items():
+            found[told][name] = max(found[told].get(name, 0.0), ratio)
+    return {told: (least[told], ratios) for told, ratios in found.items()}
 
 
-def _add_all(
-    found: Audited,
-    candidate: Candidate,
-    solver: Solver,
-    adjacency: Adjacency,
-    pairs: Any,
-    epsilon: float = SHARES[0],
-) -> None:
-    for pair in pairs:
-        for names in candidate.trials(TRIALS):
-            given: Mapping[str, Any] = {
-                "z": LOUD,
-                "identities": names,
-                "adjacency": adjacency,
-                "epsilon": epsilon,
-            }
-            runs = [Run(problem, [solver] * len(names), **given) for problem in pair]
-            found.add(audit(*runs))
+def _least(case: Case) -> float:
+    """Return which part of a sensitivity must be seen.
+
+    Squared loss on a bounded domain: where margins are large all gradients lean towards
+    w, so that a replaced record changes less than two opposite ones would; and no run
+    visits all corners of a constraint.
+    """
+    wide = case.adjacency is Adjacency.REPLACE_ONE or case.parts[2] != "none"
+    free = dict(case.given).get("clip") is None
+    return 0.3 if free and case.parts[0] == "squared" and wide else 0.5
 
 
-def _clips(candidate: Candidate) -> tuple[float | None, ...]:
+def _grouped(found: Iterable[Verdict]) -> dict[str, dict[str, float]]:
+    """Return the largest ratio of each release, by group of cases."""
+    grouped: dict[str, dict[str, float]] = {}
+    for one in found:
+        ratios = grouped.setdefault(one.case.group_told, {})
+        for name, ratio in one.ratios.items():
+            ratios[name] = max(ratios.get(name, 0.0), ratio)
+    return grouped
+
+
+def _private(candidate: Candidate) -> Iterator[Case]:
+    """Yield cases in which the smoothness constants are released."""
+    parts = ("logistic", "l2", "none")
+    for variant, adjacency, clip in itertools.product(
+        candidate.variants, Adjacency, clips(candidate)
+    ):
+        solver = candidate.build(variant, clip=clip, smoothness="private")
+        clipped = f", clip={clip}" if clip is not None else ""
+        made = Case(
+            given_of(solver),
+            parts,
+            CORNERS,
+            adjacency,
+            TRIALS if candidate.solver.batchable else 1,
+            z=LOUD,
+            strength=WEAK,
+            group=f"{candidate.told(variant)}{clipped}, smoothness=private",
+        )
+        # A record of zeros moves the M_j most: it is a replacement, too.
+        for kind in sorted({adjacency, Adjacency.ZERO_OUT}):
+            for number in range(len(neighbours(kind, parts, WEAK))):
+                for epsilon in SHARES:
+                    family = f"{CORNERS} {number} {kind.value}"
+                    yield replace(made, family=family, epsilon=epsilon)
+
+
+def clips(candidate: Candidate) -> tuple[float | None, ...]:
+    """Return thresholds to be tried; none where there is no such parameter."""
     return (CLIP, None) if "clip" in candidate.parameters else (None,)
-
-
-def _told(
-    candidate: Candidate,
-    variant: Variant,
-    parts: Parts,
-    adjacency: Adjacency,
-    clip: float | None,
-) -> str:
-    words = " + ".join(part for part in parts if part != "none")
-    clipped = f", clip={clip}" if clip is not None else ""
-    return f"{candidate.told(variant)} on {words}, {adjacency.value}{clipped}"

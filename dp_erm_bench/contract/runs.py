@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.audit import ReplayReport, replay_audit
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
 from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.privacy.shares import shared_mechanisms
 from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
-from dp_erm_bench.problems.dense_oracle import DenseOracle
+from dp_erm_bench.problems.oracles import make_oracle
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Solver, stack
 
@@ -44,6 +43,10 @@ class Run:
         Whether compiled steps may be used.
     epsilon : float
         The budget of what takes a part of it (private smoothness).
+    noise : tuple of str, optional
+        Identities of the mechanisms, where they are not those of the schedule.
+    made : callable, optional
+        Called with mechanisms as soon as they are made.
     """
 
     problem: Problem
@@ -54,6 +57,8 @@ class Run:
     checkpoints: Sequence[int] = ()
     ahead: bool = False
     epsilon: float = 5.0
+    noise: tuple[str, ...] = ()
+    made: Callable[[Mechanisms], None] = lambda mechanisms: None
 
     def __post_init__(self) -> None:
         """Declare the releases and make the mechanisms."""
@@ -65,8 +70,10 @@ class Run:
         epsilon = self.epsilon if self.z else np.inf
         budget = Budget(epsilon, 1e-6, self.adjacency)
         if self.shares:
-            self.mechanisms = shared_mechanisms(self.shares, budget, self.identities)
+            names = self.noise or self.identities
+            self.mechanisms = shared_mechanisms(self.shares, budget, names)
             self.mechanisms.ahead = self.ahead
+            self.made(self.mechanisms)
         else:
             self.declare()
 
@@ -79,8 +86,10 @@ class Run:
         self.releases = tuple(
             self.solver.releases(self.problem, self.adjacency, self.schedule)
         )
-        self.mechanisms = make_mechanisms(self.releases, self.z, self.identities)
+        names = self.noise or self.identities
+        self.mechanisms = make_mechanisms(self.releases, self.z, names)
         self.mechanisms.ahead = self.ahead
+        self.made(self.mechanisms)
 
     def publish(self, mechanisms: Mechanisms) -> None:
         """Publish the private constants, and add the solver's own mechanisms.
@@ -103,7 +112,8 @@ class Run:
         used = self.mechanisms if mechanisms is None else mechanisms
         if self.shares:
             self.publish(used)
-        oracle = DenseOracle(self.problem, len(self.identities))
+        clipped = self.solver.clips
+        oracle = make_oracle(self.problem, len(self.identities), clipped=clipped)
         steps = self.solver.iterates(oracle, used, self.checkpoints, self.schedule)
         return [w.copy() for w in steps]
 
@@ -114,13 +124,6 @@ def is_bounded(
     """Return whether the sensitivities are finite, so that noise can hide them."""
     releases = Run(problem, [solver], adjacency=adjacency).releases
     return all(np.isfinite(release.sensitivity).all() for release in releases)
-
-
-def audit(first: Run, second: Run) -> ReplayReport:
-    """Replay the answers of a run on D in a run on its neighbour D'."""
-    return replay_audit(
-        first.mechanisms, first.iterates, second.mechanisms, second.iterates
-    )
 
 
 def listen(run: Run) -> dict[str, list[Array]]:

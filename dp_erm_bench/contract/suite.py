@@ -17,10 +17,7 @@ from dp_erm_bench.contract.limits import (
     nothing_to_learn_moves_nothing,
     the_limit_is_reached,
 )
-from dp_erm_bench.contract.recounted import (
-    declarations_know_no_data,
-    the_noise_is_recounted,
-)
+from dp_erm_bench.contract.recounted import the_noise_is_recounted
 from dp_erm_bench.contract.repeat import (
     batches_change_nothing,
     checkpoints_change_nothing,
@@ -31,11 +28,12 @@ from dp_erm_bench.contract.repeat import (
     runs_repeat,
 )
 from dp_erm_bench.contract.replay import (
+    declarations_know_no_data,
     private_constants_are_audited,
     replay_audit,
+    samples_are_those_charged,
     sensitivities_are_tight,
 )
-from dp_erm_bench.contract.samples import samples_are_those_charged
 from dp_erm_bench.contract.served import (
     calibrations_are_served,
     served_within_the_budget_or_refused,
@@ -75,9 +73,9 @@ CHECKS = (
     Check(public_draws_belong_to_the_trial),
     Check(draws_are_distinct),
     Check(global_random_state_is_untouched),
-    Check(replay_audit, exemptable=True),
+    Check(replay_audit),
     Check(sensitivities_are_tight, exemptable=True),
-    Check(private_constants_are_audited, exemptable=True),
+    Check(private_constants_are_audited),
     Check(columns_of_zeros_are_harmless, exemptable=True),
     Check(nothing_to_learn_moves_nothing, exemptable=True),
     Check(the_limit_is_reached, exemptable=True),

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.privacy.mechanisms import Mechanisms, Query
+from dp_erm_bench.privacy.mechanisms import Intercept, Mechanisms, Query
 
 Array = NDArray[np.float64]
 Run = Callable[[Mechanisms], list[Array]]
@@ -26,10 +26,18 @@ Run = Callable[[Mechanisms], list[Array]]
 
 @dataclass
 class Exchange:
-    """One query of the first run and the answer that was published."""
+    """One query of a run and the answer that it got."""
 
     query: Query
     answer: Any
+
+
+@dataclass
+class Log:
+    """What a run asked, was answered and returned."""
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    iterates: list[Array] = field(default_factory=list)
 
 
 @dataclass
@@ -85,53 +93,76 @@ def replay_audit(
     -------
     ReplayReport
     """
-    log: list[Exchange] = []
-    _listen(first, lambda query, publish: _write(log, query, publish))
-    iterates = run(first)
-    report = ReplayReport()
-    replayed = iter(list(log))
-
-    def answer(query: Query, publish: Callable[[], Any]) -> Any:
-        fresh = publish()  # counts the use, and keeps the streams in step
-        exchange = next(replayed, None)
-        if exchange is None or exchange.query.name != query.name:
-            report.same_queries = False
-            return fresh
-        told = exchange.query
-        ratio = _ratio(told, query)
-        report.ratios[query.name] = max(report.ratios.get(query.name, 0.0), ratio)
-        report.same_noise &= np.array_equal(told.sensitivity, query.sensitivity)
-        return exchange.answer
-
-    _listen(second, answer)
-    others = rerun(second)
-    report.same_queries &= next(replayed, None) is None
-    report.same_iterates = len(iterates) == len(others) and all(
-        np.array_equal(a, b) for a, b in zip(iterates, others, strict=True)
-    )
-    return report
+    log, other = Log(), Log()
+    listen(first, Writer(log))
+    log.iterates = run(first)
+    listen(second, Writer(other, log))
+    other.iterates = rerun(second)
+    return compare(log, other)
 
 
-def _listen(mechanisms: Mechanisms, intercept: Callable[..., Any]) -> None:
+def listen(mechanisms: Mechanisms, intercept: Intercept) -> None:
+    """Have all mechanisms, and those included later, answer through ``intercept``."""
     mechanisms.ahead, mechanisms.intercept = False, intercept
     for mechanism in mechanisms.values():
         mechanism.intercept = intercept
 
 
-def _write(log: list[Exchange], query: Query, publish: Callable[[], Any]) -> Any:
-    # Copied: a solver may change an array that it published in place.
-    kept = Query(query.name, query.value.copy(), query.sensitivity, query.vector)
-    log.append(Exchange(kept, publish()))
-    return log[-1].answer
+class Writer:
+    """Writes a run down; answers as another one was answered where that is known.
+
+    Parameters
+    ----------
+    log : Log
+        Filled as the run goes.
+    known : Log, optional
+        Whose answers are fed, use by use.
+    """
+
+    def __init__(self, log: Log, known: Log | None = None) -> None:
+        self.log = log
+        self.fed = iter([] if known is None else list(known.exchanges))
+
+    def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
+        """Return a copy of the answer: a solver may change what it is told."""
+        # Copied: it may change an array that it published, too.
+        value, declared = query.value.copy(), np.array(query.sensitivity)
+        kept = Query(query.name, value, declared, query.vector)
+        answer = publish()  # counts the use, also where it is not told
+        known = next(self.fed, None)
+        if known is not None and known.query.name == query.name:
+            answer = known.answer
+        self.log.exchanges.append(Exchange(kept, np.array(answer)))
+        return np.array(answer)
 
 
-def _ratio(a: Query, b: Query) -> float:
+def compare(first: Log, second: Log) -> ReplayReport:
+    """Return how the run on a neighbour departs from the one whose answers it got."""
+    report = ReplayReport()
+    report.same_queries = len(first.exchanges) == len(second.exchanges)
+    for one, other in zip(first.exchanges, second.exchanges, strict=False):
+        told, query = one.query, other.query
+        if told.name != query.name or told.value.shape != query.value.shape:
+            report.same_queries = False
+            continue
+        ratio = float(changes(told, query).max(initial=0.0))
+        report.ratios[query.name] = max(report.ratios.get(query.name, 0.0), ratio)
+        report.same_noise &= np.array_equal(told.sensitivity, query.sensitivity)
+    report.same_iterates = len(first.iterates) == len(second.iterates) and all(
+        np.array_equal(a, b)
+        for a, b in zip(first.iterates, second.iterates, strict=True)
+    )
+    return report
+
+
+def changes(a: Query, b: Query) -> Array:
+    """Return the changes of a query / its declared sensitivity, a row per trial."""
     same = (a.value == b.value) & np.isinf(a.value)  # what is excluded in both runs
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         change = np.where(same, 0.0, np.abs(a.value - b.value))
-    if a.vector:
-        change = np.sqrt(np.square(change).sum(axis=1, keepdims=True))
-    declared = np.broadcast_to(a.sensitivity, change.shape)
-    # A release of sensitivity 0 must not move at all, but for rounding.
-    quotient = np.divide(change, declared, out=change * 1e12, where=declared > 0.0)
-    return float(np.where(np.isnan(quotient), np.inf, quotient).max(initial=0.0))
+        if a.vector:
+            change = np.sqrt(np.square(change).sum(axis=1, keepdims=True))
+        declared = np.broadcast_to(a.sensitivity, change.shape)
+        # A release of sensitivity 0 must not move at all, but for rounding.
+        quotient = np.divide(change, declared, out=change * 1e12, where=declared > 0.0)
+    return np.where(np.isnan(quotient), np.inf, quotient)

@@ -1,0 +1,305 @@
+"""Which parameters, problems and neighbours an algorithm is replayed on."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dp_erm_bench.contract.candidate import Candidate, Variant
+from dp_erm_bench.contract.pairs import FAMILIES, LARGE, STRENGTH, pair
+from dp_erm_bench.contract.problems import Parts, objectives, problem_of
+from dp_erm_bench.contract.runs import Run, is_bounded
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.releases import PoissonGaussian
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.solvers.base import Solver
+
+MOST, LONG = 25, 400
+"""Steps of a usual replay, and of a long one."""
+FEW = 4
+"""Families of a row where every run solves a problem to the end."""
+INTEGERS = (1, 2, 3, 5, 12)
+REALS = (0.0, 0.3, 1.0, 2.5, 0.05, 0.9, 8.0)
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One replay.
+
+    Attributes
+    ----------
+    given : tuple of (str, value)
+        Parameters of the solver.
+    parts : tuple of str
+        Loss, penalty and constraint.
+    family : str
+        Of the neighbours, see ``pairs``.
+    adjacency : Adjacency
+    trials : int
+        Trials of the batch.
+    z : float
+        Noise multiplier.
+    points : str
+        Checkpoints: ``all``, ``few`` or ``ends``.
+    toggled : bool
+        Whether both sides are D, and the record is in one side's samples exactly
+        where it is not in the other's.
+    epsilon : float
+        The budget of released constants.
+    strength : float
+        Of the penalty.
+    group : str
+        Whose ratios are looked at together, and named in sentences.
+    """
+
+    given: tuple[tuple[str, Any], ...]
+    parts: Parts
+    family: str
+    adjacency: Adjacency
+    trials: int = 1
+    z: float = 30.0
+    points: str = "all"
+    toggled: bool = False
+    epsilon: float = 5.0
+    strength: float = STRENGTH
+    group: str = ""
+
+    @property
+    def group_told(self) -> str:
+        """Return how a sentence names it, but for its neighbours."""
+        words = " + ".join(part for part in self.parts if part != "none")
+        return f"{self.group} on {words}, {self.adjacency.value}"
+
+    @property
+    def told(self) -> str:
+        """Return how a sentence names it."""
+        return f"{self.group_told}, neighbours: {self.family}"
+
+
+def values_of(field: dataclasses.Field[Any]) -> list[Any]:
+    """Return values of a parameter that may lead to other branches, its own first."""
+    limits, kind = field.metadata, str(field.type)
+    if "choices" in limits:
+        found = list(limits["choices"])
+    elif isinstance(field.default, bool):
+        found = [True, False]
+    else:
+        tried = INTEGERS if "int" in kind else REALS
+        ends = [limits[key] for key in ("least", "most") if key in limits]
+        numbers = [x for x in (*tried, *ends) if _within(x, limits)]
+        found = [*numbers, *limits.get("words", ())]
+        found += [None] if "None" in kind else []
+    others = [x for x in dict.fromkeys(found) if x != field.default]
+    return [field.default, *others]
+
+
+def _within(x: float, limits: Mapping[str, Any]) -> bool:
+    low, high = limits.get("least", -1e300), limits.get("most", 1e300)
+    return bool(low <= x <= high and x > limits.get("above", -1e300))
+
+
+def covering(
+    factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool]
+) -> list[Row]:
+    """Return rows in which any two values of two factors meet, if a row may be.
+
+    The first row holds the first values. Greedy: a pair that no row has yet is
+    completed by the values that bring most other such pairs, or by later ones where
+    the row is not allowed.
+    """
+    names = list(factors)
+    todo = {
+        ((a, i), (b, j)): None
+        for a, b in itertools.combinations(names, 2)
+        for i, j in itertools.product(range(len(factors[a])), range(len(factors[b])))
+    }
+    if len(names) == 1:
+        todo = {((names[0], i),) * 2: None for i in range(len(factors[names[0]]))}
+    rows = [dict.fromkeys(names, 0)]
+    _strike(todo, rows[0])
+    while todo:
+        (a, i), (b, j) = next(iter(todo))
+        for attempt in range(4):
+            row = _completed(names, factors, todo, {a: i, b: j}, attempt)
+            if allowed({name: factors[name][k] for name, k in row.items()}):
+                rows.append(row)
+                _strike(todo, row)
+                break
+        todo.pop(((a, i), (b, j)), None)
+    made = [{name: factors[name][k] for name, k in row.items()} for row in rows]
+    return [made[0], *(row for row in made[1:] if allowed(row))]
+
+
+def _completed(
+    names: Sequence[str],
+    factors: Mapping[str, Sequence[Any]],
+    todo: Mapping[Any, None],
+    row: dict[str, int],
+    attempt: int,
+) -> dict[str, int]:
+    row = dict(row)
+    for name in names:
+        if name not in row:
+            gains = [_gain(todo, row, name, k) for k in range(len(factors[name]))]
+            ranked = sorted(range(len(gains)), key=lambda k: (-gains[k], k))
+            # The later attempts stay with the first value: it is the usual one.
+            row[name] = ranked[attempt % len(ranked)] if attempt < 2 else 0
+    return {name: row[name] for name in names}
+
+
+def _gain(todo: Mapping[Any, None], row: dict[str, int], name: str, k: int) -> int:
+    both = ((((a, i), (name, k)), ((name, k), (a, i))) for a, i in row.items())
+    return sum(one in todo or other in todo for one, other in both)
+
+
+def _strike(todo: dict[Any, None], row: dict[str, int]) -> None:
+    for pair in itertools.product(row.items(), repeat=2):
+        todo.pop(pair, None)
+
+
+class Plan:
+    """The cases of a candidate.
+
+    Parameters
+    ----------
+    candidate : Candidate
+    """
+
+    def __init__(self, candidate: Candidate) -> None:
+        self.candidate = candidate
+        self.parts = objectives(candidate.solver.constrained)
+        self._served: dict[Any, list[Parts]] = {}
+
+    def rows(self) -> list[Row]:
+        """Return combinations of parameters, any two values together somewhere."""
+        fields = {
+            name: values_of(field)
+            for name, field in self.candidate.parameters.items()
+            if name not in ("smoothness", "smoothness_bounds")
+        }
+        return covering(fields, lambda row: bool(self.served(row))) if fields else [{}]
+
+    def served(self, row: Variant) -> list[Parts]:
+        """Return the objectives that parameters serve with a finite sensitivity."""
+        key = tuple(sorted(row.items(), key=str))
+        if key not in self._served:
+            self._served[key] = list(self._serving(row))
+        return self._served[key]
+
+    def _serving(self, row: Variant) -> Iterator[Parts]:
+        try:
+            solver = self.candidate.build(row)
+        except Exception:  # two values that do not go together
+            return
+        for parts in self.parts:
+            problem = problem_of(*parts)
+            if solver.refusal(problem) is None and self._bounded(problem, row):
+                yield parts
+
+    def _bounded(self, problem: Problem, row: Variant) -> bool:
+        try:
+            return is_bounded(problem, self.shortened(row, problem, MOST))
+        except Exception:  # seen where it is run
+            return True
+
+    def shortened(self, row: Variant, problem: Problem, most: int) -> Solver:
+        """Return a solver of at most so many steps on a problem, if there is one.
+
+        Whatever numbers its length depends on are halved.
+        """
+        solver = self.candidate.build(row)
+        for _ in range(40):
+            length = solver.iterations(problem)
+            if length <= most:
+                break
+            solver = self._shorter(solver, problem, length)
+        return solver
+
+    def _shorter(self, solver: Solver, problem: Problem, length: int) -> Solver:
+        for name, field in self.candidate.parameters.items():
+            value = getattr(solver, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not value:
+                continue
+            half = value // 2 if isinstance(value, int) else value / 2
+            for other in (half, 2 * value):
+                if _within(other, field.metadata):
+                    made = dataclasses.replace(solver, **{name: other})
+                    if made.iterations(problem) < length:
+                        return made
+        return solver
+
+
+def given_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
+    """Return the parameters of a solver."""
+    fields = dataclasses.fields(solver)
+    return tuple((field.name, getattr(solver, field.name)) for field in fields)
+
+
+def varied(candidate: Candidate) -> Iterator[Case]:
+    """Yield every row of parameters on all families of neighbours."""
+    plan, count = Plan(candidate), itertools.count()
+    rows = plan.rows()
+    for number, row in enumerate(rows):
+        families = list(FAMILIES)
+        if not candidate.solver.batchable:
+            start = FEW * number
+            families = [families[(start + k) % len(families)] for k in range(FEW)]
+        for family in families:
+            yield from _on(plan, row, family, number, next(count))
+
+
+def _on(plan: Plan, row: Row, family: str, number: int, count: int) -> Iterator[Case]:
+    served = plan.served(row)
+    if family == "range of labels":
+        served = [parts for parts in served if parts[0] in ("squared", "huber")]
+    if not served or (family in LARGE and (number + count) % 3):
+        return
+    parts = served[(5 * count) % len(served)]
+    adjacency = list(Adjacency)[(count + number) % 2]
+    shape = _shape_of(family, adjacency, parts)
+    most = LONG if family == "interior" and number % 8 == 0 else MOST
+    try:
+        solver = plan.shortened(row, shape, most)
+    except Exception:  # whatever it is, the replay of the row as it is says so
+        solver = plan.candidate.build(row)
+    batch = 3 if plan.candidate.solver.batchable and count % 3 == 0 else 1
+    made = Case(
+        given_of(solver),
+        parts,
+        family,
+        adjacency,
+        batch,
+        z=(30.0, 1.0)[count % 2],
+        points=("all", "few", "ends")[count % 3 if number else 0],
+        group=plan.candidate.told(_apart(plan.candidate, row)),
+    )
+    yield made
+    if _is_sampled(shape, solver):
+        yield replace(made, adjacency=Adjacency.ZERO_OUT, toggled=True)
+
+
+def _is_sampled(problem: Problem, solver: Solver) -> bool:
+    try:
+        releases = Run(problem, [solver]).releases
+    except Exception:
+        return False
+    return any(isinstance(one, PoissonGaussian) for one in releases)
+
+
+def _apart(candidate: Candidate, row: Row) -> Row:
+    """Return the parameters of a row that are not as by default."""
+    usual = candidate.parameters
+    return {
+        name: f"{name}={value}"
+        for name, value in row.items()
+        if value != usual[name].default
+    }
+
+
+def _shape_of(family: str, adjacency: Adjacency, parts: Parts) -> Problem:
+    return pair(family, adjacency, parts).first

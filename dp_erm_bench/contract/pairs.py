@@ -1,0 +1,238 @@
+"""Neighbouring problems: one record is exchanged, or set to zero.
+
+Each family is made so that the record decides something that a solver may look at
+beside its mechanisms: the largest or the median norm, the scale of a column, whether a
+column is empty or constant, the classes, the range of the labels, a rank.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.contract.problems import Parts, neighbours, objective_problem
+from dp_erm_bench.datasets.base import Bounds
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.released import ReleasedSmoothness
+from dp_erm_bench.registry import build
+
+Array = NDArray[np.float64]
+LABEL = 2.0
+FAR = 100.0
+"""Times the clipping threshold's scale: records where no bounds are declared."""
+STRENGTH = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Records of D; of one of them the other features and label on D'."""
+
+    X: Array
+    y: Array
+    record: int
+    other: Array
+    label: float
+    sparse: bool = False
+    bounded: bool = True
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Two problems and where their records differ."""
+
+    first: Problem
+    second: Problem
+    record: int
+
+    def __getitem__(self, side: int) -> Problem:
+        """Return the problem of a side, 0 or 1."""
+        return self.second if side else self.first
+
+
+def radius(p: int) -> Array:
+    """Return the declared bounds of the columns."""
+    return np.resize([1.0, 2.0, 0.5, 3.0, 1.5], p)
+
+
+def _aligned(rng: np.random.Generator, n: int, p: int, size: float) -> Pair:
+    """Return small records whose gradients point one way: what moves all adds up."""
+    y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
+    jitter = 0.6 + 0.4 * rng.random((n, p))
+    X = size * radius(p) * y[:, None] * jitter
+    record = 2 * int(rng.integers((n + 1) // 2))  # of the class that is not smaller
+    corner = radius(p) * np.where(np.arange(p) % 3 == 1, -1.0, 1.0)
+    return Pair(X, y, record, corner, -float(y[record]))
+
+
+def outlier(rng: np.random.Generator, n: int = 9, p: int = 4) -> Pair:
+    """Move a record to the corner where all others are tiny; its label, too."""
+    return _aligned(rng, n, p, 0.05)
+
+
+def lone(rng: np.random.Generator) -> Pair:
+    """Fill an empty column, and end a constant one, by one record."""
+    made = _aligned(rng, 10, 5, 0.5)
+    made.X[:, 3], made.X[:, 4] = 0.0, 0.7
+    other = made.X[made.record].copy()
+    other[3:] = [2.5, -1.0]
+    return Pair(made.X, made.y, made.record, other, float(made.y[made.record]))
+
+
+def clusters(rng: np.random.Generator) -> Pair:
+    """Move the record that is the median of two clusters to the other one."""
+    made = _aligned(rng, 11, 4, 0.06)
+    order = rng.permutation(11)
+    made.X[order[:5]] *= 15.0
+    record = int(order[5])
+    return Pair(made.X, made.y, record, 15.0 * made.X[record], float(made.y[record]))
+
+
+def flipped(rng: np.random.Generator) -> Pair:
+    """Flip a label that decides which class is the larger."""
+    X = rng.uniform(-1.0, 1.0, (12, 4)) * radius(4)
+    y = np.where(np.arange(12) % 2 == 0, 1.0, -1.0)
+    record = int(rng.integers(12))
+    return Pair(X, y, record, X[record], -float(y[record]))
+
+
+def one_class(rng: np.random.Generator) -> Pair:
+    """Flip the only label of its class."""
+    X, record = rng.uniform(-1.0, 1.0, (7, 4)) * radius(4), int(rng.integers(7))
+    return Pair(X, np.ones(7), record, X[record], -1.0)
+
+
+def duplicate(rng: np.random.Generator) -> Pair:
+    """Give the records another rank by one that was a copy of its neighbour."""
+    X = np.outer(rng.uniform(0.3, 1.0, 13), 0.5 * radius(6))
+    y = np.where(rng.random(13) < 0.5, 1.0, -1.0)
+    record = int(rng.integers(13))
+    X[record - 1] = X[record]
+    other = 0.9 * radius(6) * np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
+    return Pair(X, y, record, other, float(y[record]))
+
+
+def empty(rng: np.random.Generator) -> Pair:
+    """Set the only record that is not zero."""
+    X, y = np.zeros((6, 4)), np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
+    record = int(rng.integers(6))
+    return Pair(X, y, record, radius(4), float(y[record]))
+
+
+def interior(rng: np.random.Generator) -> Pair:
+    """Exchange a record of a cloud for another one."""
+    X = np.clip(0.3 * rng.normal(size=(15, 6)), -1.0, 1.0) * radius(6)
+    y = np.where(X @ rng.normal(size=6) > 0.0, 1.0, -1.0)
+    record = int(rng.integers(15))
+    other = np.clip(0.6 * rng.normal(size=6), -1.0, 1.0) * radius(6)
+    return Pair(X, y, record, other, float(y[record]))
+
+
+def ranged(rng: np.random.Generator) -> Pair:
+    """Widen the range of labels that are numbers."""
+    X = rng.uniform(-1.0, 1.0, (9, 4)) * radius(4)
+    record = int(rng.integers(9))
+    return Pair(X, rng.uniform(-0.1, 0.1, 9), record, X[record], LABEL)
+
+
+def single(rng: np.random.Generator) -> Pair:
+    """Have one column only."""
+    return _aligned(rng, 5, 1, 0.1)
+
+
+def unbounded(rng: np.random.Generator) -> Pair:
+    """Move a record a hundred times as far, where no bounds are declared."""
+    made = _aligned(rng, 10, 4, 0.3)
+    return Pair(
+        made.X, made.y, made.record, FAR * made.other, made.label, bounded=False
+    )
+
+
+def _scattered(rng: np.random.Generator, n: int, p: int) -> Pair:
+    made = _aligned(rng, n, p, 0.2)
+    kept = rng.random((n, p)) < 0.15
+    kept[:, p - 1] = False  # a column that the record alone will fill
+    other = np.where(rng.random(p) < 0.3, made.other, 0.0)
+    other[p - 1] = made.other[p - 1]
+    X = np.where(kept, made.X, 0.0)
+    return Pair(X, made.y, made.record, other, made.label, sparse=True)
+
+
+FAMILIES: dict[str, Callable[[np.random.Generator], Pair]] = {
+    "outlier": outlier,
+    "lone column": lone,
+    "clusters": clusters,
+    "flipped label": flipped,
+    "one class": one_class,
+    "duplicate": duplicate,
+    "empty": empty,
+    "interior": interior,
+    "range of labels": ranged,
+    "one column": single,
+    "no bounds": unbounded,
+    "sparse": lambda rng: _scattered(rng, 60, 34),
+    "wide": lambda rng: outlier(rng, 8, 30),
+    "many": lambda rng: outlier(rng, 1301, 5),
+    "sparse and many": lambda rng: _scattered(rng, 1101, 27),
+    "very many": lambda rng: outlier(rng, 12_007, 3),
+}
+LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
+CORNERS = "corners"
+
+
+@functools.lru_cache(maxsize=512)
+def pair(
+    family: str, adjacency: Adjacency, parts: Parts, strength: float = STRENGTH
+) -> Neighbours:
+    """Return the neighbours of a family; ``corners k`` are those at the extremes.
+
+    Under ``zero_out`` the features of the record that stands out are zero on D'.
+    """
+    if family.startswith(CORNERS):
+        # A record of zeros is a replacement, too: the family may say so.
+        _, number, *kind = family.split()
+        found = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
+        return Neighbours(*found[int(number)], 0)
+    made = FAMILIES[family](np.random.default_rng([7, len(family)]))
+    X, y, Z, z = made.X, made.y.copy(), made.X.copy(), made.y.copy()
+    Z[made.record], z[made.record] = made.other, made.label
+    loss = build("loss", parts[0])
+    if loss.classification:
+        y, z = np.where(y < 0.0, -1.0, 1.0), np.where(z < 0.0, -1.0, 1.0)
+    if adjacency is Adjacency.ZERO_OUT:
+        X, y = Z.copy(), z
+        X[made.record] = 0.0
+        # So that neither family begins with a problem that the other one ends with.
+        return Neighbours(
+            _problem(made, Z, z, parts, strength),
+            _problem(made, X, y, parts, strength),
+            made.record,
+        )
+    return Neighbours(
+        _problem(made, X, y, parts, strength),
+        _problem(made, Z, z, parts, strength),
+        made.record,
+    )
+
+
+def _problem(made: Pair, X: Array, y: Array, parts: Parts, strength: float) -> Problem:
+    p = X.shape[1]
+    bound = radius(p)
+    declared = Bounds(bound, float(np.linalg.norm(bound)), LABEL)
+    features = X
+    if made.sparse:
+        from scipy.sparse import csc_array
+
+        features = csc_array(X)
+    data = dataset_from_arrays(features, y, bounds=declared if made.bounded else None)
+    problem = objective_problem(data, *parts, strength=strength)
+    if made.bounded:
+        return problem.with_smoothness("public")
+    # As if published: without bounds the constants would come from the data.
+    constants = np.atleast_2d(problem.loss.smoothness * np.square(bound))
+    return problem.with_released(ReleasedSmoothness(constants, "declared"))

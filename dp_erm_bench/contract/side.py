@@ -1,0 +1,274 @@
+"""One side of a replay: a run on D, or one on D' that is told the answers of D.
+
+What a solver draws itself (``plan``) belongs to the same trial on both sides; the
+noise does not: who looks at a mechanism's stream sees another one on D'.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.audit.witness import Heard, _Witness
+from dp_erm_bench.contract.candidate import Candidate
+from dp_erm_bench.contract.cases import Case
+from dp_erm_bench.contract.minimisers import Matched, matched
+from dp_erm_bench.contract.pairs import Neighbours, pair
+from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.privacy.audit import Exchange, Log, Writer
+from dp_erm_bench.privacy.base import Mechanism, Query
+from dp_erm_bench.privacy.mechanisms import Mechanisms, PoissonMechanism
+from dp_erm_bench.privacy.perturbation import ObjectiveMechanism
+
+Array = NDArray[np.float64]
+Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
+DRIFT = 1e-6
+"""What compiled and plain steps may differ by, relative to the largest entry."""
+
+
+@dataclass
+class Told:
+    """What one side came to.
+
+    Attributes
+    ----------
+    refusal : str
+        Why nothing was run; empty if something was.
+    error : str
+        What was raised.
+    declared : list
+        Length, passes, releases with their sensitivities and events.
+    log : Log
+    complaints : list of str
+        What is wrong with the run by itself.
+    terms : list of array
+        What secret linear terms of objectives were told to the solver.
+    matched : list of Matched
+        The terms that give the same minimisers on D'.
+    sampled : list of str
+        Releases of sums over samples.
+    """
+
+    refusal: str = ""
+    error: str = ""
+    declared: list[Any] = field(default_factory=list)
+    log: Log = field(default_factory=Log)
+    complaints: list[str] = field(default_factory=list)
+    terms: list[Array] = field(default_factory=list)
+    matched: list[Matched] = field(default_factory=list)
+    sampled: list[str] = field(default_factory=list)
+
+
+class Side:
+    """A run of a case with everything listened to.
+
+    Parameters
+    ----------
+    candidate : Candidate
+    case : Case
+    number : int
+        0 for D, 1 for D'.
+    first : Told, optional
+        What the other side was told.
+    """
+
+    def __init__(
+        self, candidate: Candidate, case: Case, number: int, first: Told | None = None
+    ) -> None:
+        self.case, self.number, self.first = case, number, first
+        self.solver = candidate.build(dict(case.given))
+        self.pair: Neighbours = pair(
+            case.family, case.adjacency, case.parts, case.strength
+        )
+        self.problem = self.pair[0 if case.toggled else number]
+        self.told = Told()
+        self.writer = Writer(self.told.log, first.log if first else None)
+        self.witnesses: dict[str, _Witness] = {}
+
+    def play(self) -> Told:
+        """Run, and return what came of it; nothing is raised."""
+        told = self.told
+        try:
+            with np.errstate(all="ignore"):
+                told.refusal = self.solver.refusal(self.problem) or ""
+                if not told.refusal:
+                    self._run()
+        except Unsupported as reason:
+            told.refusal = str(reason)
+        except Exception as error:
+            words = " ".join(str(error).split())
+            told.error = f"{type(error).__name__}: {words}"
+        return told
+
+    def _run(self) -> None:
+        case, told, problem = self.case, self.told, self.problem
+        length = self.solver.iterations(problem)
+        passes = [self.solver.passes_at(problem, t) for t in (0, 1, length // 2, length)]
+        told.declared = [length, passes]
+        run = self._made(self._enrol)
+        told.log.iterates = run.iterates()
+        told.declared += _declared(run)
+        expected = len(run.checkpoints)
+        if len(told.log.iterates) != expected:
+            count = len(told.log.iterates)
+            self._complain(f"{count} iterates are yielded at {expected} checkpoints")
+        for name, mechanism in run.mechanisms.items():
+            times = mechanism.release.times
+            if mechanism.used != times:
+                used = f"release {name} {mechanism.used} times"
+                self._complain(f"uses {used} and declares {times}")
+        if self.number == 0:
+            self._heard(run)
+            self._compiled()
+            if told.terms:
+                told.matched = matched(self.pair, run, told)
+
+    def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
+        case = self.case
+        names = tuple(f"{case.family} {k}" for k in range(case.trials))
+        return Run(
+            self.problem,
+            [self.solver] * case.trials,
+            z=case.z,
+            identities=names,
+            adjacency=case.adjacency,
+            checkpoints=_points(case.points, self.solver.iterations(self.problem)),
+            epsilon=case.epsilon,
+            ahead=ahead,
+            noise=tuple(f"{name}, side {self.number}" for name in names),
+            made=made,
+        )
+
+    def _enrol(self, mechanisms: Mechanisms) -> None:
+        """Listen to mechanisms as soon as they are made."""
+        mechanisms.intercept = self._answer
+        self._sample(mechanisms)
+        for name, mechanism in mechanisms.items():
+            if isinstance(mechanism, ObjectiveMechanism):
+                setattr(mechanism, "publish", self._secret(mechanism))  # noqa: B010
+                continue
+            mechanism.intercept = self._answer
+            seeds, scale = mechanism.seeds.copy(), mechanism.scale.copy()
+            known = (mechanism.release, seeds, scale, 0, Heard())
+            self.witnesses[name] = _Witness(*known)
+
+    def _sample(self, mechanisms: Mechanisms) -> None:
+        for name, mechanism in mechanisms.items():
+            if not np.isfinite(mechanism.scale).all():
+                raise Unsupported(f"release {name} has no finite sensitivity")
+            if isinstance(mechanism, PoissonMechanism) and mechanism.rate < 1.0:
+                drawn = _Coins(mechanism, self.case, self.pair.record, self.number)
+                setattr(mechanism, "sample", drawn)  # noqa: B010
+                self.told.sampled.append(name)
+
+    def _answer(self, query: Query, publish: Callable[[], Any]) -> Any:
+        if self.number == 0:
+            witness = self.witnesses[query.name]
+            return self.writer(query, lambda: witness(query, publish))
+        return self.writer(query, publish)
+
+    def _secret(self, mechanism: Mechanism) -> Callable[[int], Array]:
+        plain: Callable[[int], Array] = getattr(mechanism, "publish")  # noqa: B009
+
+        def publish(size: int) -> Array:
+            term, use = plain(size), len(self.told.terms)
+            if self.first is not None and use < len(self.first.matched):
+                term = self.first.matched[use].term
+            self.told.terms.append(term.copy())
+            return term
+
+        return publish
+
+    def _complain(self, sentence: str) -> None:
+        self.told.complaints.append(sentence)
+
+    def _heard(self, run: Run) -> None:
+        """Compare the noise of the answers with the streams as they were."""
+        for name, witness in self.witnesses.items():
+            release = witness.release
+            least = self.case.z * release.weight
+            if name not in {made.name for made in run.releases}:
+                continue
+            if witness.heard.ratio < least * (1 - 1e-6):
+                self._complain(f"release {name} has other noise than its own")
+
+    def _compiled(self) -> None:
+        """Compare with compiled steps, noise being taken ahead."""
+        if self.told.terms:
+            return
+        ends = self._made(self._sample, ahead=True).iterates()
+        for one, other in zip(self.told.log.iterates, ends, strict=False):
+            size = np.abs(one).max(initial=1.0)
+            if not np.isfinite(size) or size > 1e8:
+                return  # it diverges, and rounding with it
+            if not np.abs(one - other).max(initial=0.0) <= DRIFT * size:
+                self._complain("compiled steps are other ones")
+                return
+
+
+def _declared(run: Run) -> list[Any]:
+    found: list[Any] = []
+    for release in run.releases:
+        size = np.asarray(release.sensitivity, dtype=np.float64)
+        found.append((release.name, size.shape, size.tobytes(), release.event()))
+    return found
+
+
+def _points(kind: str, length: int) -> tuple[int, ...]:
+    if kind == "all":
+        return tuple(range(length + 1))
+    middle = {length // 3} if kind == "few" else set()
+    return tuple(sorted({0, length} | middle))
+
+
+class _Coins:
+    """Samples in which the exchanged record is present or not, by a public pattern.
+
+    Every outcome has a positive probability, so that what holds for all of them holds
+    whatever comes: nobody but the record, everybody, as the coins fall.
+    """
+
+    def __init__(
+        self, mechanism: PoissonMechanism, case: Case, record: int, side: int
+    ) -> None:
+        self.plain = mechanism.sample
+        self.rate, self.record = mechanism.rate, record
+        self.name = mechanism.release.name
+        self.turned = case.toggled and side == 1
+        self.done = [0] * case.trials
+
+    def __call__(self, trial: int, n: int, steps: int) -> Batch:
+        """Return the samples of a trial's next steps, as the mechanism does."""
+        self.plain(trial, n, steps)
+        samples = []
+        for use in range(self.done[trial], self.done[trial] + steps):
+            rng = np.random.default_rng([zlib.crc32(self.name.encode()), trial, use])
+            rate = (0.0, 1.0, self.rate, self.rate)[int(rng.integers(4))]
+            chosen = rng.random(n) < rate
+            chosen[self.record] = present(self.name, trial, use) != self.turned
+            samples.append(np.flatnonzero(chosen))
+        self.done[trial] += steps
+        offsets = np.cumsum([0, *(sample.size for sample in samples)])
+        return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
+
+
+def present(name: str, trial: int, use: int) -> bool:
+    """Return whether the exchanged record is in a sample of D."""
+    return zlib.crc32(f"{name}/{trial}/{use}".encode()) >> 7 & 1 == 1
+
+
+def exchanges_of(log: Log) -> list[tuple[int, Exchange]]:
+    """Return exchanges, each with the number of its release's use."""
+    uses: dict[str, int] = {}
+    found = []
+    for exchange in log.exchanges:
+        name = exchange.query.name
+        found.append((uses.get(name, 0), exchange))
+        uses[name] = uses.get(name, 0) + 1
+    return found

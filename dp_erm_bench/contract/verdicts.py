@@ -1,0 +1,103 @@
+"""What the two sides of a replay say together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dp_erm_bench.contract.cases import Case
+from dp_erm_bench.contract.minimisers import EQUAL
+from dp_erm_bench.contract.side import Told, exchanges_of, present
+from dp_erm_bench.privacy.audit import changes, compare
+
+SLACK, STILL = 1e-9, 1e-7
+"""What rounding adds to a change / its sensitivity, and to one that must not be."""
+
+
+@dataclass
+class Verdict:
+    """What the replay of a case found.
+
+    Attributes
+    ----------
+    case : Case
+    violations : list of str
+        Of data past the mechanisms, or beyond the sensitivities.
+    declared : list of str
+        Of what is declared for neighbours.
+    sampled : list of str
+        Of samples.
+    ratios : dict
+        Per release, the largest change / its declared sensitivity.
+    refusal : str
+        Why nothing was run; empty if something was.
+    """
+
+    case: Case
+    violations: list[str] = field(default_factory=list)
+    declared: list[str] = field(default_factory=list)
+    sampled: list[str] = field(default_factory=list)
+    ratios: dict[str, float] = field(default_factory=dict)
+    refusal: str = ""
+
+    @property
+    def all(self) -> list[str]:
+        """Return all sentences."""
+        return [*self.violations, *self.declared, *self.sampled]
+
+
+def verdict(case: Case, first: Told, second: Told) -> Verdict:
+    """Return what a run on D and one on D', told the same answers, say together."""
+    found = Verdict(case)
+    if first.refusal or second.refusal:
+        found.refusal = first.refusal or second.refusal
+        if first.refusal != second.refusal:
+            found.declared.append(f"a refusal depends on the data: {found.refusal}")
+        return found
+    if first.error or second.error:
+        where = "" if first.error == second.error else ", which depends on the data"
+        found.violations.append(f"it raises {first.error or second.error}{where}")
+        return found
+    found.violations += first.complaints
+    if first.declared != second.declared:
+        found.declared.append("what is declared depends on the data")
+    report = compare(first.log, second.log)
+    if first.matched:
+        report.same_iterates = _near(first, second)
+        found.violations += [one.complaint for one in first.matched if one.complaint]
+        for one in first.matched:
+            report.ratios["the objective"] = one.ratio
+    found.ratios = report.ratios
+    sentences = report.violations(SLACK)
+    if case.toggled:
+        found.sampled += [f"{words}, by a record's coin alone" for words in sentences]
+    else:
+        found.violations += sentences
+        found.sampled += _unsampled(first, second)
+    return found
+
+
+def _near(first: Told, second: Told) -> bool:
+    one, other = first.log.iterates, second.log.iterates
+    return len(one) == len(other) and all(
+        np.allclose(a, b, rtol=EQUAL, atol=EQUAL)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _unsampled(first: Told, second: Told) -> Iterator[str]:
+    """Yield which releases move with a record that is not in their samples."""
+    told = zip(exchanges_of(first.log), exchanges_of(second.log), strict=False)
+    moved = set()
+    for (use, one), (_, other) in told:
+        name = one.query.name
+        if name not in first.sampled or one.query.value.shape != other.query.value.shape:
+            continue
+        change = changes(one.query, other.query).max(axis=1, initial=0.0)
+        absent = [not present(name, b, use) for b in range(len(change))]
+        if (change[absent] > STILL).any():
+            moved.add(name)
+    for name in sorted(moved):
+        yield f"release {name} moves with a record that is not in its sample"
