@@ -21,8 +21,9 @@ MOST, LONG = 25, 400
 """Steps of a usual replay, and of a long one."""
 FEW = 4
 """Families of a row where every run solves a problem to the end."""
-INTEGERS = (1, 2, 3, 5, 12)
-REALS = (0.0, 0.3, 1.0, 2.5, 0.05, 0.9, 8.0)
+INTEGERS = (1, 3, 12, 5)
+REALS = (0.0, 0.3, 2.5, 1.0, 0.05)
+VALUES = 5
 Row = dict[str, Any]
 
 
@@ -52,6 +53,8 @@ class Case:
         The budget of released constants.
     strength : float
         Of the penalty.
+    brief : bool
+        Whether noise and compiled steps are left to other cases.
     group : str
         Whose ratios are looked at together, and named in sentences.
     """
@@ -66,6 +69,7 @@ class Case:
     toggled: bool = False
     epsilon: float = 5.0
     strength: float = STRENGTH
+    brief: bool = False
     group: str = ""
 
     @property
@@ -90,7 +94,7 @@ def values_of(field: dataclasses.Field[Any]) -> list[Any]:
     else:
         tried = INTEGERS if "int" in kind else REALS
         ends = [limits[key] for key in ("least", "most") if key in limits]
-        numbers = [x for x in (*tried, *ends) if _within(x, limits)]
+        numbers = [x for x in (*ends, *tried) if _within(x, limits)][:VALUES]
         found = [*numbers, *limits.get("words", ())]
         found += [None] if "None" in kind else []
     others = [x for x in dict.fromkeys(found) if x != field.default]

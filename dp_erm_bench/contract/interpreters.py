@@ -19,12 +19,13 @@ from dp_erm_bench.contract.side import Side, Told
 from dp_erm_bench.contract.verdicts import Verdict, verdict
 
 ME = __name__
-AT_ONCE = 40
+AT_ONCE = 20
 """Verdicts that are sent together."""
+ENDED = "it ends the interpreter that it is run in"
 
 
-def replayed(candidate: Candidate, cases: Sequence[Case]) -> list[Verdict]:
-    """Return the verdicts of cases, in order.
+def replayed(candidate: Candidate, cases: Sequence[Case]) -> Iterator[Verdict]:
+    """Yield the verdicts of cases, in order, as they come.
 
     Raises
     ------
@@ -32,42 +33,45 @@ def replayed(candidate: Candidate, cases: Sequence[Case]) -> list[Verdict]:
         If a side ended before it was done.
     """
     if not candidate.pin or not cases:
-        return list(_here(candidate, cases))
+        return _here(candidate, cases)
+    return _apart(candidate.pin, cases)
+
+
+def _apart(pin: str, cases: Sequence[Case]) -> Iterator[Verdict]:
     context = multiprocessing.get_context("forkserver")
     # Whose children begin with the package imported, and no solver run.
     context.set_forkserver_preload([ME])
     told_by, told_to = context.Pipe(duplex=False)
     heard_by, heard_to = context.Pipe(duplex=False)
-    given = (candidate.pin, list(cases))
     sides = [
-        context.Process(target=_first, args=(*given, told_to)),
-        context.Process(target=_second, args=(*given, told_by, heard_to)),
+        context.Process(target=_first, args=(pin, cases, told_to), daemon=True),
+        context.Process(
+            target=_second, args=(pin, cases, told_by, heard_to), daemon=True
+        ),
     ]
-    for side in sides:
-        side.start()
-    for pipe in (told_by, told_to, heard_to):
-        pipe.close()
     try:
-        return _received(heard_by, len(cases))
+        for side in sides:
+            side.start()
+        for pipe in (told_by, told_to, heard_to):
+            pipe.close()
+        yield from _received(heard_by, len(cases))
     finally:
         heard_by.close()
         for side in sides:
-            side.join(5.0)
-            if side.is_alive():
-                side.kill()
+            side.kill()
+            side.join()
 
 
-def _received(pipe: Connection, count: int) -> list[Verdict]:
-    found: list[Verdict] = []
-    while len(found) < count:
+def _received(pipe: Connection, count: int) -> Iterator[Verdict]:
+    while count:
         try:
             part = pipe.recv()
         except EOFError:
-            raise ContractError("it ends the interpreter that it is run in") from None
+            raise ContractError(ENDED) from None
         if isinstance(part, str):
             raise ContractError(part)
-        found += part
-    return found
+        yield from part
+        count -= len(part)
 
 
 def _here(candidate: Candidate, cases: Iterable[Case]) -> Iterator[Verdict]:
@@ -88,12 +92,13 @@ def _second(
     pin: str, cases: Sequence[Case], told_by: Connection, out: Connection
 ) -> None:
     """Run cases on D', told the answers of D, and send the verdicts."""
-    candidate, part = candidate_of(pin), []
+    candidate = candidate_of(pin)
+    part: list[Verdict] = []
     for number, case in enumerate(cases, start=1):
         try:
             told: Told = told_by.recv()
         except EOFError:
-            out.send("it ends the interpreter that it is run in")
+            out.send(ENDED)
             return
         part.append(verdict(case, told, Side(candidate, case, 1, told).play()))
         if number % AT_ONCE == 0 or number == len(cases):

@@ -18,7 +18,7 @@ from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.contract.verdicts import Verdict
 from dp_erm_bench.privacy.adjacency import Adjacency
 
-TRIALS = 6
+TRIALS = 4
 CLIP = 0.3
 LOUD = 30.0
 FAR = {"n_iter": 60, "step": 20.0}
@@ -81,10 +81,11 @@ def _require_none(found: Iterable[Verdict], of: Callable[[Verdict], list[str]]) 
 @functools.lru_cache(maxsize=16)
 def verdicts(candidate: Candidate) -> list[Verdict]:
     """Return the verdicts of all cases but those of released constants."""
-    return replayed(candidate, list(_all(candidate)))
+    return list(replayed(candidate, list(all_cases(candidate))))
 
 
-def _all(candidate: Candidate) -> Iterator[Case]:
+def all_cases(candidate: Candidate) -> Iterator[Case]:
+    """Yield all cases but those of released constants."""
     # First those in which the record decides most: caches keep what they see first.
     yield from varied(candidate)
     yield from corners(candidate)
@@ -112,6 +113,7 @@ def corners(candidate: Candidate, **given: Any) -> Iterator[Case]:
             TRIALS if candidate.solver.batchable else 1,
             z=LOUD,
             strength=WEAK,
+            brief=True,
             group=f"{candidate.told(variant)}{clipped}",
         )
         for number in range(len(pairs)):
@@ -174,6 +176,7 @@ def _private(candidate: Candidate) -> Iterator[Case]:
             TRIALS if candidate.solver.batchable else 1,
             z=LOUD,
             strength=WEAK,
+            brief=True,
             group=f"{candidate.told(variant)}{clipped}, smoothness=private",
         )
         # A record of zeros moves the M_j most: it is a replacement, too.

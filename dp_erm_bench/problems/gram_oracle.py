@@ -1,6 +1,7 @@
 """The oracle of least squares without clipping: all from X'X / n."""
 
 import functools
+from functools import cached_property
 
 import numpy as np
 
@@ -24,7 +25,9 @@ class GramOracle(DenseOracle):
     """Gradients in O(p) a coordinate step, whatever the number of records.
 
     For the squared loss where no derivative is clipped: at epsilon = inf, or on a
-    bounded domain, on which the thresholds L_j are never reached.
+    bounded domain, on which the thresholds L_j are never reached. Lower thresholds,
+    which a solver may have without saying so (``Solver.clips``), are kept record by
+    record.
     """
 
     def __init__(self, problem: Problem, batch: int) -> None:
@@ -33,20 +36,35 @@ class GramOracle(DenseOracle):
         self._gradient: Array | None = None
         self._moves = 0
 
+    @cached_property
+    def _bounds(self) -> tuple[Array, float]:
+        """Return L_j, and the bound on the norm of a record's gradient."""
+        bounds, p = self.problem.dataset.bounds, self.problem.p
+        if bounds is None:
+            return np.full(p, np.inf), np.inf
+        lipschitz = self.problem.lipschitz
+        return lipschitz * bounds.columns, lipschitz * bounds.norm
+
     def gradient(self, clip: Array) -> Array:
-        """Return the mean of the gradients, (B, p); ``clip`` is not reached."""
+        """Return the mean of the clipped gradients, (B, p)."""
+        if clip.size and _reached(clip, self._bounds[0]):
+            return super().gradient(clip)
         if self._gradient is None or self._moves >= REFRESH:
             self._gradient, self._moves = self.w @ self.G - self.c, 0
         return self._gradient.copy()
 
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
-        """Return entry j_b of each trial's gradient; all of shape (B,)."""
+        """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
+        if _reached(clip, self._bounds[0][coordinates]):
+            return super().coordinate_gradient(coordinates, clip)
         products: Array = np.einsum("bp,bp->b", self.G[coordinates], self.w)
         return products - self.c[coordinates]
 
     def clipped_sum(self, clip: Array) -> Array:
-        """Return sum_i of the gradients, (B, p); ``clip`` is not reached."""
-        return self.problem.n * self.gradient(clip)
+        """Return sum_i of the clipped gradients, (B, p)."""
+        if _reached(clip, self._bounds[1]):
+            return super().clipped_sum(clip)
+        return self.problem.n * self.gradient(np.empty(0))
 
     def prox_step(self, coordinates: Indices, value: Array, step: Array) -> None:
         """Set w_j to prox_{step psi_j}(w_j - step value) at each trial's j."""
@@ -78,6 +96,10 @@ class GramOracle(DenseOracle):
         total: Array,
     ) -> None:
         """Make k noisy proximal coordinate steps of each trial."""
+        if _reached(clip, self._bounds[0]):
+            super().coordinate_steps(coordinates, noise, clip, steps, total)
+            self._gradient = None
+            return
         gram.coordinate_steps(
             self.G, self.c, self.psi, self.w, coordinates, noise, steps, total
         )
@@ -92,3 +114,9 @@ class GramOracle(DenseOracle):
         """Declare margins and gradient stale, after ``w`` was changed in place."""
         super().touch()
         self._gradient = None
+
+
+def _reached(clip: Array, bounds: Array | float) -> bool:
+    """Return whether thresholds are below the bounds; 0 is that of an empty column."""
+    low = (clip > 0.0) & (clip < np.multiply(bounds, 1.0 - 1e-12))
+    return bool(low.any())
