@@ -82,7 +82,8 @@ def serve(handle: int, parent: int, execute: str = "") -> None:
             locate(execute)
     with contextlib.suppress(EOFError, OSError):
         while heard:
-            report = run_task(*pipe.recv(), line.beat)
+            batches, job = pipe.recv()
+            report = run_task(batches, job, line.beat)
             _flush()
             heard = line.report(report)
     # All is written: to take numba and scipy apart would keep the parent waiting.
