@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_erm_bench.privacy import accountants, calibration, lattice
+from dp_erm_bench.privacy import accountants, lattice, least
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import calibrate, computed
@@ -29,7 +29,7 @@ def asked(monkeypatch):
         return original(events, z, delta, adjacency, *cells)
 
     monkeypatch.setattr(accountants, "pld_epsilon", listen)
-    monkeypatch.setattr(calibration, "pld_epsilon", listen)
+    monkeypatch.setattr(least, "pld_epsilon", listen)
     return calls
 
 

@@ -1,4 +1,5 @@
 import math
+from decimal import Decimal, localcontext
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,60 @@ def test_mu_is_largest_and_safe(epsilon: float, log_delta: float) -> None:
     assert log_gdp_delta(epsilon, mu) <= math.log(delta)
     assert log_gdp_delta(epsilon, mu * (1 + 1e-6)) > math.log(delta)
     assert gdp_epsilon(mu, delta) == pytest.approx(epsilon, rel=1e-6, abs=1e-9)
+
+
+DIGITS = 700
+with localcontext(prec=DIGITS):
+    # Machin.
+    PI = 4 * sum(
+        Decimal(c * (-1) ** k) / ((2 * k + 1) * Decimal(x) ** (2 * k + 1))
+        for c, x in ((4, 5), (-1, 239))
+        for k in range(505)
+    )
+
+
+def upper_tail(x: Decimal) -> Decimal:
+    """1 - Phi(x) by the series of Phi: no digit is lost at this precision."""
+    term, total, k = x, x, 0
+    while abs(term) > Decimal(10) ** -(DIGITS - 50):
+        k += 1
+        term = -term * x * x / (2 * k)
+        total += term / (2 * k + 1)
+    return Decimal("0.5") - total / (2 * PI).sqrt()
+
+
+def exact_delta(epsilon: float, mu: Decimal) -> Decimal:
+    e = Decimal(epsilon)
+    return upper_tail(e / mu - mu / 2) - e.exp() * upper_tail(e / mu + mu / 2)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [
+        *((0.0, delta) for delta in (1e-300, 1e-10, 0.5)),
+        *((1e-300, delta) for delta in (1e-300, 1e-3)),
+        *((1e-30, delta) for delta in (1e-300, 1e-40, 1e-10)),
+        *((1e-11, delta) for delta in (1e-300, 1e-40, 1e-10, 0.5)),
+        *((1e-6, delta) for delta in (1e-300, 1e-7, 1 - 1e-12)),
+        *((1.0, delta) for delta in (1e-300, 1e-6, 1 - 1e-12)),
+        (100.0, 1e-40),
+    ],
+)
+def test_mu_keeps_nine_digits(epsilon: float, delta: float) -> None:
+    with localcontext(prec=DIGITS):
+        mu, step = Decimal(mu_for(epsilon, delta)), Decimal("1e-9")
+        assert exact_delta(epsilon, mu * (1 - step)) < Decimal(delta)
+        assert exact_delta(epsilon, mu * (1 + step)) > Decimal(delta)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-7, 3e-4])
+def test_the_profile_of_tiny_mu_is_never_below_the_exact_one(epsilon: float) -> None:
+    for mu in (1e-12, 1e-8, 9.9e-6, 1.1e-5):
+        found = log_gdp_delta(epsilon, mu)
+        with localcontext(prec=DIGITS):
+            if epsilon < 40 * mu:
+                exact = float(exact_delta(epsilon, Decimal(mu)).ln())
+                assert -1e-10 * (mu > 1e-5) - 1e-14 <= found - exact <= 1e-9
 
 
 @given(st.floats(0.01, 10), st.floats(0.01, 5))
