@@ -4,11 +4,15 @@ import ast
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dp_erm_bench.audit.recount import KINDS
 from dp_erm_bench.contract import suite
+from dp_erm_bench.datasets.base import Uncharged
+from dp_erm_bench.datasets.prepare import Recipe
 from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.problems.released import ReleasedSmoothness
 
 ROOT = Path(__file__).resolve().parents[1]
 DOC = (ROOT / "docs" / "privacy.md").read_text()
@@ -36,6 +40,19 @@ def test_every_release_and_adjacency_has_its_place():
     rows = {line.split("`")[1] for line in DOC.splitlines() if line.startswith("| `")}
     assert rows == {kind.__name__ for kind in KINDS}
     assert {adjacency.value for adjacency in Adjacency} <= set(CODE)
+
+
+def test_every_uncharged_use_is_explained():
+    """One point of the list each; ``uncharged`` is made of these words alone."""
+    _, _, rest = DOC.partition("- **`uncharged`**")
+    points = re.findall(r"^  - `([^`]+)`: \w", rest, flags=re.M)
+    assert points == [use.value for use in Uncharged]
+    made = (
+        *Recipe(standardise=True, drop_empty=True).uncharged,
+        *ReleasedSmoothness(np.ones((1, 2)), "data").uncharged,
+    )
+    assert len(made) == 3
+    assert all(isinstance(use, Uncharged) for use in made)
 
 
 def test_checks_that_it_names_are_in_the_suite():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Features: TypeAlias = "Array | csc_array"
+
+
+class Uncharged(StrEnum):
+    """Uses of the data that no budget pays for; docs/privacy.md explains each."""
+
+    SMOOTHNESS = "smoothness"
+    SMOOTHNESS_BOUNDS = "smoothness_bounds"
+    STANDARDISATION = "standardisation"
+    DROPPED_COLUMNS = "dropped columns"
+    TUNING = "tuning"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +85,8 @@ class Dataset:
         SHA-256 of the content, part of every trial's key.
     usual : Usual or None
         The objective used when loss and penalty are ``auto``.
-    uncharged : tuple of str
-        Private steps that were taken without budget, such as
-        ``'standardisation'``.
+    uncharged : tuple of Uncharged
+        Private steps that were taken without budget.
     X_test, y_test : arrays or None
         Held-out records; ``X_test`` is sparse where ``X`` is.
     w_true : array of shape (p,) or None
@@ -95,7 +105,7 @@ class Dataset:
     bounds: Bounds | None
     content_hash: str
     usual: Usual | None = None
-    uncharged: tuple[str, ...] = ()
+    uncharged: tuple[Uncharged, ...] = ()
     X_test: Features | None = None
     y_test: Array | None = None
     w_true: Array | None = None

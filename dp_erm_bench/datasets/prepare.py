@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.datasets.base import Array, Bounds, Dataset, Features, Usual
+from dp_erm_bench.datasets.base import (
+    Array,
+    Bounds,
+    Dataset,
+    Features,
+    Uncharged,
+    Usual,
+)
 from dp_erm_bench.datasets.bounds import Declared, check_bounds, clipped
 from dp_erm_bench.datasets.features import as_features, frozen, stored
 from dp_erm_bench.datasets.labels import labels
@@ -57,11 +64,11 @@ class Recipe:
         return [clip, *(v for k, v in vars(self).items() if k != "clip")]
 
     @property
-    def uncharged(self) -> tuple[str, ...]:
+    def uncharged(self) -> tuple[Uncharged, ...]:
         """Return the steps that look at private records without budget."""
         steps = {
-            "standardisation": self.standardise,
-            "dropped columns": self.drop_empty,
+            Uncharged.STANDARDISATION: self.standardise,
+            Uncharged.DROPPED_COLUMNS: self.drop_empty,
         }
         return tuple(step for step, taken in steps.items() if taken)
 

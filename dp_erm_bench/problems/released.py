@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Array, Dataset
+from dp_erm_bench.datasets.base import Array, Dataset, Uncharged
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
 
@@ -44,9 +44,9 @@ class ReleasedSmoothness:
         return np.asarray(self.columns.sum(axis=-1, keepdims=True))
 
     @property
-    def uncharged(self) -> tuple[str, ...]:
+    def uncharged(self) -> tuple[Uncharged, ...]:
         """Return the use of the data that no budget pays for."""
-        return ("smoothness_bounds",) if self.source == "data" else ()
+        return (Uncharged.SMOOTHNESS_BOUNDS,) if self.source == "data" else ()
 
 
 def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Array, Dataset
+from dp_erm_bench.datasets.base import Array, Dataset, Uncharged
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.losses.base import Loss
 
@@ -56,9 +56,9 @@ class Smoothness:
             object.__setattr__(self, "kind", kind)
 
     @property
-    def uncharged(self) -> tuple[str, ...]:
+    def uncharged(self) -> tuple[Uncharged, ...]:
         """Return the use of the data that no budget pays for."""
-        return ("smoothness",) if self.kind == "data" else ()
+        return (Uncharged.SMOOTHNESS,) if self.kind == "data" else ()
 
     @cached_property
     def columns(self) -> Array:

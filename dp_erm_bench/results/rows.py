@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.spec import usual_fields
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.passed import has_passed, is_ours
@@ -159,7 +160,7 @@ def _fixed(line: Row, record: Mapping[str, Any], run: str) -> Row:
     labels = ("experiment", "panel", "line", "phase", "tuned")
     # A threshold in multiples of a number of the data was chosen by looking at them.
     chosen = bool(line["tuned"] or line.get("measured"))
-    uncharged = [*facts.get("uncharged", ()), *["tuning"] * chosen]
+    uncharged = [*facts.get("uncharged", ()), *[Uncharged.TUNING] * chosen]
     return {
         **{name: line[name] for name in labels},
         **{name: facts.get(name) for name in FACTS},

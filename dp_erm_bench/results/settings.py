@@ -8,6 +8,7 @@ from collections.abc import Collection
 import numpy as np
 import pandas as pd
 
+from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.errors import UsageError
 
 LABELS = ["experiment", "panel", "line", "algorithm"]
@@ -19,6 +20,7 @@ BUDGET = ["epsilon", "delta", "adjacency", "calibration"]
 LINE = [*LABELS, *PROBLEM, *BUDGET]
 """Columns that tell lines apart: runs equal in them differ in setting and seed only."""
 
+TUNING = Uncharged.TUNING.value
 NOT_PROVED = " (not proved)"
 
 
@@ -95,8 +97,8 @@ def held_out(table: pd.DataFrame, tuning_seeds: Collection[int]) -> pd.DataFrame
     chosen = pd.MultiIndex.from_frame(best_settings(tune)[names])
     kept = pd.MultiIndex.from_frame(_as_asked(rest)[names]).isin(chosen)
     report = rest[kept].assign(phase="report", tuned=True)
-    others = report["uncharged"].str.replace(r"(^|,)tuning$", "", regex=True)
-    report["uncharged"] = (others + ",tuning").str.removeprefix(",")
+    others = report["uncharged"].str.replace(rf"(^|,){TUNING}$", "", regex=True)
+    report["uncharged"] = (others + f",{TUNING}").str.removeprefix(",")
     return pd.concat([tune, report])
 
 

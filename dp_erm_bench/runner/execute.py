@@ -149,7 +149,7 @@ def _failure(trial: Trial, status: str, message: str) -> Record:
 def uncharged(problem: Problem, solver: Solver) -> list[str]:
     """Return the uses of the data, other than tuning, that no budget pays for."""
     constants = problem.smoothness.uncharged if solver.uses_smoothness else ()
-    return [*problem.dataset.uncharged, *constants]
+    return [use.value for use in (*problem.dataset.uncharged, *constants)]
 
 
 def facts(solved: Solved, b: int) -> dict[str, Any]:
