@@ -20,6 +20,7 @@ SOFT = 0.2
 RARE = 1e-6
 NORMAL = ("gaussian", "poisson_gaussian", "objective")
 DIRECTED = ("norm_laplace", "objective_pure")
+SEEN_THROUGH = ("objective", "objective_pure")
 
 
 def problem():
@@ -113,7 +114,9 @@ def of_units(units, kind):
         chance = stats.kstest(first.ravel(), law.cdf).pvalue
     if not chance > RARE:
         return "noise of another law"
-    if np.unique(first[:, 0]).size < len(first):
+    # Under the noise on the answer a minimiser's own noise is seen to a few digits.
+    places = np.round(first, 3) if kind in SEEN_THROUGH else first[:, :1]
+    if len(np.unique(places, axis=0)) < len(first):
         return "trials share their noise"
     for other in units[1:]:
         if abs(np.corrcoef(first[:, 0], other[:, 0])[0, 1]) > 0.3:
