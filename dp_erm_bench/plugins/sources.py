@@ -15,6 +15,8 @@ from pathlib import Path
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import absolute, label
 
+_pins: set[str] = set()
+
 
 def pinned(name: str) -> str:
     """Return the absolute path of a file with the digest of its content.
@@ -36,7 +38,17 @@ def pinned(name: str) -> str:
         )
     if not os.path.isfile(path):
         raise UsageError(f"algorithm={name}: no such file")
-    return f"{path}#{digest(sources(path))}"
+    pin = f"{path}#{digest(sources(path))}"
+    _pins.add(pin)
+    return pin
+
+
+def is_pinned(pin: str) -> bool:
+    """Return whether a file was pinned here: a user named its path, and it held that.
+
+    A pin that stands in a results folder may be anybody's.
+    """
+    return pin in _pins
 
 
 def sources(path: str) -> dict[str, Path]:

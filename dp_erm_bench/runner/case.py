@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dp_erm_bench.plugins.names import named_in
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.names import is_file, label, named_in
+from dp_erm_bench.plugins.sources import is_pinned
 from dp_erm_bench.runner.block import Tune
 from dp_erm_bench.runner.grid import Grid
 from dp_erm_bench.runner.parameters import known_algorithm, normalised
@@ -122,14 +124,25 @@ def setting_of(spec: Mapping[str, Any]) -> Setting:
 def grid_of(spec: Mapping[str, Any]) -> Grid:
     """Return the maker of the one setting of a trial's spec.
 
-    The loader of the data is that of the dataset's name, whatever the spec says.
+    A spec may be that of a folder from anywhere: the loader of the data is that of
+    the dataset's name, and a solver's file must have been named by the user.
+
+    Raises
+    ------
+    UsageError
+        If it is of a file that was not, or that held something else.
     """
+    algorithm = named_in(spec["algorithm"])
+    if is_file(algorithm) and not is_pinned(algorithm):
+        raise UsageError(
+            f"algorithm={label(algorithm)}: is a solver's file that was not named here "
+            "with what it held"
+        )
     dataset = dict(spec["dataset"])
     objective = [spec[part] for part in ("loss", "penalty", "constraint")]
     name = dataset.pop("name")
     dataset.pop("_target_", None)
     subject = subject_of(name, dataset, *objective)
-    algorithm = named_in(spec["algorithm"])
     given = spec["algorithm"]["params"]
     params = {key: normalised(algorithm, key, v) for key, v in given.items()}
     return Grid(subject, algorithm, params, spec["budget"], spec["calibration"])

@@ -9,6 +9,7 @@ import pytest
 
 from dp_erm_bench import fit, load_problem, load_results, replay
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins import sources
 from dp_erm_bench.results.segment import encoded
 from dp_erm_bench.runner import grid
 from dp_erm_bench.runner import replay as replaying
@@ -317,8 +318,8 @@ def test_nothing_that_a_folder_names_is_executed(name, forged, place, monkeypatc
     (place / "evil.py").write_text(EVIL.format(marker=marker))
     monkeypatch.syspath_prepend(place)
     monkeypatch.chdir(place)
-    pin = replaying.registry.pinned(str(place / "evil.py"))
-    file = {"file": pin.partition("#")[0], "content": pin.partition("#")[2]}
+    path = str(place / "evil.py")
+    file = {"file": path, "content": sources.digest(sources.sources(path))}
     key = row_of(folder, place=0 if "first" in forged else -1).trial
 
     def forge(line):
@@ -333,4 +334,24 @@ def test_nothing_that_a_folder_names_is_executed(name, forged, place, monkeypatc
         assert name in ("a loader", "a loss", "a task")
     except UsageError as error:
         assert "\n" not in str(error)
+    assert not (place / "marker").exists()
+
+
+def test_estimating_in_a_folder_executes_nothing_that_it_names(place, capsys):
+    """Other sweeps of the folder tell how long trials take, by specs of its plan."""
+    folder, marker = place / "results", str(place / "marker")
+    (place / "evil.py").write_text(EVIL.format(marker=marker))
+    content = sources.digest(sources.sources(str(place / "evil.py")))
+
+    def forge(line):
+        line["spec"]["algorithm"] |= {
+            "file": str(place / "evil.py"),
+            "content": content,
+        }
+        return True
+
+    edit_plan(folder, forge)
+    options = RunOptions(progress=False, mode="plan", append_plan=True)
+    block = {"dataset": SMALL, "algorithm": {**RANDOM, "passes": 3}, "seed": 7}
+    assert run_experiment([block], "s", folder, options) == 0
     assert not (place / "marker").exists()
