@@ -134,7 +134,8 @@ class Pool:
     def _next_task(self) -> list[Batch]:
         """Return as many batches as may fill a task, leaving work for the others."""
         share = math.ceil(len(self._waiting) / (2 * self.n_jobs))
-        owner, task = _owner(self._waiting[0]), []
+        owner = _owner(self._waiting[0])
+        task: list[Batch] = []
         while self._waiting and len(task) < min(self._size, share):
             if _owner(self._waiting[0]) != owner:
                 break

@@ -280,7 +280,6 @@ DYING = [
         "os._exit(0)",
         "exit code 0",
     ),
-    Fault("aborts", "aborts", "killed", "os.abort()", "SIGABRT"),
     Fault(
         "crashes", "crashes in native code", "killed", "ctypes.string_at(0)", "SIGSEGV"
     ),
