@@ -85,7 +85,11 @@ def seen(tmp_path_factory):
         if name not in known:
             faults, _, words = GROUPS.get(name, ([], 0, []))
             home = tmp_path_factory.mktemp(name)
-            code, _, err = ended(start(home, [*faults, SOUND], *words), 100)
+            process = start(home, [*faults, SOUND], *words)
+            try:
+                code, _, err = ended(process, 100)
+            finally:
+                process.kill()
             table = load_results(home / "results" / "sweep")
             known[name] = Seen(code, err, table, strays(home))
         return known[name]
