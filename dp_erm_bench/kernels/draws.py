@@ -1,4 +1,10 @@
-"""Standard laws drawn from a Philox stream; all have scale 1."""
+"""Standard laws drawn from a Philox stream; all have scale 1.
+
+A uniform is the middle of one of 2^52 cells. The outermost ones would cut the tails of
+what is drawn, at |x| = 36 (Laplace) or 8.6 (normal): there, further bits of the stream
+give the place inside the cell (``philox.place``), and what is cut off has a probability
+below 1e-307 a draw. All other draws are those of the cells' middles.
+"""
 
 from collections.abc import Callable
 
@@ -7,60 +13,178 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.kernels.compiled import exact
 from dp_erm_bench.kernels.elementary import cos_turns, log, sin_turns
-from dp_erm_bench.kernels.philox import fill_uniforms
+from dp_erm_bench.kernels.philox import CELL, fill_uniforms, place
 
 Array = NDArray[np.float64]
+Seed = NDArray[np.uint32]
+_TWO_CELLS = 2.0 * CELL
+OUTSIDE = 0.5 - CELL
+"""A uniform farther than this from 1/2 is in an outermost cell."""
 
 
 @exact
 def to_laplace(out):  # type: ignore[no-untyped-def]
-    """Turn uniforms into Laplace draws, density exp(-|x|) / 2."""
+    """Turn uniforms into Laplace draws, density exp(-|x|) / 2.
+
+    Returns
+    -------
+    int
+        Draws from outermost cells, which ``laplace_again`` draws.
+    """
+    outermost = 0
     for i in range(out.size):
         u = out[i]
         tail = 2.0 * min(u, 1.0 - u)
         out[i] = log(tail) if u < 0.5 else -log(tail)
+        outermost += tail < _TWO_CELLS
+    return outermost
+
+
+@exact
+def fill_laplace(seed, first_block, out):  # type: ignore[no-untyped-def]
+    """Fill ``out``, of even length, with draws of a stream; return ``to_laplace``'s."""
+    fill_uniforms(seed, first_block, out)
+    return to_laplace(out)
+
+
+@exact
+def laplace_again(inside, u, i, out):  # type: ignore[no-untyped-def]
+    """Write the Laplace draw i, whose uniform u_i is ``inside`` an outermost cell."""
+    x = log(_TWO_CELLS * inside)
+    out[i] = x if u[i] < 0.5 else -x
 
 
 @exact
 def to_gumbel(out):  # type: ignore[no-untyped-def]
-    """Turn uniforms into Gumbel draws, distribution exp(-exp(-x))."""
+    """Turn uniforms into Gumbel draws, distribution exp(-exp(-x)), as ``to_laplace``."""
+    outermost = 0
     for i in range(out.size):
-        out[i] = -log(-log(out[i]))
+        u = out[i]
+        out[i] = -log(-log(u))
+        outermost += abs(u - 0.5) > OUTSIDE
+    return outermost
+
+
+@exact
+def gumbel_tail(inside, low):  # type: ignore[no-untyped-def]
+    """Return the Gumbel draw of a uniform inside the cell at 0 (``low``) or at 1.
+
+    Of 1 - t, -log(1 - t) is t to rounding.
+    """
+    t = CELL * inside
+    return -log(-log(t)) if low else -log(t)
+
+
+@exact
+def fill_gumbel(seed, first_block, out):  # type: ignore[no-untyped-def]
+    """Fill ``out``, of even length, with draws of a stream; return ``to_gumbel``'s."""
+    fill_uniforms(seed, first_block, out)
+    return to_gumbel(out)
+
+
+@exact
+def gumbel_again(inside, u, i, out):  # type: ignore[no-untyped-def]
+    """Write the Gumbel draw i, whose uniform u_i is ``inside`` an outermost cell."""
+    out[i] = gumbel_tail(inside, u[i] < 0.5)
 
 
 @exact
 def to_gaussian(out):  # type: ignore[no-untyped-def]
-    """Turn pairs of uniforms into pairs of normal draws (Box and Muller)."""
+    """Turn pairs of uniforms into pairs of normal draws (Box and Muller).
+
+    Returns
+    -------
+    int
+        Pairs whose radius is from the outermost cell, which ``gaussian_again`` draws.
+    """
+    outermost = 0
     for i in range(out.size // 2):
-        radius = np.sqrt(-2.0 * log(out[2 * i]))
+        u = out[2 * i]
+        radius = np.sqrt(-2.0 * log(u))
         turn = out[2 * i + 1]
         out[2 * i] = radius * cos_turns(turn)
         out[2 * i + 1] = radius * sin_turns(turn)
+        outermost += u < CELL
+    return outermost
+
+
+@exact
+def fill_gaussian(seed, first_block, out):  # type: ignore[no-untyped-def]
+    """Fill ``out``, of even length, with draws of a stream; return ``to_gaussian``'s."""
+    fill_uniforms(seed, first_block, out)
+    return to_gaussian(out)
+
+
+@exact
+def gaussian_again(inside, u, i, out):  # type: ignore[no-untyped-def]
+    """Write the normal pair i, i + 1, whose u_i is ``inside`` an outermost cell.
+
+    Only a radius has a tail, and only where its uniform is near 0.
+    """
+    if i % 2 == 0 and u[i] < 0.5:
+        radius = np.sqrt(-2.0 * log(CELL * inside))
+        out[i] = radius * cos_turns(u[i + 1])
+        out[i + 1] = radius * sin_turns(u[i + 1])
+
+
+@exact
+def to_survival(out):  # type: ignore[no-untyped-def]
+    """Leave uniforms as they are, and count those in the outermost cell at 0."""
+    outermost = 0
+    for i in range(out.size):
+        outermost += out[i] < CELL
+    return outermost
+
+
+@exact
+def fill_survival(seed, first_block, out):  # type: ignore[no-untyped-def]
+    """Fill ``out``, of even length, with draws of a stream; return ``to_survival``'s."""
+    fill_uniforms(seed, first_block, out)
+    return to_survival(out)
+
+
+@exact
+def survival_again(inside, u, i, out):  # type: ignore[no-untyped-def]
+    """Write the uniform i, which is ``inside`` the outermost cell at 0."""
+    if u[i] < 0.5:
+        out[i] = CELL * inside
 
 
 def _draw(
-    transform: Callable[[Array], None],
-    seed: NDArray[np.uint32],
+    fill: Callable[[Seed, int, Array], int],
+    again: Callable[[float, Array, int, Array], None],
+    seed: Seed,
     start: int,
     count: int,
 ) -> Array:
     lead = start % 2
     out = np.empty((count + lead + 1) // 2 * 2)
-    fill_uniforms(seed, start // 2, out)
-    transform(out)
+    if fill(seed, start // 2, out):
+        u = np.empty_like(out)
+        fill_uniforms(seed, start // 2, u)
+        for i in np.flatnonzero(np.abs(u - 0.5) > OUTSIDE).tolist():
+            again(place(seed, start - lead + i), u, i, out)
     return out[lead : lead + count]
 
 
-def laplace(seed: NDArray[np.uint32], start: int, count: int) -> Array:
+def laplace(seed: Seed, start: int, count: int) -> Array:
     """Return the Laplace draws number start .. start + count - 1 of a stream."""
-    return _draw(to_laplace, seed, start, count)
+    return _draw(fill_laplace, laplace_again, seed, start, count)
 
 
-def gumbel(seed: NDArray[np.uint32], start: int, count: int) -> Array:
+def gumbel(seed: Seed, start: int, count: int) -> Array:
     """Return the Gumbel draws number start .. start + count - 1 of a stream."""
-    return _draw(to_gumbel, seed, start, count)
+    return _draw(fill_gumbel, gumbel_again, seed, start, count)
 
 
-def gaussian(seed: NDArray[np.uint32], start: int, count: int) -> Array:
+def gaussian(seed: Seed, start: int, count: int) -> Array:
     """Return the normal draws number start .. start + count - 1 of a stream."""
-    return _draw(to_gaussian, seed, start, count)
+    return _draw(fill_gaussian, gaussian_again, seed, start, count)
+
+
+def survivals(seed: Seed, start: int, count: int) -> Array:
+    """Return uniforms number start .. start + count - 1, small ones to full precision.
+
+    Of a law on [0, infinity) they are the probabilities to lie beyond its draws.
+    """
+    return _draw(fill_survival, survival_again, seed, start, count)

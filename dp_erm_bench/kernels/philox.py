@@ -25,8 +25,15 @@ _W1 = np.uint64(0xBB67AE85)
 _LOW = np.uint64(12)
 _ONE = np.uint64(0x3FF0000000000000)
 _BELOW_ONE = 1.0 - 2.0**-53
+CELL = 2.0**-52
+"""Width of the cells of which a uniform is the middle."""
+
 # Counters that go through the rounds together; their words stay in the L1 cache.
 _LANES = 256
+# Further bits of a uniform: `_FURTHER` blocks from counter 2^63 + 16 position on, where
+# the counters of the uniforms themselves never come.
+_FURTHER = 16
+_UPPER_HALF = np.uint64(1 << 63)
 
 
 @exact
@@ -86,6 +93,47 @@ def _fill_words(seed, first, size, words):  # type: ignore[no-untyped-def]
             w3[i] = high & _MASK
         k0 = (k0 + _W0) & _MASK
         k1 = (k1 + _W1) & _MASK
+
+
+@exact
+def place(seed, position):  # type: ignore[no-untyped-def]
+    """Return where in its cell, as a share of it in (0, 1), a uniform lies.
+
+    A law with a tail asks for it where the uniform number ``position`` < 2^59 lies in
+    an outermost cell, beyond which nothing would ever be drawn: once in 2^51 draws.
+    """
+    words = np.empty(2 * _FURTHER, dtype=np.uint64)
+    k0, k1 = np.uint64(seed[0]), np.uint64(seed[1])
+    c2, c3 = np.uint64(seed[2]), np.uint64(seed[3])
+    for i in range(_FURTHER):
+        count = _UPPER_HALF | np.uint64(_FURTHER * position + i)
+        a, b, c, d = block(count & _MASK, count >> _SHIFT, c2, c3, k0, k1)
+        words[2 * i], words[2 * i + 1] = a << _SHIFT | b, c << _SHIFT | d
+    return share(words)
+
+
+@exact
+def share(words):  # type: ignore[no-untyped-def]
+    """Return a uniform of 52 significant bits in (0, 1), from pairs of random words.
+
+    The zeros that lead the first words, up to the first 1, give the exponent, a second
+    word the rest. It is at least 2^-970, so that the cell's part below is a normal
+    number; what is cut off has the probability 2^-970.
+    """
+    zeros, last = 0, words.size - 2
+    for i in range(0, words.size, 2):
+        last = i
+        if words[i] != 0:
+            break
+        zeros += 64
+    first = words[last]
+    while first != 0 and first < _UPPER_HALF:
+        first <<= np.uint64(1)
+        zeros += 1
+    exponent = np.uint64(max(1022 - zeros, 53))
+    return np.uint64(exponent << np.uint64(52) | words[last + 1] >> _LOW).view(
+        np.float64
+    )
 
 
 def uniforms(seed: NDArray[np.uint32], start: int, count: int) -> NDArray[np.float64]:

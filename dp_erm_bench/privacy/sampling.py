@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import NotSampled
-from dp_erm_bench.kernels.philox import uniforms
+from dp_erm_bench.kernels.draws import survivals
 from dp_erm_bench.kernels.stochastic import poisson_gaps
 
 Indices = NDArray[np.int64]
@@ -100,7 +100,7 @@ class CoinStream:
             position, self._pending = self._pending + 1, -1
         while self._pending < 0:
             size = int((limit - position) * self._rate * 1.1) + 64
-            u = uniforms(self._seed, self._used, size)
+            u = survivals(self._seed, self._used, size)
             out = np.empty(size, dtype=np.int64)
             written, position, self._pending = poisson_gaps(
                 u, position, limit, self._rate, out
