@@ -21,6 +21,7 @@ from dp_erm_bench import (
 from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.datasets.mirror import VARIABLE
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.plugins import passed
 from dp_erm_bench.runner import execute, grid, parameters, subject, trial
 from dp_erm_bench.runner.execute import run_batch
 from dp_erm_bench.runner.expand import expand
@@ -160,7 +161,8 @@ def here(tmp_path, monkeypatch):
     gd = registry.target("algorithm", "gd")
     monkeypatch.setitem(sys.modules, "identity_base", SimpleNamespace(Base=gd))
     offered = f"{gd.__module__}.{gd.__name__}"
-    monkeypatch.setattr(registry, "entry_points", lambda: {"outside": offered})
+    for module in (registry, passed):
+        monkeypatch.setattr(module, "entry_points", lambda: {"outside": offered})
     return tmp_path
 
 
