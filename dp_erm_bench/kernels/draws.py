@@ -42,7 +42,7 @@ def to_laplace(out):  # type: ignore[no-untyped-def]
 
 @exact
 def fill_laplace(seed, first_block, out):  # type: ignore[no-untyped-def]
-    """Fill ``out``, of even length, with draws of a stream; return ``to_laplace``'s."""
+    """Fill ``out``, of even length, with draws, and return ``to_laplace``'s."""
     fill_uniforms(seed, first_block, out)
     return to_laplace(out)
 
@@ -56,7 +56,13 @@ def laplace_again(inside, u, i, out):  # type: ignore[no-untyped-def]
 
 @exact
 def to_gumbel(out):  # type: ignore[no-untyped-def]
-    """Turn uniforms into Gumbel draws, distribution exp(-exp(-x)), as ``to_laplace``."""
+    """Turn uniforms into Gumbel draws, distribution exp(-exp(-x)).
+
+    Returns
+    -------
+    int
+        Draws from outermost cells, which ``gumbel_again`` draws.
+    """
     outermost = 0
     for i in range(out.size):
         u = out[i]
@@ -77,7 +83,7 @@ def gumbel_tail(inside, low):  # type: ignore[no-untyped-def]
 
 @exact
 def fill_gumbel(seed, first_block, out):  # type: ignore[no-untyped-def]
-    """Fill ``out``, of even length, with draws of a stream; return ``to_gumbel``'s."""
+    """Fill ``out``, of even length, with draws, and return ``to_gumbel``'s."""
     fill_uniforms(seed, first_block, out)
     return to_gumbel(out)
 
@@ -110,7 +116,7 @@ def to_gaussian(out):  # type: ignore[no-untyped-def]
 
 @exact
 def fill_gaussian(seed, first_block, out):  # type: ignore[no-untyped-def]
-    """Fill ``out``, of even length, with draws of a stream; return ``to_gaussian``'s."""
+    """Fill ``out``, of even length, with draws, and return ``to_gaussian``'s."""
     fill_uniforms(seed, first_block, out)
     return to_gaussian(out)
 
@@ -138,7 +144,7 @@ def to_survival(out):  # type: ignore[no-untyped-def]
 
 @exact
 def fill_survival(seed, first_block, out):  # type: ignore[no-untyped-def]
-    """Fill ``out``, of even length, with draws of a stream; return ``to_survival``'s."""
+    """Fill ``out``, of even length, with draws, and return ``to_survival``'s."""
     fill_uniforms(seed, first_block, out)
     return to_survival(out)
 

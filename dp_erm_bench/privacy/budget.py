@@ -9,7 +9,18 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.privacy.adjacency import Adjacency
 
+LEAST_DELTA = 1e-60
+"""The least delta > 0 of a budget: the least that both accountants resolve.
+
+Measured on 10^5 releases: at 1e-60 the lattice of ``pld`` proves an epsilon within
+4e-4 of the exact one, ``rdp`` within 1 %. Below, the rounding of its transforms costs
+``pld`` more than its conversion costs ``rdp``: 2 % at 1e-80, 37 % at 1e-200, never to
+the unsafe side. What the draws cut off, 1e-307 each, is nothing against it.
+"""
 POWER_OF_N = re.compile(r"1/n(?:\^(\d+(?:\.\d+)?))?")
+_TOO_SMALL = (
+    f"must be 0 or at least {LEAST_DELTA:g}, the least that the accountants resolve"
+)
 
 
 @dataclass(frozen=True)
@@ -22,7 +33,8 @@ class Budget:
         Positive, or ``inf`` for no privacy (no noise at all). The word ``"inf"``
         is accepted.
     delta : float or str
-        Number in [0, 1), or ``'1/n'``, ``'1/n^2'``, ``'1/n^k'`` until ``resolved``.
+        0 or a number in [`LEAST_DELTA`, 1), or ``'1/n'``, ``'1/n^2'``, ``'1/n^k'``
+        until ``resolved``.
     adjacency : Adjacency
         Which datasets are neighbours.
 
@@ -55,6 +67,10 @@ class Budget:
             raise UsageError(
                 f"delta={self.delta} with n={n} is {value:g}: "
                 "must be a number in [0, 1)"
+            )
+        if value < LEAST_DELTA:
+            raise UsageError(
+                f"delta={self.delta} with n={n} is {value:g}: {_TOO_SMALL}"
             )
         return replace(self, delta=value)
 
@@ -103,6 +119,8 @@ def parsed_delta(value: Any) -> float | str:
         raise UsageError(
             f"delta={value}: must be a number in [0, 1), '1/n', '1/n^2' or '1/n^k'"
         )
+    if 0 < number < LEAST_DELTA:
+        raise UsageError(f"delta={value}: {_TOO_SMALL}")
     return number
 
 

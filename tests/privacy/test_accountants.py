@@ -1,8 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.special import gammaln, logsumexp
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.privacy.accountants import (
@@ -13,8 +16,11 @@ from dp_erm_bench.privacy.accountants import (
     slow,
 )
 from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.privacy.budget import LEAST_DELTA
 from dp_erm_bench.privacy.events import KINDS, Event
 from dp_erm_bench.privacy.gdp import gdp_epsilon
+from dp_erm_bench.privacy.pld import pld_epsilon
+from dp_erm_bench.privacy.rdp import rdp_epsilon
 
 REPLACE, ZERO = Adjacency
 
@@ -147,3 +153,43 @@ def test_unknown_events_are_loud() -> None:
 def test_zero_delta_needs_pure_events(kind: str) -> None:
     with pytest.raises(UsageError, match="^delta=0: must be positive"):
         certify((Event("laplace", 1), Event(kind, 1)), 1.0, 0.0, REPLACE)
+
+
+def responses_epsilon(times: int, level: float, delta: float) -> float:
+    """Return the exact epsilon of randomised responses, from logs of the binomial."""
+    lost = np.arange(times + 1)
+    ways = gammaln(times + 1) - gammaln(lost + 1) - gammaln(times - lost + 1)
+    logs = ways - times * math.log1p(math.exp(-level)) - lost * level
+    losses = (times - 2 * lost) * level
+
+    def excess(epsilon: float) -> float:
+        above = losses > epsilon
+        gains = np.log(-np.expm1(epsilon - losses[above]))
+        return float(logsumexp(logs[above] + gains)) - math.log(delta)
+
+    return float(brentq(excess, 0.0, times * level * (1 - 1e-12)))
+
+
+@pytest.mark.parametrize("delta", [LEAST_DELTA, 1e-20])
+@pytest.mark.parametrize(
+    ("kind", "times", "z"),
+    [
+        ("gaussian", 1, 5.0),
+        ("gaussian", 1000, 100.0),
+        ("pure", 1000, 100.0),
+        ("pure", 100_000, 1000.0),
+    ],
+)
+def test_both_accountants_resolve_the_least_delta(
+    kind: str, times: int, z: float, delta: float
+) -> None:
+    events = (Event(kind, times),)
+    if kind == "gaussian":
+        exact = gdp_epsilon(math.sqrt(times) / z, delta)
+    else:
+        exact = responses_epsilon(times, 2 / z, delta)
+    lattice = pld_epsilon(events, z, delta, REPLACE)
+    renyi = rdp_epsilon(events, z, delta)
+    assert lattice is not None and renyi is not None
+    assert exact * (1 - 1e-9) <= lattice <= exact * (1 + 5e-4)
+    assert exact <= renyi <= exact * (1.011 if delta == LEAST_DELTA else 1.03)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.privacy.budget import LEAST_DELTA, Budget
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, "many", None, True, -math.inf])
@@ -36,6 +36,25 @@ def test_delta_is_resolved(delta: Any, n: int, value: float) -> None:
     resolved = Budget(1, delta, Adjacency.ZERO_OUT).resolved(n)
     assert resolved.number == pytest.approx(value)
     assert resolved.adjacency is Adjacency.ZERO_OUT
+
+
+@pytest.mark.parametrize("delta", [1e-61, 1e-300, 5e-324, "1e-70"])
+def test_a_delta_that_no_accountant_resolves_is_refused(delta: Any) -> None:
+    with pytest.raises(UsageError) as error:
+        Budget(1.0, delta)
+    assert str(error.value) == (
+        f"delta={delta}: must be 0 or at least 1e-60, "
+        "the least that the accountants resolve"
+    )
+    assert Budget(1.0, LEAST_DELTA).number == LEAST_DELTA == 1e-60
+    assert Budget(1.0, 0).number == 0.0
+
+
+@pytest.mark.parametrize("power", [13, 60, 90])
+def test_a_power_of_n_that_no_accountant_resolves_is_refused(power: int) -> None:
+    assert Budget(1.0, "1/n^12").resolved(10**5).number == pytest.approx(1e-60)
+    with pytest.raises(UsageError, match=r"with n=100000 is .*: must be 0 or at least"):
+        Budget(1.0, f"1/n^{power}").resolved(10**5)
 
 
 def test_delta_of_one_record_is_refused() -> None:
