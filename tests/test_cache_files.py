@@ -16,6 +16,7 @@ from dp_erm_bench.privacy.calibration import calibrate
 from dp_erm_bench.privacy.events import Event
 from dp_erm_bench.problems import optimum
 from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.runner import worker
 
 BUDGET = Budget(1.0, 1e-6)
 GAUSSIAN = (Event("gaussian", 50),)
@@ -282,3 +283,11 @@ def test_what_is_no_file_of_ours_is_passed_over(tmp_path):
         way()
         assert found() == known
     assert path.is_dir()
+
+
+def test_a_task_brings_the_secret_of_its_run(tmp_path):
+    given = (str(tmp_path), "1", "fakes.bowl")
+    worker.run_task([], worker.Job(*given))
+    assert not paths.is_sealing()
+    worker.run_task([], worker.Job(*given, secret="the run's"))
+    assert paths.is_sealing()
