@@ -86,7 +86,7 @@ def accountants(events: Events, budget: Budget) -> dict[str, tuple[Epsilon, str]
         "pure": (lambda z: pure_epsilon(events, z), "Gaussian noise"),
         "profile": (
             lambda z: objective_epsilon(events, z, delta),
-            "known for one perturbed objective only",
+            "known for one perturbed objective with Gaussian noise beside it",
         ),
         "exact": (
             lambda z: gaussian_epsilon(events, z, delta),
