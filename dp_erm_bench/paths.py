@@ -69,9 +69,12 @@ def vouch(secret: str) -> None:
     """Seal the values that this process caches, and know those of the same secret.
 
     A run gives its secret to all of its workers: what one of them has proved the others
-    need not prove again. It is never written, so that nobody else can seal.
+    need not prove again. It is never written, so that nobody else can seal. An empty
+    secret ends it.
     """
-    _run["secret"] = secret.encode()
+    _run.clear()
+    if secret:
+        _run["secret"] = secret.encode()
 
 
 def is_sealing() -> bool:

@@ -6,6 +6,7 @@ import os
 import random
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from dp_erm_bench.privacy.calibration import calibrate
 from dp_erm_bench.privacy.events import Event
 from dp_erm_bench.problems import optimum
 from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.runner import worker
+from dp_erm_bench.runner import process, worker
 
 BUDGET = Budget(1.0, 1e-6)
 GAUSSIAN = (Event("gaussian", 50),)
@@ -304,3 +305,15 @@ def test_a_task_brings_the_secret_of_its_run(tmp_path):
     assert not paths.is_sealing()
     worker.run_task([], worker.Job(*given, secret="the run's"))
     assert paths.is_sealing()
+    worker.run_task([], worker.Job(*given))
+    assert not paths.is_sealing()
+
+
+@pytest.mark.parametrize(("owner", "secret"), [("", "the run's"), ("a file", "")])
+def test_a_solver_from_outside_never_has_the_secret(owner, secret):
+    sent, one = [], object.__new__(process.Worker)
+    one.owner, one.pipe = "", SimpleNamespace(send=sent.append)
+    job = worker.Job("folder", "1", "fakes.bowl", secret="the run's")
+    one.give([(SimpleNamespace(owner=owner, trial=None),)], job)
+    ((_, told),) = sent
+    assert told.secret == secret

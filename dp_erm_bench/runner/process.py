@@ -103,6 +103,9 @@ class Worker:
         self.task, self.alone, self.fresh = task, alone, False
         self.owner = self.owner or task[0][0].owner
         self._limit, self._report = job.limit, None
+        if self.owner:
+            # Its code could seal what it likes for the others.
+            job = job._replace(secret="")
         trials = [tuple(one.trial for one in batch) for batch in task]
         with contextlib.suppress(OSError):
             self.pipe.send((trials, job))

@@ -115,8 +115,7 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report
 
     It ends early where the memory is full, or where the parent no longer hears.
     """
-    if job.secret:
-        vouch(job.secret)
+    vouch(job.secret)
     start, outcomes, number = time.monotonic(), [], 0
     problem, seconds, full, heard = "", 0.0, False, True
     while number < len(batches) and seconds < TASK_SECONDS and heard and not full:
