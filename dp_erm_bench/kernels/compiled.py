@@ -9,6 +9,11 @@ and llvmlite, and the processor's name and features.
 
 The folders lie in ``NUMBA_CACHE_DIR`` where that is set, else in the cache folder.
 The `KEPT` that were used last stay, and those that a process is using.
+
+In the last bits of what it computes, machine code depends on whether the kernels that
+it calls were compiled beside it or loaded. So every kernel is compiled in a child
+process that loads those that it calls, and every process loads what children compiled:
+numbers do not depend on who compiled what, or in which order.
 """
 
 import contextlib
@@ -19,13 +24,14 @@ import os
 import secrets
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import llvmlite
 import llvmlite.binding
 import numba
+from numba.core.compiler_lock import global_compiler_lock
 
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.plugins.sources import digest, sources
@@ -66,7 +72,70 @@ def _compiled(function: Any, fastmath: set[str]) -> Any:
         made = compiler(function)
     if folder:
         _name_apart(made)
+        _compile_in_children(made, folder)
     return made
+
+
+def _compile_in_children(made: Any, folder: str) -> None:
+    """Have a kernel's machine code loaded, and compiled before that in a child."""
+    compiled = made.compile
+
+    def compile_once(signature: Any) -> Any:
+        # Held here, numba's own lock is free in the child, whatever threads there are.
+        with global_compiler_lock, _alone(folder):
+            if not _is_kept(made, signature):
+                _in_child(lambda: compiled(signature))
+            return compiled(signature)
+
+    made.compile = compile_once
+
+
+def _is_kept(made: Any, signature: Any) -> bool:
+    """Return whether the machine code lies on the disk; true where nobody can tell."""
+    try:
+        key = made._cache._index_key(signature, made.targetctx.codegen())
+        return made._cache._cache_file.load(key) is not None
+    except (AttributeError, OSError):
+        return True
+
+
+def _in_child(work: Callable[[], object]) -> None:
+    """Do some work in a copy of this process and wait for its end."""
+    if not hasattr(os, "fork"):
+        return
+    with warnings.catch_warnings():
+        # The child compiles and ends: it waits for no thread that it does not have.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+_depth = 0
+
+
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Hold the right to compile for a folder; kernels within kernels have it, too."""
+    global _depth
+    with contextlib.ExitStack() as stack:
+        if _depth == 0:
+            # Where there are no locks each process compiles for itself.
+            with contextlib.suppress(ImportError, OSError):
+                held = os.open(
+                    Path(folder) / "compiling", os.O_RDWR | os.O_CREAT, 0o644
+                )
+                stack.callback(os.close, held)
+                _lock(held, shared=False, wait=True)
+        _depth += 1
+        try:
+            yield
+        finally:
+            _depth -= 1
 
 
 def _name_apart(made: Any) -> None:
@@ -167,12 +236,12 @@ def _hold(folder: Path) -> int:
             continue
 
 
-def _lock(descriptor: int, *, shared: bool) -> None:
-    """Lock a file: with others, or alone and at once, else BlockingIOError."""
+def _lock(descriptor: int, *, shared: bool, wait: bool = False) -> None:
+    """Lock a file: with others, or alone; at once, else BlockingIOError, or waiting."""
     import fcntl
 
-    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB
-    fcntl.flock(descriptor, how)
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    fcntl.flock(descriptor, how if shared or wait else how | fcntl.LOCK_NB)
 
 
 def _prune() -> None:
