@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,8 +36,6 @@ NAME = "results.parquet"
 CHUNK = 2000
 SOURCES = b"sources"
 """Key of the table's metadata that says what it was made of."""
-PASSED = b"passed"
-"""Key of those that say which solvers had passed `check` when it was made."""
 
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
@@ -109,9 +106,10 @@ def is_outdated(folder: Path) -> bool:
     if is_stale(folder):
         return True
     try:
-        told = json.loads(pq.read_metadata(folder / NAME).metadata[PASSED])
-        return any(has_passed(solver) != then for solver, then in told.items())
-    except (OSError, RecursionError, *UNREADABLE):
+        columns = ["solver", "checked"]
+        told = pq.read_table(folder / NAME, columns=columns, read_dictionary=["solver"])
+        return any(has_passed(one) != then for one, then in passed_in(told).items())
+    except (OSError, *UNREADABLE):
         return True
 
 
@@ -155,15 +153,12 @@ def _write(store: Store) -> None:
     sources = _sources(folder, store.sizes())
     schema = schema_of().with_metadata({SOURCES: sources.encode()})
     damaged: list[None] = []
-    passed: dict[str, bool] = {}
 
     def write(file: Any) -> None:
         with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
             for chunk in _chunks(store, damaged):
                 for table in _tables(chunk, schema, damaged):
                     writer.write_table(table)
-                    passed.update(passed_in(table))
-            writer.add_key_value_metadata({PASSED: json.dumps(passed)})
 
     write_atomic(folder / NAME, write)
     if damaged:
