@@ -108,7 +108,8 @@ def is_outdated(folder: Path) -> bool:
     try:
         columns = ["solver", "checked"]
         told = pq.read_table(folder / NAME, columns=columns, read_dictionary=["solver"])
-        return any(has_passed(one) != then for one, then in passed_in(told).items())
+        found = passed_in(told.unify_dictionaries())
+        return any(has_passed(solver) != then for solver, then in found.items())
     except (OSError, *UNREADABLE):
         return True
 

@@ -36,6 +36,7 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(SOUND)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("dp_erm_bench.results.table.CHUNK", 1)
 
     def kept(candidate):
         """Keep it."""
