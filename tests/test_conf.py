@@ -102,7 +102,7 @@ def test_the_runners_defaults_are_the_options():
     options = {f.name: f.default for f in dataclasses.fields(RunOptions)}
     for field in dataclasses.fields(RunnerConfig):
         assert field.name in options
-        if field.name not in ("n_jobs", "retry"):
+        if field.name not in ("n_jobs", "retry", "worker_memory"):
             assert field.default == options[field.name]
 
 
