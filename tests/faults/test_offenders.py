@@ -87,7 +87,7 @@ def seen(tmp_path_factory):
             home = tmp_path_factory.mktemp(name)
             process = start(home, [*faults, SOUND], *words)
             try:
-                code, _, err = ended(process, 100)
+                code, _, err = ended(process, 300)
             finally:
                 process.kill()
             table = load_results(home / "results" / "sweep")
@@ -156,7 +156,7 @@ def begun(tmp_path):
             segments = (tmp_path / "results").rglob("*.jsonl")
             return sum(path.read_bytes().count(b'"begin"') for path in segments)
 
-        wait_for(lambda: marks() >= least)
+        wait_for(lambda: marks() >= least, 60)
         return started[-1]
 
     yield start_slow
