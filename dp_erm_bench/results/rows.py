@@ -132,7 +132,8 @@ def table_of(chunk: Sequence[Pair], schema: Any) -> Any:
 
 def passed_in(table: Any) -> dict[str, bool]:
     """Return the solvers in rows, and whether these say that they passed `check`."""
-    pairs = table.group_by(["solver", "checked"]).aggregate([]).to_pylist()
+    groups = table.group_by(["solver", "checked"], use_threads=False)
+    pairs = groups.aggregate([]).to_pylist()
     return {pair["solver"]: pair["checked"] for pair in pairs}
 
 

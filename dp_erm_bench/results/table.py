@@ -107,7 +107,9 @@ def is_outdated(folder: Path) -> bool:
         return True
     try:
         columns = ["solver", "checked"]
-        told = pq.read_table(folder / NAME, columns=columns, read_dictionary=["solver"])
+        # No threads: one of them could take a Ctrl-C that the main one holds back.
+        how = {"read_dictionary": ["solver"], "use_threads": False}
+        told = pq.read_table(folder / NAME, columns=columns, **how)
         found = passed_in(told.unify_dictionaries())
         return any(has_passed(solver) != then for solver, then in found.items())
     except (OSError, *UNREADABLE):
