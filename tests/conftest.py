@@ -1,6 +1,7 @@
 """Settings of every test: one thread, a cache of its own, the data mirror."""
 
 import atexit
+import contextlib
 import os
 import shutil
 import tempfile
@@ -12,8 +13,12 @@ from dp_erm_bench.paths import cache_dir
 for library in ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR"):
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
-# The kernels are compiled for all sessions, not for each.
-os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_dir() / "machine_code"))
+# The kernels are compiled for all sessions, not for each, where the cache can be written.
+KERNELS = cache_dir() / "machine_code"
+with contextlib.suppress(OSError):
+    KERNELS.mkdir(parents=True, exist_ok=True)
+if os.access(KERNELS, os.W_OK):
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(KERNELS))
 CACHE = tempfile.mkdtemp(prefix="dp_erm_bench_tests_")
 os.environ["DP_ERM_BENCH_CACHE"] = CACHE
 atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
