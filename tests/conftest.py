@@ -13,7 +13,7 @@ from dp_erm_bench.paths import cache_dir
 for library in ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR"):
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
-# The kernels are compiled for all sessions, not for each, where the cache can be written.
+# Kernels are compiled for all sessions, not for each, where the cache can be written.
 KERNELS = cache_dir() / "machine_code"
 with contextlib.suppress(OSError):
     KERNELS.mkdir(parents=True, exist_ok=True)
