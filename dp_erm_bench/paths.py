@@ -1,6 +1,8 @@
-"""Cache folder, atomic writes and content digests."""
+"""Cache folder, atomic writes, files that others made, checksums and digests."""
 
+import contextlib
 import dataclasses
+import errno
 import hashlib
 import hmac
 import json
@@ -9,15 +11,32 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable
+import sys
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-LARGEST = 1 << 28
+from dp_erm_bench.errors import UsageError
+
+LARGEST_CACHED = 1 << 28
 """Bytes of a cached value that is read."""
 ENDING = re.compile(rb'"digest": "([0-9a-f]{64})", "seal": "([0-9a-f]{64})"}\Z')
 UNSEALED = "0" * 64
 _run: dict[str, bytes] = {}
+
+LARGEST = 1 << 33
+"""Bytes of a file that is read."""
+
+LARGEST_TEXT = 1 << 26
+"""Bytes of a file, or of a line, that is held in memory as a whole."""
+
+MOST_FILES = 100_000
+HELD = sys.platform != "win32"
+"""Whether a writer can hold its file until it has its name."""
+
+PART = re.compile(r"\..+\.[0-9a-f]{16}")
+SEAL = b',\n  "crc": "%08x"\n}\n'
 
 
 def cache_dir() -> Path:
@@ -37,17 +56,134 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], object]) -> None:
     path : Path
         Target; its folder is made if need be.
     write : callable
-        Writes the content into the binary file that it is given.
+        Writes the content into the binary file that it is given, which it may read.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with part.open("xb") as file:
+        with part.open("x+b") as file:
+            with contextlib.suppress(OSError):
+                hold(file)
             write(file)
-        part.replace(path)
+            file.flush()
+            if HELD:
+                part.replace(path)
+        if not HELD:
+            part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what writers that died left half written; a live one holds its file."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries if HELD else ():
+            if PART.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError), open(entry.path, "rb") as file:
+                    hold(file, wait=False)
+                    os.unlink(entry.path)
+
+
+def hold(file: BinaryIO, wait: bool = True) -> None:
+    """Lock a file until it is closed or its process dies.
+
+    Raises
+    ------
+    OSError
+        If its file system has no locks or, without `wait`, another one holds it.
+    """
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def opened(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
+    """Open a file of a folder that others may have filled, for reading.
+
+    Raises
+    ------
+    OSError
+        If it is no regular file, a link that leads out of the folder, or larger than
+        `largest` bytes; `strerror` says which.
+    """
+    real, inside = os.path.realpath(path), os.path.realpath(folder)
+    if os.path.commonpath([real, inside]) != inside:
+        raise OSError(errno.EXDEV, "is a link that leads out of its folder", str(path))
+    if not stat.S_ISREG(mode := os.stat(real).st_mode):
+        told = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "is no regular file"
+        raise OSError(errno.EISDIR, told, str(path))
+    # Should it be another thing by now: nothing blocks, and no link is followed.
+    careful = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(real, os.O_RDONLY | careful | getattr(os, "O_BINARY", 0))
+    file = os.fdopen(handle, "rb")
+    if os.fstat(handle).st_size > largest:
+        file.close()
+        raise OSError(errno.EFBIG, f"has more than {largest:,} bytes", str(path))
+    return file
+
+
+def content_of(path: Path, folder: Path, largest: int = LARGEST_TEXT) -> bytes:
+    """Return the bytes of a file that `opened` opens, with its errors."""
+    with opened(path, folder, largest) as file:
+        return file.read(largest)
+
+
+def listed(folder: Path, suffix: str) -> list[Path]:
+    """Return the files of a folder with this suffix by name, none if it is no folder.
+
+    Raises
+    ------
+    UsageError
+        If it holds more than `MOST_FILES` entries.
+    """
+    found = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
+            if number == MOST_FILES:
+                raise UsageError(
+                    f"{folder}: must hold at most {MOST_FILES:,} files, has more"
+                )
+            if entry.name.endswith(suffix):
+                found.append(Path(entry.path))
+    return sorted(found)
+
+
+def sealed_json(content: Mapping[str, Any]) -> bytes:
+    """Return an object as JSON text whose last key `crc` is the checksum of the rest.
+
+    Raises
+    ------
+    ValueError
+        If the object is empty.
+    """
+    text = json.dumps(spelled(dict(content)), indent=2, default=str)
+    if not content:
+        raise ValueError("an empty object has no place for a checksum")
+    body = text.removesuffix("\n}").encode()
+    return body + SEAL % zlib.crc32(body)
+
+
+def unsealed_json(text: bytes, sealed: bool = False) -> dict[str, Any] | None:
+    """Return the object of a text that `sealed_json` made, None of a damaged one.
+
+    Parameters
+    ----------
+    text : bytes
+    sealed : bool
+        Whether a text without a checksum is damaged; older versions wrote none.
+    """
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict) or (sealed and "crc" not in content):
+        return None
+    if content.pop("crc", None) is not None:
+        body = text[: -len(SEAL % 0)]
+        return content if text == body + SEAL % zlib.crc32(body) else None
+    return content
 
 
 class Cached(NamedTuple):
@@ -84,7 +220,10 @@ def is_sealing() -> bool:
 
 def load_json(kind: str, key: str) -> Cached | None:
     """Return the cached value of a key, None if absent, damaged or unreadable."""
-    raw = read_regular(cache_dir() / kind / f"{key}.json", LARGEST)
+    path = cache_dir() / kind / f"{key}.json"
+    raw = b""
+    with contextlib.suppress(OSError, ValueError):
+        raw = content_of(path, path.parent, LARGEST_CACHED)
     end = ENDING.search(raw[-200:]) if raw else None
     if not raw or end is None:
         return None
@@ -119,27 +258,6 @@ def _seal(said: str) -> str:
     if not _run:
         return UNSEALED
     return hmac.new(_run["secret"], said.encode(), "sha256").hexdigest()
-
-
-def read_regular(path: Path, most: int) -> bytes | None:
-    """Return the bytes of a regular file, None for anything else or a larger one.
-
-    Links, pipes and devices are not followed, and not waited for.
-    """
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except (OSError, ValueError):
-        return None
-    try:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > most:
-            return None
-        with open(handle, "rb", closefd=False) as file:
-            return file.read(most)
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
 
 
 def digest(value: Any) -> str:

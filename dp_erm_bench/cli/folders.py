@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import io
 import symtable
 import sys
 from collections.abc import Mapping
@@ -11,14 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.paths import write_atomic
-from dp_erm_bench.results.folder import telling
-from dp_erm_bench.results.runs import note_ended, read_manifest, write_run
+from dp_erm_bench.paths import listed, write_atomic
+from dp_erm_bench.results.folder import locked, telling
+from dp_erm_bench.results.runs import (
+    note,
+    note_ended,
+    read_manifest,
+    read_noted,
+    write_run,
+)
 
 SHOWN = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
 """Columns of the claims on the terminal and their share of its width."""
 
 CLAIMS = "claims.csv"
+FIGURES = "dp_erm_bench.figures"
 PLAIN_WIDTH = 140
 COLOUR = {"holds": "green", "fails": "red"}
 
@@ -44,9 +52,42 @@ def collect(folder: Path) -> None:
     note_ended(folder)
     config = _config(folder)
     if config.get("figures"):
-        draw_and_judge(folder, config)
+        _draw_again(folder, config)
         report(folder)
     print(f"results: {folder / 'results.parquet'}", file=sys.stderr)
+
+
+def _draw_again(folder: Path, config: Mapping[str, Any]) -> None:
+    """Draw and judge as a manifest says, which may be anyone's.
+
+    Nothing is imported that is not part of the package: the command that made the
+    folder names its own modules.
+    """
+    name = config["figures"]
+    ours = {f"{FIGURES}.{path.stem}" for path in _figures_dir().glob("*.py")}
+    if not isinstance(name, str) or name not in ours:
+        print(
+            f"{folder}: the manifest names a module of figures that is none of the "
+            "package's; it is not imported, the command of the run draws again",
+            file=sys.stderr,
+        )
+        return
+    check_figures(config)
+    from dp_erm_bench.results.table import UNREADABLE
+
+    try:
+        draw_and_judge(folder, config)
+    except (*UNREADABLE, MemoryError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(
+            f"{folder}: its manifest or its records do not fit {name} "
+            f"({type(error).__name__}): it cannot be drawn"
+        ) from error
+
+
+def _figures_dir() -> Path:
+    return Path(__file__).parents[1] / "figures"
 
 
 def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
@@ -71,12 +112,14 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
         missing = read_manifest(folder).get("not_run", [])
         claims = evaluate(table, {**config, "not_run": missing})
         text = claims.to_csv(index=False).encode()
-        with telling(folder):
+        with telling(folder), locked(folder):
             write_atomic(folder / CLAIMS, lambda file: file.write(text))
+        note(folder, CLAIMS, text)
     if module:
         figures = folder / "figures"
         with telling(folder):
             figures.mkdir(exist_ok=True)
+            _check_plain(figures)
             module.draw(table, figures, config)
     now = _made(folder)
     manifest = read_manifest(folder)
@@ -87,7 +130,7 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
 
 def _made(folder: Path) -> dict[str, tuple[int, int]]:
     """Return claims and figures of a folder, and what tells one drawn anew."""
-    paths = [folder / CLAIMS, *sorted((folder / "figures").glob("*.png"))]
+    paths = [folder / CLAIMS, *listed(folder / "figures", ".png")]
     stats = {path: path.stat() for path in paths if path.is_file()}
     return {
         path.relative_to(folder).as_posix(): (stat.st_mtime_ns, stat.st_ino)
@@ -102,6 +145,13 @@ def _drawn(folder: Path) -> list[str]:
     """
     there, drawn = _made(folder), read_manifest(folder).get("drawn")
     return [name for name in there if not isinstance(drawn, list) or name in drawn]
+
+
+def _check_plain(figures: Path) -> None:
+    """Refuse what would lead a figure elsewhere than into its own file."""
+    for path in (figures, *listed(figures, "")):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise UsageError(f"{path}: must be a plain file or folder; remove it")
 
 
 def _module(config: Mapping[str, Any]) -> Any:
@@ -146,13 +196,13 @@ def report(folder: Path) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
-    claims, drawn = folder / CLAIMS, _drawn(folder)
-    if CLAIMS in drawn:
+    claims, drawn = read_noted(folder, CLAIMS), _drawn(folder)
+    if claims is not None and CLAIMS in drawn:
         try:
             console.print(_claims_table(folder.name, claims))
         except (ValueError, LookupError, AttributeError, csv.Error):
             again = f"dp-erm-bench collect {folder} makes it again"
-            raise UsageError(f"{claims}: is damaged; {again}") from None
+            raise UsageError(f"{folder / CLAIMS}: is damaged; {again}") from None
     for name in drawn:
         if name != CLAIMS:
             print(f"figure: {(folder / name).with_suffix('.pdf')} and .png")
@@ -160,13 +210,12 @@ def report(folder: Path) -> None:
         print(f"{folder}: no claims and no figures")
 
 
-def _claims_table(name: str, claims: Path) -> Any:
+def _claims_table(name: str, claims: str) -> Any:
     """Return the claims as a table for the terminal, with the counts as its title."""
     from rich import box
     from rich.table import Table
 
-    with claims.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(csv.DictReader(io.StringIO(claims, newline="")))
     verdicts = [row["verdict"].partition(" (") for row in rows]
     found = [verdict for verdict, _, _ in verdicts]
     counts = ", ".join(f"{found.count(v)} {v}" for v in dict.fromkeys(found))

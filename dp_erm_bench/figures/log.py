@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from dp_erm_bench.figures.authors import decoded, source
 from dp_erm_bench.figures.caption import commit, proof, runs_of, setting
 from dp_erm_bench.figures.curves import Curves
 from dp_erm_bench.figures.panels import Found
+from dp_erm_bench.paths import write_atomic
+from dp_erm_bench.results.runs import read_noted
 
 
 def write(folder: Path, paper: str, found: Sequence[Found], profile: str) -> Path:
@@ -37,7 +40,8 @@ def write(folder: Path, paper: str, found: Sequence[Found], profile: str) -> Pat
     if any(panel.panel.authors for panel in found):
         text += [f"Dashed curves: {source()}"]
     path = folder / "log.txt"
-    path.write_text("\n".join(text) + "\n", encoding="utf-8")
+    told = "\n".join(text) + "\n"
+    write_atomic(path, lambda file: file.write(told.encode()))
     return path
 
 
@@ -92,11 +96,11 @@ def edges(folder: Path) -> list[str]:
     """
     import pandas as pd
 
-    path = folder / "choices.csv"
-    if not path.is_file():
-        return ["  unknown: there is no choices.csv"]
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        text = read_noted(folder, "choices.csv")
+        if text is None:
+            return ["  unknown: there is no choices.csv"]
+        table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
         return list(_edge_lines(table.to_dict("records"))) or ["  none"]
     except (ValueError, KeyError):
         return ["  unknown: choices.csv is damaged"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from dp_erm_bench.figures.panels import (
     look_up,
 )
 from dp_erm_bench.figures.style import house_style
+from dp_erm_bench.results.runs import read_manifest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,11 +80,7 @@ def draw_paper(
 
 def _not_run(folder: Path) -> list[dict[str, Any]]:
     """Return what the manifest of a results folder says did not run."""
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
-    return list(manifest.get("not_run") or ())
+    return list(read_manifest(folder).get("not_run") or ())
 
 
 def _singles(found: Found, folder: Path, profile: str) -> list[Path]:

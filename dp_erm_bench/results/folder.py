@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import sys
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import hold
 
 LOCK = ".lock"
 
@@ -22,14 +24,19 @@ def locked(folder: Path) -> Iterator[None]:
     holder dies.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("ab") as file:
-        if sys.platform != "win32":
-            import fcntl
-
-            # Some network file systems have no locks: there one run at a time.
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX)
+    with open(folder / LOCK, "ab", opener=_lock) as file:
+        # Some network file systems have no locks: there one run at a time.
+        with contextlib.suppress(OSError):
+            hold(file)
         yield
+
+
+def _lock(path: str, flags: int) -> int:
+    """Open a lock, and no link or pipe that somebody put in its place."""
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        raise OSError(errno.EINVAL, f"{LOCK} must be a regular file; remove it")
+    careful = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    return os.open(path, flags | careful, 0o666)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,10 @@
 Several runs may use one folder at once. Each keeps its lines in a file without a name,
 which dies with it, and publishes them under the folder's lock: the plan of an
 experiment becomes that of the run that wrote last, a sweep adds to what is there.
+
+A line ends with ``crc``, as a record does. Before it the last one has ``lines``, how
+many there are, and ``sum``, the checksum of those before it: a line that is gone, or
+there twice, is noticed, too. Plans of earlier versions have none of these.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,16 +21,36 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dp_erm_bench.paths import write_atomic
+from dp_erm_bench.paths import opened, write_atomic
 from dp_erm_bench.results.folder import locked, telling
-from dp_erm_bench.results.scan import KEY, START, parsed
-from dp_erm_bench.results.segment import line
+from dp_erm_bench.results.scan import (
+    KEY,
+    START,
+    TAG,
+    TAIL,
+    is_sealed,
+    lines_of,
+    parsed,
+    pieces,
+)
+from dp_erm_bench.results.segment import line, sealed
 
 NAME = "plan.jsonl"
-LABELS = ("key", "experiment", "panel", "line", "phase", "tuned", "spec")
+LABELS = {
+    **dict.fromkeys(("key", "experiment", "panel", "line", "phase"), str),
+    **{"tuned": bool, "spec": dict},
+}
+SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
+"""Keys of a dataset that a trial's key does not depend on, its content given."""
+
 FLAGS, SPEC = b',"tuned":', b',"spec":'
 FILE = re.compile(rb',"file":"(?:[^"\\]|\\.)*","content":"[0-9a-f]*"')
 BLOCK = 1 << 20
+
+COUNT = b',"lines":%d,"sum":"%08x"}\n'
+COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
+MARKS = (TAG, b',"sum":"')
+"""What stands in a plan whose lines have checksums, and in no other."""
 
 
 class Plan:
@@ -83,20 +106,33 @@ class Plan:
         if self.append:
             _merge(self.folder / NAME, own)
         else:
-            write_atomic(
-                self.folder / NAME, lambda file: shutil.copyfileobj(own, file, BLOCK)
-            )
+            _write(self.folder / NAME, own)
         self.published = checksum(self.folder)
 
 
 def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
-    """Yield the lines of a folder's plan, None for one that is damaged."""
+    """Yield the lines of a folder's plan, None for each one that is damaged or gone.
+
+    A line that is there twice is damage, and so are all lines of a key that stands for
+    two specs: nothing says which of them is right.
+
+    Raises
+    ------
+    UsageError
+        If the plan is no file of the folder that can be read.
+    """
     path = folder / NAME
-    if path.is_file():
-        with path.open("rb") as file:
-            for raw in file:
-                row = parsed(raw) if raw.startswith(START) else None
-                yield row if row and all(label in row for label in LABELS) else None
+    with telling(folder):
+        twofold = _twofold(path)
+        for raw in _lines(path):
+            row = None if raw is None or raw[KEY] in twofold else parsed(raw)
+            good = row and all(isinstance(row.get(k), t) for k, t in LABELS.items())
+            yield row if good else None
+
+
+def damage(folder: Path) -> int:
+    """Return how many lines of a folder's plan are damaged or gone."""
+    return sum(row is None for row in read_plan(folder))
 
 
 def checksum(folder: Path) -> int:
@@ -104,28 +140,97 @@ def checksum(folder: Path) -> int:
     path = folder / NAME
     if not path.is_file():
         return -1
-    with path.open("rb") as file:
+    with opened(path, folder) as file:
         found = 0
         while block := file.read(BLOCK):
             found = zlib.crc32(block, found)
     return found
 
 
+def _write(path: Path, lines: Iterable[bytes]) -> None:
+    write_atomic(path, lambda file: file.writelines(_sealed(lines)))
+
+
+def _sealed(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines with their checksums, the last one with what it tells of all."""
+    count = total = 0
+    last = b""
+    for raw in lines:
+        if last:
+            total = zlib.crc32(last := sealed(last), total)
+            yield last
+        last, count = raw, count + 1
+    if last:
+        yield sealed(last.removesuffix(b"}\n") + COUNT % (count, total))
+
+
 def _merge(path: Path, own: BinaryIO) -> None:
     """Add a run's lines to the plan.
 
     A line of the same labels and spec but of another key is replaced: the code or the
-    data behind it changed.
+    data behind it changed. A damaged line goes, and one that contradicts this run's.
     """
     new = {_name(raw): raw[KEY] for raw in own}
-    found = [(name, raw[KEY]) for raw in _lines(path) if (name := _name(raw)) in new]
-    there = {name for name, key in found if new[name] == key}
-    replaced = any(new[name] != key for name, key in found)
-    if replaced or len(there) < len(new) or not path.is_file():
-        kept = (r for r in _lines(path) if new.get(_name(r), r[KEY]) == r[KEY])
+    own.seek(0)
+    ours = {raw[KEY]: raw for raw in own}
+    there: set[bytes] = set()
+    gone: set[bytes] = set()
+    stale = not (path.is_file() and _has_checksums(path))
+    for raw in _lines(path):
+        name = raw and _name(raw)
+        if raw is None or name is None:
+            stale = True
+        elif name in new and new[name] == raw[KEY]:
+            there.add(name)
+        elif name in new or not _agree(raw, ours.get(raw[KEY], raw)):
+            gone.add(raw)
+    if stale or gone or len(there) < len(new):
         own.seek(0)
+        kept = (raw for raw in _lines(path) if raw and raw not in gone)
         added = (raw for raw in own if _name(raw) not in there)
-        write_atomic(path, lambda file: file.writelines(itertools.chain(kept, added)))
+        _write(path, itertools.chain(kept, added))
+
+
+def _twofold(path: Path) -> set[bytes]:
+    """Return the keys that stand for two specs."""
+    first: dict[bytes, int] = {}
+    many: dict[bytes, list[bytes]] = {}
+    for raw in filter(None, _lines(path)):
+        spec = hash(raw.partition(SPEC)[2])
+        if first.setdefault(raw[KEY], spec) != spec:
+            many[raw[KEY]] = []
+    for raw in filter(None, _lines(path) if many else ()):
+        if raw[KEY] in many:
+            many[raw[KEY]].append(raw)
+    return {k for k, raws in many.items() if not all(_agree(raws[0], r) for r in raws)}
+
+
+def _agree(one: bytes, other: bytes) -> bool:
+    """Return whether lines of one key say alike what the key depends on.
+
+    A parameter at its default may be spelled or not.
+    """
+    if one == other:
+        return True
+    first, second = _fixed(one), _fixed(other)
+    common = first[1].keys() & second[1].keys()
+    same = all(first[1][name] == second[1][name] for name in common)
+    return bool(same and first[0] == second[0])
+
+
+def _fixed(raw: bytes) -> tuple[Any, dict[str, Any]]:
+    """Return what a line's key depends on: all but the parameters, and these."""
+    spec = (parsed(raw) or {}).get("spec")
+    spec = dict(spec) if isinstance(spec, dict) else {}
+    algorithm, dataset = (
+        dict(part) if isinstance(part := spec.get(name), dict) else {}
+        for name in ("algorithm", "dataset")
+    )
+    params = algorithm.pop("params", None)
+    algorithm.pop("file", None)
+    told = {key: value for key, value in dataset.items() if key not in SILENT}
+    rest = {**spec, "algorithm": algorithm, "dataset": told}
+    return rest, params if isinstance(params, dict) else {}
 
 
 def _name(raw: bytes) -> bytes:
@@ -138,10 +243,53 @@ def _name(raw: bytes) -> bytes:
     return blake2b(labels + spec, digest_size=16).digest()
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the whole lines of a plan: a torn one is no longer anyone's."""
-    if path.is_file():
-        with path.open("rb") as file:
-            yield from (
-                raw for raw in file if raw.startswith(START) and raw[-2:] == b"}\n"
-            )
+def _lines(path: Path) -> Iterator[bytes | None]:
+    """Yield the lines of a plan without checksums, None for each that does not count.
+
+    That is one that is damaged, there twice, or gone.
+    """
+    if not path.is_file():
+        return
+    read = _checked if _has_checksums(path) else _unchecked
+    seen: set[int] = set()
+    with opened(path, path.parent) as file:
+        for raw in read(file):
+            known = raw is not None and hash(raw) in seen
+            if raw is not None:
+                seen.add(hash(raw))
+            yield None if known else raw
+
+
+def _unchecked(file: BinaryIO) -> Iterator[bytes | None]:
+    for raw in lines_of(file):
+        yield raw.rstrip() + b"\n" if raw.startswith(START) and parsed(raw) else None
+
+
+def _checked(file: BinaryIO) -> Iterator[bytes | None]:
+    lines = total = before = bad = 0
+    told = None
+    for raw in lines_of(file):
+        lines, before, total = lines + 1, total, zlib.crc32(raw, total)
+        good = raw.startswith(START) and is_sealed(raw)
+        if not good:
+            bad += 1
+            yield None
+        for piece in (raw,) if good else (p + b"\n" for _, p in pieces(raw)):
+            body = piece[:-TAIL]
+            counted = COUNTED.search(body) if body.endswith(b'"') else None
+            if counted:
+                body, told = body[: counted.start()], counted.groups()
+            yield body + b"}\n"
+    if told == (b"%d" % lines, b"%08x" % before) and not bad:
+        return
+    missing = int(told[0]) - lines if told else 0
+    yield from [None] * (missing if missing > 0 else not bad)
+
+
+def _has_checksums(path: Path) -> bool:
+    """Return whether a plan is of a version that wrote checksums."""
+    with opened(path, path.parent) as file:
+        text = file.read(BLOCK)
+        file.seek(max(0, file.seek(0, 2) - BLOCK))
+        text += file.read(BLOCK)
+    return any(mark in text for mark in MARKS)

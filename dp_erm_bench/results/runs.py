@@ -5,21 +5,32 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import os
 import socket
 import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dp_erm_bench.paths import spelled, write_atomic
-from dp_erm_bench.results.folder import locked, removed, telling
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import (
+    content_of,
+    listed,
+    sealed_json,
+    unsealed_json,
+    write_atomic,
+)
+from dp_erm_bench.results.folder import locked, removed, shown, telling
 
 LATEST = "manifest.json"
-RUNNING = '"outcome": "running"'
+FILES = "files"
+"""Key of the digests of what was made of the run's records, by file name."""
+
+RUNNING = b'"outcome": "running"'
 
 
 def new_run_id() -> str:
@@ -35,7 +46,8 @@ def now() -> str:
 def write_run(folder: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a run, named by its `run`, and copy it as the latest.
 
-    What JSON cannot hold is written as text.
+    What JSON cannot hold is written as text. The files that the latest manifest notes
+    stay noted.
 
     Raises
     ------
@@ -43,7 +55,9 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
         If the folder cannot be written to.
     """
     with telling(folder), locked(folder):
-        _write(folder, content, latest=True)
+        noted = _noted(_content(folder, folder / LATEST))
+        known = {FILES: noted} if noted else {}
+        _write(folder, {**content, **known}, latest=True)
 
 
 def check_run(folder: Path, run: str) -> None:
@@ -60,14 +74,52 @@ def check_run(folder: Path, run: str) -> None:
 
 def read_run(folder: Path, run: str) -> dict[str, Any]:
     """Return the manifest of a run, empty if there is none that can be read."""
-    return _content(_path(folder, run))
+    return _content(folder, _path(folder, run))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the latest manifest that can be read, empty if there is none."""
-    latest = _content(folder / LATEST)
-    older = reversed(sorted((folder / "runs").glob("*.json")))
-    return latest or next(filter(None, map(_content, older)), {})
+    latest = _content(folder, folder / LATEST)
+    older = reversed(listed(folder / "runs", ".json"))
+    return latest or next(filter(None, (_content(folder, p) for p in older)), {})
+
+
+def note(folder: Path, name: str, text: bytes) -> None:
+    """Put the digest of a file made of records into the latest manifest."""
+    with telling(folder), locked(folder):
+        manifest = read_manifest(folder)
+        if manifest.get("run"):
+            noted = {**_noted(manifest), name: sha256(text).hexdigest()}
+            _write(folder, manifest | {FILES: noted}, latest=True)
+
+
+def read_noted(folder: Path, name: str) -> str | None:
+    """Return the text of a file made of records, None if there is none.
+
+    Raises
+    ------
+    UsageError
+        If it is not the one that the latest manifest notes.
+    """
+    noted = _noted(read_manifest(folder)).get(name)
+    if noted is None and not (folder / name).is_file():
+        return None
+    try:
+        text = content_of(folder / name, folder)
+        if noted in (None, sha256(text).hexdigest()):
+            return text.decode()
+        why = "is damaged or was edited"
+    except UnicodeDecodeError:
+        why = "is damaged"
+    except OSError as error:
+        why = f"cannot be read ({error.strerror})"
+    again = f"dp-erm-bench collect {shown(folder)} makes it again"
+    raise UsageError(f"{folder / name}: {why}; {again}")
+
+
+def _noted(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    noted = manifest.get(FILES)
+    return noted if isinstance(noted, dict) else {}
 
 
 def note_ended(folder: Path) -> None:
@@ -75,11 +127,12 @@ def note_ended(folder: Path) -> None:
 
     Only runs of this machine are judged, by whether their process is still there.
     """
-    running = [path.stem for path in (folder / "runs").glob("*.json") if _runs(path)]
+    manifests = listed(folder / "runs", ".json")
+    running = [path.stem for path in manifests if _runs(folder, path)]
     ended = [run for run in running if _is_gone(run)]
     if ended:
         with telling(folder), locked(folder):
-            latest = _content(folder / LATEST).get("run")
+            latest = _content(folder, folder / LATEST).get("run")
             for run in ended:
                 noticed = {"run": run, "outcome": "interrupted", "noticed": now()}
                 content = read_run(folder, run) | noticed
@@ -90,24 +143,40 @@ def _path(folder: Path, run: str) -> Path:
     return folder / "runs" / f"{run}.json"
 
 
-def _content(path: Path) -> dict[str, Any]:
+def _content(folder: Path, path: Path) -> dict[str, Any]:
+    """Return a manifest; of one that cannot be read nothing, and say so once.
+
+    Of the latest there is a copy: of what is no manifest at all nothing is said.
+    """
+    text = b""
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        text = content_of(path, folder)
+        content = unsealed_json(text)
+        why = "is damaged"
+    except FileNotFoundError:
         return {}
-    return content if isinstance(content, dict) else {}
+    except OSError as error:
+        content, why = None, f"cannot be read ({error.strerror})"
+    if content is None and (path.name != LATEST or text[:1] == b"{"):
+        _tell(f"{shown(path)}: {why}: it is left aside", text)
+    return content or {}
+
+
+@functools.lru_cache(maxsize=1000)
+def _tell(sentence: str, content: bytes) -> None:
+    print(sentence, file=sys.stderr)
 
 
 def _write(folder: Path, content: Mapping[str, Any], latest: bool) -> None:
-    text = json.dumps(spelled(dict(content)), indent=2, default=str) + "\n"
+    text = sealed_json(content)
     paths = [_path(folder, content["run"]), *[folder / LATEST] * latest]
     for path in paths:
-        write_atomic(path, lambda file: file.write(text.encode()))
+        write_atomic(path, lambda file: file.write(text))
 
 
-def _runs(path: Path) -> bool:
+def _runs(folder: Path, path: Path) -> bool:
     try:
-        return RUNNING in path.read_text(errors="replace")
+        return RUNNING in content_of(path, folder)
     except OSError:
         return False
 

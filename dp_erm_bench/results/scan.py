@@ -7,10 +7,13 @@ import math
 import re
 import zlib
 from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import LARGEST_TEXT, opened
 from dp_erm_bench.results.segment import CRC, FORMAT
 
 FINISHED = ("ok", "skipped", "diverged")
@@ -23,6 +26,8 @@ BEGIN = b'{"begin":'
 KEY = slice(len(START), len(START) + 64)
 STATUS = slice(KEY.stop, KEY.stop + len(MIDDLE))
 TAIL = len(CRC % 0)
+TAG = CRC[: CRC.index(b"%")]
+RECORD = re.compile(rb'\{"key":"[0-9a-f]{64}"')
 RUN = re.compile(r"(\d{20}-\w+-\d+)-")
 
 
@@ -81,8 +86,9 @@ class Scan:
     def new(self) -> Iterator[tuple[str, Entry]]:
         """Yield key and entry of the records since the last call.
 
-        A last line without its end is left for the next call: it is torn, or still
-        being written.
+        A last line without its end is read again by the next call: it is torn, or
+        still being written. Of a damaged line those parts count that are whole
+        records: it has lost an end.
 
         Raises
         ------
@@ -98,30 +104,56 @@ class Scan:
             self.refused = error.strerror or str(error)
 
     def _read(self) -> Iterator[tuple[str, Entry]]:
-        with self.segment.open("rb") as file:
+        with opened(self.segment, self.segment.parents[1]) as file:
             if self._offset == 0:
-                self._run, self._sealed = _origin(self.segment, file.readline())
+                first = file.readline(LARGEST_TEXT)
+                self._run, self._sealed = _origin(self.segment, first)
             file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
+            for line in lines_of(file):
                 good = is_sealed(line) if self._sealed else _is_record(line)
                 if good and line.startswith(START) and line[STATUS] == MIDDLE:
-                    yield line[KEY].decode(), self._entry(line)
-                elif not line.startswith((BEGIN, HEADER)):
-                    self.damaged += 1
-                self._offset += len(line)
+                    yield from self._entry(line, 0)
+                elif not line.startswith((BEGIN, HEADER)) or START in line:
+                    torn = line[-1:] != b"\n" and len(line) < LARGEST_TEXT
+                    self.damaged += not torn
+                    for start, piece in pieces(line):
+                        yield from self._entry(piece, start)
+                if line[-1:] == b"\n" or len(line) == LARGEST_TEXT:
+                    self._offset += len(line)
 
-    def _entry(self, line: bytes) -> Entry:
-        end = line.index(b'"', STATUS.stop)
-        status = line[STATUS.stop : end].decode()
-        place = (self.segment, self._offset, len(line))
-        return Entry(status, *place, _cost(line, end + 1), self._run)
+    def _entry(self, line: bytes, start: int) -> Iterator[tuple[str, Entry]]:
+        """Yield the key and the entry of a record that stands in the current line."""
+        end = line.find(b'"', STATUS.stop)
+        status = line[STATUS.stop : end].decode(errors="replace")
+        if line[STATUS] != MIDDLE or status not in (*FINISHED, *FAILED):
+            self.damaged += 1
+            return
+        place = (self.segment, self._offset + start, len(line))
+        entry = Entry(status, *place, _cost(line, end + 1), self._run)
+        yield line[KEY].decode(errors="replace"), entry
 
 
 def size_of(segment: Path) -> int:
     """Return the length of a segment, -1 if it is no file."""
     return segment.stat().st_size if segment.is_file() else -1
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; of one that is too long, its parts."""
+    yield from iter(partial(file.readline, LARGEST_TEXT), b"")
+
+
+def pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield place and text of the whole records in a damaged line.
+
+    Where a line has lost its end, the next one stands in it, too.
+    """
+    starts = [*(found.start() for found in RECORD.finditer(line)), len(line)]
+    for start, stop in pairwise(starts):
+        tag = line.rfind(TAG, start, stop)
+        piece = line[start : tag + TAIL - 1]
+        if tag >= 0 and is_sealed(piece + b"\n"):
+            yield start, piece
 
 
 def is_sealed(line: bytes) -> bool:
@@ -156,7 +188,7 @@ def parsed(line: bytes) -> dict[str, Any] | None:
     """Return the object that a line holds, None if it holds none."""
     try:
         content = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 

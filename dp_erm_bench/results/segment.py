@@ -106,7 +106,7 @@ def batch_name(keys: Iterable[str]) -> str:
 def encoded(record: Mapping[str, Any], cost: float = 0.0) -> bytes:
     """Return the line of a record: key, status and cost first, the checksum last."""
     first = {"key": record["key"], "status": record["status"], "cost": round(cost, 6)}
-    return _sealed({**first, **record})
+    return sealed(line({**first, **record}))
 
 
 def line(value: Any) -> bytes:
@@ -131,11 +131,12 @@ def _finite(value: Any) -> Any:
 def _header(run: str) -> bytes:
     # By name: the top package names the upper layers in its annotations.
     version = importlib.import_module("dp_erm_bench").__version__
-    return _sealed({"segment": FORMAT, "run": run, "version": version})
+    return sealed(line({"segment": FORMAT, "run": run, "version": version}))
 
 
-def _sealed(value: Mapping[str, Any]) -> bytes:
-    body = line(value).removesuffix(b"}\n")
+def sealed(text: bytes) -> bytes:
+    """Return a line with the checksum of all before it as its last key."""
+    body = text.removesuffix(b"}\n")
     return body + CRC % zlib.crc32(body)
 
 

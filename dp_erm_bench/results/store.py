@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dp_erm_bench.paths import listed, opened
 from dp_erm_bench.results.folder import plural, shown
 from dp_erm_bench.results.scan import FAILED, FINISHED, Entry, Scan, parsed
 
@@ -67,7 +68,7 @@ class Store:
         with ExitStack() as stack:
             for key in keys:
                 entry = self.index.get(key)
-                yield None if entry is None else _read(entry, files, stack)
+                yield None if entry is None else _read(key, entry, files, stack)
 
     def sizes(self) -> dict[str, int]:
         """Return the length of each segment when it was read."""
@@ -101,7 +102,7 @@ class Store:
 
 def segments_of(folder: Path) -> list[Path]:
     """Return the segments of a results folder, oldest first."""
-    return sorted((folder / "segments").glob("*.jsonl"))
+    return listed(folder / "segments", ".jsonl")
 
 
 def final_objective(record: Mapping[str, Any] | None) -> float:
@@ -117,16 +118,19 @@ def _better(old: str, new: str) -> bool:
 
 
 def _read(
-    entry: Entry, files: dict[Path, BinaryIO], stack: ExitStack
+    key: str, entry: Entry, files: dict[Path, BinaryIO], stack: ExitStack
 ) -> dict[str, Any] | None:
     try:
         if entry.segment not in files:
             if len(files) == OPEN_FILES:
                 stack.close()
                 files.clear()
-            files[entry.segment] = stack.enter_context(entry.segment.open("rb"))
+            file = opened(entry.segment, entry.segment.parents[1])
+            files[entry.segment] = stack.enter_context(file)
         file = files[entry.segment]
         file.seek(entry.offset)
-        return parsed(file.read(entry.length))
+        record = parsed(file.read(entry.length))
     except OSError:
         return None
+    same = record and (record["key"], record["status"]) == (key, entry.status)
+    return record if same else None

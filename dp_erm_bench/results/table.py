@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.paths import digest, write_atomic
+from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import has_passed, is_ours
+from dp_erm_bench.results import seal
 from dp_erm_bench.results.folder import locked, plural, shown, telling
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import Plan, checksum, read_plan
@@ -34,10 +36,12 @@ __all__ = ["COLUMNS", "NAME", "collect", "is_stale", "load_results"]
 
 NAME = "results.parquet"
 CHUNK = 2000
-SOURCES = b"sources"
-"""Key of the table's metadata that says what it was made of."""
+MOST_ROWS = 100_000_000
 
-UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+UNREADABLE = (
+    *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
+    *(NotImplementedError, RecursionError),
+)
 
 
 def load_results(folder: str | Path) -> pd.DataFrame:
@@ -59,20 +63,18 @@ def load_results(folder: str | Path) -> pd.DataFrame:
     UsageError
         If the folder is not one of results; nothing is written there.
     """
-    import pandas as pd
-
     folder = Path(folder)
     if not any((folder / name).is_file() for name in (NAME, PLAN)):
         raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
     if is_stale(folder):
         collect(folder)
-    with contextlib.suppress(OSError, ValueError):
-        found = pd.read_parquet(folder / NAME, page_checksum_verification=True)
-        return _labelled(found)
+    with contextlib.suppress(OSError, *UNREADABLE):
+        return _labelled(_read(folder))
     if not segments_of(folder):
         raise UsageError(f"{folder / NAME}: is damaged, and there are no segments")
     collect(folder)
-    return _labelled(pd.read_parquet(folder / NAME))
+    with telling(folder):
+        return _labelled(_read(folder))
 
 
 def _labelled(table: pd.DataFrame) -> pd.DataFrame:
@@ -83,6 +85,36 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
     passed = {solver: has_passed(solver) for solver in table["solver"].unique()}
     table["checked"] = table["solver"].map(passed).eq(True)
     return table
+
+
+def _read(folder: Path) -> pd.DataFrame:
+    """Return the table of a folder as a frame, made of nothing but its columns.
+
+    Raises
+    ------
+    ValueError
+        If it is damaged, or has other columns than tables have.
+    """
+    import pyarrow.parquet as pq
+
+    types = {field.name: field.type for field in schema_of()}
+    with opened(folder / NAME, folder) as file:
+        if not seal.holds(file):
+            raise ValueError(f"{NAME} is not as it was written")
+        table = pq.ParquetFile(file, page_checksum_verification=True)
+        found = {field.name: field.type for field in table.schema_arrow}
+        if any(_plain(types.get(name)) != _plain(found[name]) for name in found):
+            raise ValueError(f"{NAME} has columns of other names or types")
+        if table.metadata.num_rows > MOST_ROWS:
+            raise ValueError(f"{NAME} has more than {MOST_ROWS} rows")
+        # What else the file says of its columns is nothing to act upon.
+        frame: pd.DataFrame = table.read().replace_schema_metadata().to_pandas()
+    return frame
+
+
+def _plain(kind: Any) -> str:
+    """Return the name of a type; texts of up to 2 GB and of more are alike."""
+    return str(kind).removeprefix("large_")
 
 
 def is_stale(folder: Path) -> bool:
@@ -96,7 +128,9 @@ def is_stale(folder: Path) -> bool:
     if not segments or not (folder / PLAN).is_file():
         return False
     sizes = {path.name: size_of(path) for path in segments}
-    return _sources_of(table) != _sources(folder, sizes)
+    with contextlib.suppress(OSError), opened(table, folder) as file:
+        return seal.sources(file) != _sources(folder, sizes)
+    return True
 
 
 def is_outdated(folder: Path) -> bool:
@@ -109,7 +143,8 @@ def is_outdated(folder: Path) -> bool:
         columns = ["solver", "checked"]
         # No threads: one of them could take a Ctrl-C that the main one holds back.
         how = {"read_dictionary": ["solver"], "use_threads": False}
-        told = pq.read_table(folder / NAME, columns=columns, **how)
+        with opened(folder / NAME, folder) as file:
+            told = pq.read_table(file, columns=columns, **how)
         found = passed_in(told.unify_dictionaries())
         return any(has_passed(solver) != then for solver, then in found.items())
     except (OSError, *UNREADABLE):
@@ -128,12 +163,20 @@ def collect(folder: Path) -> Path:
     """
     store = Store(folder)
     with telling(folder), locked(folder):
+        remove_parts(folder)
         store.refresh()
-        _write(store)
-    if store.damage() != read_manifest(folder).get("damaged", {}):
+        _tell(folder, _write(store))
+    if store.damage() != known_damage(read_manifest(folder)):
         for line in store.damage_lines("are left out; the same command runs them"):
             print(line, file=sys.stderr)
     return folder / NAME
+
+
+def known_damage(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the damage of segments that a run has told of."""
+    known = manifest.get("damaged")
+    known = known if isinstance(known, dict) else {}
+    return {name: number for name, number in known.items() if name != PLAN}
 
 
 def bring_up_to_date(store: Store, plan: Plan) -> None:
@@ -146,70 +189,69 @@ def bring_up_to_date(store: Store, plan: Plan) -> None:
         plan.restore()
         store.refresh()
         if is_outdated(store.folder):
-            _write(store)
+            left_out = _write(store)
+            del left_out["missing"]  # other runs may be at them
+            _tell(store.folder, left_out)
 
 
-def _write(store: Store) -> None:
+def _write(store: Store) -> Counter[str]:
+    """Write the table and return what it does not have."""
     import pyarrow.parquet as pq
 
     folder = store.folder
     sources = _sources(folder, store.sizes())
-    schema = schema_of().with_metadata({SOURCES: sources.encode()})
-    damaged: list[None] = []
+    schema = schema_of().with_metadata(seal.blank(sources))
+    left_out: Counter[str] = Counter()
 
     def write(file: Any) -> None:
         with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
-            for chunk in _chunks(store, damaged):
-                for table in _tables(chunk, schema, damaged):
+            for chunk in _chunks(store, left_out):
+                for table in _tables(chunk, schema, left_out):
                     writer.write_table(table)
+        seal.put(file)
 
     write_atomic(folder / NAME, write)
-    if damaged:
-        print(
-            f"{shown(folder)}: {plural(len(damaged), 'damaged line')} of {PLAN} or of "
-            "segments left out of the table; the same command puts them back",
-            file=sys.stderr,
-        )
+    return left_out
+
+
+def _tell(folder: Path, left_out: Counter[str]) -> None:
+    if number := left_out["damaged"]:
+        lines = f"{plural(number, 'damaged line')} of {PLAN} or of segments"
+        back = "left out of the table; the same command puts them back"
+        print(f"{shown(folder)}: {lines} {back}", file=sys.stderr)
+    if number := left_out["missing"]:
+        trials = plural(number, "trial")
+        print(f"{shown(folder)}: {trials} of {PLAN} without a record", file=sys.stderr)
 
 
 def _sources(folder: Path, sizes: dict[str, int]) -> str:
     return digest([sizes, checksum(folder), list(COLUMNS)])
 
 
-def _sources_of(table: Path) -> str | None:
-    """Return what a table was made of; None if it is damaged or of an old version."""
-    import pyarrow.parquet as pq
-
-    try:
-        metadata = pq.read_schema(table).metadata or {}
-    except (OSError, ValueError):
-        return None
-    found = metadata.get(SOURCES)
-    return None if found is None else str(found.decode())
-
-
-def _chunks(store: Store, damaged: list[None]) -> Iterator[list[Pair]]:
+def _chunks(store: Store, left_out: Counter[str]) -> Iterator[list[Pair]]:
     rows = read_plan(store.folder)
     while chunk := list(itertools.islice(rows, CHUNK)):
-        damaged += [row for row in chunk if row is None]
         planned = [row for row in chunk if row and row["key"] in store.index]
+        left_out["damaged"] += chunk.count(None)
+        left_out["missing"] += len(chunk) - chunk.count(None) - len(planned)
         records = store.records(row["key"] for row in planned)
         pairs = [
             Pair(row, record, store.index[row["key"]].run)
             for row, record in zip(planned, records, strict=True)
             if record is not None
         ]
+        left_out["damaged"] += len(planned) - len(pairs)
         if pairs:
             yield pairs
 
 
-def _tables(chunk: list[Pair], schema: Any, damaged: list[None]) -> Iterator[Any]:
+def _tables(chunk: list[Pair], schema: Any, left_out: Counter[str]) -> Iterator[Any]:
     """Yield the rows of a chunk; where one trial cannot be read, of all others."""
     try:
         yield table_of(chunk, schema)
     except UNREADABLE:
         if len(chunk) == 1:
-            damaged.append(None)
+            left_out["damaged"] += 1
             return
         for pair in chunk:
-            yield from _tables([pair], schema, damaged)
+            yield from _tables([pair], schema, left_out)

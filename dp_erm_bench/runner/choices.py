@@ -11,6 +11,7 @@ from typing import Any
 
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.plugins.names import label
+from dp_erm_bench.results.runs import note
 from dp_erm_bench.runner.tune import Choice
 
 NAME = "choices.csv"
@@ -41,7 +42,9 @@ def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> N
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(_row(experiment, choice) for choice in choices)
-    write_atomic(folder / NAME, lambda file: file.write(text.getvalue().encode()))
+    content = text.getvalue().encode()
+    write_atomic(folder / NAME, lambda file: file.write(content))
+    note(folder, NAME, content)
 
 
 def edge_lines(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[str]:

@@ -16,12 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
-from dp_erm_bench.results.folder import check_writable, telling
-from dp_erm_bench.results.plan import checksum
+from dp_erm_bench.results.folder import (
+    check_writable,
+    locked,
+    plural,
+    shown,
+    telling,
+)
+from dp_erm_bench.results.plan import NAME as PLAN
+from dp_erm_bench.results.plan import checksum, damage
 from dp_erm_bench.results.runs import check_run, note_ended, read_manifest
 from dp_erm_bench.results.store import FAILED, FINISHED
-from dp_erm_bench.results.table import bring_up_to_date, is_outdated
+from dp_erm_bench.results.table import (
+    bring_up_to_date,
+    is_outdated,
+    known_damage,
+)
 from dp_erm_bench.runner.case import NotRun
 from dp_erm_bench.runner.choices import edge_lines, write_choices
 from dp_erm_bench.runner.early import early_worker
@@ -100,12 +112,25 @@ def _run(
 
 
 def _settled(session: Session) -> dict[str, Any]:
-    """Return the manifest before this run; tell of damage that it does not know."""
-    note_ended(session.folder)
-    previous = read_manifest(session.folder)
-    if session.store.damage() != previous.get("damaged", {}):
+    """Return the manifest before this run; tell of damage that it does not know.
+
+    What other runs left half written when they died is removed.
+    """
+    folder = session.folder
+    if folder.is_dir():
+        with telling(folder), locked(folder):
+            remove_parts(folder)
+            remove_parts(folder / "runs")
+    note_ended(folder)
+    previous = read_manifest(folder)
+    if session.store.damage() != known_damage(previous):
         for line in session.store.damage_lines("run again"):
             print(line, file=sys.stderr)
+    session.damaged = session.store.damage()
+    if previous.get("plan_file") != checksum(folder) and (number := damage(folder)):
+        session.damaged[PLAN] = number
+        lines = plural(number, "damaged line")
+        print(f"{shown(folder)}: {PLAN}: {lines}: made anew", file=sys.stderr)
     return previous
 
 

@@ -84,7 +84,7 @@ def _asked(
         "outcome": "running",
         "drawn": [],
         "not_run": [dataclasses.asdict(one) for one in missing],
-        "damaged": session.store.damage(),
+        "damaged": session.damaged,
         "options": options.as_dict(),
         "environment": environment(),
         "experiment_file": dict(options.files),

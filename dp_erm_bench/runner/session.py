@@ -51,6 +51,7 @@ class Session:
         self.messages: dict[str, list[str]] = {}
         self.skipped: dict[str, str] = {}
         self.ran = 0
+        self.damaged: dict[str, int | str] = {}
         self._lines: dict[tuple[str, ...], set[str]] = {}
         self._unwritten: list[Planned] = []
         self._digest = sha256(f"{name} {options.append_plan}".encode())

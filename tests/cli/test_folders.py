@@ -1,6 +1,5 @@
 """Commands on results folders that are damaged, or that nothing can be written to."""
 
-import json
 import os
 import subprocess
 import sys
@@ -63,7 +62,7 @@ def test_collect_notes_runs_that_died(folder):
 
 def test_collect_leaves_running_runs_alone(folder):
     write_run(folder, {"run": f"1-{_host()}-{os.getpid()}", "outcome": "running"})
-    before = json.loads((folder / "manifest.json").read_text())
+    before = read_manifest(folder)
     assert command("collect", [str(folder)]) == 0
     assert read_manifest(folder) == before
 

@@ -220,16 +220,27 @@ def test_a_plan_damaged_in_the_middle_is_told_and_made_good(inline, block, capsy
     assert plan.read_bytes() == b"".join(lines)
 
 
-def test_bytes_flipped_in_the_plan_are_noticed_by_the_same_command(inline, block):
-    inline(block(seed=[0, 1, 2]))
+@pytest.mark.parametrize("append", [True, False])
+def test_a_flipped_value_of_the_plan_is_told_and_made_good(
+    inline, block, capsys, append
+):
+    inline(block(seed=[0, 1, 2]), append_plan=append)
     plan = inline.folder / "plan.jsonl"
     before = plan.read_bytes()
-    plan.write_bytes(before.replace(b'"seed":1', b'"seed":7'))
-    collect(inline.folder)
-    assert 7 in set(load_results(inline.folder)["seed"])
-    inline(block(seed=[0, 1, 2]))
-    assert plan.read_bytes() == before
-    assert set(load_results(inline.folder)["seed"]) == {0, 1, 2}
+    plan.write_bytes(before.replace(b'"seed":1,"n_ch', b'"seed":7,"n_ch'))
+    assert plan.read_bytes() != before
+    capsys.readouterr()
+    assert set(load_results(inline.folder)["seed"]) == {0, 2}
+    assert "1 damaged line of plan.jsonl" in capsys.readouterr().err
+    inline(block(seed=[0, 1, 2]), append_plan=append)
+    assert "plan.jsonl: 1 damaged line" in capsys.readouterr().err
+    assert json.loads((inline.folder / "manifest.json").read_text())["damaged"] == {
+        "plan.jsonl": 1
+    }
+    assert sorted(plan.read_bytes().split()) == sorted(before.split()) or append
+    assert sorted(load_results(inline.folder)["seed"].unique()) == [0, 1, 2]
+    inline(block(seed=[0, 1, 2]), append_plan=append)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_number_that_no_column_holds_costs_its_trial_only(inline, block, capsys):

@@ -59,15 +59,45 @@ def test_each_writer_has_its_own_segment(tmp_path):
     assert counts == [3, 2]
 
 
-@pytest.mark.parametrize("cut", [1, 5, 60, 80, 90])
+@pytest.mark.parametrize("cut", [1, 2, 5, 60, 80, 90])
 def test_a_torn_last_line_costs_only_itself(tmp_path, cut):
     path = append(tmp_path, record(1), record(2), record(3))
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
     append(tmp_path, record(4))
     store = Store(tmp_path)
-    assert set(store.index) == {f"{n:064x}" for n in (1, 2, 4)}
-    assert store.record(f"{2:064x}")["status"] == "ok"
+    kept = (1, 2, 3, 4) if cut == 1 else (1, 2, 4)
+    assert set(store.index) == {f"{n:064x}" for n in kept}
+    assert all(store.record(key)["status"] == "ok" for key in store.index)
+
+
+@pytest.mark.parametrize("end", [b"", b"x", b"}"])
+def test_records_that_lost_the_end_of_a_line_are_found(tmp_path, end):
+    path = append(tmp_path, *map(record, range(4)))
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(lines[0] + b"\n" + end.join(lines[1:4]) + b"\n" + lines[4])
+    store = Store(tmp_path)
+    for number in range(4):
+        found = store.record(f"{number:064x}")
+        assert found == {**found, **record(number)}
+    assert list(store.damage().values()) == [1]
+
+
+def test_a_record_on_the_line_of_a_mark_is_found_and_told(tmp_path):
+    segment = Segment(tmp_path, RUN)
+    for number in range(2):
+        segment.begin([f"{number:064x}"])
+        segment.append([record(number)])
+    segment.close()
+    (path,) = segments_of(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"}\n", b"}"))
+    store = Store(tmp_path)
+    assert len(store.index) == 2
+    assert not store.damage()  # one torn line: it may still be written
+    path.write_bytes(path.read_bytes() + b"\n")
+    store.refresh()
+    assert len(store.index) == 2
+    assert list(store.damage().values()) == [1]
 
 
 def test_lines_of_others_are_skipped(tmp_path):
