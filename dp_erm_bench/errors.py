@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 LONGEST = 10_000
 """Characters of a message that is kept: more are cut out of its middle."""
+
+WORD = re.compile(r"[\w.+-]{1,30}")
+PLACE = re.compile(r"\b(?:row|line) \d+(?:, column \d+)?")
 
 
 class UsageError(ValueError):
@@ -62,3 +67,15 @@ def printable(text: str, longest: int = LONGEST) -> str:
         text = f"{text[:half]} [...] {text[-half:]}"
     text = text.replace("\0", "\\x00")
     return text.encode(errors="backslashreplace").decode()
+
+
+def word(value: object) -> str:
+    """Return what a message may quote of a file: a word or number, else dots."""
+    text = str(value)
+    return text if WORD.fullmatch(text) else "..."
+
+
+def place_of(error: BaseException) -> str:
+    """Return where a reader stopped, else the kind of error: never what it read."""
+    found = PLACE.search(str(error))
+    return found[0] if found else type(error).__name__

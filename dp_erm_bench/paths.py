@@ -105,12 +105,12 @@ def opened(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
     Raises
     ------
     OSError
-        If it is no regular file, a link that leads out of the folder, or larger than
-        `largest` bytes; `strerror` says which.
+        If it is no regular file, lies outside of the folder (by a link, too), or is
+        larger than `largest` bytes; `strerror` says which.
     """
     real, inside = os.path.realpath(path), os.path.realpath(folder)
     if os.path.commonpath([real, inside]) != inside:
-        raise OSError(errno.EXDEV, "is a link that leads out of its folder", str(path))
+        raise OSError(errno.EXDEV, "leads out of its folder", str(path))
     if not stat.S_ISREG(mode := os.stat(real).st_mode):
         told = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "is no regular file"
         raise OSError(errno.EISDIR, told, str(path))

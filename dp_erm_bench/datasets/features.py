@@ -8,6 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from dp_erm_bench.datasets.base import Array, Features
 from dp_erm_bench.errors import UsageError
 
+NUMBERS = "biuf"
+"""Kinds of numpy's types that are real numbers."""
+
 PARTS = ("data", "indices", "indptr")
 DENSE_FROM = 0.5
 """Share of non-zeros from which files that do not say are held dense."""
@@ -26,16 +29,33 @@ def as_features(X: Any) -> Features:
     """
     if hasattr(X, "tocsc"):
         return _canonical(X)
+    return np.asfortranarray(numbers("features", X), dtype=np.float64)
+
+
+def numbers(key: str, values: Any) -> NDArray[Any]:
+    """Return values as an array of real numbers.
+
+    Raises
+    ------
+    UsageError
+        If they are of another kind: complex, dates, text, objects, or masked, of which
+        a conversion would keep a part.
+    """
+    masked = isinstance(values, np.ma.MaskedArray)
     try:
-        return np.asfortranarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"features must be numbers: {error}") from error
+        found = np.asarray(values)
+    except (TypeError, ValueError):
+        raise UsageError(f"{key}: must be an array of numbers") from None
+    if masked or found.dtype.kind not in NUMBERS:
+        kind = "masked ones" if masked else found.dtype
+        raise UsageError(f"{key}: must be an array of numbers, not {kind}")
+    return found
 
 
 def _canonical(X: Any) -> Features:
     from scipy.sparse import csc_array
 
-    if X.dtype.kind not in "biuf":
+    if X.dtype.kind not in NUMBERS:
         raise UsageError(f"features must be numbers, not {X.dtype}")
     if isinstance(X, csc_array) and X.dtype == np.float64 and _clean(X):
         return X

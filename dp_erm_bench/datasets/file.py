@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.datasets.libsvm import parse_svmlight
 from dp_erm_bench.datasets.mirror import decompressed, sha256
 from dp_erm_bench.datasets.published import Origin
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, place_of, word
 from dp_erm_bench.registry import check_choice
 
 Raw = tuple[Any, NDArray[Any]]
@@ -28,6 +28,7 @@ PACKED = (".bz2", ".xz", ".gz")
 BROKEN = (
     *(OSError, EOFError, ValueError, LookupError, OverflowError),
     *(BadZipFile, lzma.LZMAError, zlib.error),
+    *(NotImplementedError, RuntimeError, MemoryError, SyntaxError),
 )
 """What readers raise for a file that is cut off or of another format."""
 
@@ -75,9 +76,8 @@ class File:
         except UsageError:
             raise
         except BROKEN as error:
-            why = str(error).partition("\n")[0]
             raise UsageError(
-                f"dataset.path={path}: is not a whole {kind} file ({why})"
+                f"dataset.path={path}: is not a whole {kind} file ({place_of(error)})"
             ) from error
 
     def origin(self, path: str | None = None) -> Origin:
@@ -169,9 +169,10 @@ def parse_csv(
     for column in table.columns:
         if table[column].dtype.kind not in "biuf":
             texts = pd.to_numeric(table[column], errors="coerce").isna()
+            row = int(texts.to_numpy().argmax()) + 1 + bool(named)
             raise UsageError(
-                f"dataset.path={path}: column {column} holds the text "
-                f"{table[column][texts].iloc[0]}, features must be numbers"
+                f"dataset.path={path}: column {word(column)} holds text in row {row}, "
+                "features must be numbers"
             )
     return table.to_numpy(np.float64), y.to_numpy()
 
@@ -184,7 +185,7 @@ def _is_text(row: Any) -> bool:
 
 
 def _label_column(columns: list[Any], label: str | int | None) -> Any:
-    names = list(map(str, columns))
+    names = list(map(word, columns))
     label = -1 if label is None else label
     if isinstance(label, int) and -len(columns) <= label < len(columns):
         return columns[label]

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.datasets.features import NUMBERS
+from dp_erm_bench.errors import UsageError, word
 
 LABEL_PAIRS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
 
@@ -33,19 +34,30 @@ def labels(
     UsageError
         If the labels are not of the task, or one side would be empty.
     """
-    text = y.dtype.kind not in "biuf"
+    text = y.dtype.kind not in NUMBERS
+    if text and not _is_text(y):
+        raise UsageError(
+            f"dataset {name}: labels must be numbers or text, not {y.dtype}"
+        )
     if classification and positive is not None:
         return chosen(name, y.astype(str) if text else y, positive)
     if text:
         hint = " or name those that become +1 with dataset.positive=[...]"
         raise UsageError(
-            f"dataset {name}: label {y[0]} is text, labels must be numbers"
+            f"dataset {name}: label {word(y[0])} is text, labels must be numbers"
             f"{hint * classification}"
         )
     numbers = y.astype(np.float64)
     if not np.isfinite(numbers).all():
         raise UsageError(f"dataset {name}: y holds a value that is not finite")
     return signs(name, numbers) if classification else numbers
+
+
+def _is_text(y: NDArray[Any]) -> bool:
+    """Return whether labels are text, or text and numbers as tables hold them."""
+    if y.dtype.kind == "O":
+        return all(isinstance(label, str | int | float | np.number) for label in y)
+    return y.dtype.kind in "US"
 
 
 def signs(name: str, y: Array) -> Array:
@@ -83,5 +95,5 @@ def _text(label: Any) -> str:
 
 
 def _shown(found: NDArray[Any]) -> str:
-    text = ", ".join(map(_text, found[:5]))
+    text = ", ".join(word(_text(one)) for one in found[:5])
     return f"{text}{', ...' * (found.size > 5)}"

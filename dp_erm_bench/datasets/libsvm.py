@@ -11,7 +11,9 @@ import difflib
 import functools
 import io
 import os
+import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,11 @@ from dp_erm_bench.registry import names
 HOST = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
 WRONG = {f"w{i}a{part}" for i in (3, 4, 5, 6) for part in ("", "_test")}
 """Names under which libsvmdata 0.5 downloads w1a."""
+
+_NUMBER = rb"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
+ROW = re.compile(
+    rb"\s*(?:%b(?:,%b)*(?:\s+\w+:%b)*\s*)?(?:#.*)?" % (_NUMBER, _NUMBER, _NUMBER)
+)
 
 TASKS = {"binary": "classification", "multiclass": "classification"}
 
@@ -53,12 +60,24 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
     from sklearn.datasets import load_svmlight_file
 
     zero = "auto" if first == "auto" else first == 0
-    found = [
-        load_svmlight_file(io.BytesIO(content), n_features=p, zero_based=zero)
-        for content in contents
-    ]
+    try:
+        found = [
+            load_svmlight_file(io.BytesIO(content), n_features=p, zero_based=zero)
+            for content in contents
+        ]
+    except ValueError:
+        raise ValueError(_bad_row(contents)) from None
     X = found[0][0] if len(found) == 1 else vstack([X for X, _ in found])
     return compact(X), np.concatenate([y for _, y in found]).astype(np.float64)
+
+
+def _bad_row(contents: Sequence[bytes]) -> str:
+    """Return where files are not svmlight, and nothing of what is there."""
+    for content in contents:
+        for number, line in enumerate(content.splitlines(), 1):
+            if not ROW.fullmatch(line):
+                return f"row {number}"
+    return "the numbers of its features"
 
 
 @functools.cache
@@ -99,8 +118,8 @@ def fetch(name: str) -> Raw:
 def _read(X: Path, y: Path) -> tuple[Any, Array]:
     from scipy.sparse import load_npz
 
-    read = load_npz if X.suffix == ".npz" else np.load
-    return read(X), np.load(y)
+    read = load_npz if X.suffix == ".npz" else np.load  # neither reads pickles
+    return read(X), np.load(y, allow_pickle=False)
 
 
 def _download(name: str) -> tuple[Any, Array]:

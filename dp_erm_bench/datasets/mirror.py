@@ -11,6 +11,7 @@ import csv
 import functools
 import gzip
 import hashlib
+import io
 import lzma
 import os
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp_erm_bench.errors import DataUnavailable
+from dp_erm_bench.paths import LARGEST, content_of, opened
 
 VARIABLE = "DP_ERM_BENCH_DATA"
 MANIFEST = "MANIFEST.csv"
@@ -49,15 +51,17 @@ class Mirror:
         Raises
         ------
         DataUnavailable
-            If the file is missing, truncated or altered.
+            If the file is missing, truncated or altered, or outside of the mirror.
         """
         file, expected = self.rows[name]["file"], self.rows[name]["sha256"]
         try:
-            found = sha256(self.folder / file)
-        except OSError as error:
+            with opened(self.folder / file, self.folder):
+                found = sha256(self.folder / file)
+        except (OSError, ValueError) as error:
             raise DataUnavailable(
                 f"dataset file {file} is listed in {self.folder / MANIFEST} but "
-                f"cannot be read ({error.strerror}): restore it, or unset {VARIABLE}"
+                f"cannot be read ({getattr(error, 'strerror', 'it is no path')}): "
+                f"restore it, or unset {VARIABLE}"
             ) from error
         if found != expected:
             raise DataUnavailable(
@@ -71,7 +75,7 @@ class Mirror:
         """Return the verified, decompressed content of a file."""
         self.verify(name)
         path = self.folder / self.rows[name]["file"]
-        return decompressed(path.suffix, path.read_bytes())
+        return decompressed(path.suffix, content_of(path, self.folder, LARGEST))
 
 
 def decompressed(suffix: str, content: bytes) -> bytes:
@@ -104,10 +108,11 @@ def open_mirror() -> Mirror | None:
         return None
     folder = Path(named).expanduser()
     try:
-        with (folder / MANIFEST).open(newline="", encoding="utf-8") as file:
-            rows = {row["name"]: row for row in csv.DictReader(file)}
-            complete = all(row["file"] and row["sha256"] for row in rows.values())
-    except (OSError, KeyError, UnicodeDecodeError) as error:
+        text = content_of(folder / MANIFEST, folder).decode()
+        lines = io.StringIO(text, newline="")
+        rows = {row["name"]: row for row in csv.DictReader(lines)}
+        complete = all(row["file"] and row["sha256"] for row in rows.values())
+    except (OSError, KeyError, ValueError, csv.Error) as error:
         raise _unreadable(named) from error
     if not complete:
         raise _unreadable(named)

@@ -121,6 +121,8 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
         ``X``, ``y``; ``X_test``, ``y_test`` if there is a split; ``w_true`` if it
         is known and columns are not rescaled.
     """
+    if isinstance(raw[1], np.ma.MaskedArray):
+        raise UsageError(f"dataset {name}: labels must be numbers, not masked ones")
     X, y = as_features(raw[0]), np.asarray(raw[1])
     check_raw(name, X, y)
     if recipe.densify and not isinstance(X, np.ndarray):

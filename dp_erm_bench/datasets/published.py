@@ -11,7 +11,7 @@ from dp_erm_bench.datasets.base import Array, Features
 from dp_erm_bench.datasets.features import as_features
 from dp_erm_bench.datasets.mirror import MANIFEST, VARIABLE, open_mirror
 from dp_erm_bench.datasets.store import load_arrays, save_arrays
-from dp_erm_bench.errors import DataUnavailable
+from dp_erm_bench.errors import DataUnavailable, place_of
 from dp_erm_bench.paths import digest
 
 Raw = tuple[Features, Array]
@@ -197,9 +197,9 @@ def parsed(name: str, parse: Callable[..., Raw], *contents: bytes) -> Raw:
     except DataUnavailable:
         raise
     except (ValueError, IndexError, EOFError) as error:
-        why = str(error).partition("\n")[0]
         raise DataUnavailable(
-            f"dataset {name}: its file is not of the format it should have ({why})"
+            f"dataset {name}: its file is not of the format it should have "
+            f"({place_of(error)})"
         ) from error
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,20 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Features
 from dp_erm_bench.datasets.features import PARTS, assembled, parts
-from dp_erm_bench.paths import cache_dir, write_atomic
+from dp_erm_bench.paths import (
+    cache_dir,
+    content_of,
+    opened,
+    remove_parts,
+    write_atomic,
+)
 
 SEAL = "content.json"
+BROKEN = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, EOFError),
+    *(SyntaxError, TokenError, OverflowError, MemoryError, RecursionError),
+)
+"""What readers raise for a damaged file."""
 
 
 def content_hash(arrays: Mapping[str, Features]) -> str:
@@ -45,6 +57,7 @@ def save_arrays(kind: str, key: str, arrays: Mapping[str, Features]) -> str:
     sparse = {key: list(arrays[key].shape) for key in arrays if key not in dense}
     seal = {"names": sorted(arrays), "sparse": sparse, "content": content}
     try:
+        remove_parts(folder)
         for name, array in arrays.items():
             for suffix, part in parts(array).items():
                 _write(folder / f"{name}{suffix}.npy", part)
@@ -67,14 +80,23 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
     """
     folder = cache_dir() / kind / key
     try:
-        seal = json.loads((folder / SEAL).read_bytes())
+        seal = json.loads(content_of(folder / SEAL, folder))
         shapes, expected = seal["sparse"], str(seal["content"])
         arrays = {
-            name: _read(folder / name, shapes.get(name)) for name in seal["names"]
+            name: _read(folder / name, shapes.get(name))
+            for name in seal["names"]
+            if name.isidentifier()
         }
-    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        whole = content_hash(arrays) == expected and all(map(_usable, arrays.values()))
+    except BROKEN:
         return None
-    return (arrays, expected) if content_hash(arrays) == expected else None
+    return (arrays, expected) if whole else None
+
+
+def _usable(array: Features) -> bool:
+    """Return whether an array is of the type and the order that was stored."""
+    dense = isinstance(array, np.ndarray)
+    return array.dtype == np.float64 and (not dense or array.flags.f_contiguous)
 
 
 def _read(path: Path, shape: list[int] | None) -> Features:
@@ -88,4 +110,5 @@ def _read(path: Path, shape: list[int] | None) -> Features:
 
 def _mapped(path: Path) -> NDArray[Any]:
     file = path.with_name(f"{path.name}.npy")
+    opened(file, file.parent).close()
     return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))

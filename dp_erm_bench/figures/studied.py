@@ -12,6 +12,8 @@ import numpy as np
 from dp_erm_bench.audit.chunk import audited_case
 from dp_erm_bench.audit.profile import FALSE_ALARM, verdict
 from dp_erm_bench.audit.table import Row, row
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.store import Store
@@ -59,6 +61,8 @@ def _judged(
         np.concatenate([sides[side][chunk] for chunk in both]) for side in (0, 1)
     )
     name, params = how["algorithm"]["name"], how["algorithm"]["params"]
+    if is_file(name):  # a plan may be anyone's: what it names is not imported
+        raise UsageError(f"algorithm={name}: a plan must name no file")
     adjacency = how["budget"]["adjacency"]
     case = audited_case(name, params, adjacency, Budget(**how["budget"]))
     return row(name, params, adjacency, verdict(first, second, case.claim, alpha))

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Array, Bounds, Features
+from dp_erm_bench.datasets.features import numbers
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.build import build_problem
@@ -57,12 +58,7 @@ def problem_from_arrays(
 
 
 def _floats(key: str, values: Any) -> Array:
-    try:
-        if np.iscomplexobj(values):
-            raise TypeError
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise UsageError(f"{key}: must be an array of numbers") from None
+    return np.asarray(numbers(key, values), np.float64)
 
 
 def _bounds(given: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:

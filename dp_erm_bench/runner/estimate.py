@@ -146,6 +146,7 @@ def _algorithm(setting: Setting) -> str:
 def _made(spec: dict[str, Any]) -> Setting | None:
     """Return the setting of an earlier trial, None if it can no longer be made."""
     try:
-        return setting_of(spec)
-    except (UsageError, DataUnavailable, KeyError):
+        # A file that only a plan names is not imported.
+        return None if "file" in spec["algorithm"] else setting_of(spec)
+    except (UsageError, DataUnavailable, KeyError, TypeError):
         return None

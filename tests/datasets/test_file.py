@@ -180,8 +180,8 @@ def test_the_list_says_how_to_name_a_file():
 
 
 BAD = [
-    ("text.csv", b"a,b,y\n1,red,0\n2,3,1\n", "column b holds the text red, features"),
-    ("plain.csv", b"1,red,0\n2,3,1\n", "column 1 holds the text red"),
+    ("text.csv", b"a,b,y\n1,red,0\n2,3,1\n", "column b holds text in row 2, features"),
+    ("plain.csv", b"1,red,0\n2,3,1\n", "column 1 holds text in row 1"),
     ("ragged.csv", b"a,b,y\n1,2,0\n1,2,3,4,5\n", "is not a whole csv file"),
     ("empty.csv", b"", "is not a whole csv file"),
     ("names.csv", b"a,b,y\n", "holds no records"),
@@ -189,7 +189,7 @@ BAD = [
     ("nolabel.csv", b"a,b,y\n1,2,\n2,3,1\n", "y holds a value that is not finite"),
     ("one.csv", b"y\n0\n1\n", r"X of shape \(2, 0\) is empty"),
     ("cut.npz", npz(X=X, y=Y)[:100], "is not a whole npz file"),
-    ("text.npz", npz(X=np.array([["a"], ["b"]]), y=[0, 1]), "features must be num"),
+    ("text.npz", npz(X=np.array([["a"], ["b"]]), y=[0, 1]), "features: must be an array of num"),
     ("object.npz", npz(X=np.array([None, 1]), y=[0, 1]), "is not a whole npz file"),
     ("less.npz", npz(X=X), "holds X, it must hold y"),
     ("long.npz", npz(X=X, y=[0, 1]), r"must be \(n, p\) and \(n,\)"),
