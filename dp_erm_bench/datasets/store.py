@@ -5,6 +5,7 @@ Sparse features lie there as the arrays that make them up, one file each.
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from tokenize import TokenError
@@ -27,6 +28,7 @@ SEAL = "content.json"
 BROKEN = (
     *(OSError, ValueError, LookupError, TypeError, AttributeError, EOFError),
     *(SyntaxError, TokenError, OverflowError, MemoryError, RecursionError),
+    *(UserWarning, DeprecationWarning),
 )
 """What readers raise for a damaged file."""
 
@@ -111,4 +113,6 @@ def _read(path: Path, shape: list[int] | None) -> Features:
 def _mapped(path: Path) -> NDArray[Any]:
     file = path.with_name(f"{path.name}.npy")
     opened(file, file.parent).close()
-    return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a header that is not ours
+        return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))

@@ -193,15 +193,18 @@ def _merge(path: Path, own: BinaryIO) -> None:
 
 def _twofold(path: Path) -> set[bytes]:
     """Return the keys that stand for two specs."""
-    first: dict[bytes, int] = {}
+    seen: set[bytes] = set()
     many: dict[bytes, list[bytes]] = {}
-    for raw in filter(None, _lines(path)):
-        spec = hash(raw.partition(SPEC)[2])
-        if first.setdefault(raw[KEY], spec) != spec:
-            many[raw[KEY]] = []
-    for raw in filter(None, _lines(path) if many else ()):
-        if raw[KEY] in many:
-            many[raw[KEY]].append(raw)
+    if not path.is_file():
+        return seen
+    with opened(path, path.parent) as file:
+        for raw in lines_of(file):
+            if raw[KEY] in seen:
+                many[raw[KEY]] = []
+            seen.add(raw[KEY])
+    for good in filter(None, _lines(path) if many else ()):
+        if good[KEY] in many:
+            many[good[KEY]].append(good)
     return {k for k, raws in many.items() if not all(_agree(raws[0], r) for r in raws)}
 
 
@@ -210,7 +213,7 @@ def _agree(one: bytes, other: bytes) -> bool:
 
     A parameter at its default may be spelled or not.
     """
-    if one == other:
+    if one.partition(SPEC)[2] == other.partition(SPEC)[2]:
         return True
     first, second = _fixed(one), _fixed(other)
     common = first[1].keys() & second[1].keys()

@@ -150,7 +150,7 @@ def pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
     """
     starts = [*(found.start() for found in RECORD.finditer(line)), len(line)]
     for start, stop in pairwise(starts):
-        tag = line.rfind(TAG, start, stop)
+        tag = line.find(TAG, start, stop)
         piece = line[start : tag + TAIL - 1]
         if tag >= 0 and is_sealed(piece + b"\n"):
             yield start, piece

@@ -1,0 +1,282 @@
+"""Folders that somebody else has made: nothing in them is run, followed or waited for."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from dp_erm_bench import paths
+from dp_erm_bench.cli.main import main
+from dp_erm_bench.figures import studied
+from dp_erm_bench.paths import write_atomic
+from dp_erm_bench.results.folder import LOCK
+from dp_erm_bench.results.runs import read_manifest, write_run
+from dp_erm_bench.results.segment import sealed
+from dp_erm_bench.results.store import segments_of
+from dp_erm_bench.results.table import load_results
+
+SECRET = "root:x:0:0:not-for-you"
+
+
+@pytest.fixture(autouse=True)
+def soon():
+    """End what hangs."""
+
+    def late(*given):
+        raise AssertionError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def folder(inline, block, capsys):
+    inline(block(seed=[0, 1]))
+    capsys.readouterr()
+    return inline.folder
+
+
+@pytest.fixture
+def secret(tmp_path):
+    path = tmp_path / "outside"
+    path.write_text(f"{SECRET}\n" * 3)
+    return path
+
+
+def put(path, kind, secret):
+    """Put something into the place of a file or a folder."""
+    if path.is_dir():
+        path.rename(path.parent.parent / f"was_{path.name}")
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "link":
+        path.symlink_to(secret)
+    elif kind == "giant":
+        path.touch()
+        os.truncate(path, 1 << 41)
+    elif kind == "deep":
+        path.write_text("[" * 200_000 + "\n")
+    else:
+        path.mkdir()
+
+
+COMMANDS = ("collect", "report", "compare")
+PLACES = (
+    *("plan.jsonl", "manifest.json", "results.parquet", "claims.csv", "choices.csv"),
+    *("segments", "segments/x.jsonl", "runs", "runs/x.json", "figures", LOCK),
+)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "link", "giant", "deep", "folder"])
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_stands_for_a_file_is_told_or_left_out(
+    folder, place, kind, secret, capsys
+):
+    (folder / "results.parquet").unlink()
+    put(folder / place, kind, secret)
+    for command in COMMANDS:
+        code = main([command, *[str(folder)] * (1 + (command == "compare"))])
+        said = capsys.readouterr()
+        assert code in (0, 2)
+        assert code == 0 or said.err.count("dp-erm-bench: ") == 1
+        assert SECRET not in said.out + said.err
+    assert secret.read_text() == f"{SECRET}\n" * 3
+
+
+def test_a_folder_of_too_many_files_is_a_sentence(folder, monkeypatch, capsys):
+    monkeypatch.setattr(paths, "MOST_FILES", 50)
+    for name in ("segments", "runs"):
+        for number in range(60):
+            (folder / name / f"{number}.jsonl").touch()
+        assert main(["collect", str(folder)]) == 2
+        assert f"{name}: must hold at most 50 files" in capsys.readouterr().err
+        for number in range(60):
+            (folder / name / f"{number}.jsonl").unlink()
+    assert main(["collect", str(folder)]) == 0
+
+
+def test_an_enormous_line_costs_only_itself(folder, monkeypatch, capsys):
+    before = load_results(folder)
+    (path,) = segments_of(folder)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], b"x" * 100_000 + b"\n", *lines[2:]]))
+    monkeypatch.setattr("dp_erm_bench.results.scan.LARGEST_TEXT", 10_000)
+    assert load_results(folder).equals(before)
+    assert "damaged lines in 1 segment" in capsys.readouterr().err
+
+
+@pytest.fixture
+def evil(tmp_path, monkeypatch):
+    """A module that leaves a trace if it is imported."""
+    trace = tmp_path / "trace"
+    path = tmp_path / "evil_module.py"
+    text = f"import pathlib\npathlib.Path({str(trace)!r}).touch()\n"
+    path.write_text(f"{text}def draw(*given): pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield path
+    assert not trace.exists()
+    sys.modules.pop("evil_module", None)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_module_that_a_manifest_names_is_imported(folder, evil, command, capsys):
+    config = {"figures": "evil_module", "claims": [], "profile": "smoke"}
+    write_run(folder, {**read_manifest(folder), "config": config})
+    (folder / "results.parquet").unlink()
+    assert main([command, *[str(folder)] * (1 + (command == "compare"))]) == 0
+    said = capsys.readouterr().err
+    assert ("it is not imported" in said) == (command == "collect")
+
+
+@pytest.mark.parametrize("name", ["os", "dp_erm_bench.cli.main", "..", 3, ["x"]])
+def test_only_modules_of_figures_are_taken_from_a_manifest(folder, name, capsys):
+    write_run(folder, {**read_manifest(folder), "config": {"figures": name}})
+    assert main(["collect", str(folder)]) == 0
+    assert "none of the package's; it is not imported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"claims": 3},
+        {"claims": [{"statement": "{figure.x}", "measure": "ratio", "figure": "a"}]},
+        {"claims": [{}], "profile": {}},
+        {"blocks": 3, "claims": [[]]},
+    ],
+)
+def test_a_manifest_that_fits_nothing_is_a_sentence(folder, config, capsys):
+    config = {"figures": "dp_erm_bench.figures.mangold2022", **config}
+    write_run(folder, {**read_manifest(folder), "config": config})
+    assert main(["collect", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("dp-erm-bench: ") == 1 and "Traceback" not in said
+
+
+def forged(folder, change):
+    """Change every line of a plan, and put good checksums onto them."""
+    plan = folder / "plan.jsonl"
+    lines = []
+    for raw in plan.read_text().splitlines():
+        row = json.loads(raw)
+        for key in ("lines", "sum", "crc"):
+            row.pop(key, None)
+        change(row["spec"])
+        lines.append(json.dumps(row, separators=(",", ":")).encode() + b"\n")
+    plan.write_bytes(b"".join(map(sealed, lines)))
+
+
+def test_no_solver_that_a_plan_names_is_imported(folder, evil, inline, block):
+    def solver(spec):
+        spec["algorithm"] = {"name": "random_cd", "params": {}}
+        spec["algorithm"] |= {"file": str(evil), "content": "0" * 64}
+
+    def target(spec):
+        spec["dataset"]["_target_"] = "evil_module.draw"
+
+    for change in (solver, target):
+        forged(folder, change)
+        for command in COMMANDS:
+            main([command, *[str(folder)] * (1 + (command == "compare"))])
+        inline(block(seed=[7, 8]), mode="plan")
+
+
+def test_no_solver_that_a_study_names_is_imported(folder, evil, monkeypatch):
+    spec = {
+        "algorithm": {"name": str(evil), "params": {}},
+        "budget": {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace_one"},
+    }
+    both = [({**spec, "dataset": {"side": s}, "seed": 0}, {}) for s in (0, 1)]
+    for _, facts in both:
+        facts["statistics"] = [0.0, 1.0]
+    monkeypatch.setattr(studied, "recorded", lambda folder: iter(both))
+    with pytest.raises(ValueError, match="must name no file"):
+        studied.audits(folder)
+
+
+def test_a_figure_is_not_written_through_a_link(folder, secret, capsys):
+    (folder / "figures").mkdir()
+    (folder / "figures" / "mangold2022.pdf").symlink_to(secret)
+    config = {"figures": "dp_erm_bench.figures.mangold2022", "profile": "smoke"}
+    write_run(folder, {**read_manifest(folder), "config": config})
+    assert main(["collect", str(folder)]) == 2
+    assert "must be a plain file or folder; remove it" in capsys.readouterr().err
+    assert secret.read_text() == f"{SECRET}\n" * 3
+
+
+def test_a_table_with_objects_of_its_own_is_read_as_a_table(folder):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    before = load_results(folder)
+    for path in segments_of(folder):
+        path.unlink()
+    made = pa.Table.from_pandas(before)
+    field = made.schema.field("run").with_metadata(
+        {"ARROW:extension:name": "arrow.py_extension_type"}
+    )
+    schema = made.schema.set(made.schema.get_field_index("run"), field)
+    pq.write_table(made.cast(schema), folder / "results.parquet")
+    assert load_results(folder).equals(before)
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from dp_erm_bench.paths import write_atomic
+def write(file):
+    file.write(b"half")
+    file.flush()
+    print("begun", flush=True)
+    time.sleep(60)
+write_atomic(Path(sys.argv[1]), write)
+"""
+
+
+@pytest.mark.parametrize("again", ["run", "collect"])
+def test_files_of_dead_writers_are_removed_and_others_kept(
+    folder, inline, block, again
+):
+    target = folder / "results.parquet"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
+    try:
+        for writer in writers:
+            writer.stdout.readline()
+        parts = {path.name for path in folder.glob(".results.parquet.*")}
+        assert len(parts) == 2
+        writers[0].kill()
+        writers[0].wait()
+        if again == "run":
+            assert inline(block(seed=[0, 1])) == 0
+        else:
+            assert main(["collect", str(folder)]) == 0
+        assert len({path.name for path in folder.glob(".results.parquet.*")}) == 1
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
+    assert main(["collect", str(folder)]) == 0
+    assert {path.name for path in folder.glob(".*")} == {LOCK}
+
+
+def test_a_writer_may_read_what_it_wrote(tmp_path):
+    def write(file):
+        file.write(b"ab")
+        file.seek(0)
+        assert file.read() == b"ab"
+
+    write_atomic(tmp_path / "x", write)
+    assert (tmp_path / "x").read_bytes() == b"ab"
