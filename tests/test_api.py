@@ -191,6 +191,35 @@ def test_complex_features_are_refused_and_not_cut():
         problem_from_arrays(X + 0j, y, loss="logistic")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.astype("M8[s]"),
+        lambda a: a.astype("m8[s]"),
+        lambda a: a.astype(object),
+        lambda a: a.astype(str),
+        lambda a: a.astype("S4"),
+        lambda a: np.ma.masked_equal(a, a.flat[0]),
+        lambda a: a.astype("f8,f8"),
+        lambda a: a * 1j,
+    ],
+)
+def test_arrays_that_are_no_real_numbers_are_refused_and_not_converted(change):
+    X, y = arrays()
+    for given, key in (((change(X), y), "X"), ((X, change(y)), "y")):
+        with pytest.raises(UsageError) as caught:
+            problem_from_arrays(*given, loss="logistic")
+        said = sentence(caught)
+        assert f"{key}: must be an array of numbers, not" in said
+
+
+@pytest.mark.parametrize("kind", ["bool", "int8", "uint16", "float32", "int64"])
+def test_arrays_of_real_numbers_of_any_size_are_taken(kind):
+    X, y = np.eye(2).astype(kind), [-1, 1]
+    found = problem_from_arrays(X, y, loss="logistic").dataset
+    np.testing.assert_array_equal(found.X, np.eye(2))
+
+
 def test_bounds_are_spread_over_the_columns():
     bounds = own_problem(bounds={"columns": 2.0, "label": None}).dataset.bounds
     np.testing.assert_array_equal(bounds.columns, np.full(P, 2.0))

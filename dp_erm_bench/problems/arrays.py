@@ -78,7 +78,7 @@ def _bounds(given: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
 
 
 def _bound(key: str, value: Any) -> Array:
-    bound = _floats(f"bounds.{key}", value)
+    bound = _floats(f"bounds.{key}", np.nan if value is None else value)
     if not (np.isfinite(bound) & (bound >= 0.0)).all():
         raise UsageError(f"bounds.{key}={value}: must be finite and >= 0")
     return bound

@@ -189,7 +189,11 @@ BAD = [
     ("nolabel.csv", b"a,b,y\n1,2,\n2,3,1\n", "y holds a value that is not finite"),
     ("one.csv", b"y\n0\n1\n", r"X of shape \(2, 0\) is empty"),
     ("cut.npz", npz(X=X, y=Y)[:100], "is not a whole npz file"),
-    ("text.npz", npz(X=np.array([["a"], ["b"]]), y=[0, 1]), "features: must be an array of num"),
+    (
+        "text.npz",
+        npz(X=np.array([["a"], ["b"]]), y=[0, 1]),
+        "features: must be an array of num",
+    ),
     ("object.npz", npz(X=np.array([None, 1]), y=[0, 1]), "is not a whole npz file"),
     ("less.npz", npz(X=X), "holds X, it must hold y"),
     ("long.npz", npz(X=X, y=[0, 1]), r"must be \(n, p\) and \(n,\)"),
@@ -206,6 +210,14 @@ BAD = [
     ("bad.csv.xz", b"nothing", "is not a whole csv file"),
     ("cut.csv.gz", gzip.compress(csv())[:-20], "is not a whole csv file"),
     ("binary.csv", bytes(range(256)), "is not a whole csv file"),
+    ("complex.npz", npz(X=X + 1j, y=Y), "must be an array of numbers, not complex128"),
+    ("dates.npz", npz(X=X.astype("M8[D]"), y=Y), "numbers, not datetime64"),
+    ("spans.npz", npz(X=X.astype("m8[D]"), y=Y), "numbers, not timedelta64"),
+    ("labels.npz", npz(X=X, y=Y + 1j), "numbers or text, not complex128"),
+    ("days.npz", npz(X=X, y=Y.astype("M8[D]")), "numbers or text, not datetime64"),
+    ("objects.npz", npz(X=X, y=np.array([0, None] * 2)), "is not a whole npz file"),
+    ("complex.csv", b"a,b,y\n1+2j,3,0\n2,3,1\n", "column a holds text in row 2"),
+    ("days.csv", b"a,b,y\n2020-01-01,3,0\n2,3,1\n", "column a holds text in row 2"),
     ("data.parquet", b"PAR1", r"its suffix tells no format, add dataset\.format="),
 ]
 
@@ -232,3 +244,21 @@ def test_a_bad_file_is_refused_in_one_sentence(name, content, said, put):
 def test_a_bad_option_is_refused_in_one_sentence(changes, said, put):
     with pytest.raises(UsageError, match=said):
         loaded(**{"path": put("data.csv", csv())} | changes)
+
+
+PASSWD = b"root:x:0:0:root:/root:/bin/bash\nme:x:1:1:me,not-for-you:/:/bin/sh\n"
+
+
+@pytest.mark.parametrize("name", ["x.svm", "x.csv", "x.npz", "x.csv.gz", "x.libsvm"])
+@pytest.mark.parametrize("label", [None, "z", 0])
+def test_no_message_shows_what_a_file_holds(name, label, put):
+    more = {"label": label} if ".csv" in name else {}
+    with pytest.raises(UsageError) as caught:
+        loaded(put(name, PASSWD), **more)
+    said = str(caught.value)
+    assert not any(part in said for part in ("x:0", "not-for-you", "/bin/", "me,"))
+
+
+def test_the_row_of_a_bad_entry_is_told(put):
+    with pytest.raises(UsageError, match=r"svmlight file \(row 2\)"):
+        loaded(put("x.svm", b"1 1:2 3:1e-5 # note\n-1 1:two\n"))

@@ -1,5 +1,6 @@
 import bz2
 import gzip
+import hashlib
 import lzma
 import os
 
@@ -69,3 +70,67 @@ def test_manifest_without_check_sums_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_ERM_BENCH_DATA", str(tmp_path))
     with pytest.raises(DataUnavailable, match="columns name, file and sha256"):
         open_mirror()
+
+
+SECRET = b"root:x:0:0:not-for-you\n"
+
+
+@pytest.fixture
+def outside(make_mirror, tmp_path):
+    """A mirror, and a file beside it that is none of its own."""
+    folder = make_mirror({"toy": ("toy.csv", b"1,2,3")})
+    (tmp_path / "secret").write_bytes(SECRET)
+    return folder
+
+
+def listing(folder, file):
+    digest = hashlib.sha256(SECRET).hexdigest()
+    (folder / "MANIFEST.csv").write_text(f"name,file,sha256\ntoy,{file},{digest}\n")
+    return open_mirror()
+
+
+@pytest.mark.parametrize("way", ["up", "absolute", "link", "folder link"])
+def test_what_lies_outside_is_refused_and_not_shown(outside, tmp_path, way):
+    (outside / "link").symlink_to(tmp_path / "secret")
+    (outside / "up").symlink_to(tmp_path)
+    file = {
+        "up": "../secret",
+        "absolute": str(tmp_path / "secret"),
+        "link": "link",
+        "folder link": "up/secret",
+    }[way]
+    mirror = listing(outside, file)
+    for ask in (mirror.verify, mirror.read):
+        with pytest.raises(DataUnavailable, match="leads out of its folder") as said:
+            ask("toy")
+        assert "not-for-you" not in str(said.value) and "\n" not in str(said.value)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_refused(outside, make):
+    make(outside / "odd")
+    with pytest.raises(DataUnavailable, match="odd is listed .* cannot be read"):
+        listing(outside, "odd").verify("toy")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'name,file,sha256\n"' + b"x" * 200_000 + b'",a,b\n',
+        b"name,file,sha256\n\x00,a\n",
+        b"\xff\xfe",
+    ],
+)
+def test_a_damaged_manifest_is_a_sentence(outside, text):
+    (outside / "MANIFEST.csv").write_bytes(text)
+    with pytest.raises(DataUnavailable, match="must name a folder with a MANIFEST"):
+        open_mirror()
+
+
+def test_a_manifest_that_is_a_link_or_a_pipe_is_refused(outside, tmp_path):
+    manifest = outside / "MANIFEST.csv"
+    for make in (lambda: manifest.symlink_to(tmp_path / "secret"), None):
+        manifest.unlink()
+        os.mkfifo(manifest) if make is None else make()
+        with pytest.raises(DataUnavailable, match="must name a folder"):
+            open_mirror()

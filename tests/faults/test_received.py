@@ -1,4 +1,4 @@
-"""Folders that somebody else has made: nothing in them is run, followed or waited for."""
+"""Folders that others have made: nothing in them is run, followed or waited for."""
 
 import json
 import os
