@@ -31,9 +31,7 @@ WRONG = {f"w{i}a{part}" for i in (3, 4, 5, 6) for part in ("", "_test")}
 """Names under which libsvmdata 0.5 downloads w1a."""
 
 _NUMBER = rb"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
-ROW = re.compile(
-    rb"\s*(?:%b(?:,%b)*(?:\s+\w+:%b)*\s*)?(?:#.*)?" % (_NUMBER, _NUMBER, _NUMBER)
-)
+ROW = re.compile(rb"\s*(?:%b(?:\s+\w+:%b)*\s*)?(?:#.*)?" % (_NUMBER, _NUMBER))
 
 TASKS = {"binary": "classification", "multiclass": "classification"}
 
@@ -59,12 +57,9 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
     from scipy.sparse import vstack
     from sklearn.datasets import load_svmlight_file
 
-    zero = "auto" if first == "auto" else first == 0
+    how = {"n_features": p, "zero_based": "auto" if first == "auto" else first == 0}
     try:
-        found = [
-            load_svmlight_file(io.BytesIO(content), n_features=p, zero_based=zero)
-            for content in contents
-        ]
+        found = [load_svmlight_file(io.BytesIO(one), **how) for one in contents]
     except ValueError:
         raise ValueError(_bad_row(contents)) from None
     X = found[0][0] if len(found) == 1 else vstack([X for X, _ in found])

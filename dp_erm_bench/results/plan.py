@@ -22,35 +22,25 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dp_erm_bench.paths import opened, write_atomic
-from dp_erm_bench.results.folder import locked, telling
-from dp_erm_bench.results.scan import (
-    KEY,
-    START,
-    TAG,
-    TAIL,
-    is_sealed,
-    lines_of,
-    parsed,
-    pieces,
+from dp_erm_bench.results.checked import (
+    SPEC,
+    agree,
+    checked_lines,
+    has_checksums,
+    sealed_lines,
 )
-from dp_erm_bench.results.segment import line, sealed
+from dp_erm_bench.results.folder import locked, telling
+from dp_erm_bench.results.scan import KEY, lines_of, parsed
+from dp_erm_bench.results.segment import line
 
 NAME = "plan.jsonl"
 LABELS = {
     **dict.fromkeys(("key", "experiment", "panel", "line", "phase"), str),
     **{"tuned": bool, "spec": dict},
 }
-SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
-"""Keys of a dataset that a trial's key does not depend on, its content given."""
-
-FLAGS, SPEC = b',"tuned":', b',"spec":'
+FLAGS = b',"tuned":'
 FILE = re.compile(rb',"file":"(?:[^"\\]|\\.)*","content":"[0-9a-f]*"')
 BLOCK = 1 << 20
-
-COUNT = b',"lines":%d,"sum":"%08x"}\n'
-COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
-MARKS = (TAG, b',"sum":"')
-"""What stands in a plan whose lines have checksums, and in no other."""
 
 
 class Plan:
@@ -124,7 +114,7 @@ def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
     path = folder / NAME
     with telling(folder):
         twofold = _twofold(path)
-        for raw in _lines(path):
+        for raw in checked_lines(path):
             row = None if raw is None or raw[KEY] in twofold else parsed(raw)
             good = row and all(isinstance(row.get(k), t) for k, t in LABELS.items())
             yield row if good else None
@@ -148,20 +138,7 @@ def checksum(folder: Path) -> int:
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:
-    write_atomic(path, lambda file: file.writelines(_sealed(lines)))
-
-
-def _sealed(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines with their checksums, the last one with what it tells of all."""
-    count = total = 0
-    last = b""
-    for raw in lines:
-        if last:
-            total = zlib.crc32(last := sealed(last), total)
-            yield last
-        last, count = raw, count + 1
-    if last:
-        yield sealed(last.removesuffix(b"}\n") + COUNT % (count, total))
+    write_atomic(path, lambda file: file.writelines(sealed_lines(lines)))
 
 
 def _merge(path: Path, own: BinaryIO) -> None:
@@ -175,18 +152,18 @@ def _merge(path: Path, own: BinaryIO) -> None:
     ours = {raw[KEY]: raw for raw in own}
     there: set[bytes] = set()
     gone: set[bytes] = set()
-    stale = not (path.is_file() and _has_checksums(path))
-    for raw in _lines(path):
+    stale = not (path.is_file() and has_checksums(path))
+    for raw in checked_lines(path):
         name = raw and _name(raw)
         if raw is None or name is None:
             stale = True
         elif name in new and new[name] == raw[KEY]:
             there.add(name)
-        elif name in new or not _agree(raw, ours.get(raw[KEY], raw)):
+        elif name in new or not agree(raw, ours.get(raw[KEY], raw)):
             gone.add(raw)
     if stale or gone or len(there) < len(new):
         own.seek(0)
-        kept = (raw for raw in _lines(path) if raw and raw not in gone)
+        kept = (raw for raw in checked_lines(path) if raw and raw not in gone)
         added = (raw for raw in own if _name(raw) not in there)
         _write(path, itertools.chain(kept, added))
 
@@ -202,38 +179,10 @@ def _twofold(path: Path) -> set[bytes]:
             if raw[KEY] in seen:
                 many[raw[KEY]] = []
             seen.add(raw[KEY])
-    for good in filter(None, _lines(path) if many else ()):
+    for good in filter(None, checked_lines(path) if many else ()):
         if good[KEY] in many:
             many[good[KEY]].append(good)
-    return {k for k, raws in many.items() if not all(_agree(raws[0], r) for r in raws)}
-
-
-def _agree(one: bytes, other: bytes) -> bool:
-    """Return whether lines of one key say alike what the key depends on.
-
-    A parameter at its default may be spelled or not.
-    """
-    if one.partition(SPEC)[2] == other.partition(SPEC)[2]:
-        return True
-    first, second = _fixed(one), _fixed(other)
-    common = first[1].keys() & second[1].keys()
-    same = all(first[1][name] == second[1][name] for name in common)
-    return bool(same and first[0] == second[0])
-
-
-def _fixed(raw: bytes) -> tuple[Any, dict[str, Any]]:
-    """Return what a line's key depends on: all but the parameters, and these."""
-    spec = (parsed(raw) or {}).get("spec")
-    spec = dict(spec) if isinstance(spec, dict) else {}
-    algorithm, dataset = (
-        dict(part) if isinstance(part := spec.get(name), dict) else {}
-        for name in ("algorithm", "dataset")
-    )
-    params = algorithm.pop("params", None)
-    algorithm.pop("file", None)
-    told = {key: value for key, value in dataset.items() if key not in SILENT}
-    rest = {**spec, "algorithm": algorithm, "dataset": told}
-    return rest, params if isinstance(params, dict) else {}
+    return {k for k, raws in many.items() if not all(agree(raws[0], r) for r in raws)}
 
 
 def _name(raw: bytes) -> bytes:
@@ -244,55 +193,3 @@ def _name(raw: bytes) -> bytes:
     labels = raw.partition(FLAGS)[0][KEY.stop :]
     spec = FILE.sub(b"", raw.partition(SPEC)[2], count=1)
     return blake2b(labels + spec, digest_size=16).digest()
-
-
-def _lines(path: Path) -> Iterator[bytes | None]:
-    """Yield the lines of a plan without checksums, None for each that does not count.
-
-    That is one that is damaged, there twice, or gone.
-    """
-    if not path.is_file():
-        return
-    read = _checked if _has_checksums(path) else _unchecked
-    seen: set[int] = set()
-    with opened(path, path.parent) as file:
-        for raw in read(file):
-            known = raw is not None and hash(raw) in seen
-            if raw is not None:
-                seen.add(hash(raw))
-            yield None if known else raw
-
-
-def _unchecked(file: BinaryIO) -> Iterator[bytes | None]:
-    for raw in lines_of(file):
-        yield raw.rstrip() + b"\n" if raw.startswith(START) and parsed(raw) else None
-
-
-def _checked(file: BinaryIO) -> Iterator[bytes | None]:
-    lines = total = before = bad = 0
-    told = None
-    for raw in lines_of(file):
-        lines, before, total = lines + 1, total, zlib.crc32(raw, total)
-        good = raw.startswith(START) and is_sealed(raw)
-        if not good:
-            bad += 1
-            yield None
-        for piece in (raw,) if good else (p + b"\n" for _, p in pieces(raw)):
-            body = piece[:-TAIL]
-            counted = COUNTED.search(body) if body.endswith(b'"') else None
-            if counted:
-                body, told = body[: counted.start()], counted.groups()
-            yield body + b"}\n"
-    if told == (b"%d" % lines, b"%08x" % before) and not bad:
-        return
-    missing = int(told[0]) - lines if told else 0
-    yield from [None] * (missing if missing > 0 else not bad)
-
-
-def _has_checksums(path: Path) -> bool:
-    """Return whether a plan is of a version that wrote checksums."""
-    with opened(path, path.parent) as file:
-        text = file.read(BLOCK)
-        file.seek(max(0, file.seek(0, 2) - BLOCK))
-        text += file.read(BLOCK)
-    return any(mark in text for mark in MARKS)

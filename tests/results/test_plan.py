@@ -140,3 +140,48 @@ def test_a_plan_that_cannot_be_written_is_a_sentence(tmp_path):
     with Plan(tmp_path / "file", append=True) as plan:
         with pytest.raises(UsageError, match="file: File exists; what is recorded"):
             plan.add([row(1)])
+
+
+def unsealed(rows):
+    return b"".join(json.dumps(r, separators=(",", ":")).encode() + b"\n" for r in rows)
+
+
+def test_a_plan_of_an_earlier_version_is_read_and_gets_checksums(tmp_path):
+    (tmp_path / NAME).write_bytes(unsealed([row(1), row(2)]))
+    assert [*read_plan(tmp_path)] == [row(1), row(2)]
+    assert publish(tmp_path, [row(2)], append=True) == [row(1), row(2)]
+    assert all("crc" in json.loads(x) for x in (tmp_path / NAME).read_text().split())
+
+
+def test_a_key_with_two_specs_is_damage_until_its_run_says_which(tmp_path):
+    wrong = {**row(1), "spec": {**row(1)["spec"], "seed": 9}}
+    (tmp_path / NAME).write_bytes(unsealed([row(0), row(1), wrong]))
+    assert [*read_plan(tmp_path)] == [row(0), None, None]
+    assert publish(tmp_path, [row(1)], append=True) == [row(0), row(1)]
+
+
+def test_a_key_whose_spec_is_spelled_in_two_ways_is_none(tmp_path):
+    rows = [row(1), {**row(1), "line": "other"}]
+    rows[0]["spec"] = {"dataset": {"path": "a"}, "algorithm": {"params": {"step": 1}}}
+    rows[1]["spec"] = {"dataset": {"path": "b"}, "algorithm": {"params": {}}}
+    assert publish(tmp_path, rows, append=True) == rows
+
+
+def test_a_line_of_a_new_plan_without_its_checksum_is_damage(tmp_path):
+    publish(tmp_path, [row(1), row(2)], append=True)
+    path = tmp_path / NAME
+    path.write_bytes(unsealed([row(1)]) + path.read_bytes().split(b"\n")[1] + b"\n")
+    assert [*read_plan(tmp_path)] == [None, row(2)]
+    assert publish(tmp_path, [row(1), row(2)], append=True) == [row(2), row(1)]
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_lines_that_are_gone_are_counted(tmp_path, gone):
+    publish(tmp_path, map(row, range(3)), append=True)
+    lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
+    (tmp_path / NAME).write_bytes(b"".join(lines[:gone] + lines[gone + 1 :]))
+    found = [*read_plan(tmp_path)]
+    assert found == [*(row(n) for n in range(3) if n != gone), None]
+    (tmp_path / NAME).write_bytes(b"".join([*lines, lines[gone]]))
+    found = [*read_plan(tmp_path)]
+    assert found == [*map(row, range(3)), None]
