@@ -233,7 +233,7 @@ def _chunks(store: Store, left_out: Counter[str]) -> Iterator[list[Pair]]:
     while chunk := list(itertools.islice(rows, CHUNK)):
         planned = [row for row in chunk if row and row["key"] in store.index]
         left_out["damaged"] += chunk.count(None)
-        if store.index:  # else the run has only begun
+        if store.sizes():  # else the run has only begun
             left_out["missing"] += len(chunk) - chunk.count(None) - len(planned)
         records = store.records(row["key"] for row in planned)
         pairs = [
