@@ -7,12 +7,14 @@ plan, flattened to the spelling of the command line.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.folder import plural, shown
 from dp_erm_bench.results.plan import NAME, read_plan
 from dp_erm_bench.results.settings import final_rows
 from dp_erm_bench.results.table import UNREADABLE, load_results
@@ -67,7 +69,12 @@ def named_finals(folder: Path) -> pd.DataFrame:
     }
     names = zip(rows["trial"], rows["tuned"], strict=True)
     named = rows.assign(setting=[asked.get(name, "") for name in names])
-    return named[named["setting"] != ""]
+    known = named["setting"] != ""
+    if not known.all():
+        trials = plural(int((~known).sum()), "trial")
+        told = f"{trials} without a whole line of {NAME} left out"
+        print(f"{shown(folder)}: {told}", file=sys.stderr)
+    return named[known]
 
 
 def flattened(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 
@@ -124,6 +125,18 @@ def test_a_damaged_line_of_the_plan_costs_its_own_row_only(written, spec, capsys
     (folder / "plan.jsonl").write_text(text)
     assert named_finals(folder)["trial"].tolist() == [key(1)]
     assert "damaged" in capsys.readouterr().err
+
+
+def test_trials_that_the_plan_lost_are_told_where_the_table_is_all_there_is(
+    written, capsys
+):
+    folder = written("a", [line(1), line(2, with_seed(1))])
+    named_finals(folder)
+    shutil.rmtree(folder / "segments")
+    lines = (folder / "plan.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "plan.jsonl").write_bytes(lines[1])
+    assert named_finals(folder)["trial"].tolist() == [key(2)]
+    assert "1 trial without a whole line of plan.jsonl" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_plan_is_refused(tmp_path):
