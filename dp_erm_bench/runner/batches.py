@@ -41,6 +41,22 @@ def batches_of(planned: Iterable[Planned], most: int, aim: float) -> list[Batch]
     return [trials for _, trials in batches]
 
 
+def batch_size(one: Planned, members: int, most: int, aim: float) -> int:
+    """Return how many of some trials that may share a batch will do so, at most.
+
+    Parameters
+    ----------
+    one : Planned
+        Any of them.
+    members : int
+        How many there are.
+    most, aim
+        As `batches_of` takes them.
+    """
+    count = math.ceil(members / _size(one, most, aim))
+    return math.ceil(members / count)
+
+
 def _size(one: Planned, most: int, aim: float) -> int:
     if not one.setting.batchable:
         return 1

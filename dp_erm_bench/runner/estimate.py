@@ -1,17 +1,20 @@
-"""How long the trials to do will take, from those that are recorded."""
+"""How long the trials to do will take: from records, else from short runs of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.store import FINISHED, Store
 from dp_erm_bench.runner.case import setting_of
+from dp_erm_bench.runner.options import EXECUTE, RunOptions
 from dp_erm_bench.runner.trial import Planned, Setting
+from dp_erm_bench.runner.tries import Kind, Tries, kind_of
 
 SAMPLE = 30
 """Records that are read per kind of trial; their median counts."""
@@ -20,15 +23,22 @@ MODEL = 1e-8
 """Seconds per unit of work where nothing tells better."""
 
 SAME = "recorded trials of the same parameters"
-SCALED = "recorded trials of the same algorithm, scaled by work"
+TRIED = "short runs of their kinds"
+SCALED = "other trials of the same algorithm, scaled by work"
 GUESSED = "a model of the work, for nothing like it is recorded"
-Kind = tuple[str, int]
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
+class Expected(NamedTuple):
+    """A trial like some that have no name yet, and how many batches may hold."""
+
+    example: Planned
+    members: int
+
+
 class Costs:
-    """Seconds per trial: measured, scaled from what was measured, or modelled.
+    """Seconds per trial: measured, tried, scaled from either, or modelled.
 
     Parameters
     ----------
@@ -38,45 +48,96 @@ class Costs:
         Trials of the sweep, recorded or not.
     asked : iterable of Planned
         Those whose time is asked for.
+    later : iterable of Expected
+        Examples of those that are to come, whose time may be asked for, too.
+    options : RunOptions, optional
+        How they will be run; nothing is tried without.
     """
 
     def __init__(
-        self, store: Store, planned: Iterable[Planned], asked: Iterable[Planned]
+        self,
+        store: Store,
+        planned: Iterable[Planned],
+        asked: Sequence[Planned],
+        later: Iterable[Expected] = (),
+        options: RunOptions | None = None,
     ) -> None:
         self.bases: set[str] = set()
         self._store = store
-        kinds: dict[Kind, list[str]] = {_kind(one): [] for one in asked}
+        examples = {kind_of(one): one for one in reversed(asked)}
+        self._members = Counter(map(kind_of, asked))
+        for one, members in later:
+            examples.setdefault(kind_of(one), one)
+            self._members.setdefault(kind_of(one), members)
+        self._of_kind, self._rates = self._recorded(planned, examples)
+        self._known: dict[Kind, tuple[float, str]] = {}
+        self._least: dict[str, float] = {}
+        self._tries: Tries | None = None
+        if options is not None and options.execute == EXECUTE:
+            unknown = [
+                one for kind, one in examples.items() if kind not in self._of_kind
+            ]
+            self._tries = Tries(unknown, self._members, options)
+            self._learn(unknown)
+
+    def of(self, one: Planned) -> float:
+        """Return the seconds that a trial will take, and note what that rests on."""
+        kind = kind_of(one)
+        if kind not in self._known:
+            self._known[kind] = self._cost(one)
+        cost, basis = self._known[kind]
+        self.bases.add(basis)
+        return cost
+
+    def basis(self) -> str:
+        """Return in words what the costs asked for rest on."""
+        every = (SAME, TRIED, SCALED, GUESSED)
+        return "; ".join(basis for basis in every if basis in self.bases)
+
+    def _cost(self, one: Planned) -> tuple[float, str]:
+        recorded = self._of_kind.get(kind_of(one))
+        if recorded is not None:
+            return recorded, SAME
+        tried = self._tries.of(one) if self._tries else None
+        if tried is not None:
+            return tried, TRIED
+        rate = self._rates.get(_algorithm(one.setting))
+        basis = GUESSED if rate is None else SCALED
+        modelled = one.setting.work * (MODEL if rate is None else rate)
+        return max(modelled, self._least.get(_algorithm(one.setting), 0.0)), basis
+
+    def _learn(self, tried: Iterable[Planned]) -> None:
+        """Take rates and the least cost from what was tried, by algorithm."""
+        rates: dict[str, list[float | None]] = {}
+        for one in tried:
+            cost = self._tries.of(one) if self._tries else None
+            if cost is not None and one.setting.work > 0:
+                name, rate = _algorithm(one.setting), cost / one.setting.work
+                rates.setdefault(name, []).append(rate)
+                self._least[name] = min(cost, self._least.get(name, math.inf))
+        self._rates = {**_medians(rates), **self._rates}
+
+    def _recorded(
+        self, planned: Iterable[Planned], examples: Mapping[Kind, Planned]
+    ) -> tuple[dict[Kind, float], dict[str, float]]:
+        """Return seconds by kind, and seconds per work by algorithm."""
+        kinds: dict[Kind, list[str]] = {kind: [] for kind in examples}
         runs: dict[str, list[tuple[Setting, str]]]
-        runs = {_algorithm(one.setting): [] for one in asked}
+        runs = {_algorithm(one.setting): [] for one in examples.values()}
         for one in planned:
-            if _algorithm(one.setting) in runs and _finished(store, one.key):
-                _add(kinds.get(_kind(one)), one.key)
+            if _algorithm(one.setting) in runs and _finished(self._store, one.key):
+                _add(kinds.get(kind_of(one)), one.key)
                 _add(runs[_algorithm(one.setting)], (one.setting, one.key))
         self._look_elsewhere({name: found for name, found in runs.items() if not found})
         seconds = self._seconds(
             [key for keys in kinds.values() for key in keys]
             + [key for pairs in runs.values() for _, key in pairs]
         )
-        self._of_kind = _medians(
-            {kind: [seconds.get(key) for key in keys] for kind, keys in kinds.items()}
-        )
-        self._rates = _medians(
-            {name: [_rate(*pair, seconds) for pair in runs[name]] for name in runs}
-        )
-
-    def of(self, one: Planned) -> float:
-        """Return the seconds that a trial will take, and note what that rests on."""
-        cost = self._of_kind.get(_kind(one))
-        if cost is not None:
-            self.bases.add(SAME)
-            return cost
-        rate = self._rates.get(_algorithm(one.setting))
-        self.bases.add(GUESSED if rate is None else SCALED)
-        return one.setting.work * (MODEL if rate is None else rate)
-
-    def basis(self) -> str:
-        """Return in words what the costs asked for rest on."""
-        return "; ".join(b for b in (SAME, SCALED, GUESSED) if b in self.bases)
+        of_kind = {
+            kind: [seconds.get(key) for key in keys] for kind, keys in kinds.items()
+        }
+        rates = {name: [_rate(*pair, seconds) for pair in runs[name]] for name in runs}
+        return _medians(of_kind), _medians(rates)
 
     def _seconds(self, keys: list[str]) -> dict[str, float]:
         """Return what recorded trials took, where that is known."""
@@ -125,7 +186,7 @@ def _rate(setting: Setting, key: str, seconds: Mapping[str, float]) -> float | N
     return seconds[key] / setting.work if known else None
 
 
-def _medians(found: Mapping[K, list[float | None]]) -> dict[K, float]:
+def _medians(found: Mapping[K, Sequence[float | None]]) -> dict[K, float]:
     known = {k: [v for v in values if v is not None] for k, values in found.items()}
     return {k: median(values) for k, values in known.items() if values}
 
@@ -133,10 +194,6 @@ def _medians(found: Mapping[K, list[float | None]]) -> dict[K, float]:
 def _finished(store: Store, key: str) -> bool:
     entry = store.index.get(key)
     return entry is not None and entry.status in FINISHED
-
-
-def _kind(one: Planned) -> Kind:
-    return one.setting.group, one.n_checkpoints
 
 
 def _algorithm(setting: Setting) -> str:

@@ -174,7 +174,10 @@ class Grid:
         def work() -> float:
             return self._algorithm(names, point).work(self.subject.problem)
 
-        self._kin[group] = Kin(code, group, batchable, work)
+        def iterations() -> int:
+            return self._algorithm(names, point).iterations(self.subject.problem)
+
+        self._kin[group] = Kin(code, group, batchable, work, iterations)
         return self._kin[group]
 
     def _algorithm(self, names: tuple[str, ...], point: Point) -> Algorithm:

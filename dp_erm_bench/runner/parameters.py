@@ -66,6 +66,13 @@ class Algorithm:
         step = PER_ITERATION + PER_FEATURE * problem.p
         return float(passes * problem.n * problem.p + iterations * step)
 
+    def iterations(self, problem: Any) -> int:
+        """Return the number of iterations of one trial, 0 if it is refused."""
+        try:
+            return int(self.solver.iterations(problem))
+        except (Unsupported, OverflowError):
+            return 0
+
 
 def algorithm_of(name: str, given: Mapping[str, Any]) -> Algorithm:
     """Return an algorithm with parameters that `normalised` has typed.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from dp_erm_bench.runner.estimate import Costs, duration, wall
+from dp_erm_bench.runner.estimate import Costs, Expected, duration, wall
 from dp_erm_bench.runner.options import FAILED
 from dp_erm_bench.runner.session import Session
 from dp_erm_bench.runner.trial import Planned
@@ -15,6 +17,7 @@ from dp_erm_bench.runner.wanted import Wanted
 
 HEADER = ("panel", "line", "trials", "done", "failed", "to do", "time")
 Label = tuple[str, str]
+Later = tuple[list[Expected], int]
 
 
 class Line(NamedTuple):
@@ -41,11 +44,7 @@ def print_plan(
     if not expected:
         print("nothing to run: none of the datasets can be had")
         return
-    planned, todo = _announced(session, stages)
-    examples = {_label(one): one for one in (tuner.example() for tuner in tuners)}
-    examples |= {_label(one): one for one in reversed(todo)}
-    costs = Costs(session.store, planned, [*todo, *examples.values()])
-    lines = _lines(session, expected, planned, examples, costs)
+    lines, basis = estimated(session, expected, tuners, stages)
     jobs = session.options.n_jobs
     rows = [_row(*label, line, jobs) for label, line in lines.items()]
     total = _total(lines.values())
@@ -55,7 +54,46 @@ def print_plan(
     if total.costs:
         workers = "1 worker" if jobs == 1 else f"{jobs} workers"
         lead = "less than 1 s" if rows[-1][-1] == "< 1 s" else f"about {rows[-1][-1]}"
-        print(f"{lead} on {workers}, from {costs.basis()}")
+        print(f"{math.fsum(total.costs.values()):.3g} s of computing in all")
+        print(f"{lead} on {workers}, from {basis}")
+
+
+def estimated(
+    session: Session,
+    expected: Mapping[Label, int],
+    tuners: Sequence[Tuner],
+    stages: Iterable[list[Planned]],
+) -> tuple[dict[Label, Line], str]:
+    """Return the lines of a plan with the seconds of each trial, and their basis.
+
+    Trials that no record tells of are tried for some seconds; nothing is recorded.
+    """
+    planned, todo = _announced(session, stages)
+    named = Counter(map(_label, planned))
+    later = {
+        label: _later(number - named[label], [t for t in tuners if t.label == label])
+        for label, number in expected.items()
+    }
+    examples = [one for groups in later.values() for ones, _ in groups for one in ones]
+    costs = Costs(session.store, planned, todo, examples, session.options)
+    return _lines(session, expected, planned, later, costs), costs.basis()
+
+
+def _later(left: int, tuners: Sequence[Tuner]) -> list[Later]:
+    """Return examples of the trials of a line that have no name yet, and their number.
+
+    Its reports come last.
+    """
+    reports = sum(len(tuner.tune.report) for tuner in tuners)
+    found: list[Later] = []
+    for phase, number in (("tune", left - reports), ("report", min(left, reports))):
+        ones = [
+            Expected(one, len(tuner.tune.report) if phase == "report" else number)
+            for tuner in tuners
+            for one in (tuner.examples(phase) if number > 0 else ())
+        ]
+        found += [(ones, number)] if ones else []
+    return found
 
 
 def _expected(cases: Sequence[Wanted], tuners: Sequence[Tuner]) -> Counter[Label]:
@@ -64,7 +102,7 @@ def _expected(cases: Sequence[Wanted], tuners: Sequence[Tuner]) -> Counter[Label
         if case.tune is None:
             expected[case.panel, case.line] += case.expected
     for tuner in tuners:
-        expected[tuner.case.panel, tuner.case.line] += tuner.expected()
+        expected[tuner.label] += tuner.expected()
     return expected
 
 
@@ -85,10 +123,10 @@ def _lines(
     session: Session,
     expected: Mapping[Label, int],
     planned: Iterable[Planned],
-    examples: Mapping[Label, Planned],
+    later: Mapping[Label, Sequence[Later]],
     costs: Costs,
 ) -> dict[Label, Line]:
-    """Count each line's trials; those not named yet cost what an example costs."""
+    """Count each line's trials; those not named yet cost what examples cost."""
     counts: dict[Label, Counter[str]] = {label: Counter() for label in expected}
     todo: dict[Label, dict[Any, float]] = {label: {} for label in expected}
     for one in planned:
@@ -100,11 +138,11 @@ def _lines(
     for label, found in counts.items():
         failed = sum(found[status] for status in FAILED)
         done = sum(found.values()) - found["planned"] - failed
+        for phase, (ones, number) in enumerate(later[label]):
+            each = fmean(costs.of(example) for example, _ in ones)
+            todo[label] |= {(label, phase, i): each for i in range(number)}
         trials = max(expected[label], sum(found.values()))
-        later = trials - sum(found.values())
-        each = costs.of(examples[label]) if later else 0.0
-        unnamed = {(label, i): each for i in range(later)}
-        lines[label] = Line(trials, done, failed, {**todo[label], **unnamed})
+        lines[label] = Line(trials, done, failed, todo[label])
     return lines
 
 

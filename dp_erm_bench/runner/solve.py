@@ -122,6 +122,52 @@ def solve(
     Unsupported
         If the algorithm cannot serve the problem under this budget.
     """
+    return ready(problem, solvers, budget, calibration, identities).run(n_checkpoints)
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A batch of trials that is declared and calibrated, and has not begun.
+
+    Attributes
+    ----------
+    problem, solvers, releases, calibration
+        As in `Solved`.
+    solver : Solver
+        The batch's, its value fields stacked.
+    mechanisms : Mechanisms
+        Calibrated.
+    schedule : object
+        What the solver planned.
+    """
+
+    problem: Problem
+    solvers: tuple[Solver, ...]
+    releases: tuple[Release, ...]
+    calibration: Calibration
+    solver: Solver
+    mechanisms: Mechanisms
+    schedule: Any
+
+    def run(self, n_checkpoints: int) -> Solved:
+        """Run the batch; the mechanisms serve it once."""
+        how = (self.problem, self.solver, self.mechanisms, self.schedule)
+        return self.solved(_run(*how, n_checkpoints))
+
+    def solved(self, rows: Recorder) -> Solved:
+        """Return what the batch came to."""
+        told = (self.problem, self.solvers, self.releases, self.calibration)
+        return Solved(*told, rows)
+
+
+def ready(
+    problem: Problem,
+    solvers: Sequence[Solver],
+    budget: Budget,
+    calibration: str,
+    identities: Sequence[str],
+) -> Ready:
+    """Declare and calibrate a batch of trials; see `solve`."""
     solvers = _variants(solvers, calibration)
     solver, budget = stack(solvers), budget.resolved(problem.n)
     origin = (solver.smoothness, solver.smoothness_bounds)
@@ -139,9 +185,9 @@ def solve(
     rest = left_over(budget, shares)
     calibrated = calibrate(events, rest, calibration, solver.printed)
     mechanisms.include(make_mechanisms(releases, calibrated.z, identities))
-    rows = _run(problem, solver, mechanisms, schedule, n_checkpoints)
     proved = with_shares(calibrated, budget, shares)
-    return Solved(problem, tuple(solvers), (*shares, *releases), proved, rows)
+    told = (problem, tuple(solvers), (*shares, *releases), proved)
+    return Ready(*told, solver, mechanisms, schedule)
 
 
 def _variants(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]:

@@ -47,18 +47,30 @@ class Kin:
     work : callable
         Returns the rough cost of one trial; 1e8 is about a second. It is asked for
         what is to do only.
+    iterations : callable, optional
+        Returns the number of iterations of one trial; 1 if it has none.
     """
 
     def __init__(
-        self, code: str, group: str, batchable: bool, work: Callable[[], float]
+        self,
+        code: str,
+        group: str,
+        batchable: bool,
+        work: Callable[[], float],
+        iterations: Callable[[], int] = lambda: 1,
     ) -> None:
         self.code, self.group, self.batchable = code, group, batchable
-        self._work = work
+        self._work, self._iterations = work, iterations
 
     @cached_property
     def work(self) -> float:
         """Return the rough cost of one trial."""
         return self._work()
+
+    @cached_property
+    def iterations(self) -> int:
+        """Return the number of iterations of one trial."""
+        return self._iterations()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ runs those of all tuners together, and the tuner reads their final objectives.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.axes import product
 from dp_erm_bench.runner.case import Case
+from dp_erm_bench.runner.parameters import known_algorithm
 from dp_erm_bench.runner.trial import Labels, Planned
 
 TUNING_CHECKPOINTS = 2
@@ -87,6 +89,11 @@ class Tuner:
         self.inherited: Point = {}
         self._tried: dict[tuple[Any, ...], Planned] = {}
 
+    @property
+    def label(self) -> tuple[str, str]:
+        """Return panel and line."""
+        return self.case.panel, self.case.line
+
     def stages(self) -> Iterator[list[Planned] | None]:
         """Yield the new trials of each stage, None while the source is tuned."""
         while self.source is not None and self.source.choice is None:
@@ -114,10 +121,34 @@ class Tuner:
         refined = min(self.tune.best, grid) * len(self.tune.refine_seeds)
         return grid * len(self.tune.seeds) + refined + len(self.tune.report)
 
-    def example(self) -> Planned:
-        """Return a trial like those whose parameters are not known yet."""
-        point = {key: values[0] for key, values in self.case.axes.items()}
-        return self._planned(point, self.tune.seeds[0], "tune")
+    def examples(self, phase: str) -> list[Planned]:
+        """Return a trial of each shape that those of a phase may have.
+
+        What will be chosen or inherited is not known yet: every value may be.
+        """
+        seeds = self.tune.report if phase == "report" else self.tune.seeds
+        if not seeds:
+            return []
+        kinds = known_algorithm(self.case.algorithm).kinds
+        axes = {
+            key: values if kinds.get(key) != "value" else values[:1]
+            for key, values in self._possible().items()
+        }
+        found = []
+        for point in product(axes):
+            # What one line may choose, another that inherits it may refuse.
+            with contextlib.suppress(UsageError):
+                found.append(self._planned(point, seeds[0], phase))
+        return found
+
+    def _possible(self) -> dict[str, Sequence[Any]]:
+        """Return every value that the open and the inherited parameters may take."""
+        found: dict[str, Sequence[Any]] = {}
+        if self.source is not None and self.tune.inherit is not None:
+            fixed = {key: [value] for key, value in self.source.case.params.items()}
+            known = {**fixed, **self.source._possible()}
+            found = {key: known[key] for key in self.tune.inherit.parameters}
+        return {**found, **self.axes}
 
     def _inherit(self) -> Point:
         if self.source is None or self.tune.inherit is None:
