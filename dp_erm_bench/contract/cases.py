@@ -17,7 +17,7 @@ from dp_erm_bench.privacy.releases import PoissonGaussian
 from dp_erm_bench.problems.problem import Problem
 from dp_erm_bench.solvers.base import Solver
 
-MOST, LONG = 25, 400
+MOST, LONG = 25, 200
 """Steps of a usual replay, and of a long one."""
 FEW = 4
 """Families of a row where every run solves a problem to the end."""
@@ -213,17 +213,26 @@ class Plan:
     def shortened(self, row: Variant, problem: Problem, most: int) -> Solver:
         """Return a solver of at most so many steps on a problem, if there is one.
 
-        Whatever numbers its length depends on are halved.
+        Whatever numbers its length depends on are halved or doubled.
         """
         solver = self.candidate.build(row)
         for _ in range(40):
-            length = solver.iterations(problem)
-            if length <= most:
+            if solver.iterations(problem) <= most:
                 break
-            solver = self._shorter(solver, problem, length)
+            solver = self._scaled(solver, problem, longer=False)
         return solver
 
-    def _shorter(self, solver: Solver, problem: Problem, length: int) -> Solver:
+    def lengthened(self, row: Variant, problem: Problem, least: int) -> Solver:
+        """Return a solver of about so many steps on a problem, if there is one."""
+        solver = self.candidate.build(row)
+        for _ in range(12):
+            if solver.iterations(problem) >= least:
+                break
+            solver = self._scaled(solver, problem, longer=True)
+        return self.shortened(dict(given_of(solver)), problem, 2 * least)
+
+    def _scaled(self, solver: Solver, problem: Problem, longer: bool) -> Solver:
+        length = solver.iterations(problem)
         for name, field in self.candidate.parameters.items():
             value = getattr(solver, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -233,7 +242,8 @@ class Plan:
             for other in (half, 2 * value):
                 if _within(other, field.metadata):
                     made = dataclasses.replace(solver, **{name: other})
-                    if made.iterations(problem) < length:
+                    change = made.iterations(problem) - length
+                    if (change > 0) is longer and change:
                         return made
         return solver
 
@@ -266,9 +276,11 @@ def _on(plan: Plan, row: Row, family: str, number: int, count: int) -> Iterator[
     parts = served[(5 * count) % len(served)]
     adjacency = list(Adjacency)[(count + number) % 2]
     shape = _shape_of(family, adjacency, parts)
-    most = LONG if family == "interior" and number % 8 == 0 else MOST
     try:
-        solver = plan.shortened(row, shape, most)
+        if family == "interior" and number % 6 == 0:
+            solver = plan.lengthened(row, shape, LONG)
+        else:
+            solver = plan.shortened(row, shape, MOST)
     except Exception:  # whatever it is, the replay of the row as it is says so
         solver = plan.candidate.build(row)
     batch = 3 if plan.candidate.solver.batchable and count % 3 == 0 else 1

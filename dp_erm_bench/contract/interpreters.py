@@ -56,10 +56,10 @@ def _apart(pin: str, cases: Sequence[Case]) -> Iterator[Verdict]:
             pipe.close()
         yield from _received(heard_by, len(cases))
     finally:
-        heard_by.close()
         for side in sides:
             side.kill()
             side.join()
+        heard_by.close()
 
 
 def _received(pipe: Connection, count: int) -> Iterator[Verdict]:

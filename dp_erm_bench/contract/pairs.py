@@ -65,19 +65,19 @@ def _aligned(rng: np.random.Generator, n: int, p: int, size: float) -> Pair:
     y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
     jitter = 0.6 + 0.4 * rng.random((n, p))
     X = size * radius(p) * y[:, None] * jitter
-    record = 2 * int(rng.integers((n + 1) // 2))  # of the class that is not smaller
+    record = 2 * int(rng.integers(n // 2)) + 1  # so that the classes are unequal then
     corner = radius(p) * np.where(np.arange(p) % 3 == 1, -1.0, 1.0)
     return Pair(X, y, record, corner, -float(y[record]))
 
 
-def outlier(rng: np.random.Generator, n: int = 9, p: int = 4) -> Pair:
+def outlier(rng: np.random.Generator, n: int = 10, p: int = 4) -> Pair:
     """Move a record to the corner where all others are tiny; its label, too."""
     return _aligned(rng, n, p, 0.05)
 
 
 def lone(rng: np.random.Generator) -> Pair:
     """Fill an empty column, and end a constant one, by one record."""
-    made = _aligned(rng, 10, 5, 0.5)
+    made = _aligned(rng, 9, 5, 0.5)
     made.X[:, 3], made.X[:, 4] = 0.0, 0.7
     other = made.X[made.record].copy()
     other[3:] = [2.5, -1.0]
@@ -119,8 +119,8 @@ def duplicate(rng: np.random.Generator) -> Pair:
 
 def empty(rng: np.random.Generator) -> Pair:
     """Set the only record that is not zero."""
-    X, y = np.zeros((6, 4)), np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
-    record = int(rng.integers(6))
+    X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
+    record = int(rng.integers(5))
     return Pair(X, y, record, radius(4), float(y[record]))
 
 
@@ -142,12 +142,12 @@ def ranged(rng: np.random.Generator) -> Pair:
 
 def single(rng: np.random.Generator) -> Pair:
     """Have one column only."""
-    return _aligned(rng, 5, 1, 0.1)
+    return _aligned(rng, 6, 1, 0.1)
 
 
 def unbounded(rng: np.random.Generator) -> Pair:
     """Move a record a hundred times as far, where no bounds are declared."""
-    made = _aligned(rng, 10, 4, 0.3)
+    made = _aligned(rng, 14, 4, 0.3)
     return Pair(
         made.X, made.y, made.record, FAR * made.other, made.label, bounded=False
     )
@@ -177,9 +177,9 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Pair]] = {
     "no bounds": unbounded,
     "sparse": lambda rng: _scattered(rng, 60, 34),
     "wide": lambda rng: outlier(rng, 8, 30),
-    "many": lambda rng: outlier(rng, 1301, 5),
-    "sparse and many": lambda rng: _scattered(rng, 1101, 27),
-    "very many": lambda rng: outlier(rng, 12_007, 3),
+    "many": lambda rng: outlier(rng, 1302, 5),
+    "sparse and many": lambda rng: _scattered(rng, 1102, 27),
+    "very many": lambda rng: outlier(rng, 12_008, 3),
 }
 LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
 CORNERS = "corners"

@@ -25,6 +25,7 @@ from dp_erm_bench.privacy.audit import Exchange, Log, Writer
 from dp_erm_bench.privacy.base import Mechanism, Query
 from dp_erm_bench.privacy.mechanisms import Mechanisms, PoissonMechanism
 from dp_erm_bench.privacy.perturbation import ObjectiveMechanism
+from dp_erm_bench.privacy.releases import InsideNoisyMax
 
 Array = NDArray[np.float64]
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -155,9 +156,28 @@ class Side:
                 setattr(mechanism, "publish", self._secret(mechanism))  # noqa: B010
                 continue
             mechanism.intercept = self._answer
+            if isinstance(mechanism.release, InsideNoisyMax):
+                plain = mechanism.query
+                asked = self._scored(mechanism.release, plain)
+                setattr(mechanism, "query", asked)  # noqa: B010
             seeds, scale = mechanism.seeds.copy(), mechanism.scale.copy()
             known = (mechanism.release, seeds, scale, 0, Heard())
             self.witnesses[name] = _Witness(*known)
+
+    def _scored(
+        self, release: InsideNoisyMax, plain: Callable[..., Array]
+    ) -> Callable[..., Array]:
+        """Compare the spread that is charged with that of the scores."""
+
+        def query(gradient: Array, score: Callable[[Array], Array]) -> Array:
+            least = _spread(release, gradient, score)
+            if not release.spread >= least * (1 - 1e-6):
+                sizes = f"a spread of {release.spread:.3g}, its scores have {least:.3g}"
+                if not any(sizes in said for said in self.told.complaints):
+                    self._complain(f"release {release.name} charges {sizes}")
+            return plain(gradient, score)
+
+        return query
 
     def _sample(self, mechanisms: Mechanisms) -> None:
         for name, mechanism in mechanisms.items():
@@ -226,6 +246,24 @@ def _points(kind: str, length: int) -> tuple[int, ...]:
         return tuple(range(length + 1))
     middle = {length // 3} if kind == "few" else set()
     return tuple(sorted({0, length} | middle))
+
+
+def _spread(
+    release: InsideNoisyMax, gradient: Array, score: Callable[[Array], Array]
+) -> float:
+    """Return max_i s_i / min_j s_j for the slopes of scores, times sensitivities.
+
+    A score is the absolute value of an affine function less a constant: far out it is a
+    line, and its slope is read off there.
+    """
+    size = np.broadcast_to(np.asarray(release.sensitivity), gradient.shape)
+    far = 1e3 * (1.0 + np.abs(gradient))
+    slopes = np.abs(score(gradient + 2.0 * far) - score(gradient + far)) / far
+    moved = slopes * size
+    moved = np.where(np.isfinite(moved) & (moved > 0.0), moved, np.nan)
+    if np.isnan(moved).all():
+        return 1.0
+    return float(np.nanmax(np.nanmax(moved, axis=1) / np.nanmin(moved, axis=1)))
 
 
 class _Coins:

@@ -24,6 +24,7 @@ from dp_erm_bench.contract.repeat import (
     compiled_steps_agree,
     draws_are_distinct,
     global_random_state_is_untouched,
+    noise_is_news_to_the_solver,
     public_draws_belong_to_the_trial,
     runs_repeat,
 )
@@ -72,6 +73,7 @@ CHECKS = (
     Check(batches_change_nothing),
     Check(public_draws_belong_to_the_trial),
     Check(draws_are_distinct),
+    Check(noise_is_news_to_the_solver),
     Check(global_random_state_is_untouched),
     Check(replay_audit),
     Check(sensitivities_are_tight, exemptable=True),

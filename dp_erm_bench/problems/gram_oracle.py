@@ -43,6 +43,8 @@ class GramOracle(DenseOracle):
         if bounds is None:
             return np.full(p, np.inf), np.inf
         lipschitz = self.problem.lipschitz
+        if not np.isfinite(lipschitz):
+            return np.full(p, np.inf), np.inf
         return lipschitz * bounds.columns, lipschitz * bounds.norm
 
     def gradient(self, clip: Array) -> Array:
