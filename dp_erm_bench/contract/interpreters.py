@@ -104,4 +104,3 @@ def _second(
         if number % AT_ONCE == 0 or number == len(cases):
             out.send(part)
             part = []
-

@@ -110,7 +110,9 @@ class Side:
     def _run(self) -> None:
         case, told, problem = self.case, self.told, self.problem
         length = self.solver.iterations(problem)
-        passes = [self.solver.passes_at(problem, t) for t in (0, 1, length // 2, length)]
+        passes = [
+            self.solver.passes_at(problem, t) for t in (0, 1, length // 2, length)
+        ]
         told.declared = [length, passes]
         run = self._made(self._enrol)
         told.log.iterates = run.iterates()

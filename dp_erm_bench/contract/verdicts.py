@@ -10,6 +10,7 @@ import numpy as np
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.minimisers import EQUAL
 from dp_erm_bench.contract.side import Told, exchanges_of, present
+from dp_erm_bench.errors import NotSampled
 from dp_erm_bench.privacy.audit import changes, compare
 
 SLACK, STILL = 1e-7, 1e-7
@@ -58,7 +59,9 @@ def verdict(case: Case, first: Told, second: Told) -> Verdict:
         return found
     if first.error or second.error:
         where = "" if first.error == second.error else ", which depends on the data"
-        found.violations.append(f"it raises {first.error or second.error}{where}")
+        said = f"it raises {first.error or second.error}{where}"
+        of_samples = NotSampled.__name__ in said
+        (found.sampled if of_samples else found.violations).append(said)
         return found
     found.violations += first.complaints
     if first.declared != second.declared:
@@ -105,7 +108,10 @@ def _unsampled(first: Told, second: Told) -> Iterator[str]:
     moved = set()
     for (use, one), (_, other) in told:
         name = one.query.name
-        if name not in first.sampled or one.query.value.shape != other.query.value.shape:
+        if (
+            name not in first.sampled
+            or one.query.value.shape != other.query.value.shape
+        ):
             continue
         change = changes(one.query, other.query).max(axis=1, initial=0.0)
         absent = [not present(name, b, use) for b in range(len(change))]

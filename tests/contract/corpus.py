@@ -45,17 +45,17 @@ class Made(Solver):
     }
 '''
 
-TAIL = '''
+TAIL = """
     def iterations(self, problem):
         return self.rounds
 
     def passes_at(self, problem, iteration):
         return float(iteration)
-'''
+"""
 
 DESCENT = (
     HEAD
-    + '''
+    + """
     rounds: int = shape(8, least=0, help="rounds")
     pace: float = value(0.4, above=0.0, help="length of a step")
     inertia: float = value(0.0, least=0.0, most=0.95, help="weight of the last move")
@@ -63,12 +63,12 @@ DESCENT = (
     tail: str = shape("last", choices=("last", "mean"), help="what is returned")
     warm: int | None = shape(None, least=1, help="rounds of short steps; null: none")
     careful: bool = shape(False, help="divide the pace by the round")
-'''.replace(
+""".replace(
         '    careful: bool = shape(False, help="divide the pace by the round")\n',
         '    careful: str = shape("no", choices=("no", "yes"), help="shorter later")\n',
     )
     + TAIL
-    + '''
+    + """
     def releases(self, problem, adjacency, schedule):
         size = adjacency.of_sum(np.atleast_2d(self.cap))
         yield Gaussian("slope", size, self.rounds)
@@ -94,12 +94,12 @@ DESCENT = (
                 t += 1
                 total += oracle.w
             yield total / t if self.tail == "mean" and t else oracle.w
-'''
+"""
 )
 
 SAMPLED = (
     HEAD
-    + '''
+    + """
     rounds: int = shape(8, least=0, help="rounds")
     expected: int = shape(2, least=1, help="records of a round, on average")
     pace: float = value(0.4, above=0.0, help="length of a step")
@@ -110,9 +110,9 @@ SAMPLED = (
         if self.expected > problem.n:
             return f"expected={self.expected}: more than n={problem.n}"
         return None
-'''
+"""
     + TAIL
-    + '''
+    + """
     def releases(self, problem, adjacency, schedule):
         size = adjacency.of_sum(np.atleast_2d(self.cap))
         rate = self.expected / problem.n
@@ -136,19 +136,19 @@ SAMPLED = (
                 past = self.memory * past + (1.0 - self.memory) * told
                 oracle.move_to(problem.penalty.prox(oracle.w - pace * past, pace))
             yield oracle.w
-'''
+"""
 )
 
 ENTRIES = (
     HEAD
-    + '''
+    + """
     rounds: int = shape(8, least=0, help="moves of one entry")
     pace: float = value(0.5, above=0.0, help="length of a move")
     clip: float | None = value(None, above=0.0, help="threshold; null: the bounds")
     again: int | None = shape(None, least=1, help="moves of an entry in a row")
-'''
+"""
     + TAIL
-    + '''
+    + """
     def plan(self, problem, identities):
         seeds = stream_seeds(identities, "entries")
         count = self.rounds
@@ -178,18 +178,18 @@ ENTRIES = (
                 oracle.prox_step(j, told, step=pace[rows, j])
                 t += 1
             yield oracle.w
-'''
+"""
 )
 
 SELECTED = (
     HEAD
-    + '''
+    + """
     rounds: int = shape(6, least=0, help="entries that are chosen")
     pace: float = value(0.5, above=0.0, help="length of a move")
     cap: float = value(1.0, above=0.0, help="largest entry of a record's gradient")
-'''
+"""
     + TAIL
-    + '''
+    + """
     def releases(self, problem, adjacency, schedule):
         size = adjacency.of_mean(np.atleast_2d(self.cap), problem.n)
         yield NoisyMax("best", np.broadcast_to(size, (len(size), 1)), self.rounds)
@@ -209,12 +209,12 @@ SELECTED = (
                 # the move
                 oracle.prox_step(j, told, step=pace)
             yield oracle.w
-'''
+"""
 )
 
 BENT = (
     HEAD
-    + '''
+    + """
     batchable = False
     uses_smoothness = False
 
@@ -252,7 +252,7 @@ BENT = (
             # the solution
             w = minimise_perturbed(problem, tilt[0], self.extra, 1e-8).w
             yield w[None, :]
-'''
+"""
 )
 
 BASES = {
@@ -284,7 +284,7 @@ class Made:
 PAD = " " * 16
 QUERY, MOVE = f"{PAD}# the query\n", f"{PAD}# the move\n"
 START = "        yield oracle.w\n        for k"
-SIZE = '        size = adjacency.of_sum(np.atleast_2d(self.cap))\n        yield Gauss'
+SIZE = "        size = adjacency.of_sum(np.atleast_2d(self.cap))\n        yield Gauss"
 PACE = "        pace = self.pace * inverse(beta)\n"
 TOLD = "                told = ask(summed) / problem.n\n"
 SUMMED = "                summed = oracle.clipped_sum(cap)\n"
@@ -303,9 +303,12 @@ def before_loop(*lines):
 
 def paced(expression):
     """A pace that is multiplied with something."""
-    return (PACE, f"{PACE}        X, y = problem.dataset.X, problem.dataset.y\n"
-            f"        X = X if isinstance(X, np.ndarray) else X.toarray()\n"
-            f"        pace = pace * ({expression})\n")
+    return (
+        PACE,
+        f"{PACE}        X, y = problem.dataset.X, problem.dataset.y\n"
+        f"        X = X if isinstance(X, np.ndarray) else X.toarray()\n"
+        f"        pace = pace * ({expression})\n",
+    )
 
 
 def broken(kind, base, *changes):
@@ -371,8 +374,10 @@ BROKEN = {
             "        busy = np.count_nonzero(problem.dataset.row_norms > 1.0)\n"
             "        return min(self.rounds, 2 + int(busy))\n",
         ),
-        ("yield Gaussian(\"slope\", size, self.rounds)",
-         "yield Gaussian(\"slope\", size, self.iterations(problem))"),
+        (
+            'yield Gaussian("slope", size, self.rounds)',
+            'yield Gaussian("slope", size, self.iterations(problem))',
+        ),
     ),
     "a start at the mean of the data": broken(
         CONSTANTS,
@@ -574,8 +579,10 @@ BROKEN = {
     "all records": broken(
         SECRECY,
         "sampled",
-        ("oracle.record_sum(b, drawn[b], cap[b])",
-         "oracle.record_sum(b, np.arange(problem.n), cap[b])"),
+        (
+            "oracle.record_sum(b, drawn[b], cap[b])",
+            "oracle.record_sum(b, np.arange(problem.n), cap[b])",
+        ),
     ),
     "raw momentum": broken(
         SECRECY,
@@ -644,8 +651,11 @@ BROKEN = {
             "KEPT = {}\n\n\n@functools.cache\ndef longest(n):\n"
             "    return 1 + KEPT['now'].dataset.row_norms.max()\n",
         ),
-        (PACE, PACE + "        KEPT['now'] = problem\n"
-               "        pace = pace / longest(problem.n)\n"),
+        (
+            PACE,
+            PACE + "        KEPT['now'] = problem\n"
+            "        pace = pace / longest(problem.n)\n",
+        ),
     ),
     "an attribute of the class": broken(
         CACHES,
@@ -754,17 +764,21 @@ BROKEN = {
             "                total += oracle.w\n"
             "                last = oracle.clipped_sum(cap)\n",
         ),
-        ("if self.tail == \"mean\" and t else oracle.w\n",
-         "if self.tail == \"mean\" and t else oracle.w\n"
-         "        yield last if self.rounds else oracle.w\n"),
+        (
+            'if self.tail == "mean" and t else oracle.w\n',
+            'if self.tail == "mean" and t else oracle.w\n'
+            "        yield last if self.rounds else oracle.w\n",
+        ),
     ),
     "a choice by exact scores": broken(
         PASSED,
         "selected",
         at(f"{PAD}# the choice\n", "best = np.abs(slope).argmax(axis=1)"),
-        ("told = mechanisms[\"there\"](slope[rows, j])",
-         "j = np.where(rows % 2 == 0, best, j)\n"
-         f"{PAD}told = mechanisms[\"there\"](slope[rows, j])"),
+        (
+            'told = mechanisms["there"](slope[rows, j])',
+            "j = np.where(rows % 2 == 0, best, j)\n"
+            f'{PAD}told = mechanisms["there"](slope[rows, j])',
+        ),
     ),
     # Claims.
     "no factor two": broken(
@@ -815,8 +829,7 @@ BROKEN = {
         "descent",
         (
             "    exempt = {\n",
-            "    exempt = {\n"
-            '        "replay_audit": "the audit is too strict here",\n',
+            '    exempt = {\n        "replay_audit": "the audit is too strict here",\n',
         ),
         paced("1 / (1 + problem.dataset.row_norms.max())"),
     ),
@@ -824,15 +837,19 @@ BROKEN = {
         CLAIMS,
         "selected",
         (
-            "        yield NoisyMax(\"best\", np.broadcast_to(size, (len(size), 1)), "
+            '        yield NoisyMax("best", np.broadcast_to(size, (len(size), 1)), '
             "self.rounds)\n",
             "        size = np.broadcast_to(size, (len(size), problem.p))\n"
             '        yield InsideNoisyMax("best", size, self.rounds, spread=1.0)\n',
         ),
-        ("yield Laplace(\"there\", size, self.rounds)",
-         "yield Laplace(\"there\", size[:, :1], self.rounds)"),
-        ("(slope, np.abs)",
-         "(slope, lambda g: np.abs(g) / np.arange(1, problem.p + 1))"),
+        (
+            'yield Laplace("there", size, self.rounds)',
+            'yield Laplace("there", size[:, :1], self.rounds)',
+        ),
+        (
+            "(slope, np.abs)",
+            "(slope, lambda g: np.abs(g) / np.arange(1, problem.p + 1))",
+        ),
     ),
 }
 
@@ -865,7 +882,10 @@ SOUND = {
     ),
     "an answer that is changed in place": sound(
         "descent",
-        (TOLD, "                told = ask(summed)\n                told /= problem.n\n"),
+        (
+            TOLD,
+            "                told = ask(summed)\n                told /= problem.n\n",
+        ),
     ),
     "an end by what was told": sound(
         "descent",
@@ -911,8 +931,8 @@ SOUND = {
         (
             'yield Gaussian("slope", size, self.rounds)',
             'yield Gaussian("slope", size, self.rounds)\n'
-            '        once = 1 if self.rounds else 0\n'
-            '        one = adjacency.of_sum(1.0, signed=False)\n'
+            "        once = 1 if self.rounds else 0\n"
+            "        one = adjacency.of_sum(1.0, signed=False)\n"
             '        yield Laplace("class", one, once, weight=2.0)',
         ),
         at(

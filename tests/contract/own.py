@@ -38,6 +38,16 @@ DRAW = (
     "mechanisms['gradient'].release.draw(mechanisms['gradient'].seeds[0], 0, problem.p)"
 )
 
+UNIT = """\
+def unit(mechanism, schedule, p):
+    place = (mechanism.used - 1) * p
+    drawn = [Gaussian.draw(seed, place, p) for seed in schedule]
+    return mechanism.scale * np.stack(drawn) / 2
+
+
+"""
+KNOWN = "noisy = noisy - unit(mechanisms['gradient'], schedule, problem.p) / problem.n"
+
 TWINS = {
     "one use too many": (
         broken((START, f'        mechanisms["gradient"](oracle.w)\n{START}')),
@@ -69,6 +79,23 @@ TWINS = {
         ),
         "samples_are_those_charged",
         "is certified for one Poisson sample of rate 0.5 at each use",
+    ),
+    "noise that the schedule knows": (
+        broken(
+            (
+                "    def iterations",
+                f"{PLAN}stream_seeds(identities, 'gradient')\n\n    def iterations",
+            ),
+            (
+                "from dp_erm_bench.solvers.limit",
+                "from dp_erm_bench.privacy.streams import stream_seeds\n"
+                "from dp_erm_bench.solvers.limit",
+            ),
+            (STEP, f"{STEP}{' ' * 16}{KNOWN}\n"),
+            ("@dataclass(frozen=True)\n", UNIT + "@dataclass(frozen=True)\n"),
+        ),
+        "noise_is_news_to_the_solver",
+        "the schedule knows it",
     ),
     "an accountant's view from the data": (
         broken(

@@ -8,7 +8,7 @@ import pytest
 
 from dp_erm_bench.contract.problems import neighbours
 from dp_erm_bench.contract.replay import CLIP, LOUD
-from dp_erm_bench.contract.runs import Run, audit
+from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.audit import replay_audit
@@ -156,8 +156,13 @@ def violations(solver, strength=0.02):
     found = []
     for kind in Adjacency:
         for pair in neighbours(kind, PARTS, strength):
-            runs = [Run(p, [solver], LOUD, checkpoints=range(11)) for p in pair]
-            found += audit(*runs).violations()
+            first, second = (
+                Run(p, [solver], LOUD, checkpoints=range(11)) for p in pair
+            )
+            report = replay_audit(
+                first.mechanisms, first.iterates, second.mechanisms, second.iterates
+            )
+            found += report.violations()
     return found
 
 

@@ -1,0 +1,73 @@
+"""Every broken solver of the corpus is caught, and no sound one is accused."""
+
+import itertools
+import os
+
+import pytest
+
+from dp_erm_bench.contract.base import FAILS
+from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.interpreters import replayed
+from dp_erm_bench.contract.replay import all_cases
+from dp_erm_bench.contract.suite import check_named, outcomes
+from tests.contract.corpus import BROKEN, SOUND
+
+FULL = "DP_ERM_BENCH_FULL_CORPUS" in os.environ
+CHUNK, EVERY = 48, 40
+UNHEARD = {"noise that the schedule knows": "noise_is_news_to_the_solver"}
+"""What no replay can find, and the check that does."""
+KINDS = sorted({made.kind for made in BROKEN.values()})
+CHOSEN = [
+    name
+    for kind in KINDS
+    for name in [name for name, made in BROKEN.items() if made.kind == kind][
+        :: 1 if FULL else 3
+    ]
+]
+
+
+@pytest.fixture
+def candidate(tmp_path):
+    def write(made):
+        path = tmp_path / "mine.py"
+        path.write_text(made.text)
+        return candidate_of(str(path))
+
+    return write
+
+
+def accused(candidate, cases):
+    """The first verdict that accuses; the first few cases find most."""
+    cases = iter(cases)
+    while part := list(itertools.islice(cases, CHUNK)):
+        for found in replayed(candidate, part):
+            if found.all:
+                return found
+    return None
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_the_broken_are_caught(name, candidate):
+    made = candidate(BROKEN[name])
+    if name in UNHEARD:
+        assert check_named(UNHEARD[name]).outcome(made).verdict == FAILS
+    else:
+        assert accused(made, all_cases(made))
+
+
+@pytest.mark.parametrize("name", SOUND if FULL else [*SOUND][::4])
+def test_the_sound_are_not_accused(name, candidate):
+    made = candidate(SOUND[name])
+    if FULL:
+        found = [one for one in outcomes(made) if one.verdict == FAILS]
+        assert not found
+    else:
+        found = accused(made, [*all_cases(made)][::EVERY])
+        assert found is None, found.case.told
+
+
+def test_there_is_something_of_each_class():
+    assert len(BROKEN) >= 60 and len(SOUND) >= 20
+    assert all(
+        sum(made.kind == kind for made in BROKEN.values()) >= 5 for kind in KINDS
+    )
