@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract.errors import ContractError
+from dp_erm_bench.contract.pairs import FAMILIES
 from dp_erm_bench.contract.problems import objectives, problem_of
 from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.plugins.names import label
@@ -39,12 +40,19 @@ class Candidate:
         Parameters that its yaml sets.
     pin : str
         By which another process loads it; empty for a class.
+    rows : sequence of mapping or None
+        Parameters that it is replayed with; None: any two values together.
+    families : sequence of str
+        Neighbours that it is replayed on.
     """
 
     name: str
     solver: type[Solver]
     preset: Variant = dataclasses.field(default_factory=dict)
     pin: str = ""
+
+    rows: ClassVar[Sequence[Variant] | None] = None
+    families: ClassVar[Sequence[str]] = tuple(FAMILIES)
 
     @functools.cached_property
     def parameters(self) -> dict[str, dataclasses.Field[Any]]:

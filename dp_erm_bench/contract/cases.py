@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dp_erm_bench.contract.candidate import Candidate, Variant
-from dp_erm_bench.contract.pairs import FAMILIES, LARGE, STRENGTH, pair
+from dp_erm_bench.contract.pairs import LARGE, STRENGTH, pair
 from dp_erm_bench.contract.problems import Parts, objectives, problem_of
 from dp_erm_bench.contract.runs import Run, is_bounded
 from dp_erm_bench.privacy.adjacency import Adjacency
@@ -180,6 +180,8 @@ class Plan:
 
     def rows(self) -> list[Row]:
         """Return combinations of parameters, any two values together somewhere."""
+        if self.candidate.rows is not None:
+            return [dict(row) for row in self.candidate.rows]
         fields = {
             name: values_of(field)
             for name, field in self.candidate.parameters.items()
@@ -241,7 +243,8 @@ class Plan:
             half = value // 2 if isinstance(value, int) else value / 2
             for other in (half, 2 * value):
                 if _within(other, field.metadata):
-                    made = dataclasses.replace(solver, **{name: other})
+                    given: Row = {name: other}
+                    made = dataclasses.replace(solver, **given)
                     change = made.iterations(problem) - length
                     if (change > 0) is longer and change:
                         return made
@@ -259,10 +262,11 @@ def varied(candidate: Candidate) -> Iterator[Case]:
     plan, count = Plan(candidate), itertools.count()
     rows = plan.rows()
     for number, row in enumerate(rows):
-        families = list(FAMILIES)
+        families = list(candidate.families)
         if not candidate.solver.batchable:
             start = FEW * number
             families = [families[(start + k) % len(families)] for k in range(FEW)]
+            families = list(dict.fromkeys(families))
         for family in families:
             yield from _on(plan, row, family, number, next(count))
 

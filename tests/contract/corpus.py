@@ -336,7 +336,7 @@ BROKEN = {
         CONSTANTS, "descent", paced("1.5 if (y > 0).mean() > 0.5 else 1.0")
     ),
     "a pace by the range of labels": broken(
-        CONSTANTS, "descent", paced("1 / max(1.0, np.ptp(y) - 1.5)")
+        CONSTANTS, "descent", paced("1 / (0.5 + np.ptp(y))")
     ),
     "a pace by the condition": broken(
         CONSTANTS,

@@ -79,7 +79,6 @@ def test_every_kind_of_release_has_twins():
 
 @pytest.mark.parametrize("kind", KINDS, ids=label)
 def test_checks_are_run_and_not_set_aside(kind):
-    """But for the replay of a minimiser, which has no query."""
     aside = set()
     for name in CONTRACT:
         if asked(kind, name):
@@ -87,7 +86,7 @@ def test_checks_are_run_and_not_set_aside(kind):
             with few_problems():
                 outcome = suite.check_named(name).outcome(made)
             aside |= {name} if outcome.verdict != "ok" else set()
-    assert aside == ({"replay_audit"} if "in the objective" in kind else set())
+    assert aside == set()
 
 
 @pytest.mark.parametrize("kind", OUTPUTS, ids=label)
