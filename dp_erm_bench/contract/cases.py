@@ -161,8 +161,8 @@ def _gain(todo: Mapping[Any, None], row: dict[str, int], name: str, k: int) -> i
 
 
 def _strike(todo: dict[Any, None], row: dict[str, int]) -> None:
-    for pair in itertools.product(row.items(), repeat=2):
-        todo.pop(pair, None)
+    for both in itertools.product(row.items(), repeat=2):
+        todo.pop(both, None)
 
 
 class Plan:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dp_erm_bench.audit.recount import recount
 from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import Candidate, Variant

@@ -13,7 +13,7 @@ from dp_erm_bench.contract.cases import Case, given_of, varied
 from dp_erm_bench.contract.errors import NotApplicable, require
 from dp_erm_bench.contract.interpreters import replayed
 from dp_erm_bench.contract.pairs import CORNERS
-from dp_erm_bench.contract.problems import Parts, neighbours, objectives
+from dp_erm_bench.contract.problems import neighbours, objectives
 from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.contract.verdicts import Verdict
 from dp_erm_bench.privacy.adjacency import Adjacency

@@ -17,12 +17,11 @@ CHUNK, EVERY = 48, 40
 UNHEARD = {"noise that the schedule knows": "noise_is_news_to_the_solver"}
 """What no replay can find, and the check that does."""
 KINDS = sorted({made.kind for made in BROKEN.values()})
+THIRD = 1 if FULL else 3
 CHOSEN = [
     name
     for kind in KINDS
-    for name in [name for name, made in BROKEN.items() if made.kind == kind][
-        :: 1 if FULL else 3
-    ]
+    for name in [n for n, made in BROKEN.items() if made.kind == kind][::THIRD]
 ]
 
 

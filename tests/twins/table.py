@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.contract.corpus import BROKEN, SOUND
 from tests.twins.breaks import BREAKS, TWINS
 from tests.twins.checks import CONTRACT, QUICK, SLOW, complaints
 from tests.twins.kinds import KINDS
@@ -80,13 +81,30 @@ def text(found):
     """The whole document."""
     columns = ", ".join(f"**{i}** {kind}" for kind, i in numbered().items())
     parts = [[f"Columns: {columns}."], list(legend()), list(rows(found))]
+    parts.append(list(classes()))
     return HEAD + "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def classes():
+    """The solvers of the corpus that are caught, by class."""
+    yield "## Solvers that a researcher could write"
+    yield ""
+    yield (
+        f"{len(BROKEN)} small solvers, each sound but for one thing, and {len(SOUND)} "
+        "sound ones that no check accuses (`tests/contract/corpus.py`)."
+    )
+    yield ""
+    yield "| class | what is wrong |"
+    yield "|---|---|"
+    for kind in dict.fromkeys(made.kind for made in BROKEN.values()):
+        names = [name for name, made in BROKEN.items() if made.kind == kind]
+        yield f"| {kind} | {'; '.join(names)} |"
 
 
 def written():
     """Return what the document says: (kind, break) to the names of checks."""
     names = {letter: name for name, letter in WORDS.items()}
-    table = DOC.read_text().split("| break |")[1].splitlines()[2:]
+    table = DOC.read_text().split("| break |")[1].partition("\n\n")[0].splitlines()[2:]
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
     return {
         (kind, name): [names[letter] for letter in cell]
