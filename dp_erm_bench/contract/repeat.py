@@ -164,7 +164,8 @@ def _nearer(problem: Problem, solver: Solver, names: tuple[str, ...]) -> float:
         own = Run(*given, z=1.0, identities=names).iterates()[-1]
         other = Run(*given, z=1.0, identities=names, noise=others).iterates()[-1]
     moved, instead = (np.linalg.norm(w - quiet, axis=1) for w in (own, other))
-    return float((moved < instead).sum() + (moved == instead).sum() / 2)
+    less, more = (moved < instead).sum(), (moved > instead).sum()
+    return float(len(names) + less - more) / 2
 
 
 def draws_are_distinct(candidate: Candidate) -> None:

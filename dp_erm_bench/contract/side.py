@@ -29,6 +29,8 @@ from dp_erm_bench.privacy.releases import InsideNoisyMax
 
 Array = NDArray[np.float64]
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
+HEARD = 1e-3
+"""By which part noise that is read off an answer may be less, by rounding."""
 DRIFT = 1e-6
 """What compiled and plain steps may differ by, relative to the largest entry."""
 
@@ -218,7 +220,7 @@ class Side:
             least = self.case.z * release.weight
             if name not in {made.name for made in run.releases}:
                 continue
-            if witness.heard.ratio < least * (1 - 1e-6):
+            if witness.heard.ratio < least * (1 - HEARD):
                 self._complain(f"release {name} has other noise than its own")
 
     def _compiled(self) -> None:

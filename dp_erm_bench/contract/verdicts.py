@@ -10,7 +10,7 @@ import numpy as np
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.minimisers import EQUAL
 from dp_erm_bench.contract.side import Told, exchanges_of, present
-from dp_erm_bench.errors import NotSampled
+from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.privacy.audit import changes, compare
 
 SLACK, STILL = 1e-7, 1e-7
@@ -58,10 +58,7 @@ def verdict(case: Case, first: Told, second: Told) -> Verdict:
             found.declared.append(f"a refusal depends on the data: {found.refusal}")
         return found
     if first.error or second.error:
-        where = "" if first.error == second.error else ", which depends on the data"
-        said = f"it raises {first.error or second.error}{where}"
-        of_samples = NotSampled.__name__ in said
-        (found.sampled if of_samples else found.violations).append(said)
+        _raised(found, first.error, second.error)
         return found
     found.violations += first.complaints
     if first.declared != second.declared:
@@ -82,6 +79,20 @@ def verdict(case: Case, first: Told, second: Told) -> Verdict:
         found.violations += sentences
         found.sampled += _unsampled(first, second)
     return found
+
+
+def _raised(found: Verdict, first: str, second: str) -> None:
+    """Judge errors: unusual parameters or data may be none of a solver's business."""
+    said = f"it raises {first or second}"
+    kinds = {error.partition(":")[0] for error in (first, second)}
+    if NotSampled.__name__ in kinds:
+        found.sampled.append(said)
+    elif len(kinds) > 1:
+        found.violations.append(f"{said}, which depends on the data")
+    elif found.case.brief or BudgetExhausted.__name__ in kinds:
+        found.violations.append(said)
+    else:
+        found.refusal = said
 
 
 def _round(first: Told, second: Told) -> None:
