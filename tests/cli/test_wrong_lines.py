@@ -82,7 +82,10 @@ BY_TYPE = [
     ("runner.progress=maybe", "true or false"),
     ("runner.n_checkpoints=1", "at least 2"),
     ("runner.batch_work=-1", "positive"),
-    ("runner.worker_memory=much", "a size of at least 1M, as 500M or 2G, auto, or null"),
+    (
+        "runner.worker_memory=much",
+        "a size of at least 1M, as 500M or 2G, auto, or null",
+    ),
     ("runner.worker_memory=1000", "a size of at least 1M"),
     ("runner.worker_memory=true", "a size of at least 1M"),
     ("runner.worker_memory=1G,2G", "one value"),
