@@ -72,6 +72,8 @@ class Scan:
         Lines that are neither a record nor a mark.
     refused : str
         Why it cannot be read, if so.
+    older : bool
+        Whether an earlier format has records in it.
     """
 
     def __init__(self, segment: Path) -> None:
@@ -79,7 +81,9 @@ class Scan:
         self.size = 0
         self.damaged = 0
         self.refused = ""
+        self.older = False
         self._offset = 0
+        self._format = FORMAT
         self._run = ""
         self._sealed = False
 
@@ -107,7 +111,8 @@ class Scan:
         with opened(self.segment, self.segment.parents[1]) as file:
             if self._offset == 0:
                 first = file.readline(LARGEST_TEXT)
-                self._run, self._sealed = _origin(self.segment, first)
+                self._run, self._format = _origin(self.segment, first)
+                self._sealed = self._format > 1
             file.seek(self._offset)
             for line in lines_of(file):
                 good = is_sealed(line) if self._sealed else _is_record(line)
@@ -130,6 +135,7 @@ class Scan:
             return
         place = (self.segment, self._offset + start, len(line))
         entry = Entry(status, *place, _cost(line, end + 1), self._run)
+        self.older |= self._format < FORMAT
         yield line[KEY].decode(errors="replace"), entry
 
 
@@ -161,21 +167,21 @@ def is_sealed(line: bytes) -> bool:
     return line[-TAIL:] == CRC % zlib.crc32(line[:-TAIL])
 
 
-def _origin(segment: Path, first: bytes) -> tuple[str, bool]:
-    """Return the run that wrote a segment, and whether its lines have checksums.
+def _origin(segment: Path, first: bytes) -> tuple[str, int]:
+    """Return the run that wrote a segment, and its format.
 
-    Segments of the first format have neither. A damaged header makes none of them: the
-    file's name tells as well.
+    Segments of the first format have neither run nor checksums. A damaged header makes
+    none of them: the file's name tells as well.
     """
     header, named = _header(first), RUN.match(segment.name)
     if header is None:
-        return named[1] if named else "", bool(named)
+        return (named[1], FORMAT) if named else ("", 1)
     if header["segment"] > FORMAT:
         raise UsageError(
             f"{segment}: is of format {header['segment']}, written by version "
             f"{header.get('version', '?')}; this version reads formats up to {FORMAT}"
         )
-    return str(header.get("run", "")), True
+    return str(header.get("run", "")), header["segment"]
 
 
 def _header(line: bytes) -> dict[str, Any] | None:

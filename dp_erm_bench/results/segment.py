@@ -25,7 +25,8 @@ from typing import Any
 
 from dp_erm_bench.results.folder import removed, telling
 
-FORMAT = 2
+FORMAT = 3
+"""Raised when results of earlier versions should be made anew, see CHANGELOG."""
 NAMED = 16
 """Digits of a digest that names something within a folder."""
 CRC = b',"crc":"%08x"}\n'

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 from dp_erm_bench.paths import listed, opened
 from dp_erm_bench.results.folder import plural, shown
 from dp_erm_bench.results.scan import FAILED, FINISHED, Entry, Scan, parsed
+from dp_erm_bench.results.segment import FORMAT
 
 __all__ = ["FAILED", "FINISHED", "Entry", "Store"]
 
@@ -80,6 +81,15 @@ class Store:
             p.name: scan.refused or scan.damaged for p, scan in self._scans.items()
         }
         return {name: damage for name, damage in found.items() if damage}
+
+    def older_lines(self, manifest: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a sentence on records of an earlier format, unless a run told of it."""
+        known = manifest.get("format") == FORMAT
+        if not known and any(scan.older for scan in self._scans.values()):
+            yield (
+                f"{shown(self.folder)}: has results of an earlier version; CHANGELOG.md"
+                " says which to run again: the command of a run does so, all of them"
+            )
 
     def damage_lines(self, follows: str) -> Iterator[str]:
         """Yield a sentence on damaged lines and one on each unreadable segment.

@@ -166,7 +166,10 @@ def collect(folder: Path) -> Path:
         remove_parts(folder)
         store.refresh()
         _tell(folder, _write(store))
-    if store.damage() != known_damage(read_manifest(folder)):
+    manifest = read_manifest(folder)
+    for line in store.older_lines(manifest):
+        print(line, file=sys.stderr)
+    if store.damage() != known_damage(manifest):
         for line in store.damage_lines("are left out; the same command runs them"):
             print(line, file=sys.stderr)
     return folder / NAME

@@ -123,6 +123,8 @@ def _settled(session: Session) -> dict[str, Any]:
             remove_parts(folder / "runs")
     note_ended(folder)
     previous = read_manifest(folder)
+    for line in session.store.older_lines(previous):
+        print(line, file=sys.stderr)
     if session.store.damage() != known_damage(previous):
         for line in session.store.damage_lines("run again"):
             print(line, file=sys.stderr)

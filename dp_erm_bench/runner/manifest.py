@@ -14,6 +14,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.environment import environment
 from dp_erm_bench.results.runs import check_run, now, write_run
+from dp_erm_bench.results.segment import FORMAT
 from dp_erm_bench.runner.case import NotRun
 from dp_erm_bench.runner.session import Session
 from dp_erm_bench.runner.wanted import Wanted
@@ -78,6 +79,7 @@ def _asked(
         "experiment": session.name,
         "profile": options.profile,
         "version": importlib.import_module("dp_erm_bench").__version__,
+        "format": FORMAT,
         "command": plain_command(options.command),
         "started": now(),
         "ended": None,

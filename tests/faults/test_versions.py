@@ -32,7 +32,7 @@ def newer(inline, block):
     shutil.rmtree(inline.folder / "runs")
     segment = inline.folder / "segments" / "99999999999999999999-a-1-1-1.jsonl"
     segment.write_bytes(
-        sealed(b'{"segment":3,"run":"9-a-1","version":"7.1"') + b"\x00 of its own\n"
+        sealed(b'{"segment":4,"run":"9-a-1","version":"7.1"') + b"\x00 of its own\n"
     )
     return inline.folder
 
@@ -50,8 +50,8 @@ def test_a_newer_format_is_one_sentence_and_nothing_is_touched(
         with pytest.raises(UsageError) as caught:
             inline(block(seed=[0, 1, 2]), mode=name)
         said = str(caught.value)
-    assert "is of format 3, written by version 7.1" in said
-    assert "reads formats up to 2" in said
+    assert "is of format 4, written by version 7.1" in said
+    assert "reads formats up to 3" in said
     assert contents(newer) == before
 
 
@@ -82,10 +82,28 @@ def test_what_an_older_version_recorded_counts(older, inline, block, capsys):
     capsys.readouterr()
     assert inline(block(seed=[0, 1, 2]), append_plan=True) == 0
     said = capsys.readouterr()
-    assert "3 trials (1 run now): 3 ok" in said.out and said.err == ""
+    assert "3 trials (1 run now): 3 ok" in said.out
+    assert said.err.count("\n") == 1 and "results of an earlier version" in said.err
     table = load_results(older).drop_duplicates("trial").set_index("seed")
     assert table.loc[0, "run"] == table.loc[1, "run"] == ""
     assert (older / "runs" / f"{table.loc[2, 'run']}.json").is_file()
+
+
+def test_results_of_an_earlier_version_are_told_once_by_a_run(inline, block, capsys):
+    assert inline(block(seed=[0]), append_plan=True) == 0
+    (segment,) = segments_of(inline.folder)
+    first, *rest = segment.read_bytes().splitlines(keepends=True)
+    header = json.loads(first) | {"segment": 2}
+    del header["crc"]
+    body = json.dumps(header, separators=(",", ":")).encode().removesuffix(b"}")
+    segment.write_bytes(b"".join([sealed(body), *rest]))
+    (inline.folder / "manifest.json").unlink()
+    shutil.rmtree(inline.folder / "runs")
+    told = "results of an earlier version; CHANGELOG.md says which to run again"
+    for times, seeds in enumerate(([0], [0, 1])):
+        capsys.readouterr()
+        assert inline(block(seed=seeds), append_plan=True) == 0
+        assert capsys.readouterr().err.count(told) == 1 - times
 
 
 def test_its_table_gets_the_columns_of_today(older):

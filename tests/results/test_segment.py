@@ -50,7 +50,7 @@ def test_a_segment_says_who_writes_what_is_begun_and_what_came_of_it(segment, tm
     assert rest == b""
     header = json.loads(first)
     assert list(header)[:3] == ["segment", "run", "version"]
-    assert header["segment"] == 2 and header["run"] == RUN
+    assert header["segment"] == 3 and header["run"] == RUN
     assert header["version"] == dp_erm_bench.__version__
     assert json.loads(begun)["begin"] == [key(1), key(2)]
     assert json.loads(begun)["time"] == pytest.approx(os.stat(tmp_path).st_mtime, abs=5)
