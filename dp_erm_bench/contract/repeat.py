@@ -179,10 +179,12 @@ def draws_are_distinct(candidate: Candidate) -> None:
             solver = candidate.build(variant, clip=1.0)
             noise, w = _drawn(Run(problem, [solver], identities=(name,)))
             drawn += [values for parts in noise.values() for values in parts.ravel()]
-            if w.all():  # thresholds may set all of few entries to zero
-                ends.append(w.tobytes())
-        places, count = len(set(ends)), len(ends)
-        require(places == count, f"{told}: {count} trials end at {places} places")
+            ends.append(w)
+        # Thresholds may set all of few entries to zero, in a few trials.
+        places = len({w.tobytes() for w in ends})
+        full = [w.tobytes() for w in ends if w.all()]
+        apart = places > MANY // 2 and len(set(full)) == len(full)
+        require(apart, f"{told}: {MANY} trials end at {places} places")
         kept = [value for value in drawn if value != 0.0]
         again = len(kept) - len(set(kept))
         require(not again, f"{told}: {again} of {len(kept)} draws are used again")
