@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from scipy import optimize
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.problems.optimum_smooth import newton
@@ -74,4 +73,6 @@ def _level(path: _Path, radius: float, low: float, high: float) -> float:
         return math.log(length / radius) if length > 0.0 else -1.0
 
     ends = (math.log(low), math.log(high))
+    from scipy import optimize  # takes long to import, see `optimum`
+
     return math.exp(optimize.brentq(excess, *ends, xtol=LEVELS))

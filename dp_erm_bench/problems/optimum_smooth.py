@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy import linalg, optimize, sparse
+from scipy import linalg, sparse
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
@@ -104,6 +104,8 @@ def _length(
 
     if slope(1.0) <= 0.0 or slope(0.0) >= 0.0:
         return 1.0
+    from scipy import optimize  # takes long to import, see `optimum`
+
     return float(optimize.brentq(slope, 0.0, 1.0, xtol=1e-9))
 
 
@@ -123,6 +125,8 @@ def _quasi_newton(X: Any, y: Array, loss: Loss, l2: float) -> Array:
 
     start = np.zeros(X.shape[1])
     options = {"maxiter": 100, "ftol": 1e-9, "gtol": 0.0}
+    from scipy import optimize
+
     found = optimize.minimize(
         objective, start, jac=True, method="L-BFGS-B", options=options
     )

@@ -152,6 +152,8 @@ def _content(folder: Path, path: Path) -> dict[str, Any]:
     try:
         text = content_of(path, folder)
         content = unsealed_json(text)
+        if content and "format" in content:  # else an earlier version wrote it
+            content = unsealed_json(text, sealed=True)
         why = "is damaged"
     except FileNotFoundError:
         return {}

@@ -128,7 +128,9 @@ def test_no_trial_is_twice_in_the_table_and_no_process_is_left(seen, name):
     found = seen(name)
     assert not found.table.duplicated(["trial", "iteration"]).any()
     assert found.strays == []
-    assert "dp_erm_bench" not in found.err and "dp-erm-bench:" not in found.err
+    unchecked, *others = found.err.splitlines()
+    assert "not passed `dp-erm-bench check" in unchecked
+    assert not any("dp_erm_bench" in x or "dp-erm-bench:" in x for x in others)
 
 
 def test_every_fault_is_a_line_of_the_documentation():
@@ -176,10 +178,14 @@ def test_a_folder_that_is_removed_ends_the_run_with_one_sentence(
     if replaced:
         folder.mkdir()
     found = ended(process)
-    assert (found.code, found.err) == (
+    unchecked, *others = found.err.splitlines()
+    assert "algorithm=slow has not passed" in unchecked
+    assert (found.code, others) == (
         2,
-        "dp-erm-bench: results/sweep: was removed or replaced while the run went on, "
-        "and what was recorded with it; run the same command again\n",
+        [
+            "dp-erm-bench: results/sweep: was removed or replaced while the run went "
+            "on, and what was recorded with it; run the same command again"
+        ],
     )
     assert not any(map(alive, workers))
 
