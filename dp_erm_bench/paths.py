@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import errno
 import hashlib
-import hmac
 import json
 import math
 import os
@@ -15,15 +14,9 @@ import sys
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from dp_erm_bench.errors import UsageError
-
-LARGEST_CACHED = 1 << 28
-"""Bytes of a cached value that is read."""
-ENDING = re.compile(rb'"digest": "([0-9a-f]{64})", "seal": "([0-9a-f]{64})"}\Z')
-UNSEALED = "0" * 64
-_run: dict[str, bytes] = {}
 
 LARGEST = 1 << 33
 """Bytes of a file that is read."""
@@ -127,7 +120,8 @@ def opened(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
 def content_of(path: Path, folder: Path, largest: int = LARGEST_TEXT) -> bytes:
     """Return the bytes of a file that `opened` opens, with its errors."""
     with opened(path, folder, largest) as file:
-        return file.read(largest)
+        # As much as there is: a buffer of `largest` would be made for more.
+        return file.read(os.fstat(file.fileno()).st_size)
 
 
 def listed(folder: Path, suffix: str) -> list[Path]:
@@ -186,80 +180,6 @@ def unsealed_json(text: bytes, sealed: bool = False) -> dict[str, Any] | None:
     return content
 
 
-class Cached(NamedTuple):
-    """A cached value as it was read.
-
-    Attributes
-    ----------
-    value : dict
-        The one that was written, but for whoever can forge a digest.
-    vouched : bool
-        Whether a process of the same run wrote it, see :func:`vouch`.
-    """
-
-    value: dict[str, Any]
-    vouched: bool
-
-
-def vouch(secret: str) -> None:
-    """Seal the values that this process caches, and know those of the same secret.
-
-    A run gives its secret to all of its workers: what one of them has proved the others
-    need not prove again. It is never written, so that nobody else can seal. An empty
-    secret ends it.
-    """
-    _run.clear()
-    if secret:
-        _run["secret"] = secret.encode()
-
-
-def is_sealing() -> bool:
-    """Return whether this process seals what it caches."""
-    return bool(_run)
-
-
-def load_json(kind: str, key: str) -> Cached | None:
-    """Return the cached value of a key, None if absent, damaged or unreadable."""
-    path = cache_dir() / kind / f"{key}.json"
-    raw = b""
-    with contextlib.suppress(OSError, ValueError):
-        raw = content_of(path, path.parent, LARGEST_CACHED)
-    end = ENDING.search(raw[-200:]) if raw else None
-    if not raw or end is None:
-        return None
-    body = raw[: len(raw) - len(end[0])]
-    said, seal = end[1].decode(), end[2].decode()
-    if said != _checksum(kind, key, body):
-        return None
-    try:
-        value = json.loads(body.rstrip(b", ") + b"}")
-    except (ValueError, RecursionError, MemoryError):
-        return None
-    vouched = bool(_run) and hmac.compare_digest(seal, _seal(said))
-    return Cached(value, vouched) if isinstance(value, dict) else None
-
-
-def save_json(kind: str, key: str, value: dict[str, Any]) -> None:
-    """Cache a JSON object under a key, atomically; a full disk is no error."""
-    body = json.dumps(value)[:-1].encode() + (b", " if value else b"")
-    said = _checksum(kind, key, body)
-    end = f'"digest": "{said}", "seal": "{_seal(said)}"}}'.encode()
-    try:
-        write_atomic(cache_dir() / kind / f"{key}.json", lambda f: f.write(body + end))
-    except OSError:
-        return
-
-
-def _checksum(kind: str, key: str, body: bytes) -> str:
-    return hashlib.sha256(f"{kind} {key} ".encode() + body).hexdigest()
-
-
-def _seal(said: str) -> str:
-    if not _run:
-        return UNSEALED
-    return hmac.new(_run["secret"], said.encode(), "sha256").hexdigest()
-
-
 def digest(value: Any) -> str:
     """Return the SHA-256 of the canonical JSON of a value.
 
@@ -287,7 +207,9 @@ LATER = "later"
 
 
 def fields_of(made: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass's object by name."""
+    """Return the fields of a dataclass's object by name, of another its attributes."""
+    if not dataclasses.is_dataclass(made):
+        return dict(vars(made))
     return {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
 
 
@@ -297,7 +219,8 @@ def later_defaults(made: Any) -> dict[str, Any]:
     A field that holds its later default enters no digest: what was published before
     there was such a field keeps its name.
     """
-    marked = (f for f in dataclasses.fields(made) if f.metadata.get(LATER))
+    fields = dataclasses.fields(made) if dataclasses.is_dataclass(made) else ()
+    marked = (field for field in fields if field.metadata.get(LATER))
     return {field.name: field.default for field in marked}
 
 

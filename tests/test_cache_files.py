@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dp_erm_bench import paths
+from dp_erm_bench import cached
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.privacy import calibration, least
 from dp_erm_bench.privacy.budget import Budget
@@ -42,7 +42,7 @@ def tmp_path(tmp_path):
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path))
-    monkeypatch.setattr(paths, "_run", {})
+    monkeypatch.setattr(cached, "_run", {})
     forget()
     yield
     forget()
@@ -239,13 +239,13 @@ def test_the_verdict_of_a_run_travels(tmp_path, monkeypatch):
         return list(asked)
 
     assert both() == both() == ["z", "w"]
-    paths.vouch("the run's")
+    cached.vouch("the run's")
     assert both() == ["z", "w"]
     assert both() == []
     for kind in ("calibration", "optimum"):
         forged(stored(tmp_path, kind), {})
     assert both() == ["z", "w"]
-    paths.vouch("another run's")
+    cached.vouch("another run's")
     assert both() == ["z", "w"]
 
 
@@ -302,11 +302,11 @@ def test_what_is_no_file_of_ours_is_passed_over(tmp_path):
 def test_a_task_brings_the_secret_of_its_run(tmp_path):
     given = (str(tmp_path), "1", "fakes.bowl")
     worker.run_task([], worker.Job(*given))
-    assert not paths.is_sealing()
+    assert not cached.is_sealing()
     worker.run_task([], worker.Job(*given, secret="the run's"))
-    assert paths.is_sealing()
+    assert cached.is_sealing()
     worker.run_task([], worker.Job(*given))
-    assert not paths.is_sealing()
+    assert not cached.is_sealing()
 
 
 @pytest.mark.parametrize(("owner", "secret"), [("", "the run's"), ("a file", "")])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_erm_bench import paths
+from dp_erm_bench import cached, paths
 
 scalars = (
     st.none()
@@ -66,54 +66,54 @@ def test_the_home_folder_is_spelled_out(monkeypatch):
 def test_values_survive_the_cache(value, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path_factory.getbasetemp() / "one"))
-        paths.save_json("kind", "key", value)
-        assert paths.load_json("kind", "key") == (value, False)
+        cached.save_json("kind", "key", value)
+        assert cached.load_json("kind", "key") == (value, False)
 
 
 def test_keys_and_kinds_are_apart(cache):
-    paths.save_json("kind", "key", {"a": 1})
-    paths.save_json("kind", "other", {"a": 2})
-    paths.save_json("other", "key", {"a": 3})
+    cached.save_json("kind", "key", {"a": 1})
+    cached.save_json("kind", "other", {"a": 2})
+    cached.save_json("other", "key", {"a": 3})
     found = [
-        paths.load_json(*k).value["a"]
+        cached.load_json(*k).value["a"]
         for k in (("kind", "key"), ("kind", "other"), ("other", "key"))
     ]
     assert found == [1, 2, 3]
-    assert paths.load_json("none", "key") is None
+    assert cached.load_json("none", "key") is None
     assert files(cache) == ["key.json", "key.json", "other.json"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[1, 2"])
 def test_a_damaged_entry_is_absent_and_can_be_replaced(cache, content):
-    paths.save_json("kind", "key", {"a": 1})
+    cached.save_json("kind", "key", {"a": 1})
     (cache / "kind" / "key.json").write_bytes(content)
-    assert paths.load_json("kind", "key") is None
-    paths.save_json("kind", "key", {"a": 2})
-    assert paths.load_json("kind", "key").value == {"a": 2}
+    assert cached.load_json("kind", "key") is None
+    cached.save_json("kind", "key", {"a": 2})
+    assert cached.load_json("kind", "key").value == {"a": 2}
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(cache):
     cache.write_text("a file where the folder should be")
-    paths.save_json("kind", "key", {"a": 1})
-    assert paths.load_json("kind", "key") is None
+    cached.save_json("kind", "key", {"a": 1})
+    assert cached.load_json("kind", "key") is None
 
 
 def test_a_file_of_another_key_is_absent(cache):
-    paths.save_json("kind", "key", {"a": 1})
+    cached.save_json("kind", "key", {"a": 1})
     (cache / "kind" / "key.json").rename(cache / "kind" / "other.json")
-    assert paths.load_json("kind", "other") is None
+    assert cached.load_json("kind", "other") is None
 
 
 def test_only_who_knows_the_secret_vouches(cache, monkeypatch):
-    monkeypatch.setattr(paths, "_run", {})
-    paths.save_json("kind", "key", {"a": 1})
-    paths.vouch("one")
-    assert paths.load_json("kind", "key") == ({"a": 1}, False)
-    paths.save_json("kind", "key", {"a": 1})
-    assert paths.load_json("kind", "key") == ({"a": 1}, True)
+    monkeypatch.setattr(cached, "_run", {})
+    cached.save_json("kind", "key", {"a": 1})
+    cached.vouch("one")
+    assert cached.load_json("kind", "key") == ({"a": 1}, False)
+    cached.save_json("kind", "key", {"a": 1})
+    assert cached.load_json("kind", "key") == ({"a": 1}, True)
     assert b"one" not in (cache / "kind" / "key.json").read_bytes()
-    paths.vouch("other")
-    assert paths.load_json("kind", "key") == ({"a": 1}, False)
+    cached.vouch("other")
+    assert cached.load_json("kind", "key") == ({"a": 1}, False)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -27,6 +27,7 @@ SHOWN = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
 
 CLAIMS = "claims.csv"
 FIGURES = "dp_erm_bench.figures"
+FIGURES_DIR = Path(__file__).parents[1] / "figures"
 PLAIN_WIDTH = 140
 COLOUR = {"holds": "green", "fails": "red"}
 
@@ -64,7 +65,7 @@ def _draw_again(folder: Path, config: Mapping[str, Any]) -> None:
     folder names its own modules.
     """
     name = config["figures"]
-    ours = {f"{FIGURES}.{path.stem}" for path in _figures_dir().glob("*.py")}
+    ours = {f"{FIGURES}.{path.stem}" for path in FIGURES_DIR.glob("*.py")}
     if not isinstance(name, str) or name not in ours:
         print(
             f"{folder}: the manifest names a module of figures that is none of the "
@@ -84,10 +85,6 @@ def _draw_again(folder: Path, config: Mapping[str, Any]) -> None:
             f"{folder}: its manifest or its records do not fit {name} "
             f"({type(error).__name__}): it cannot be drawn"
         ) from error
-
-
-def _figures_dir() -> Path:
-    return Path(__file__).parents[1] / "figures"
 
 
 def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:

@@ -6,7 +6,6 @@ noise does not: who looks at a mechanism's stream sees another one on D'.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,18 +16,18 @@ from numpy.typing import NDArray
 from dp_erm_bench.audit.witness import Heard, _Witness
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import Case
+from dp_erm_bench.contract.coins import Coins, spread_of
 from dp_erm_bench.contract.minimisers import Matched, matched
 from dp_erm_bench.contract.pairs import Neighbours, pair
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.audit import Exchange, Log, Writer
+from dp_erm_bench.privacy.audit import Log, Writer
 from dp_erm_bench.privacy.base import Mechanism, Query
 from dp_erm_bench.privacy.mechanisms import Mechanisms, PoissonMechanism
 from dp_erm_bench.privacy.perturbation import ObjectiveMechanism
 from dp_erm_bench.privacy.releases import InsideNoisyMax
 
 Array = NDArray[np.float64]
-Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
 HEARD = 1e-3
 """By which part noise that is read off an answer may be less, by rounding."""
 DRIFT = 1e-6
@@ -174,7 +173,7 @@ class Side:
         """Compare the spread that is charged with that of the scores."""
 
         def query(gradient: Array, score: Callable[[Array], Array]) -> Array:
-            least = _spread(release, gradient, score)
+            least = spread_of(release, gradient, score)
             if not release.spread >= least * (1 - 1e-6):
                 sizes = f"a spread of {release.spread:.3g}, its scores have {least:.3g}"
                 if not any(sizes in said for said in self.told.complaints):
@@ -188,7 +187,7 @@ class Side:
             if not np.isfinite(mechanism.scale).all():
                 raise Unsupported(f"release {name} has no finite sensitivity")
             if isinstance(mechanism, PoissonMechanism) and mechanism.rate < 1.0:
-                drawn = _Coins(mechanism, self.case, self.pair.record, self.number)
+                drawn = Coins(mechanism, self.case, self.pair.record, self.number)
                 setattr(mechanism, "sample", drawn)  # noqa: B010
                 self.told.sampled.append(name)
 
@@ -216,8 +215,7 @@ class Side:
     def _heard(self, run: Run) -> None:
         """Compare the noise of the answers with the streams as they were."""
         for name, witness in self.witnesses.items():
-            release = witness.release
-            least = self.case.z * release.weight
+            least = self.case.z * witness.release.weight
             if name not in {made.name for made in run.releases}:
                 continue
             if witness.heard.ratio < least * (1 - HEARD):
@@ -250,68 +248,3 @@ def _points(kind: str, length: int) -> tuple[int, ...]:
         return tuple(range(length + 1))
     middle = {length // 3} if kind == "few" else set()
     return tuple(sorted({0, length} | middle))
-
-
-def _spread(
-    release: InsideNoisyMax, gradient: Array, score: Callable[[Array], Array]
-) -> float:
-    """Return max_i s_i / min_j s_j for the slopes of scores, times sensitivities.
-
-    A score is the absolute value of an affine function less a constant: far out it is a
-    line, and its slope is read off there.
-    """
-    size = np.broadcast_to(np.asarray(release.sensitivity), gradient.shape)
-    far = 1e3 * (1.0 + np.abs(gradient))
-    slopes = np.abs(score(gradient + 2.0 * far) - score(gradient + far)) / far
-    moved = slopes * size
-    moved = np.where(np.isfinite(moved) & (moved > 0.0), moved, np.nan)
-    if np.isnan(moved).all():
-        return 1.0
-    return float(np.nanmax(np.nanmax(moved, axis=1) / np.nanmin(moved, axis=1)))
-
-
-class _Coins:
-    """Samples in which the exchanged record is present or not, by a public pattern.
-
-    Every outcome has a positive probability, so that what holds for all of them holds
-    whatever comes: nobody but the record, everybody, as the coins fall.
-    """
-
-    def __init__(
-        self, mechanism: PoissonMechanism, case: Case, record: int, side: int
-    ) -> None:
-        self.plain = mechanism.sample
-        self.rate, self.record = mechanism.rate, record
-        self.name = mechanism.release.name
-        self.turned = case.toggled and side == 1
-        self.done = [0] * case.trials
-
-    def __call__(self, trial: int, n: int, steps: int) -> Batch:
-        """Return the samples of a trial's next steps, as the mechanism does."""
-        self.plain(trial, n, steps)
-        samples = []
-        for use in range(self.done[trial], self.done[trial] + steps):
-            rng = np.random.default_rng([zlib.crc32(self.name.encode()), trial, use])
-            rate = (0.0, 1.0, self.rate, self.rate)[int(rng.integers(4))]
-            chosen = rng.random(n) < rate
-            chosen[self.record] = present(self.name, trial, use) != self.turned
-            samples.append(np.flatnonzero(chosen))
-        self.done[trial] += steps
-        offsets = np.cumsum([0, *(sample.size for sample in samples)])
-        return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
-
-
-def present(name: str, trial: int, use: int) -> bool:
-    """Return whether the exchanged record is in a sample of D."""
-    return zlib.crc32(f"{name}/{trial}/{use}".encode()) >> 7 & 1 == 1
-
-
-def exchanges_of(log: Log) -> list[tuple[int, Exchange]]:
-    """Return exchanges, each with the number of its release's use."""
-    uses: dict[str, int] = {}
-    found = []
-    for exchange in log.exchanges:
-        name = exchange.query.name
-        found.append((uses.get(name, 0), exchange))
-        uses[name] = uses.get(name, 0) + 1
-    return found

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dp_erm_bench.contract.cases import Case
+from dp_erm_bench.contract.coins import present
 from dp_erm_bench.contract.minimisers import EQUAL
-from dp_erm_bench.contract.side import Told, exchanges_of, present
+from dp_erm_bench.contract.side import Told
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
-from dp_erm_bench.privacy.audit import changes, compare
+from dp_erm_bench.privacy.audit import Exchange, Log, changes, compare
 
 SLACK, STILL = 1e-7, 1e-7
 """What rounding adds to a change / its sensitivity, and to one that must not be."""
@@ -115,7 +116,7 @@ def _near(first: Told, second: Told) -> bool:
 
 def _unsampled(first: Told, second: Told) -> Iterator[str]:
     """Yield which releases move with a record that is not in their samples."""
-    told = zip(exchanges_of(first.log), exchanges_of(second.log), strict=False)
+    told = zip(_exchanges_of(first.log), _exchanges_of(second.log), strict=False)
     moved = set()
     for (use, one), (_, other) in told:
         name = one.query.name
@@ -130,3 +131,14 @@ def _unsampled(first: Told, second: Told) -> Iterator[str]:
             moved.add(name)
     for name in sorted(moved):
         yield f"release {name} moves with a record that is not in its sample"
+
+
+def _exchanges_of(log: Log) -> list[tuple[int, Exchange]]:
+    """Return exchanges, each with the number of its release's use."""
+    uses: dict[str, int] = {}
+    found = []
+    for exchange in log.exchanges:
+        name = exchange.query.name
+        found.append((uses.get(name, 0), exchange))
+        uses[name] = uses.get(name, 0) + 1
+    return found

@@ -21,7 +21,7 @@ from dp_erm_bench.plugins.sources import broken, digest, sources
 CHECK = "dp_erm_bench.solvers.declared"
 """The module that tells what a solver's class lacks; imported where it is needed."""
 
-COMPILED = "dp_erm_bench.kernels.compiled"
+MACHINE_CODE = "dp_erm_bench.kernels.machine_code"
 """The module that knows where machine code is kept; imported by what compiles."""
 
 
@@ -89,7 +89,7 @@ def _machine_code(path: str, files: dict[str, Path]) -> AbstractContextManager[A
     """Return a context in which numba keeps code by the digest of all these files."""
     if any(b"numba" in file.read_bytes() for file in files.values()):
         context: AbstractContextManager[Any] = importlib.import_module(
-            COMPILED
+            MACHINE_CODE
         ).machine_code_of(path)
         return context
     return nullcontext()

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import scipy
 
+from dp_erm_bench.cached import is_sealing, load_json, save_json
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.paths import digest, is_sealing, load_json, save_json
+from dp_erm_bench.paths import digest
 from dp_erm_bench.privacy.accountants import Events, certify, check_known
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.events import composed

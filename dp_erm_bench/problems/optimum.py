@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp_erm_bench.cached import Cached, is_sealing, load_json, save_json
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.paths import Cached, is_sealing, load_json, save_json
 
 if TYPE_CHECKING:
     from dp_erm_bench.problems.problem import Problem

@@ -36,7 +36,6 @@ __all__ = ["COLUMNS", "NAME", "collect", "is_stale", "load_results"]
 
 NAME = "results.parquet"
 CHUNK = 2000
-MOST_ROWS = 100_000_000
 
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
@@ -88,33 +87,8 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _read(folder: Path) -> pd.DataFrame:
-    """Return the table of a folder as a frame, made of nothing but its columns.
-
-    Raises
-    ------
-    ValueError
-        If it is damaged, or has other columns than tables have.
-    """
-    import pyarrow.parquet as pq
-
-    types = {field.name: field.type for field in schema_of()}
     with opened(folder / NAME, folder) as file:
-        if not seal.holds(file):
-            raise ValueError(f"{NAME} is not as it was written")
-        table = pq.ParquetFile(file, page_checksum_verification=True)
-        found = {field.name: field.type for field in table.schema_arrow}
-        if any(_plain(types.get(name)) != _plain(found[name]) for name in found):
-            raise ValueError(f"{NAME} has columns of other names or types")
-        if table.metadata.num_rows > MOST_ROWS:
-            raise ValueError(f"{NAME} has more than {MOST_ROWS} rows")
-        # What else the file says of its columns is nothing to act upon.
-        frame: pd.DataFrame = table.read().replace_schema_metadata().to_pandas()
-    return frame
-
-
-def _plain(kind: Any) -> str:
-    """Return the name of a type; texts of up to 2 GB and of more are alike."""
-    return str(kind).removeprefix("large_")
+        return seal.read(file, schema_of())
 
 
 def is_stale(folder: Path) -> bool:
@@ -141,10 +115,9 @@ def is_outdated(folder: Path) -> bool:
         return True
     try:
         columns = ["solver", "checked"]
-        # No threads: one of them could take a Ctrl-C that the main one holds back.
-        how = {"read_dictionary": ["solver"], "use_threads": False}
         with opened(folder / NAME, folder) as file:
-            told = pq.read_table(file, columns=columns, **how)
+            table = pq.ParquetFile(file, read_dictionary=["solver"])
+            told = table.read(columns=columns, use_threads=False)
         found = passed_in(told.unify_dictionaries())
         return any(has_passed(solver) != then for solver, then in found.items())
     except (OSError, *UNREADABLE):

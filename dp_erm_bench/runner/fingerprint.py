@@ -32,7 +32,7 @@ EXECUTE = f"{PACKAGE}.runner.execute"
 # They find, name and schedule trials; what they decide enters the key by itself.
 INERT = (
     PACKAGE,
-    *(f"{PACKAGE}.{name}" for name in ("errors", "paths", "plugins")),
+    *(f"{PACKAGE}.{name}" for name in ("cached", "errors", "paths", "plugins")),
     *(f"{PACKAGE}.{name}" for name in ("registry", "results")),
     f"{PACKAGE}.runner.trial",
     f"{PACKAGE}.runner.warm",

@@ -38,7 +38,6 @@ FACTS = ("params", "epsilon_certified", "z", "batch_size")
 DAMAGED = (KeyError, TypeError, AttributeError, ValueError)
 
 Spec = Mapping[str, Any]
-Recorded = tuple[Mapping[str, Any], list[str]]
 
 
 def replay(
@@ -112,7 +111,7 @@ def _key(row: Any) -> str:
     return str(key)
 
 
-def _recorded(key: str, folder: Path, name: str) -> Recorded:
+def _recorded(key: str, folder: Path, name: str) -> tuple[Spec, list[str]]:
     """Return the record of a trial, and the keys of its batch in order."""
     if not (folder / PLAN).is_file():
         raise UsageError(f"{folder}: no results folder, it has no {PLAN}")

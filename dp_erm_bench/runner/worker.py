@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dp_erm_bench.cached import vouch
 from dp_erm_bench.errors import UsageError, printable, told
-from dp_erm_bench.paths import vouch
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import final_objective
@@ -49,7 +49,7 @@ class Job(NamedTuple):
     memory : float or None
         Bytes after which a worker is replaced.
     secret : str
-        Of the run, see `paths.vouch`; empty: everything read is proved again.
+        Of the run, see `cached.vouch`; empty: everything read is proved again.
     """
 
     folder: str

@@ -64,10 +64,17 @@ class MeasureOnly(GreedyCD):
 
 
 class NeverSamples(SGD):
-    """Is charged for Poisson samples, and sums over all records."""
+    """Is charged for Poisson samples, takes them, and sums over all records."""
 
     def iterates(self, oracle, mechanisms, checkpoints, schedule):
-        mechanisms["gradient"].rate = 1.0
+        mechanism = mechanisms["gradient"]
+        draw = mechanism.sample
+
+        def everybody(trial, n, steps):
+            draw(trial, n, steps)
+            return np.tile(np.arange(n), steps), np.arange(steps + 1) * n
+
+        mechanism.sample = everybody
         yield from super().iterates(oracle, mechanisms, checkpoints, schedule)
 
 
