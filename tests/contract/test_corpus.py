@@ -7,6 +7,7 @@ import pytest
 
 from dp_erm_bench.contract.base import FAILS
 from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.coins import present
 from dp_erm_bench.contract.interpreters import replayed
 from dp_erm_bench.contract.replay import all_cases
 from dp_erm_bench.contract.suite import check_named, outcomes
@@ -70,3 +71,12 @@ def test_there_is_something_of_each_class():
     assert all(
         sum(made.kind == kind for made in BROKEN.values()) >= 5 for kind in KINDS
     )
+
+
+def test_the_coins_of_two_releases_are_unrelated():
+    """Else one's sample, given to the other, would move it only where its own does."""
+    names = ["batch", "second", "sums", "more"]
+    uses = [(trial, use) for trial in range(3) for use in range(100)]
+    for one, other in itertools.combinations(names, 2):
+        equal = sum(present(one, *use) == present(other, *use) for use in uses)
+        assert 0.3 < equal / len(uses) < 0.7
