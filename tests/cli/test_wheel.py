@@ -69,7 +69,7 @@ def command(installed, folder, *arguments):
     return subprocess.run(
         [sys.executable, "-P", "-c", code, *arguments],
         cwd=folder,
-        env={"PYTHONPATH": str(installed), "PATH": "", "HOME": str(folder)},
+        env={"PYTHONPATH": str(installed), "PATH": "", "HOME": str(installed.parent)},
         capture_output=True,
         text=True,
     )
