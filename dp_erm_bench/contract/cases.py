@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,8 +22,8 @@ from dp_erm_bench.solvers.base import Solver
 
 MOST, LONG = 25, 200
 """Steps of a usual replay, and of a long one."""
-FEW = 4
-"""Families of a row where every run solves a problem to the end."""
+FEW, LEAST = 4, 3
+"""Families of a row where every run solves a problem to the end, rows of a family."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Plan:
         self.candidate = candidate
         self.parts = objectives(candidate.solver.constrained)
         self._served: dict[Any, list[Parts]] = {}
+        self.met: collections.Counter[str] = collections.Counter()
 
     def rows(self) -> list[Row]:
         """Return combinations of parameters, any two values together somewhere."""
@@ -176,8 +179,10 @@ def given_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
 def varied(candidate: Candidate) -> Iterator[Case]:
     """Yield every row of parameters on all families of neighbours."""
     plan, count = Plan(candidate), itertools.count()
-    rows = plan.rows()
-    for number, row in enumerate(rows):
+    rows = [row for row in plan.rows() if plan.served(row)]
+    share = 1.0 if candidate.solver.batchable else FEW / len(candidate.families)
+    again = math.ceil(LEAST / (share * len(rows))) if rows else 0
+    for number, row in enumerate(rows * again):
         families = list(candidate.families)
         if not candidate.solver.batchable:
             start = FEW * number
@@ -191,13 +196,17 @@ def _on(plan: Plan, row: Row, family: str, number: int, count: int) -> Iterator[
     served = plan.served(row)
     if family == "range of labels":
         served = [parts for parts in served if parts[0] in ("squared", "huber")]
-    if not served or (family in LARGE and (number + count) % 3):
+    if not served:
+        return
+    # The first time that a family could be met it is, and every third time.
+    plan.met[family] += 1
+    if family in LARGE and plan.met[family] % 3 != 1:
         return
     parts = served[(5 * count) % len(served)]
     adjacency = list(Adjacency)[(count + number) % 2]
     shape = _shape_of(family, adjacency, parts)
     try:
-        if family == "interior" and number % 6 == 0:
+        if family not in LARGE and plan.met[family] == 1:
             solver = plan.lengthened(row, shape, LONG)
         else:
             solver = plan.shortened(row, shape, MOST)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 INTEGERS = (1, 3, 12, 5)
-REALS = (0.0, 0.3, 2.5, 1.0, 0.05)
+REALS = (0.0, 0.3, 40.0, 1.0, 0.05)
 VALUES = 5
 Row = dict[str, Any]
 
@@ -23,7 +23,8 @@ def values_of(field: dataclasses.Field[Any]) -> list[Any]:
     else:
         tried = INTEGERS if "int" in kind else REALS
         ends = [limits[key] for key in ("least", "most") if key in limits]
-        numbers = [x for x in (*ends, *tried) if within(x, limits)][:VALUES]
+        known = [x for x in dict.fromkeys((*ends, *tried)) if within(x, limits)]
+        numbers = known[:VALUES]
         found = [*numbers, *limits.get("words", ())]
         found += [None] if "None" in kind else []
     others = [x for x in dict.fromkeys(found) if x != field.default]

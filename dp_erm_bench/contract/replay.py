@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.cases import Case, given_of, varied
+from dp_erm_bench.contract.cases import Case, Plan, given_of, varied
 from dp_erm_bench.contract.errors import NotApplicable, require
 from dp_erm_bench.contract.interpreters import replayed
 from dp_erm_bench.contract.pairs import CORNERS
@@ -21,8 +21,8 @@ from dp_erm_bench.privacy.adjacency import Adjacency
 TRIALS = 6
 CLIP = 0.3
 LOUD = 30.0
-FAR = {"n_iter": 60, "step": 20.0}
-"""A longer run with long steps: every record is sampled, far from the start."""
+FAR, LONGER = 20.0, 60
+"""Times a parameter, and steps: every record is sampled, far from the start."""
 SHARES = (5.0, 500.0)
 """Of the second, released constants are above the floor that noise puts under them."""
 WEAK = 0.02
@@ -89,7 +89,16 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
     yield from corners(candidate)
 
 
-def corners(candidate: Candidate, **given: Any) -> Iterator[Case]:
+def stretched(candidate: Candidate) -> Iterator[dict[str, Any]]:
+    """Yield the default, and each number that may differ in a batch, 20 times it."""
+    yield {}
+    usual = dict(given_of(candidate.build()))
+    for name, field in candidate.parameters.items():
+        if field.metadata["kind"] == "value" and usual[name]:
+            yield {name: FAR * usual[name]}
+
+
+def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case]:
     """Yield all variants on all problems, their records at the extremes."""
     for variant, parts, adjacency, clip in itertools.product(
         candidate.variants,
@@ -102,6 +111,8 @@ def corners(candidate: Candidate, **given: Any) -> Iterator[Case]:
         problem = pairs[0][0]
         if solver.refusal(problem) or not is_bounded(problem, solver, adjacency):
             continue
+        if least:
+            solver = Plan(candidate).lengthened(dict(given_of(solver)), problem, least)
         clipped = f", clip={clip}" if clip is not None else ""
         made = Case(
             given_of(solver),
@@ -129,7 +140,12 @@ def _tightest(candidate: Candidate) -> dict[str, tuple[float, dict[str, float]]]
         for told, ratios in found.items()
         if any(ratio <= least[told] for ratio in ratios.values())
     }
-    far = [case for case in corners(candidate, **FAR) if case.group_told in loose]
+    far = [
+        case
+        for given in stretched(candidate)
+        for case in corners(candidate, LONGER, **given)
+        if case.group_told in loose
+    ]
     for told, ratios in _grouped(replayed(candidate, far)).items():
         for name, ratio in ratios.items():
             found[told][name] = max(found[told].get(name, 0.0), ratio)

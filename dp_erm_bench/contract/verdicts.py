@@ -61,7 +61,7 @@ def verdict(case: Case, first: Told, second: Told) -> Verdict:
     if first.error or second.error:
         _raised(found, first.error, second.error)
         return found
-    found.violations += first.complaints
+    found.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:
         found.declared.append("what is declared depends on the data")
     if first.matched:

@@ -47,9 +47,31 @@ class GramOracle(DenseOracle):
             return np.full(p, np.inf), np.inf
         return lipschitz * bounds.columns, lipschitz * bounds.norm
 
+    def _reached(self, clip: Array, bounds: Array | float) -> bool:
+        """Return whether thresholds are below what derivatives come to at the iterates.
+
+        The bounds hold on the domain; an extrapolated point may lie outside.
+        """
+        return _reached(clip, bounds) or (bool(np.isfinite(clip).any()) and self._out())
+
+    def _out(self) -> bool:
+        """Return whether a derivative may exceed the bound that holds on the domain."""
+        problem = self.problem
+        declared = problem.dataset.bounds
+        if declared is None or declared.label is None:
+            return False
+        if not np.isfinite(problem.lipschitz):
+            return False
+        w = np.where(declared.columns > 0.0, self.w, 0.0)
+        margins = np.minimum(
+            np.abs(w) @ declared.columns, np.linalg.norm(w, axis=1) * declared.norm
+        )
+        slope = problem.loss.lipschitz_within(float(margins.max()), declared.label)
+        return bool(slope > problem.lipschitz * (1.0 + 1e-9))
+
     def gradient(self, clip: Array) -> Array:
         """Return the mean of the clipped gradients, (B, p)."""
-        if clip.size and _reached(clip, self._bounds[0]):
+        if clip.size and self._reached(clip, self._bounds[0]):
             return super().gradient(clip)
         if self._gradient is None or self._moves >= REFRESH:
             self._gradient, self._moves = self.w @ self.G - self.c, 0
@@ -57,14 +79,14 @@ class GramOracle(DenseOracle):
 
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
         """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
-        if _reached(clip, self._bounds[0][coordinates]):
+        if self._reached(clip, self._bounds[0][coordinates]):
             return super().coordinate_gradient(coordinates, clip)
         products: Array = np.einsum("bp,bp->b", self.G[coordinates], self.w)
         return products - self.c[coordinates]
 
     def clipped_sum(self, clip: Array) -> Array:
         """Return sum_i of the clipped gradients, (B, p)."""
-        if _reached(clip, self._bounds[1]):
+        if self._reached(clip, self._bounds[1]):
             return super().clipped_sum(clip)
         return self.problem.n * self.gradient(np.empty(0))
 

@@ -7,10 +7,13 @@ import pytest
 
 from dp_erm_bench.contract.base import FAILS
 from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.cases import varied
 from dp_erm_bench.contract.coins import present
 from dp_erm_bench.contract.interpreters import replayed
 from dp_erm_bench.contract.replay import all_cases
 from dp_erm_bench.contract.suite import check_named, outcomes
+from dp_erm_bench.privacy.releases import Gaussian
+from dp_erm_bench.solvers.one_solve import OneSolve
 from tests.contract.corpus import BROKEN, SOUND
 
 FULL = "DP_ERM_BENCH_FULL_CORPUS" in os.environ
@@ -80,3 +83,29 @@ def test_the_coins_of_two_releases_are_unrelated():
     for one, other in itertools.combinations(names, 2):
         equal = sum(present(one, *use) == present(other, *use) for use in uses)
         assert 0.3 < equal / len(uses) < 0.7
+
+
+class Alone(OneSolve):
+    """A method that runs alone and has one parameter.
+
+    References
+    ----------
+    None.
+    """
+
+    batchable = False
+
+    def releases(self, problem, adjacency, schedule):
+        """Yield one noisy vector."""
+        yield Gaussian("answer", adjacency.of_mean(1.0, problem.n), 1)
+
+    def answer(self, oracle, mechanisms, schedule):
+        """Return noise."""
+        return mechanisms["answer"](oracle.w)
+
+
+@pytest.mark.parametrize("name", [Alone, "gd", "permutation_sgd"])
+def test_every_family_of_neighbours_is_met_however_few_parameters_there_are(name):
+    made = candidate_of(name)
+    cases = list(varied(made))
+    assert {case.family for case in cases} == set(made.families)

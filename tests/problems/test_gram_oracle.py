@@ -5,7 +5,7 @@ import pytest
 
 from dp_erm_bench.constraints.simplex import Simplex
 from dp_erm_bench.constraints.whole_space import WholeSpace
-from dp_erm_bench.datasets.base import Dataset
+from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.penalties.box import Box
 from dp_erm_bench.penalties.none import NoPenalty
@@ -111,3 +111,20 @@ def test_trials_start_inside_the_domain(problem):
     for oracle in (DenseOracle(inside, 2), GramOracle(inside, 2)):
         np.testing.assert_allclose(oracle.w, np.full((2, problem.p), 0.25))
         np.testing.assert_allclose(oracle.margins, oracle.w @ data.X.T)
+
+
+def test_points_outside_of_the_domain_are_clipped_record_by_record(problem):
+    """The declared threshold bounds gradients on the box only."""
+    data = problem.dataset
+    y = np.clip(data.y, -1.0, 1.0)
+    columns = np.abs(data.X).max(axis=0)
+    norm = float(np.linalg.norm(data.X, axis=1).max())
+    bounded = Dataset("bounded", data.X, y, Bounds(columns, norm, 1.0), "bounded")
+    box = boxed(bounded, -0.8, 1.1)
+    clip = np.full((BATCH, 1), box.lipschitz * norm)
+    oracles = DenseOracle(box, BATCH), GramOracle(box, BATCH)
+    for far in (1.0, 40.0):
+        for oracle in oracles:
+            oracle.move_to(np.full((BATCH, box.p), far))
+        same([oracle.clipped_sum(clip) for oracle in oracles])
+    assert np.linalg.norm(oracles[1].clipped_sum(clip), axis=1).max() <= clip[0, 0] * 50
