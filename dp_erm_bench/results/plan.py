@@ -81,10 +81,12 @@ class Plan:
             if self._own is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._own = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
-            self._own.seek(0, 2)
+            before = self._own.seek(0, 2)
             self._own.writelines(map(line, rows))
+            new = self._own.tell() > before or self.published == -1
             with locked(self.folder):
-                self._publish(self._own)
+                if new or checksum(self.folder) != self.published:
+                    self._publish(self._own)
 
     def restore(self) -> None:
         """Publish again if another run has written since; call it under the lock."""

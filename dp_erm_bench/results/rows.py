@@ -84,6 +84,9 @@ FACTS = (
     "batch_size",
     "optimum",
 )
+# `json.dumps` makes an encoder at each call.
+SORTED = json.JSONEncoder(sort_keys=True).encode
+
 UNKNOWN = "unknown"
 """Digest of sources that were not recorded; they have passed nothing."""
 
@@ -167,7 +170,7 @@ def _fixed(line: Row, record: Mapping[str, Any], run: str) -> Row:
         **{name: facts.get(name) for name in FACTS},
         "trial": line["key"],
         "dataset": dataset["name"],
-        "dataset_options": _options(json.dumps(dataset, sort_keys=True)),
+        "dataset_options": _options(SORTED(dataset)),
         "standardise": bool(dataset.get("standardise", False)),
         "dataset_seed": dataset.get("seed"),
         "loss": facts.get("loss", spec["loss"]["name"]),
@@ -175,7 +178,7 @@ def _fixed(line: Row, record: Mapping[str, Any], run: str) -> Row:
         "constraint": facts.get("constraint", spec["constraint"]["name"]),
         "strength": _number(facts.get("strength", spec["penalty"].get("strength"))),
         "algorithm": algorithm["name"],
-        "params": json.dumps(facts.get("params", algorithm["params"]), sort_keys=True),
+        "params": SORTED(facts.get("params", algorithm["params"])),
         "solver": _solver(algorithm, facts),
         "epsilon": float(budget["epsilon"]),
         "delta": _number(facts.get("delta", budget["delta"])),

@@ -30,6 +30,8 @@ FORMAT = 3
 NAMED = 16
 """Digits of a digest that names something within a folder."""
 CRC = b',"crc":"%08x"}\n'
+# `json.dumps` makes an encoder at each call, which costs as much as a short line.
+ENCODED = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class Segment:
@@ -113,9 +115,9 @@ def encoded(record: Mapping[str, Any], cost: float = 0.0) -> bytes:
 def line(value: Any) -> bytes:
     """Return a value as a line of compact JSON; NaN and infinity become null."""
     try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+        text = ENCODED(value)
     except ValueError:
-        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+        text = ENCODED(_finite(value))
     return text.encode() + b"\n"
 
 
