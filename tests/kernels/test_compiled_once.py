@@ -14,7 +14,7 @@ for name in sys.argv[1:]:
 for name in sorted(ends):
     print(name, *map(float.hex, ends[name]))
 """
-ALGORITHMS = ["sgd", "svrg", "random_cd", "greedy_cd"]
+ALGORITHMS = ["sgd", "greedy_cd"]
 
 
 def test_numbers_do_not_depend_on_who_compiled_what_in_which_order(tmp_path):
