@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from dp_erm_bench.contract.candidate import Candidate
+from dp_erm_bench.contract.candidate import Candidate, Variant
 from dp_erm_bench.contract.cases import Case, Plan, given_of, varied
 from dp_erm_bench.contract.errors import NotApplicable, require
 from dp_erm_bench.contract.interpreters import replayed
 from dp_erm_bench.contract.pairs import CORNERS
-from dp_erm_bench.contract.problems import neighbours, objectives
+from dp_erm_bench.contract.problems import Parts, neighbours, objectives
 from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.contract.verdicts import Verdict
 from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.solvers.base import Solver
 
 TRIALS = 6
 CLIP = 0.3
@@ -113,20 +114,24 @@ def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case
             continue
         if least:
             solver = Plan(candidate).lengthened(dict(given_of(solver)), problem, least)
-        clipped = f", clip={clip}" if clip is not None else ""
-        made = Case(
-            given_of(solver),
-            parts,
-            CORNERS,
-            adjacency,
-            TRIALS if candidate.solver.batchable else 1,
-            z=LOUD,
-            strength=WEAK,
-            brief=True,
-            group=f"{candidate.told(variant)}{clipped}",
-        )
+        made = _at_corners(candidate, solver, parts, adjacency)
+        made = replace(made, group=_group(candidate, variant, clip))
         for number in range(len(pairs)):
             yield replace(made, family=f"{CORNERS} {number}")
+
+
+def _at_corners(
+    candidate: Candidate, solver: Solver, parts: Parts, adjacency: Adjacency
+) -> Case:
+    """Return a loud case on records at the corners of their bounds."""
+    trials = TRIALS if candidate.solver.batchable else 1
+    given = (given_of(solver), parts, CORNERS, adjacency, trials)
+    return Case(*given, z=LOUD, strength=WEAK, brief=True)
+
+
+def _group(candidate: Candidate, variant: Variant, clip: float | None) -> str:
+    clipped = f", clip={clip}" if clip is not None else ""
+    return f"{candidate.told(variant)}{clipped}"
 
 
 @functools.lru_cache(maxsize=16)
@@ -181,18 +186,9 @@ def _private(candidate: Candidate) -> Iterator[Case]:
         candidate.variants, Adjacency, clips(candidate)
     ):
         solver = candidate.build(variant, clip=clip, smoothness="private")
-        clipped = f", clip={clip}" if clip is not None else ""
-        made = Case(
-            given_of(solver),
-            parts,
-            CORNERS,
-            adjacency,
-            TRIALS if candidate.solver.batchable else 1,
-            z=LOUD,
-            strength=WEAK,
-            brief=True,
-            group=f"{candidate.told(variant)}{clipped}, smoothness=private",
-        )
+        made = _at_corners(candidate, solver, parts, adjacency)
+        group = f"{_group(candidate, variant, clip)}, smoothness=private"
+        made = replace(made, group=group)
         # A record of zeros moves the M_j most: it is a replacement, too.
         for kind in sorted({adjacency, Adjacency.ZERO_OUT}):
             for number in range(len(neighbours(kind, parts, WEAK))):
