@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR")
 """Libraries whose `<name>_NUM_THREADS` is 1: the trials are the parallelism."""
@@ -27,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     for library in THREADS:
         os.environ[f"{library}_NUM_THREADS"] = "1"
+    ours = arguments is None
+    if ours:
+        sys.unraisablehook = _deliver_again
     try:
         code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
@@ -42,9 +51,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"dp-erm-bench: {where}: {reason}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
+        if ours:
+            # It ends by itself from here: a second Ctrl-C has nothing left to stop.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
         code = 130
     return code
+
+
+def _deliver_again(ignored: UnraisableHookArgs) -> None:
+    """Raise an interrupt again that fell into a finaliser, where Python drops it."""
+    if ignored.exc_type is KeyboardInterrupt:
+        # From another thread: in this one it would be raised, and dropped, in here.
+        again = (_thread.get_ident(), signal.SIGINT)
+        _thread.start_new_thread(signal.pthread_kill, again)
+    else:
+        sys.__unraisablehook__(ignored)
 
 
 def _drop_output() -> None:

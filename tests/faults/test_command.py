@@ -114,3 +114,30 @@ def test_what_cannot_be_written_can_still_be_planned(command, tmp_path):
     assert refused.code == 2 and "Permission denied; what is" in refused.err
     for place in (folder.parent, folder):
         place.chmod(0o755)
+
+
+LOST = """
+import signal, sys, time
+from dp_erm_bench.cli import main
+
+class Closing:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def endless(given):
+    Closing()
+    time.sleep(30)
+
+main._dispatch = endless
+sys.argv[1:] = ["dataset=log1"]
+sys.exit(main.main())
+"""
+
+
+def test_an_interrupt_in_a_finaliser_is_not_lost():
+    """Python drops what is raised there, and prints it with its traceback."""
+    found = subprocess.run(
+        [sys.executable, "-c", LOST], capture_output=True, text=True, timeout=20
+    )
+    assert found.returncode == 130
+    assert found.stderr == "dp-erm-bench: interrupted; what is recorded stays\n"
