@@ -1,0 +1,175 @@
+"""The numbers of the project as digests: what a change of structure must not move.
+
+`python -m benchmarks.numbers` computes them and compares them with numbers.csv, beside
+this file; `--write` replaces that. Names choose a part: an experiment, `fits`, `docs`.
+The digests are of exact bits, hence those of one kind of processor and of the versions
+of requirements.lock: on another machine write the table before the change. All data
+sets must be there, see DP_ERM_BENCH_DATA in the README.
+"""
+
+import argparse
+import contextlib
+import functools
+import hashlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+
+from dp_erm_bench import fit, load_results, problem_from_arrays
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.problems.problem import Problem
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = Path(__file__).with_name("numbers.csv")
+EXPERIMENTS = tuple(sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml")))
+ALGORITHMS = tuple(sorted(path.stem for path in (ROOT / "conf/algorithm").glob("*")))
+PAGES = ("docs/broken-twins.md",)
+
+MOVING = ("trial", "run", "seconds")
+"""Columns that another run, or another version of the code, may change."""
+
+LENGTHS: tuple[dict[str, Any], ...] = ({"passes": 2}, {"n_iter": 8}, {})
+"""A length of the run: the first that an algorithm knows."""
+
+Row = tuple[str, str, str]
+
+
+def rows_of(experiment: str) -> Iterator[Row]:
+    """Yield a digest of each column of an experiment's smoke profile."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "dp_erm_bench", f"experiment={experiment}"]
+        where = ["profile=smoke", f"results_dir={folder}"]
+        subprocess.run(command + where, check=True, stdout=subprocess.DEVNULL)
+        table = load_results(Path(folder) / experiment)
+    table = table.drop(columns=[name for name in MOVING if name in table])
+    # As text, so that the digest does not depend on how a column is stored.
+    text = table.map(_text)
+    text = text.sort_values(list(text.columns), kind="stable")
+    yield experiment, "rows", str(len(text))
+    for column in sorted(text):
+        yield experiment, column, _digest("\n".join(text[column]).encode())
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, float):
+        return cell.hex()
+    if isinstance(cell, np.ndarray | list | tuple | dict):
+        return json.dumps(cell, default=np.ndarray.tolist)
+    return "" if cell is None or cell is pd.NA else str(cell)
+
+
+def fits() -> Iterator[Row]:
+    """Yield a digest of every algorithm's last iterate and releases."""
+    tried = itertools.product(
+        _problems(),
+        ALGORITHMS,
+        ("certified", "paper", "authors"),
+        ("replace_one", "zero_out"),
+        ("public", "private"),
+    )
+    for problem, *how in tried:
+        found = json.dumps(_fitted(problem, *how))
+        yield "fits", " ".join([problem, *how]), _digest(found.encode())
+
+
+@functools.cache
+def _problems() -> dict[str, list[tuple[Problem, dict[str, float]]]]:
+    """Return a problem without and with a constraint, and what clips, by name."""
+    random = np.random.default_rng(11)
+    X = random.uniform(-1.0, 1.0, (40, 6))
+    X[:, 4] *= 0.1
+    y = np.where(X @ random.normal(size=6) > 0.1, 1.0, -1.0)
+    sparse = scipy.sparse.csc_matrix(np.where(random.random(X.shape) < 0.3, X, 0.0))
+    bounds = {"columns": 1.0, "norm": 2.5, "label": 1.0}
+    made: dict[str, list[tuple[Problem, dict[str, float]]]] = {}
+    for name, features, loss, penalty, clip in (
+        ("dense", X, "logistic", "l2", {}),
+        ("sparse", sparse, "logistic", "l1", {}),
+        ("clipped", X, "squared", "l2", {"clip": 0.7}),
+    ):
+        psi = {"loss": loss, "penalty": {"name": penalty, "strength": 0.05}}
+        spaces = ("none", {"name": "l1_ball", "radius": 3.0})
+        made[name] = [
+            (problem_from_arrays(features, y, bounds=bounds, constraint=c, **psi), clip)
+            for c in spaces
+        ]
+    return made
+
+
+def _fitted(
+    problem: str, algorithm: str, calibration: str, adjacency: str, smoothness: str
+) -> list[Any]:
+    """Return what the first fit that is not refused came to."""
+    budget = {"epsilon": 1.0, "adjacency": adjacency, "calibration": calibration}
+    for (made, clip), length in itertools.product(_problems()[problem], LENGTHS):
+        keys = {**clip, **length, "smoothness": smoothness}
+        with contextlib.suppress(Unsupported, UsageError):
+            found = fit(made, algorithm, seed=7, **budget, **keys)
+            return [
+                found.w.tobytes().hex(),
+                found.epsilon_certified.hex(),
+                [found.calibration, found.accountant, *found.uncharged],
+                [_declared(release) for release in found.releases],
+            ]
+    return ["refused"]
+
+
+def _declared(release: Any) -> list[Any]:
+    sensitivity = np.asarray(release.sensitivity, np.float64)
+    kind, times = type(release).__name__, int(release.times)
+    weight = float(release.weight).hex()
+    return [kind, release.name, times, weight, sensitivity.tobytes().hex()]
+
+
+def pages() -> Iterator[Row]:
+    """Yield a digest of each page that the tests write."""
+    for page in PAGES:
+        yield "docs", page, _digest((ROOT / page).read_bytes())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def main() -> int:
+    """Compute the chosen digests; return 1 if they are not those of the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.numbers")
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("--write", action="store_true", help="replace numbers.csv")
+    given = parser.parse_args()
+    if "DP_ERM_BENCH_DATA" not in os.environ:
+        parser.error("DP_ERM_BENCH_DATA must name the mirror of the data sets")
+    makers = {"fits": fits, "docs": pages}
+    makers |= {name: functools.partial(rows_of, name) for name in EXPERIMENTS}
+    if set(given.parts) - set(makers):
+        parser.error(f"a part must be one of {', '.join(makers)}")
+    before = pd.read_csv(TABLE, dtype=str).set_index(["part", "what"])["digest"]
+    wrong = 0
+    for part in given.parts or makers:
+        now = pd.DataFrame(makers[part](), columns=["part", "what", "digest"])
+        now = now.set_index(["part", "what"])["digest"]
+        then = before[before.index.get_level_values("part") == part]
+        both = now.to_frame("now").join(then.to_frame("then"), how="outer")
+        moved = both[both["now"] != both["then"]]
+        wrong += len(moved)
+        print(f"{part}: {len(moved)} of {len(both)} digests moved", flush=True)
+        for where in moved.index.get_level_values("what"):
+            print(f"    {where}")
+        before = pd.concat([before.drop(then.index), now])
+    if given.write:
+        before.sort_index().reset_index().to_csv(TABLE, index=False)
+    return int(wrong > 0 and not given.write)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
