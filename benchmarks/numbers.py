@@ -27,7 +27,7 @@ import scipy.sparse
 
 from dp_erm_bench import fit, load_results, problem_from_arrays
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("numbers.csv")

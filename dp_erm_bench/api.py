@@ -17,8 +17,8 @@ from dp_erm_bench.errors import UncheckedSolver, UsageError
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.releases import Release
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.runner.axes import overrides_of
 from dp_erm_bench.runner.execute import facts, solver_of, trajectory
 from dp_erm_bench.runner.grid import Grid

@@ -18,7 +18,7 @@ from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import calibrate
 from dp_erm_bench.privacy.events import Event
 from dp_erm_bench.problems import optimum
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.runner import process, worker
 
 BUDGET = Budget(1.0, 1e-6)

@@ -12,7 +12,7 @@ from dp_erm_bench.contract import suite
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.prepare import Recipe
 from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.problems.released import ReleasedSmoothness
+from dp_erm_bench.problems.erm.released import ReleasedSmoothness
 
 ROOT = Path(__file__).resolve().parents[1]
 DOC = (ROOT / "docs" / "privacy.md").read_text()

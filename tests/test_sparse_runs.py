@@ -11,7 +11,7 @@ from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.features import parts
 from dp_erm_bench.errors import DataUnavailable
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem
 from tests.serving import built, constraint_of, known, needs_bounds
 
 SETS = ["libsvm:a9a", "libsvm:w8a", "dorothea", "news20"]

@@ -20,8 +20,8 @@ from dp_erm_bench.privacy.accountants import certify
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import calibrate
 from dp_erm_bench.privacy.events import composed
-from dp_erm_bench.problems.arrays import problem_from_arrays
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.arrays import problem_from_arrays
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Solver
 
 DELTA, N, P = 1e-6, 1000, 20

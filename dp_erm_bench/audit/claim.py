@@ -13,7 +13,7 @@ from dp_erm_bench.privacy.calibration import Calibration, calibrate
 from dp_erm_bench.privacy.profile import delta_at
 from dp_erm_bench.privacy.shares import left_over, with_shares
 from dp_erm_bench.privacy.smoothness import smoothness_releases
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.bounds import refuse_unbounded
 

@@ -20,7 +20,7 @@ from dp_erm_bench.privacy.perturbation import (
     ObjectiveNormLaplace,
 )
 from dp_erm_bench.privacy.releases import Release
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 
 Array = NDArray[np.float64]
 

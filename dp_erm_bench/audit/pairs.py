@@ -30,8 +30,8 @@ from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.releases import InsideNoisyMax, NoisyMax, Release
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Solver
 
 RECORDS = 40

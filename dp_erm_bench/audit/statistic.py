@@ -39,8 +39,8 @@ from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
 from dp_erm_bench.privacy.releases import PoissonGaussian, Release
 from dp_erm_bench.privacy.shares import shared_mechanisms
 from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
-from dp_erm_bench.problems.oracles import make_oracle
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.oracles import make_oracle
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Solver, stack
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from dp_erm_bench.contract.pairs import FAMILIES
 from dp_erm_bench.contract.problems import objectives, problem_of
 from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.plugins.names import label
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Solver
 
 STEPS = 10

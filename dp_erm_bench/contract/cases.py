@@ -17,7 +17,7 @@ from dp_erm_bench.contract.problems import Parts, objectives, problem_of
 from dp_erm_bench.contract.runs import Run, is_bounded
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.releases import PoissonGaussian
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Solver
 
 MOST, LONG = 25, 200

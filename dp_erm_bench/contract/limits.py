@@ -15,7 +15,7 @@ from dp_erm_bench.contract.problems import (
 )
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.privacy.releases import Release
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.limit import Limit
 
 SHRINK = (64, 16, 4, 1)

@@ -18,8 +18,8 @@ from dp_erm_bench.contract.problems import Parts, neighbours, objective_problem
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.problems.released import ReleasedSmoothness
+from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.released import ReleasedSmoothness
 from dp_erm_bench.registry import build
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import Calibration, calibrate
 from dp_erm_bench.privacy.shares import left_over, with_shares
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 
 BUDGET = 1.0
 DELTA = 1e-6

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.errors import NotApplicable, require
 from dp_erm_bench.contract.runs import Run, listen
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Solver, stack
 
 Array = NDArray[np.float64]

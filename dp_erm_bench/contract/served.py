@@ -11,7 +11,7 @@ from dp_erm_bench.contract.problems import objectives, problem_of
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.runner.solve import Solved, solve
 
 EPSILON = 1.0

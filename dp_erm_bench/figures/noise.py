@@ -20,7 +20,7 @@ from dp_erm_bench.figures.curves import Array
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import calibrate
 from dp_erm_bench.privacy.releases import Gaussian, Laplace, NoisyMax, Release
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 
 # The deviation of each law at scale 1; Gumbel's is pi / sqrt(6).
 DEVIATIONS: tuple[tuple[type[Release], float], ...] = (

@@ -5,8 +5,8 @@ import numpy as np
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.privacy.shares import LaplaceVector, Shared
-from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.problems.released import (
+from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.released import (
     ReleasedSmoothness,
     clipped_squares,
     square_bounds,
@@ -30,9 +30,9 @@ def smoothness_releases(
     ----------
     problem : Problem
     kind : str
-        Of the constants, one of ``problems.smoothness.KINDS``.
+        Of the constants, one of ``problems.erm.smoothness.KINDS``.
     source : {'auto', 'declared', 'data'}
-        Where the b_j come from, see ``problems.released.square_bounds``.
+        Where the b_j come from, see ``problems.erm.released.square_bounds``.
     adjacency : Adjacency
 
     References

@@ -16,8 +16,8 @@ from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
 from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.results.segment import NAMED, batch_name
 from dp_erm_bench.runner.solve import Recorder, Solved, solve
 from dp_erm_bench.runner.tasks.base import task_of

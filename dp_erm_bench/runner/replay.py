@@ -15,7 +15,7 @@ from dp_erm_bench.api import FitResult, result_of
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.plugins.passed import has_passed, solver_digest
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.results.folder import plural, shown
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import read_plan

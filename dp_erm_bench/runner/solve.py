@@ -15,9 +15,9 @@ from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
 from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.privacy.shares import left_over, shared_mechanisms, with_shares
 from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
-from dp_erm_bench.problems.oracle import Oracle
-from dp_erm_bench.problems.oracles import make_oracle
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.problems.erm.oracles import make_oracle
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Solver, stack
 from dp_erm_bench.solvers.bounds import refuse_unbounded
 

@@ -11,8 +11,8 @@ from typing import Any
 from dp_erm_bench.datasets.load import forget_datasets, load_dataset
 from dp_erm_bench.datasets.spec import LATER, dataset_spec
 from dp_erm_bench.paths import digest, entering, later_defaults
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.problem import Problem
 
 SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
 """Keys of a dataset's yaml that its content or the objective already tell."""

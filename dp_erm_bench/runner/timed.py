@@ -121,7 +121,7 @@ def _timed(probe: Probe, batch: Batch, run: Any, seconds: float) -> tuple[Probe,
     """Take the first steps of a batch, in stretches that double."""
     import numpy as np
 
-    from dp_erm_bench.problems.oracles import make_oracle
+    from dp_erm_bench.problems.erm.oracles import make_oracle
     from dp_erm_bench.runner.solve import Recorder, checkpoints_of
 
     whole, laps = Clock(), _Laps()

@@ -6,7 +6,7 @@ import numpy as np
 
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.releases import Release
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Array, Solver
 
 CLIPPING = "a clipping threshold (parameter clip), or "

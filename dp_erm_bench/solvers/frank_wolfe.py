@@ -9,8 +9,8 @@ import numpy as np
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import Mechanism, Mechanisms
 from dp_erm_bench.privacy.releases import LaplaceNoisyMax, NoisyMax, Release
-from dp_erm_bench.problems.oracle import Oracle
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Array, shape, value
 from dp_erm_bench.solvers.bounds import entry_bounds
 from dp_erm_bench.solvers.full_batch import FullBatch, Step

@@ -17,8 +17,8 @@ from dp_erm_bench.privacy.releases import (
     NoisyMax,
     Release,
 )
-from dp_erm_bench.problems.oracle import Oracle
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import (
     Array,
     Solver,

@@ -16,8 +16,8 @@ from dp_erm_bench.privacy.perturbation import (
     ObjectiveNormLaplace,
 )
 from dp_erm_bench.privacy.releases import Gaussian, Release
-from dp_erm_bench.problems.oracle import Oracle
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Array, shape
 from dp_erm_bench.solvers.one_solve import OneSolve, lipschitz, tolerance_field
 from dp_erm_bench.solvers.sets import nearest_feasible

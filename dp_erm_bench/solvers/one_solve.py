@@ -9,9 +9,9 @@ import numpy as np
 
 from dp_erm_bench.errors import NotSolved
 from dp_erm_bench.privacy.mechanisms import Mechanisms
-from dp_erm_bench.problems.oracle import Oracle
-from dp_erm_bench.problems.perturbed import minimise_perturbed
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Array, Solver, shape
 from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.limit import Limit

@@ -12,8 +12,8 @@ from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.mechanisms import AdditiveMechanism, Mechanisms
 from dp_erm_bench.privacy.releases import Gaussian, Release
 from dp_erm_bench.privacy.streams import stream_seeds
-from dp_erm_bench.problems.oracle import Oracle
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import (
     Array,
     Indices,

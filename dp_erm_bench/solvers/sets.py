@@ -1,6 +1,6 @@
 """What solvers may ask of a constraint."""
 
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Array
 
 

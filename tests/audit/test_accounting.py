@@ -12,7 +12,7 @@ from dp_erm_bench.privacy import calibration
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem
 
 REPLACE, ZERO = Adjacency
 ALGORITHMS = [

@@ -17,7 +17,7 @@ from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.solvers.approximate_minima_perturbation import (
     ApproximateMinimaPerturbation as AMP,
 )

@@ -16,7 +16,7 @@ from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.privacy.perturbation import ObjectiveGaussian, ObjectiveNormLaplace
 from dp_erm_bench.privacy.releases import Gaussian
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem
 from tests.privacy.made import release_of
 
 KINDS = {"gaussian": ObjectiveGaussian, "gamma": ObjectiveNormLaplace}

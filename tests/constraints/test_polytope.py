@@ -15,7 +15,7 @@ from dp_erm_bench.constraints.polytope import Polytope, hull_weights
 from dp_erm_bench.constraints.simplex import Simplex
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem
 
 TRIANGLE = [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]
 P = 5

@@ -22,7 +22,7 @@ from dp_erm_bench.privacy.releases import (
     PoissonGaussian,
 )
 from dp_erm_bench.privacy.streams import stream_seeds
-from dp_erm_bench.problems.perturbed import minimise_perturbed
+from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.solvers.base import Solver, inverse, shape, steps_between, value
 from dp_erm_bench.solvers.bounds import coordinate_bounds, norm_bound
 

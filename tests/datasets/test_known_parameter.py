@@ -9,7 +9,7 @@ from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.datasets.synthetic import quasi_sparse, sparse_lasso
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem
 
 
 @pytest.mark.parametrize("make", [sparse_lasso, quasi_sparse])

@@ -5,7 +5,7 @@ import pytest
 
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem
 
 FACTS = [
     ("electricity", 45312, 8, 19237),

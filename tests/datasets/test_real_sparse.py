@@ -10,7 +10,7 @@ from dp_erm_bench.datasets import load
 from dp_erm_bench.datasets.features import column_max, parts
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem
 
 # records, features, non-zeros, positive labels
 FACTS = [

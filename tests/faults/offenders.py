@@ -129,7 +129,7 @@ for handle in range(3, 64):
         "puts functions of its own into numpy and into this package",
         "ok",
         """
-from dp_erm_bench.problems.oracle import Oracle
+from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.solvers import base
 run, base.steps_between = Oracle.objective, None
 Oracle.objective = lambda self, w: run(self, w) + 1.0

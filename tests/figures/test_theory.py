@@ -13,7 +13,7 @@ from dp_erm_bench.figures.layout import Sheet, _fill
 from dp_erm_bench.figures.scaling import Scaling, scaling, slope
 from dp_erm_bench.figures.style import house_style, of
 from dp_erm_bench.figures.theory import Cross, Shape, draw_cross, found, slopes
-from dp_erm_bench.problems.arrays import problem_from_arrays
+from dp_erm_bench.problems.erm.arrays import problem_from_arrays
 
 X = np.array([50.0, 100.0, 400.0, 3000.0])
 LINE = "DP-GCD tight"

@@ -15,7 +15,7 @@ from dp_erm_bench import fit, problem_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.losses.logistic import Logistic
-from dp_erm_bench.problems.oracles import make_oracle
+from dp_erm_bench.problems.erm.oracles import make_oracle
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -10,8 +10,8 @@ from dp_erm_bench.privacy.audit import replay_audit
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.shares import shared_mechanisms
 from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.released import clipped_squares, square_bounds
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.released import clipped_squares, square_bounds
 
 RADIUS = np.array([1.0, 0.5, 4.0])
 LOSSES = ("logistic", "squared")

@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset, Usual
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.build import Part, build_problem, strength_of
+from dp_erm_bench.problems.erm.build import Part, build_problem, strength_of
 
 X = np.asfortranarray(np.random.default_rng(0).normal(size=(8, 3)))
 LABELS = np.array([1.0, -1.0] * 4)

@@ -9,11 +9,11 @@ from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.penalties.box import Box
 from dp_erm_bench.penalties.none import NoPenalty
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.dense_oracle import DenseOracle
-from dp_erm_bench.problems.gram_oracle import REFRESH, GramOracle
-from dp_erm_bench.problems.oracles import make_oracle
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+from dp_erm_bench.problems.erm.gram_oracle import REFRESH, GramOracle
+from dp_erm_bench.problems.erm.oracles import make_oracle
+from dp_erm_bench.problems.erm.problem import Problem
 
 BATCH = 3
 

@@ -11,9 +11,9 @@ from scipy import sparse
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.problems import optimum_linear, optimum_smooth
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.optimum import certified_optimum, compute_optimum
-from dp_erm_bench.problems.optimum_linear import (
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.optimum import certified_optimum, compute_optimum
+from dp_erm_bench.problems.erm.optimum_linear import (
     Iterative,
     Quadratic,
     gram,
@@ -159,7 +159,7 @@ def test_a_cached_sparse_optimum_is_read_again(tmp_path, monkeypatch):
         for _ in range(2)
     ]
     first = certified_optimum(problems[0])
-    monkeypatch.setattr("dp_erm_bench.problems.optimum.compute_optimum", None)
+    monkeypatch.setattr("dp_erm_bench.problems.erm.optimum.compute_optimum", None)
     np.testing.assert_array_equal(certified_optimum(problems[1]).w, first.w)
 
 

@@ -8,14 +8,14 @@ from hypothesis.extra.numpy import arrays
 
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
-from dp_erm_bench.problems.optimum_gap import duality_gap
-from dp_erm_bench.problems.optimum_linear import Quadratic
-from dp_erm_bench.problems.optimum_smooth import (
+from dp_erm_bench.problems.erm.optimum_gap import duality_gap
+from dp_erm_bench.problems.erm.optimum_linear import Quadratic
+from dp_erm_bench.problems.erm.optimum_smooth import (
     minimise_free,
     minimise_ridge,
     newton,
 )
-from dp_erm_bench.problems.optimum_sparse import Composite, minimise_sparse, polish
+from dp_erm_bench.problems.erm.optimum_sparse import Composite, minimise_sparse, polish
 
 PENALTIES = [(0.0, 0.1), (0.1, 0.0), (0.05, 0.2), (0.0, 1e-3), (1e-3, 0.0)]
 LOSSES = [Logistic(), Squared()]
@@ -101,7 +101,7 @@ def test_newton_is_damped_where_full_steps_diverge():
 def test_the_quasi_newton_start_ends_at_the_same_point(loss, monkeypatch):
     X, y = data(200, 10)
     expected = minimise_ridge(X, y, loss, 0.01)
-    monkeypatch.setattr("dp_erm_bench.problems.optimum_smooth.HEAVY", 0.0)
+    monkeypatch.setattr("dp_erm_bench.problems.erm.optimum_smooth.HEAVY", 0.0)
     np.testing.assert_allclose(
         minimise_ridge(X, y, loss, 0.01), expected, rtol=1e-9, atol=1e-12
     )

@@ -11,11 +11,15 @@ from scipy import optimize
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.optimum import compute_optimum
-from dp_erm_bench.problems.optimum_ball import ball_gap
-from dp_erm_bench.problems.optimum_regions import BoxRegion, CrossRegion, SimplexRegion
-from dp_erm_bench.problems.optimum_sparse import Composite
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.optimum import compute_optimum
+from dp_erm_bench.problems.erm.optimum_ball import ball_gap
+from dp_erm_bench.problems.erm.optimum_regions import (
+    BoxRegion,
+    CrossRegion,
+    SimplexRegion,
+)
+from dp_erm_bench.problems.erm.optimum_sparse import Composite
 from tests.serving import BALLS
 
 LOSSES = registry.names("loss")

@@ -10,8 +10,8 @@ from dp_erm_bench import registry
 from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems import perturbed
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.perturbed import minimise_perturbed
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 
 PENALTIES = {
     "none": {"name": "none"},

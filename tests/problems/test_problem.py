@@ -10,7 +10,7 @@ from scipy import sparse
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 
 LOSSES = registry.names("loss")
 PENALTIES = registry.names("penalty")

@@ -10,13 +10,13 @@ from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
-from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.problems.released import (
+from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.released import (
     ReleasedSmoothness,
     clipped_squares,
     square_bounds,
 )
-from dp_erm_bench.problems.smoothness import Smoothness
+from dp_erm_bench.problems.erm.smoothness import Smoothness
 
 RADIUS = np.array([1.0, 2.0, 0.0, 5.0])
 LOSSES = [Logistic(), Squared()]

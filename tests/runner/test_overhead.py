@@ -56,7 +56,7 @@ def test_a_cached_optimum_is_read_without_the_optimisers(block):
     assert case.subject.problem.optimum.value > 0
     code = (
         "from dp_erm_bench.datasets.load import load_dataset\n"
-        "from dp_erm_bench.problems.build import build_problem\n"
+        "from dp_erm_bench.problems.erm.build import build_problem\n"
         f"spec = {dict(case.subject.spec)!r}\n"
         "parts = [spec[part] for part in ('loss', 'penalty', 'constraint')]\n"
         "problem = build_problem(load_dataset(spec['dataset']), *parts)\n"

@@ -8,8 +8,8 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.problems.arrays import problem_from_arrays
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.arrays import problem_from_arrays
+from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.runner.solve import checkpoints_of, solve
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD

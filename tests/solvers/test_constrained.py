@@ -13,7 +13,7 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.audit import replay_audit
 from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.problems.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers.sgd import SGD
 from tests.serving import BALLS, SETS, built

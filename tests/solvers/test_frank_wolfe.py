@@ -11,8 +11,8 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.oracles import make_oracle
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers.frank_wolfe import FrankWolfe
 

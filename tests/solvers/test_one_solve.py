@@ -13,9 +13,9 @@ from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import calibrate
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.dense_oracle import DenseOracle
-from dp_erm_bench.problems.perturbed import Minimiser
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+from dp_erm_bench.problems.erm.perturbed import Minimiser
 from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers import one_solve
 from dp_erm_bench.solvers.approximate_minima_perturbation import (

@@ -14,8 +14,8 @@ from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.calibration import calibrate
 from dp_erm_bench.privacy.events import Event
 from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.problems.dense_oracle import DenseOracle
-from dp_erm_bench.problems.oracle import Oracle
+from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.solvers.svrg import SVRG, correction_bound
 from tests.solvers.cases import LOSSES, Run, end
 

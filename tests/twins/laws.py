@@ -11,7 +11,7 @@ from dp_erm_bench.contract.problems import neighbours
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.privacy.releases import InsideNoisyMax, LaplaceNoisyMax
-from dp_erm_bench.problems.dense_oracle import DenseOracle
+from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 
 PARTS = ("logistic", "l2", "none")
 Z, TRIALS, ALONE = 3.0, 1500, 150

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.problems.optimum_linear import newton_system
-from dp_erm_bench.problems.optimum_regions import Face, Region
-from dp_erm_bench.problems.optimum_sparse import Composite
+from dp_erm_bench.problems.erm.optimum_linear import newton_system
+from dp_erm_bench.problems.erm.optimum_regions import Face, Region
+from dp_erm_bench.problems.erm.optimum_sparse import Composite
 
 FINISHED = 1e-14
 ROUGH = 1e-6

@@ -13,7 +13,7 @@ from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 
 if TYPE_CHECKING:
-    from dp_erm_bench.problems.problem import Problem
+    from dp_erm_bench.problems.erm.problem import Problem
 
 TOLERANCE = 1e-9
 NEGLIGIBLE = 1e-9
@@ -70,7 +70,7 @@ def compute_optimum(problem: Problem) -> Optimum:
     zero = np.zeros(problem.p)
     at_zero = float(problem.value_of_margins(zero, np.zeros(problem.n)))
     # Not at the top: scipy.optimize takes long to import, most optima are cached.
-    from dp_erm_bench.problems.optimum_choice import minimise
+    from dp_erm_bench.problems.erm.optimum_choice import minimise
 
     w, gap, reason = minimise(problem)
     value = float(problem.value(w))
@@ -142,7 +142,7 @@ def _certified(problem: Problem, w: Array) -> Optimum | None:
     """Return the optimum with the value and the gap at w, None if it is not one."""
     if _unsupported(problem):
         return None
-    from dp_erm_bench.problems.optimum_choice import certified_gap
+    from dp_erm_bench.problems.erm.optimum_choice import certified_gap
 
     with np.errstate(all="ignore"):
         value, gap = float(problem.value(w)), certified_gap(problem, w)

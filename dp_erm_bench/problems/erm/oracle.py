@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.kernels.dense import all_residuals
 from dp_erm_bench.kernels.residuals import loss_sum
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 
 Indices = NDArray[np.int64]
 

@@ -11,10 +11,10 @@ from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.paths import digest, fields_of
 from dp_erm_bench.penalties.base import Penalty
-from dp_erm_bench.problems.domain import lipschitz_constant
-from dp_erm_bench.problems.optimum import Optimum, certified_optimum
-from dp_erm_bench.problems.released import ReleasedSmoothness
-from dp_erm_bench.problems.smoothness import Smoothness
+from dp_erm_bench.problems.erm.domain import lipschitz_constant
+from dp_erm_bench.problems.erm.optimum import Optimum, certified_optimum
+from dp_erm_bench.problems.erm.released import ReleasedSmoothness
+from dp_erm_bench.problems.erm.smoothness import Smoothness
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,9 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.kernels import gram
-from dp_erm_bench.problems.dense_oracle import DenseOracle
-from dp_erm_bench.problems.oracle import Indices
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+from dp_erm_bench.problems.erm.oracle import Indices
+from dp_erm_bench.problems.erm.problem import Problem
 
 # Steps after which the gradient is computed anew, against rounding.
 REFRESH = 1000

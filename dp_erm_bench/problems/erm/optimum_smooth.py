@@ -7,7 +7,7 @@ from scipy import linalg, sparse
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.problems.optimum_linear import (
+from dp_erm_bench.problems.erm.optimum_linear import (
     DIRECT,
     Quadratic,
     gram,
@@ -15,7 +15,7 @@ from dp_erm_bench.problems.optimum_linear import (
     row_products,
     scaled,
 )
-from dp_erm_bench.problems.smoothness import mean_squares
+from dp_erm_bench.problems.erm.smoothness import mean_squares
 
 MAX_NEWTON = 200
 MAX_INEXACT = 30

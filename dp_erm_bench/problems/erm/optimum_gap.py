@@ -6,7 +6,7 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.problems.optimum_linear import margins
+from dp_erm_bench.problems.erm.optimum_linear import margins
 
 
 def duality_gap(X: Any, y: Array, loss: Loss, l1: float, l2: float, w: Array) -> float:

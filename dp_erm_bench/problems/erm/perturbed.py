@@ -7,8 +7,8 @@ import numpy as np
 
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.problems.optimum_smooth import newton
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.optimum_smooth import newton
+from dp_erm_bench.problems.erm.problem import Problem
 
 MAX_STEPS = 100_000
 CHECKED = 50

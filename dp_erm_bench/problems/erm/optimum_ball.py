@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.problems.optimum_smooth import newton
-from dp_erm_bench.problems.optimum_sparse import Composite
+from dp_erm_bench.problems.erm.optimum_smooth import newton
+from dp_erm_bench.problems.erm.optimum_sparse import Composite
 
 # Least multiplier times radius^2, as a part of F(0): what it costs is no more.
 NEGLIGIBLE = 1e-13

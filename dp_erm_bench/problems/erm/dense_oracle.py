@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.kernels import coordinate, dense, stochastic, variance_reduced
-from dp_erm_bench.problems.oracle import Oracle
+from dp_erm_bench.problems.erm.oracle import Oracle
 
 
 class DenseOracle(Oracle):

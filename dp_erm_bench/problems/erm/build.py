@@ -6,7 +6,7 @@ from typing import Any
 
 from dp_erm_bench.datasets.base import Dataset, Usual
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.registry import build
 
 

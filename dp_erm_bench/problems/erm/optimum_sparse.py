@@ -14,8 +14,8 @@ from scipy import linalg
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.problems.optimum_gap import duality_gap
-from dp_erm_bench.problems.optimum_linear import (
+from dp_erm_bench.problems.erm.optimum_gap import duality_gap
+from dp_erm_bench.problems.erm.optimum_linear import (
     DIRECT,
     gram,
     margins,

@@ -1,11 +1,11 @@
 """The choice of an oracle, made once per batch of trials."""
 
 from dp_erm_bench.kernels.residuals import SQUARED
-from dp_erm_bench.problems.dense_oracle import DenseOracle
-from dp_erm_bench.problems.gram_oracle import GramOracle
-from dp_erm_bench.problems.oracle import Oracle
-from dp_erm_bench.problems.problem import Problem
-from dp_erm_bench.problems.sparse_oracle import SparseOracle
+from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+from dp_erm_bench.problems.erm.gram_oracle import GramOracle
+from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.sparse_oracle import SparseOracle
 
 # Above this many features X'X no longer pays (128 MB).
 MOST_FEATURES = 4096

@@ -11,8 +11,8 @@ from dp_erm_bench.datasets.base import Array, Bounds, Features
 from dp_erm_bench.datasets.features import numbers
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.build import build_problem
-from dp_erm_bench.problems.problem import Problem
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.problem import Problem
 
 
 def problem_from_arrays(

@@ -7,7 +7,7 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.kernels import sparse
-from dp_erm_bench.problems.oracle import Oracle
+from dp_erm_bench.problems.erm.oracle import Oracle
 
 Compressed = tuple[Any, Any, Any]
 

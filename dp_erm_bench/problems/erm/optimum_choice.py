@@ -11,24 +11,24 @@ from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.constraints.simplex import Simplex
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.problems.optimum_ball import ball_gap, minimise_in_ball
-from dp_erm_bench.problems.optimum_face import minimise_over
-from dp_erm_bench.problems.optimum_gap import duality_gap
-from dp_erm_bench.problems.optimum_regions import (
+from dp_erm_bench.problems.erm.optimum_ball import ball_gap, minimise_in_ball
+from dp_erm_bench.problems.erm.optimum_face import minimise_over
+from dp_erm_bench.problems.erm.optimum_gap import duality_gap
+from dp_erm_bench.problems.erm.optimum_regions import (
     BoxRegion,
     CrossRegion,
     Region,
     SimplexRegion,
 )
-from dp_erm_bench.problems.optimum_smooth import (
+from dp_erm_bench.problems.erm.optimum_smooth import (
     free_gap,
     minimise_free,
     minimise_ridge,
 )
-from dp_erm_bench.problems.optimum_sparse import Composite, minimise_sparse
+from dp_erm_bench.problems.erm.optimum_sparse import Composite, minimise_sparse
 
 if TYPE_CHECKING:
-    from dp_erm_bench.problems.problem import Problem
+    from dp_erm_bench.problems.erm.problem import Problem
 
 REGIONS: dict[str, Callable[[Constraint], Region]] = {
     "l1_ball": CrossRegion,
