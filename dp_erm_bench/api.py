@@ -14,18 +14,18 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UncheckedSolver, UsageError
+from dp_erm_bench.experiment.axes import overrides_of
+from dp_erm_bench.experiment.grid import Grid
+from dp_erm_bench.experiment.parameters import normalised
+from dp_erm_bench.experiment.problem_specs import Subject
+from dp_erm_bench.experiment.trials import identity_of
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
-from dp_erm_bench.runner.axes import overrides_of
 from dp_erm_bench.runner.execute import facts, solver_of, trajectory
-from dp_erm_bench.runner.grid import Grid
-from dp_erm_bench.runner.parameters import normalised
 from dp_erm_bench.runner.solve import Solved, solve
-from dp_erm_bench.runner.subject import Subject
-from dp_erm_bench.runner.trial import identity_of
 
 if TYPE_CHECKING:
     import pandas as pd

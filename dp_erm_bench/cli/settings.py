@@ -15,7 +15,7 @@ from dp_erm_bench.config import (
     RunnerConfig,
     settings,
 )
-from dp_erm_bench.runner.parameters import typed
+from dp_erm_bench.experiment.parameters import typed
 
 SINGLE = ("experiment", "runner")
 PARAMETERS = ("algorithm.NAME.PARAMETER", "dataset.KEY", "penalty.strength")

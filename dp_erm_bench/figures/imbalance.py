@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.errors import DataUnavailable
+from dp_erm_bench.experiment.problem_specs import subject_of
 from dp_erm_bench.figures.curves import NotRun, curves
 from dp_erm_bench.figures.scaling import Scaling
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.problems.erm.smoothness import Smoothness
-from dp_erm_bench.runner.subject import subject_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from dp_erm_bench.runner.trial import Planned
+from dp_erm_bench.experiment.trials import Planned
 
 Batch = tuple[Planned, ...]
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dp_erm_bench.experiment.tune import Choice
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.results.runs import note
-from dp_erm_bench.runner.tune import Choice
 
 NAME = "choices.csv"
 COLUMNS = (

@@ -9,11 +9,11 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.experiment.lines import setting_of
+from dp_erm_bench.experiment.trials import Planned, Setting
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.store import FINISHED, Store
-from dp_erm_bench.runner.case import setting_of
 from dp_erm_bench.runner.options import EXECUTE, RunOptions
-from dp_erm_bench.runner.trial import Planned, Setting
 from dp_erm_bench.runner.tries import Kind, Tries, kind_of
 
 SAMPLE = 30

@@ -12,6 +12,8 @@ import numpy as np
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.errors import Unsupported, UsageError, printable, told
+from dp_erm_bench.experiment.studies import task_of
+from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
@@ -20,8 +22,6 @@ from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.results.segment import NAMED, batch_name
 from dp_erm_bench.runner.solve import Recorder, Solved, solve
-from dp_erm_bench.runner.tasks.base import task_of
-from dp_erm_bench.runner.trial import Trial
 from dp_erm_bench.runner.warm import warm_up
 from dp_erm_bench.solvers.base import Solver
 

@@ -16,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.inherit import tuners_of
+from dp_erm_bench.experiment.lines import NotRun
+from dp_erm_bench.experiment.tune import Choice
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results.folder import (
@@ -34,17 +38,13 @@ from dp_erm_bench.results.table import (
     is_outdated,
     known_damage,
 )
-from dp_erm_bench.runner.case import NotRun
 from dp_erm_bench.runner.choices import edge_lines, write_choices
 from dp_erm_bench.runner.early import early_worker
-from dp_erm_bench.runner.expand import expand
-from dp_erm_bench.runner.link import tuners_of
 from dp_erm_bench.runner.manifest import recorded
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.plan import print_plan
 from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.session import Session, run_stages, stages_of
-from dp_erm_bench.runner.tune import Choice
 
 
 def run_experiment(

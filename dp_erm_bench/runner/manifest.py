@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.expand import Wanted
+from dp_erm_bench.experiment.lines import NotRun
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.environment import environment
 from dp_erm_bench.results.runs import check_run, now, write_run
 from dp_erm_bench.results.segment import FORMAT
-from dp_erm_bench.runner.case import NotRun
 from dp_erm_bench.runner.session import Session
-from dp_erm_bench.runner.wanted import Wanted
 
 LEAST_RANGE = 3
 

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from dp_erm_bench.experiment.expand import Wanted
+from dp_erm_bench.experiment.trials import Planned
+from dp_erm_bench.experiment.tune import Tuner
 from dp_erm_bench.runner.estimate import Costs, Expected, duration, wall
 from dp_erm_bench.runner.options import FAILED
 from dp_erm_bench.runner.session import Session
-from dp_erm_bench.runner.trial import Planned
-from dp_erm_bench.runner.tune import Tuner
-from dp_erm_bench.runner.wanted import Wanted
 
 HEADER = ("panel", "line", "trials", "done", "failed", "to do", "time")
 Label = tuple[str, str]

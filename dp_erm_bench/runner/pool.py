@@ -13,13 +13,13 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.trials import Planned
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.traces import Traces, traces_of
 from dp_erm_bench.runner import worker
 from dp_erm_bench.runner.batches import Batch
 from dp_erm_bench.runner.line import Outcome
 from dp_erm_bench.runner.process import PATIENCE, Worker, heard
-from dp_erm_bench.runner.trial import Planned
 from dp_erm_bench.runner.worker import TASK_SECONDS, Job
 
 GROWTH = 4

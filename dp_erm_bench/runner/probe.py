@@ -17,8 +17,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
+from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.runner.process import ONE_THREAD
-from dp_erm_bench.runner.trial import Trial
 
 SECONDS = 20.0
 """CPU seconds that all probes together may take, whatever they are of."""

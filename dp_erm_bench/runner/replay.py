@@ -13,6 +13,9 @@ from threadpoolctl import threadpool_limits
 from dp_erm_bench import registry
 from dp_erm_bench.api import FitResult, result_of
 from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.experiment.lines import grid_of
+from dp_erm_bench.experiment.problem_specs import forget_subjects
+from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.plugins.passed import has_passed, solver_digest
 from dp_erm_bench.problems.erm.problem import Problem
@@ -22,11 +25,8 @@ from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.segment import NAMED
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.traces import mates_of
-from dp_erm_bench.runner.case import grid_of
 from dp_erm_bench.runner.execute import facts, solved_together, trajectory
 from dp_erm_bench.runner.solve import Solved
-from dp_erm_bench.runner.subject import forget_subjects
-from dp_erm_bench.runner.trial import Trial
 
 if TYPE_CHECKING:
     import pandas as pd

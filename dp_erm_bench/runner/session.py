@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
+from dp_erm_bench.experiment.expand import Wanted
+from dp_erm_bench.experiment.trials import Planned
+from dp_erm_bench.experiment.tune import Tuner
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import check_run, new_run_id
 from dp_erm_bench.results.store import Store, final_objective
@@ -18,9 +21,6 @@ from dp_erm_bench.runner.options import FAILED, RunOptions
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.progress import Progress
-from dp_erm_bench.runner.trial import Planned
-from dp_erm_bench.runner.tune import Tuner
-from dp_erm_bench.runner.wanted import Wanted
 from dp_erm_bench.runner.worker import Job
 
 Stages = tuple[Iterator[list[Planned] | None], Iterable[Planned]]

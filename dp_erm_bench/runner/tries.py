@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+from dp_erm_bench.experiment.parameters import known_algorithm
+from dp_erm_bench.experiment.trials import Kin, Planned, Setting
 from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.runner.batches import batch_size
 from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.parameters import known_algorithm
 from dp_erm_bench.runner.probe import Batch, probed
-from dp_erm_bench.runner.trial import Kin, Planned, Setting
 
 LENGTHS = ("n_iter", "passes")
 """Parameters that set the number of iterations and nothing else: one run tells all."""

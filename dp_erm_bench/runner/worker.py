@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 from dp_erm_bench.cached import vouch
 from dp_erm_bench.errors import UsageError, printable, told
+from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import final_objective
 from dp_erm_bench.runner.line import Beat, Line, Outcome, Report, unheard
 from dp_erm_bench.runner.memory import own_memory
-from dp_erm_bench.runner.trial import Trial
 
 PR_SET_PDEATHSIG = 1
 TASK_SECONDS = 1.0

@@ -11,8 +11,8 @@ from dp_erm_bench.cli.grammar import parse
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import published
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.runner.case import trial_of
-from dp_erm_bench.runner.expand import _datasets
+from dp_erm_bench.experiment.expand import _datasets
+from dp_erm_bench.experiment.lines import trial_of
 
 
 @pytest.mark.parametrize(

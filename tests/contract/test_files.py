@@ -10,13 +10,13 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.fingerprint import code_fingerprint
+from dp_erm_bench.experiment.lines import trial_of
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.plugins.load import load
 from dp_erm_bench.plugins.names import content
-from dp_erm_bench.runner.case import trial_of
 from dp_erm_bench.runner.execute import run_batch
-from dp_erm_bench.runner.expand import expand
-from dp_erm_bench.runner.fingerprint import code_fingerprint
 from tests.contract.own import SOUND, broken
 
 FIELD = 'shape(10, least=0, help="T, the number of steps")'

@@ -13,8 +13,8 @@ from dp_erm_bench.datasets import load
 from dp_erm_bench.datasets.load import list_datasets, load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.problem_specs import subject_of
 from dp_erm_bench.paths import cache_dir
-from dp_erm_bench.runner.subject import subject_of
 
 X = np.array([[0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 1.0, 0.0]])
 Y = np.array([0.0, 1.0, 1.0, 0.0])

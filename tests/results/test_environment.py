@@ -1,8 +1,8 @@
 import json
 
+from dp_erm_bench.experiment.fingerprint import LIBRARIES
 from dp_erm_bench.results import environment as module
 from dp_erm_bench.results.environment import PACKAGES, environment
-from dp_erm_bench.runner.fingerprint import LIBRARIES
 
 
 def test_the_environment_names_versions_machine_and_threads():

@@ -3,11 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.parameters import algorithm_of
+from dp_erm_bench.experiment.problem_specs import subject_of
+from dp_erm_bench.experiment.trials import Kin, Labels, Setting
 from dp_erm_bench.runner.batches import LEAST, batches_of
-from dp_erm_bench.runner.expand import expand
-from dp_erm_bench.runner.parameters import algorithm_of
-from dp_erm_bench.runner.subject import subject_of
-from dp_erm_bench.runner.trial import Kin, Labels, Setting
 
 
 def planned(group, count, work=1.0, batchable=True, n_checkpoints=51):

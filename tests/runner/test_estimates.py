@@ -9,13 +9,13 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.cli import sweep
 from dp_erm_bench.cli.main import main
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.inherit import tuners_of
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner import plan, probe
 from dp_erm_bench.runner.batches import batch_size, batches_of
 from dp_erm_bench.runner.execute import run_batch
-from dp_erm_bench.runner.expand import expand
-from dp_erm_bench.runner.link import tuners_of
 from dp_erm_bench.runner.probe import Probe, probed
 from dp_erm_bench.runner.timed import Clock
 from tests.contract.own import SOUND

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.privacy.gdp import gdp_epsilon
 from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.execute import problem_of, run_batch
-from dp_erm_bench.runner.trial import Trial
 from tests.serving import constraint_of, known, needs_bounds, parameters
 
 ALGORITHMS = registry.names("algorithm")

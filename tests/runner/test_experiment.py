@@ -3,10 +3,11 @@ import json
 import pytest
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.experiment import problem_specs
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
-from dp_erm_bench.runner import session, subject, worker
+from dp_erm_bench.runner import session, worker
 from dp_erm_bench.runner.options import RunOptions
 
 
@@ -129,14 +130,14 @@ def test_a_plan_counts_and_leaves_no_trace(inline, block, tuned, capsys):
 
 
 def far_away(monkeypatch):
-    load = subject.load_dataset
+    load = problem_specs.load_dataset
 
     def fetch(spec):
         if spec["n"] == 43:
             raise DataUnavailable("log1 is far away: walk there")
         return load(spec)
 
-    monkeypatch.setattr(subject, "load_dataset", fetch)
+    monkeypatch.setattr(problem_specs, "load_dataset", fetch)
     return {"name": "log1", "n": 43, "p": 5}
 
 

@@ -21,11 +21,11 @@ from dp_erm_bench import (
 from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.datasets.mirror import VARIABLE
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.experiment import grid, parameters, problem_specs, studies, trials
+from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.plugins import passed
-from dp_erm_bench.runner import execute, grid, parameters, subject, trial
+from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.execute import run_batch
-from dp_erm_bench.runner.expand import expand
-from dp_erm_bench.runner.tasks import base
 from dp_erm_bench.solvers.base import shape, value
 
 RECORDS = "a,b,label\n" + "".join(
@@ -266,9 +266,9 @@ def test_arrays_are_named_by_their_content_and_bounds():
             X, y, bounds={"columns": 1, "label": 1}, **given
         ),
     }
-    digests = {subject.Subject(problem).digest for problem in made.values()}
+    digests = {problem_specs.Subject(problem).digest for problem in made.values()}
     assert len(digests) == len(made)
-    assert subject.Subject(problem_from_arrays(X, y, **given)).digest in digests
+    assert problem_specs.Subject(problem_from_arrays(X, y, **given)).digest in digests
 
 
 def test_a_changed_copy_of_a_dataset_is_another_one():
@@ -277,7 +277,7 @@ def test_a_changed_copy_of_a_dataset_is_another_one():
     copy = dataclasses.replace(problem, dataset=data)
     assert problem.spec["dataset"]["_target_"] and "n" in problem.spec["dataset"]
     assert copy.spec["dataset"]["content"] == problem.dataset.content_hash
-    digests = {subject.Subject(one).digest for one in (problem, copy)}
+    digests = {problem_specs.Subject(one).digest for one in (problem, copy)}
     assert len(digests) == 2
 
 
@@ -295,7 +295,7 @@ def later(group, name, monkeypatch, **fields):
     )
     grown.__module__ = made.__module__
     monkeypatch.setattr(sys.modules[made.__module__], made.__name__, grown)
-    for cached in (parameters.known_algorithm, subject._subject):
+    for cached in (parameters.known_algorithm, problem_specs._subject):
         cached.cache_clear()
 
 
@@ -303,7 +303,7 @@ def later(group, name, monkeypatch, **fields):
 def forget():
     """Leave no class or problem of another version behind."""
     yield
-    for cached in (parameters.known_algorithm, subject._subject):
+    for cached in (parameters.known_algorithm, problem_specs._subject):
         cached.cache_clear()
 
 
@@ -374,8 +374,8 @@ def test_a_later_key_of_a_dataset_enters_off_its_default(monkeypatch):
     before = identity_of({"dataset": SMALL})
     listed = {"dataset": {**SMALL, "drop_empty": False}}
     assert identity_of(listed) != before
-    monkeypatch.setitem(subject.LATER, "drop_empty", False)
-    subject._subject.cache_clear()
+    monkeypatch.setitem(problem_specs.LATER, "drop_empty", False)
+    problem_specs._subject.cache_clear()
     assert identity_of(listed) == before
     assert identity_of({"dataset": {**SMALL, "drop_empty": True}}) != before
 
@@ -394,7 +394,7 @@ def test_no_module_path_or_file_enters_an_identity(name, here, monkeypatch):
         return hashlib.sha256(text)
 
     monkeypatch.setattr(paths, "hashlib", SimpleNamespace(sha256=listening))
-    for module in (grid, trial, base):
+    for module in (grid, trials, studies):
         monkeypatch.setattr(module, "sha256", listening)
     assert identity_of(BLOCKS[name]) == FROZEN[name]
     assert FROZEN[name] in {hashlib.sha256(text).hexdigest() for text in texts}

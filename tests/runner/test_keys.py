@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.constraints.polytope import Polytope
-from dp_erm_bench.runner import fingerprint
-from dp_erm_bench.runner.case import trial_of
+from dp_erm_bench.experiment import fingerprint
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.fingerprint import code_fingerprint, numeric_modules
+from dp_erm_bench.experiment.lines import trial_of
 from dp_erm_bench.runner.execute import problem_of
-from dp_erm_bench.runner.expand import expand
-from dp_erm_bench.runner.fingerprint import code_fingerprint, numeric_modules
 
 SOLVER = "dp_erm_bench.solvers.random_cd.RandomCD"
 
@@ -143,7 +143,7 @@ def test_the_fingerprint_covers_what_the_numbers_come_from():
     closure |= fingerprint._closure(fingerprint.EXECUTE)
     for name in ("solvers.greedy_rules", "solvers.base", "runner.solve"):
         assert f"dp_erm_bench.{name}" in closure
-    for name in ("runner.trial", "runner.pool", "results.store", "paths", "cli"):
+    for name in ("experiment.trials", "runner.pool", "results.store", "paths", "cli"):
         assert f"dp_erm_bench.{name}" not in closure
 
 

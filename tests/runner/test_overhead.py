@@ -9,12 +9,12 @@ import tracemalloc
 import pytest
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment import grid, parameters
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.trials import Setting
 from dp_erm_bench.results.store import Store
-from dp_erm_bench.runner import grid, parameters
-from dp_erm_bench.runner.expand import expand
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.session import Session
-from dp_erm_bench.runner.trial import Setting
 from dp_erm_bench.solvers.random_cd import RandomCD
 
 HEAVY = ("pandas", "pyarrow", "joblib", "sklearn", "dp_accounting", "libsvmdata")
@@ -46,7 +46,7 @@ def test_importing_the_runner_imports_nothing_heavy(module):
 
 
 def test_neither_parent_nor_worker_needs_what_takes_long_to_import():
-    code = "import dp_erm_bench.runner.execute, dp_erm_bench.runner.expand"
+    code = "import dp_erm_bench.runner.execute, dp_erm_bench.experiment.expand"
     slow = (*HEAVY, "scipy.optimize", "scipy.linalg", "scipy.sparse.linalg")
     assert imported(code, slow) == "[]"
 

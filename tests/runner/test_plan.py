@@ -3,11 +3,12 @@
 import pytest
 
 from dp_erm_bench.errors import DataUnavailable
+from dp_erm_bench.experiment import problem_specs
+from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import Store
-from dp_erm_bench.runner import estimate, subject
+from dp_erm_bench.runner import estimate
 from dp_erm_bench.runner.estimate import Costs, duration, wall
-from dp_erm_bench.runner.expand import expand
 
 CHEAP, DEAR = 0.25, 600.0
 
@@ -157,8 +158,8 @@ def test_without_data_it_says_so(run, block, capsys, monkeypatch):
     def gone(spec):
         raise DataUnavailable("log1 is far away")
 
-    subject._subject.cache_clear()
-    monkeypatch.setattr(subject, "load_dataset", gone)
+    problem_specs._subject.cache_clear()
+    monkeypatch.setattr(problem_specs, "load_dataset", gone)
     assert run(block(dataset={"name": "log1", "n": 43, "p": 5}), mode="plan") == 0
     assert capsys.readouterr().out.splitlines() == [
         "nothing to run: none of the datasets can be had",

@@ -7,10 +7,10 @@ import signal
 import pytest
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import process, worker
-from dp_erm_bench.runner.expand import expand
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import Job
 

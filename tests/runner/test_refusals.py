@@ -7,8 +7,8 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.api import fit
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.runner.execute import problem_of, run_batch
-from dp_erm_bench.runner.trial import Trial
 from tests.serving import constraint_of, known
 
 ALGORITHMS = registry.names("algorithm")

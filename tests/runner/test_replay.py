@@ -9,9 +9,9 @@ import pytest
 
 from dp_erm_bench import fit, load_problem, load_results, replay
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment import grid
 from dp_erm_bench.plugins import sources
 from dp_erm_bench.results.segment import encoded
-from dp_erm_bench.runner import grid
 from dp_erm_bench.runner import replay as replaying
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.options import RunOptions

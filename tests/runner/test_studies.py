@@ -8,14 +8,14 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.cli.folders import draw_and_judge
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.studies import study_of, task_of
 from dp_erm_bench.figures import studied
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner.execute import run_batch
-from dp_erm_bench.runner.expand import expand
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.tasks.base import study_of, task_of
 
 BUDGET = {"epsilon": 4.0, "delta": 1e-6, "adjacency": ["replace_one", "zero_out"]}
 AUDIT = {

@@ -11,11 +11,11 @@ from dp_erm_bench import registry
 from dp_erm_bench.audit.chunk import audit_chunk, audited_case
 from dp_erm_bench.audit.pairs import variants
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.axes import product, values_of
+from dp_erm_bench.experiment.studies import Block, Spec, Task
+from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.runner.axes import product, values_of
-from dp_erm_bench.runner.tasks.base import Block, Spec, Task
-from dp_erm_bench.runner.trial import Trial
 
 SIDES = (0, 1)
 DIGITS = 9

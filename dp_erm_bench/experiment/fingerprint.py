@@ -33,8 +33,7 @@ EXECUTE = f"{PACKAGE}.runner.execute"
 INERT = (
     PACKAGE,
     *(f"{PACKAGE}.{name}" for name in ("cached", "errors", "paths", "plugins")),
-    *(f"{PACKAGE}.{name}" for name in ("registry", "results")),
-    f"{PACKAGE}.runner.trial",
+    *(f"{PACKAGE}.{name}" for name in ("experiment", "registry", "results")),
     f"{PACKAGE}.runner.warm",
 )
 

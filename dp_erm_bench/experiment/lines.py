@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.grid import Grid
+from dp_erm_bench.experiment.parameters import known_algorithm, normalised
+from dp_erm_bench.experiment.problem_specs import Subject, subject_of
+from dp_erm_bench.experiment.schema import Tune
+from dp_erm_bench.experiment.trials import Labels, Planned, Setting, Trial
 from dp_erm_bench.plugins.names import is_file, label, named_in
 from dp_erm_bench.plugins.sources import is_pinned
-from dp_erm_bench.runner.block import Tune
-from dp_erm_bench.runner.grid import Grid
-from dp_erm_bench.runner.parameters import known_algorithm, normalised
-from dp_erm_bench.runner.subject import Subject, subject_of
-from dp_erm_bench.runner.trial import Labels, Planned, Setting, Trial
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,17 +12,17 @@ from hashlib import sha256
 from itertools import product
 from typing import Any, NamedTuple
 
-from dp_erm_bench.plugins.names import identity, label, shipped
-from dp_erm_bench.runner.fingerprint import code_fingerprint
-from dp_erm_bench.runner.parameters import (
+from dp_erm_bench.experiment.fingerprint import code_fingerprint
+from dp_erm_bench.experiment.parameters import (
     Algorithm,
     Known,
     algorithm_of,
     known_algorithm,
     plain,
 )
-from dp_erm_bench.runner.subject import Subject
-from dp_erm_bench.runner.trial import Kin, Setting
+from dp_erm_bench.experiment.problem_specs import Subject
+from dp_erm_bench.experiment.trials import Kin, Setting
+from dp_erm_bench.plugins.names import identity, label, shipped
 
 Axes = Mapping[str, Sequence[Any]]
 Point = tuple[Any, ...]

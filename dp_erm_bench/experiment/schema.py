@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.runner.axes import check_keys, seeds_of, values_of
+from dp_erm_bench.experiment.axes import check_keys, seeds_of, values_of
 
 KEYS = ("axes", "seeds", "refine", "extend", "report", "inherit")
 

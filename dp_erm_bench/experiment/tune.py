@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.runner.axes import product
-from dp_erm_bench.runner.case import Case
-from dp_erm_bench.runner.parameters import known_algorithm
-from dp_erm_bench.runner.trial import Labels, Planned
+from dp_erm_bench.experiment.axes import product
+from dp_erm_bench.experiment.lines import Case
+from dp_erm_bench.experiment.parameters import known_algorithm
+from dp_erm_bench.experiment.trials import Labels, Planned
 
 TUNING_CHECKPOINTS = 2
 EXTENSIONS = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.runner.case import Case
-from dp_erm_bench.runner.tune import Tuner
-from dp_erm_bench.runner.wanted import Wanted
+from dp_erm_bench.experiment.expand import Wanted
+from dp_erm_bench.experiment.lines import Case
+from dp_erm_bench.experiment.tune import Tuner
 
 
 def tuners_of(

@@ -16,11 +16,11 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.axes import check_keys, seeds_of
+from dp_erm_bench.experiment.fingerprint import code_fingerprint
+from dp_erm_bench.experiment.schema import Tune
+from dp_erm_bench.experiment.trials import Kin, Labels, Planned, Setting, Trial
 from dp_erm_bench.paths import entering, later_defaults
-from dp_erm_bench.runner.axes import check_keys, seeds_of
-from dp_erm_bench.runner.block import Tune
-from dp_erm_bench.runner.fingerprint import code_fingerprint
-from dp_erm_bench.runner.trial import Kin, Labels, Planned, Setting, Trial
 
 GROUP = "task"
 KEYS = ("panel", "line", "task", "algorithm", "budget", "seed")

@@ -9,9 +9,7 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.spec import LISTS
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.plugins.names import absolute, label
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.runner.axes import (
+from dp_erm_bench.experiment.axes import (
     check_keys,
     is_matrix,
     like,
@@ -22,12 +20,13 @@ from dp_erm_bench.runner.axes import (
     usual_of,
     values_of,
 )
-from dp_erm_bench.runner.block import Tune, tune_of
-from dp_erm_bench.runner.case import Case, NotRun
-from dp_erm_bench.runner.parameters import check_parameter, normalised
-from dp_erm_bench.runner.subject import Subject, subject_of
-from dp_erm_bench.runner.tasks.base import study_of
-from dp_erm_bench.runner.wanted import Wanted
+from dp_erm_bench.experiment.lines import Case, NotRun
+from dp_erm_bench.experiment.parameters import check_parameter, normalised
+from dp_erm_bench.experiment.problem_specs import Subject, subject_of
+from dp_erm_bench.experiment.schema import Tune, tune_of
+from dp_erm_bench.experiment.studies import Study, study_of
+from dp_erm_bench.plugins.names import absolute, label
+from dp_erm_bench.privacy.budget import Budget
 
 KEYS = (
     "panel",
@@ -45,6 +44,10 @@ KEYS = (
 )
 OBJECTIVE = {"loss": "auto", "penalty": "auto", "constraint": "none"}
 BUDGET = {"epsilon": 1.0, "delta": "1/n^2", "adjacency": "replace_one"}
+
+
+Wanted = Case | Study
+"""What a block asks for: fits of one line, or the trials of a task."""
 
 
 def expand(blocks: Sequence[Mapping[str, Any]]) -> tuple[list[Wanted], list[NotRun]]:

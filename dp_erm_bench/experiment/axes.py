@@ -9,7 +9,7 @@ from typing import Any
 from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
 from dp_erm_bench.datasets.values import is_seed
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.runner.parameters import typed
+from dp_erm_bench.experiment.parameters import typed
 
 GRADIENT_RMS = "gradient_rms"
 
