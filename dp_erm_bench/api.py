@@ -17,7 +17,7 @@ from dp_erm_bench.errors import UncheckedSolver, UsageError
 from dp_erm_bench.experiment.axes import overrides_of
 from dp_erm_bench.experiment.grid import Grid
 from dp_erm_bench.experiment.parameters import normalised
-from dp_erm_bench.experiment.problem_specs import Subject
+from dp_erm_bench.experiment.problem_specs import ProblemSpec
 from dp_erm_bench.experiment.trials import identity_of
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.privacy.budget import Budget
@@ -160,7 +160,7 @@ def fit(
     pin = registry.pinned(algorithm)
     given = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
-    grid = Grid(Subject(problem), pin, given, budget.spec, calibration)
+    grid = Grid(ProblemSpec(problem), pin, given, budget.spec, calibration)
     return _fitted(grid, budget, _plain(seed), _warned(pin))
 
 
@@ -168,7 +168,7 @@ def _fitted(grid: Grid, budget: Budget, seed: int | None, checked: bool) -> FitR
     how = ([solver_of(grid.base)], budget, grid.base["calibration"])
     with threadpool_limits(limits=1):
         draws = [_identity(grid, seed)]
-        solved = solve(grid.subject.problem, *how, draws, CHECKPOINTS)
+        solved = solve(grid.problem_spec.problem, *how, draws, CHECKPOINTS)
         return result_of(solved, 0, seed is not None, checked)
 
 

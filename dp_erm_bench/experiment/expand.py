@@ -22,7 +22,7 @@ from dp_erm_bench.experiment.axes import (
 )
 from dp_erm_bench.experiment.lines import Case, NotRun
 from dp_erm_bench.experiment.parameters import check_parameter, normalised
-from dp_erm_bench.experiment.problem_specs import Subject, subject_of
+from dp_erm_bench.experiment.problem_specs import ProblemSpec, problem_spec_of
 from dp_erm_bench.experiment.schema import Tune, tune_of
 from dp_erm_bench.experiment.studies import Study, study_of
 from dp_erm_bench.plugins.names import absolute, label
@@ -100,16 +100,16 @@ def _cases(block: Mapping[str, Any]) -> Iterator[Case | NotRun]:
     tune = _tune(block, panel)
     seeds = () if tune else seeds_of("seed", block.get("seed", 0))
     lines = [*itertools.product(_algorithms(block, tune), _privacy(block))]
-    for name, subject in _subjects(block):
-        if isinstance(subject, str):
-            yield NotRun(panel, line, name, subject)
+    for name, problem_spec in _problem_specs(block):
+        if isinstance(problem_spec, str):
+            yield NotRun(panel, line, name, problem_spec)
             continue
         for (algorithm, fixed, tuned), (budget, calibration) in lines:
-            axes = _absolute(tuned, subject)
+            axes = _absolute(tuned, problem_spec)
             open_and_fixed = (*fixed.values(), *tuned.values())
             measured = any(isinstance(axis, Mapping) for axis in open_and_fixed)
-            for params, open_ in _points(_absolute(fixed, subject), axes, tune):
-                parts = (subject, algorithm, params, budget, calibration)
+            for params, open_ in _points(_absolute(fixed, problem_spec), axes, tune):
+                parts = (problem_spec, algorithm, params, budget, calibration)
                 case = Case(panel, line, *parts, seeds, tune, open_, measured)
                 case.check()
                 yield case
@@ -139,7 +139,7 @@ def _tune(block: Mapping[str, Any], panel: str) -> Tune | None:
 Values = Mapping[str, tuple[Any, ...]]
 Open = tuple[Mapping[str, Any], Values]
 Axis = list[Any] | Mapping[str, Any]
-"""Normalised values, or {"multiples": [...]} of the subject's gradient_rms."""
+"""Normalised values, or {"multiples": [...]} of the unit gradient_rms."""
 
 
 def _algorithms(
@@ -176,9 +176,11 @@ def _axis(algorithm: str, parameter: str, value: Any) -> Axis:
     return list(dict.fromkeys(values))
 
 
-def _absolute(axes: Mapping[str, Axis], subject: Subject) -> dict[str, tuple[Any, ...]]:
+def _absolute(
+    axes: Mapping[str, Axis], problem_spec: ProblemSpec
+) -> dict[str, tuple[Any, ...]]:
     return {
-        key: tuple(m * subject.gradient_rms for m in axis["multiples"])
+        key: tuple(m * problem_spec.gradient_rms for m in axis["multiples"])
         if isinstance(axis, Mapping)
         else tuple(axis)
         for key, axis in axes.items()
@@ -199,12 +201,12 @@ def _privacy(block: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
     return list(itertools.product(budgets, calibrations))
 
 
-def _subjects(block: Mapping[str, Any]) -> Iterator[tuple[str, Subject | str]]:
+def _problem_specs(block: Mapping[str, Any]) -> Iterator[tuple[str, ProblemSpec | str]]:
     objectives = list(itertools.product(*(_parts(block, part) for part in OBJECTIVE)))
     for name, overrides in _datasets(block):
         for objective in objectives:
             try:
-                yield name, subject_of(name, overrides, *objective)
+                yield name, problem_spec_of(name, overrides, *objective)
             except DataUnavailable as error:
                 yield name, str(error)
 

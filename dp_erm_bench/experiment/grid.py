@@ -20,8 +20,8 @@ from dp_erm_bench.experiment.parameters import (
     known_algorithm,
     plain,
 )
-from dp_erm_bench.experiment.problem_specs import Subject
-from dp_erm_bench.experiment.trials import Kin, Setting
+from dp_erm_bench.experiment.problem_specs import ProblemSpec
+from dp_erm_bench.experiment.trials import BatchKey, Setting
 from dp_erm_bench.plugins.names import identity, label, shipped
 
 Axes = Mapping[str, Sequence[Any]]
@@ -36,11 +36,11 @@ class Digests(NamedTuple):
 
 
 class Grid:
-    """The settings of an algorithm on a subject with a budget.
+    """The settings of an algorithm on a problem with a budget.
 
     Parameters
     ----------
-    subject : Subject
+    problem_spec : ProblemSpec
         Dataset and objective.
     algorithm : str
         Name of the algorithm; the pin of a file.
@@ -59,16 +59,16 @@ class Grid:
 
     def __init__(
         self,
-        subject: Subject,
+        problem_spec: ProblemSpec,
         algorithm: str,
         params: Mapping[str, Any],
         budget: Mapping[str, Any],
         calibration: str,
     ) -> None:
-        self.subject, self.algorithm, self.params = subject, algorithm, params
+        self.problem_spec, self.algorithm, self.params = problem_spec, algorithm, params
         fixed = {key: plain(value) for key, value in params.items()}
         self.base = {
-            **subject.spec,
+            **problem_spec.spec,
             "algorithm": {
                 "name": label(algorithm),
                 "params": fixed,
@@ -79,9 +79,9 @@ class Grid:
         }
         self._later = known_algorithm(algorithm).later
         # Of the JSON of a list that ends in the mapping of the parameters.
-        head = [subject.digest, identity(algorithm), budget, calibration]
+        head = [problem_spec.digest, identity(algorithm), budget, calibration]
         self._head = _json(head)[:-1]
-        self._kin: dict[str, Kin] = {}
+        self._batch_keys: dict[str, BatchKey] = {}
 
     def check(self, axes: Axes) -> None:
         """Raise UsageError if the solver refuses a value of an axis."""
@@ -103,8 +103,10 @@ class Grid:
         spelled = ([plain(value) for value in values] for values in axes.values())
         points = zip(product(*axes.values()), product(*spelled), digests, strict=True)
         for raw, point, found in points:
-            kin = self._kin.get(found.group) or self._new_kin(names, raw, found.group)
-            yield Setting(self.base, names, point, found.setting, kin)
+            batch_key = self._batch_keys.get(found.group) or self._new_batch_key(
+                names, raw, found.group
+            )
+            yield Setting(self.base, names, point, found.setting, batch_key)
 
     def digest(self) -> str:
         """Return the digest of the fixed parameters' setting (`Setting.digest`).
@@ -166,19 +168,21 @@ class Grid:
         text = f"{self._head},{{{','.join(pieces)}}}{tail}]"
         return sha256(text.encode()).hexdigest()
 
-    def _new_kin(self, names: tuple[str, ...], point: Point, group: str) -> Kin:
+    def _new_batch_key(
+        self, names: tuple[str, ...], point: Point, group: str
+    ) -> BatchKey:
         known = known_algorithm(self.algorithm)
         batchable = getattr(known.made, "batchable", True)
         code = code_fingerprint(known.target)
 
         def work() -> float:
-            return self._algorithm(names, point).work(self.subject.problem)
+            return self._algorithm(names, point).work(self.problem_spec.problem)
 
         def iterations() -> int:
-            return self._algorithm(names, point).iterations(self.subject.problem)
+            return self._algorithm(names, point).iterations(self.problem_spec.problem)
 
-        self._kin[group] = Kin(code, group, batchable, work, iterations)
-        return self._kin[group]
+        self._batch_keys[group] = BatchKey(code, group, batchable, work, iterations)
+        return self._batch_keys[group]
 
     def _algorithm(self, names: tuple[str, ...], point: Point) -> Algorithm:
         opened = dict(zip(names, point, strict=True))

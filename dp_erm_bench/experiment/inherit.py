@@ -37,7 +37,7 @@ def _source(tuner: Tuner, tuners: Iterable[Tuner]) -> Tuner | None:
         other
         for other in tuners
         if (other.case.panel, other.case.line) == (inherit.panel, inherit.line)
-        and other.case.subject.digest == tuner.case.subject.digest
+        and other.case.problem_spec.digest == tuner.case.problem_spec.digest
     ]
     if len(found) > 1:
         found = [other for other in found if other.case.budget["epsilon"] == 1.0]

@@ -1,4 +1,4 @@
-"""A case: one line of a panel, on one subject, with one budget."""
+"""A case: one line of a panel, on one problem with one budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.grid import Grid
 from dp_erm_bench.experiment.parameters import known_algorithm, normalised
-from dp_erm_bench.experiment.problem_specs import Subject, subject_of
+from dp_erm_bench.experiment.problem_specs import ProblemSpec, problem_spec_of
 from dp_erm_bench.experiment.schema import Tune
 from dp_erm_bench.experiment.trials import Labels, Planned, Setting, Trial
 from dp_erm_bench.plugins.names import is_file, label, named_in
@@ -20,13 +20,13 @@ from dp_erm_bench.plugins.sources import is_pinned
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One line on one subject with one budget; seeds and the axes are open.
+    """One line on one problem with one budget; seeds and the axes are open.
 
     Attributes
     ----------
     panel, line : str
         Labels.
-    subject : Subject
+    problem_spec : ProblemSpec
         Dataset and objective.
     algorithm : str
         Name of the algorithm; the pin of a file.
@@ -48,7 +48,7 @@ class Case:
 
     panel: str
     line: str
-    subject: Subject
+    problem_spec: ProblemSpec
     algorithm: str
     params: Mapping[str, Any]
     budget: Mapping[str, Any]
@@ -64,7 +64,7 @@ class Case:
     def grid(self) -> Grid:
         """Return the maker of settings."""
         how = (self.params, self.budget, self.calibration)
-        return Grid(self.subject, self.algorithm, *how)
+        return Grid(self.problem_spec, self.algorithm, *how)
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -142,7 +142,7 @@ def grid_of(spec: Mapping[str, Any]) -> Grid:
     objective = [spec[part] for part in ("loss", "penalty", "constraint")]
     name = dataset.pop("name")
     dataset.pop("_target_", None)
-    subject = subject_of(name, dataset, *objective)
+    problem_spec = problem_spec_of(name, dataset, *objective)
     given = spec["algorithm"]["params"]
     params = {key: normalised(algorithm, key, v) for key, v in given.items()}
-    return Grid(subject, algorithm, params, spec["budget"], spec["calibration"])
+    return Grid(problem_spec, algorithm, params, spec["budget"], spec["calibration"])

@@ -19,7 +19,7 @@ SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Subject:
+class ProblemSpec:
     """A problem as a trial sees it, of a sweep or of a single fit.
 
     Parameters
@@ -58,8 +58,10 @@ class Subject:
         return float(f"{self.problem.gradient_rms:.12g}")
 
 
-def subject_of(dataset: str, overrides: Mapping[str, Any], *objective: Any) -> Subject:
-    """Return the subject of a dataset with overrides and of an objective.
+def problem_spec_of(
+    dataset: str, overrides: Mapping[str, Any], *objective: Any
+) -> ProblemSpec:
+    """Return the problem of a dataset with overrides and of an objective.
 
     Parameters
     ----------
@@ -78,17 +80,17 @@ def subject_of(dataset: str, overrides: Mapping[str, Any], *objective: Any) -> S
         If a name or a value is not allowed.
     """
     parts = (dataset, dict(overrides), *objective)
-    return _subject(json.dumps(parts, sort_keys=True, default=str))
+    return _problem_spec(json.dumps(parts, sort_keys=True, default=str))
 
 
-def forget_subjects() -> None:
-    """Have the next call of `subject_of` look at the data again."""
+def forget_problems() -> None:
+    """Have the next call of `problem_spec_of` look at the data again."""
     forget_datasets()
-    _subject.cache_clear()
+    _problem_spec.cache_clear()
 
 
 @cache
-def _subject(text: str) -> Subject:
+def _problem_spec(text: str) -> ProblemSpec:
     name, overrides, *objective = json.loads(text)
     data = load_dataset(dataset_spec(name, **overrides))
-    return Subject(build_problem(data, *objective))
+    return ProblemSpec(build_problem(data, *objective))

@@ -19,7 +19,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.axes import check_keys, seeds_of
 from dp_erm_bench.experiment.fingerprint import code_fingerprint
 from dp_erm_bench.experiment.schema import Tune
-from dp_erm_bench.experiment.trials import Kin, Labels, Planned, Setting, Trial
+from dp_erm_bench.experiment.trials import BatchKey, Labels, Planned, Setting, Trial
 from dp_erm_bench.paths import entering, later_defaults
 
 GROUP = "task"
@@ -107,5 +107,5 @@ def _setting(task: Task, spelled: Spec, spec: Spec, target: str) -> Setting:
     digest = sha256(text.encode()).hexdigest()
     own = f"{type(task).__module__}.{type(task).__name__}"
     code = f"{code_fingerprint(own)} {code_fingerprint(target) if target else ''}"
-    kin = Kin(code, digest, False, lambda: task.work(base))
-    return Setting(base, (), (), digest, kin)
+    batch_key = BatchKey(code, digest, False, lambda: task.work(base))
+    return Setting(base, (), (), digest, batch_key)

@@ -33,7 +33,7 @@ class Trial:
     key: str
 
 
-class Kin:
+class BatchKey:
     """What settings that may share a batch have in common.
 
     Parameters
@@ -88,7 +88,7 @@ class Setting:
         The open parameters and their values, JSON-able.
     digest : str
         Digest of what determines the numbers, the seed excepted.
-    kin : Kin
+    batch_key : BatchKey
         What it shares with others of its batch.
     """
 
@@ -96,7 +96,7 @@ class Setting:
     names: tuple[str, ...]
     point: tuple[Any, ...]
     digest: str
-    kin: Kin
+    batch_key: BatchKey
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -111,17 +111,17 @@ class Setting:
     @property
     def group(self) -> str:
         """Return what is equal for trials that may share a batch."""
-        return self.kin.group
+        return self.batch_key.group
 
     @property
     def work(self) -> float:
         """Return the rough cost of one trial; 1e8 is about a second."""
-        return self.kin.work
+        return self.batch_key.work
 
     @property
     def batchable(self) -> bool:
         """Return whether more than one trial may run at once."""
-        return self.kin.batchable
+        return self.batch_key.batchable
 
     def identity(self, seed: int) -> str:
         """Return the identity of the trial of a seed."""
@@ -129,7 +129,7 @@ class Setting:
 
     def key(self, seed: int, n_checkpoints: int) -> str:
         """Return the key of the trial of a seed."""
-        return _sha(f"{self.identity(seed)}:{n_checkpoints}:{self.kin.code}")
+        return _sha(f"{self.identity(seed)}:{n_checkpoints}:{self.batch_key.code}")
 
     def trial(self, seed: int, n_checkpoints: int) -> Trial:
         """Return the trial of a seed."""

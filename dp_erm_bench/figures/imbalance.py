@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.errors import DataUnavailable
-from dp_erm_bench.experiment.problem_specs import subject_of
+from dp_erm_bench.experiment.problem_specs import problem_spec_of
 from dp_erm_bench.figures.curves import NotRun, curves
 from dp_erm_bench.figures.scaling import Scaling
 from dp_erm_bench.problems.erm.problem import Problem
@@ -70,7 +70,7 @@ def _problem(block: Mapping[str, Any]) -> Problem:
     dataset = dict(block["dataset"])
     parts = [block.get(part, "auto") for part in ("loss", "penalty")]
     try:
-        return subject_of(dataset.pop("name"), dataset, *parts, "none").problem
+        return problem_spec_of(dataset.pop("name"), dataset, *parts, "none").problem
     except DataUnavailable as error:
         raise NotRun(str(error)) from None
 

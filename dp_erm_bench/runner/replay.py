@@ -14,7 +14,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import FitResult, result_of
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.lines import grid_of
-from dp_erm_bench.experiment.problem_specs import forget_subjects
+from dp_erm_bench.experiment.problem_specs import forget_problems
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.plugins.passed import has_passed, solver_digest
@@ -81,7 +81,7 @@ def replay(
     record, mates = _recorded(key, folder, name)
     specs = _specs(mates, folder, name)
     pin = _pinned(specs[0], algorithm, name)
-    forget_subjects()
+    forget_problems()
     trials, problems = zip(*_trials(specs, pin, name), strict=True)
     b = mates.index(key)
     _check_keys(trials, mates, b, record, name)
@@ -192,7 +192,7 @@ def _trials(
             raise
         except DAMAGED:
             raise _unreadable(name) from None
-        yield trial, grid.subject.problem
+        yield trial, grid.problem_spec.problem
 
 
 def _trusted(spec: Spec, pin: str) -> dict[str, Any]:

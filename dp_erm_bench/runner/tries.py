@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from dp_erm_bench.experiment.parameters import known_algorithm
-from dp_erm_bench.experiment.trials import Kin, Planned, Setting
+from dp_erm_bench.experiment.trials import BatchKey, Planned, Setting
 from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.runner.batches import batch_size
 from dp_erm_bench.runner.options import RunOptions
@@ -60,7 +60,7 @@ class Tries:
         options: RunOptions,
     ) -> None:
         self._members, self._options = members, options
-        self._sorts: dict[Kin, Sort] = {}
+        self._sorts: dict[BatchKey, Sort] = {}
         sorts: dict[Sort, list[Planned]] = {}
         self._first: dict[str, Planned] = {}
         for one in examples:
@@ -70,7 +70,7 @@ class Tries:
             self._first[sort.problem] = max(before, one, key=self._precedence)
         order = self._order(sorts)
         longest = [
-            max(sorts[sort], key=lambda one: one.setting.kin.iterations)
+            max(sorts[sort], key=lambda one: one.setting.batch_key.iterations)
             for sort in order
         ]
         found = probed([self._batch(one) for one in longest])
@@ -103,7 +103,7 @@ class Tries:
         if near is None:
             return None
         probe, group = self._found[near]
-        batch = probe.seconds(one.setting.kin.iterations, one.n_checkpoints)
+        batch = probe.seconds(one.setting.batch_key.iterations, one.n_checkpoints)
         once = 0.0 if one.setting.group == group else probe.fresh
         if kind_of(one) == kind_of(self._first[sort.problem]):
             workers = min(self._options.n_jobs, self._count(one))
@@ -118,10 +118,10 @@ class Tries:
         return one.labels.phase == "sweep", one.setting.work * self._size(one)
 
     def _sort(self, one: Planned) -> Sort:
-        kin = one.setting.kin
-        if kin not in self._sorts:
-            self._sorts[kin] = _sort(one.setting)
-        return self._sorts[kin]._replace(scale=self._size(one).bit_length())
+        batch_key = one.setting.batch_key
+        if batch_key not in self._sorts:
+            self._sorts[batch_key] = _sort(one.setting)
+        return self._sorts[batch_key]._replace(scale=self._size(one).bit_length())
 
     def _weight(self, one: Planned) -> float:
         return one.setting.work * self._members[kind_of(one)]

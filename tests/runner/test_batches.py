@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.parameters import algorithm_of
-from dp_erm_bench.experiment.problem_specs import subject_of
-from dp_erm_bench.experiment.trials import Kin, Labels, Setting
+from dp_erm_bench.experiment.problem_specs import problem_spec_of
+from dp_erm_bench.experiment.trials import BatchKey, Labels, Setting
 from dp_erm_bench.runner.batches import LEAST, batches_of
 
 
 def planned(group, count, work=1.0, batchable=True, n_checkpoints=51):
-    kin = Kin("code", group, batchable, lambda: work)
-    setting = Setting({}, (), (), group, kin)
+    batch_key = BatchKey("code", group, batchable, lambda: work)
+    setting = Setting({}, (), (), group, batch_key)
     labels = Labels("", "", "sweep")
     return [setting.planned(seed, n_checkpoints, labels) for seed in range(count)]
 
@@ -89,5 +89,5 @@ def test_more_iterations_than_can_be_counted_are_refused():
     algorithm = algorithm_of("random_cd", {"passes": 1e308})
     with pytest.raises(UsageError, match="more iterations than can be counted"):
         algorithm.work(
-            subject_of("log1", {"n": 60, "p": 5}, "auto", "auto", "none").problem
+            problem_spec_of("log1", {"n": 60, "p": 5}, "auto", "auto", "none").problem
         )

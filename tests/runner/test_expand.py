@@ -54,7 +54,7 @@ def test_values_that_mean_the_same_are_one(block):
 def test_relative_thresholds_are_multiples_of_the_gradient(block):
     clip = {"unit": "gradient_rms", "values": [0.5, 2]}
     cases, _ = expand([block(algorithm={"name": "random_cd", "clip": clip})])
-    unit = cases[0].subject.problem.gradient_rms
+    unit = cases[0].problem_spec.problem.gradient_rms
     found = [s.spec["algorithm"]["params"]["clip"] for c in cases for s in c.settings]
     assert found == pytest.approx([0.5 * unit, 2 * unit], rel=1e-11)
 
@@ -76,7 +76,7 @@ def test_a_threshold_in_units_of_the_data_is_marked(block, tuned, where):
 
 def test_the_unit_is_rounded_so_that_threads_do_not_change_keys(block):
     (case,), _ = expand([block()])
-    unit = case.subject.gradient_rms
+    unit = case.problem_spec.gradient_rms
     assert unit == float(f"{unit:.12g}")
 
 

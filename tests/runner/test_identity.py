@@ -266,9 +266,11 @@ def test_arrays_are_named_by_their_content_and_bounds():
             X, y, bounds={"columns": 1, "label": 1}, **given
         ),
     }
-    digests = {problem_specs.Subject(problem).digest for problem in made.values()}
+    digests = {problem_specs.ProblemSpec(problem).digest for problem in made.values()}
     assert len(digests) == len(made)
-    assert problem_specs.Subject(problem_from_arrays(X, y, **given)).digest in digests
+    assert (
+        problem_specs.ProblemSpec(problem_from_arrays(X, y, **given)).digest in digests
+    )
 
 
 def test_a_changed_copy_of_a_dataset_is_another_one():
@@ -277,7 +279,7 @@ def test_a_changed_copy_of_a_dataset_is_another_one():
     copy = dataclasses.replace(problem, dataset=data)
     assert problem.spec["dataset"]["_target_"] and "n" in problem.spec["dataset"]
     assert copy.spec["dataset"]["content"] == problem.dataset.content_hash
-    digests = {problem_specs.Subject(one).digest for one in (problem, copy)}
+    digests = {problem_specs.ProblemSpec(one).digest for one in (problem, copy)}
     assert len(digests) == 2
 
 
@@ -295,7 +297,7 @@ def later(group, name, monkeypatch, **fields):
     )
     grown.__module__ = made.__module__
     monkeypatch.setattr(sys.modules[made.__module__], made.__name__, grown)
-    for cached in (parameters.known_algorithm, problem_specs._subject):
+    for cached in (parameters.known_algorithm, problem_specs._problem_spec):
         cached.cache_clear()
 
 
@@ -303,7 +305,7 @@ def later(group, name, monkeypatch, **fields):
 def forget():
     """Leave no class or problem of another version behind."""
     yield
-    for cached in (parameters.known_algorithm, problem_specs._subject):
+    for cached in (parameters.known_algorithm, problem_specs._problem_spec):
         cached.cache_clear()
 
 
@@ -375,7 +377,7 @@ def test_a_later_key_of_a_dataset_enters_off_its_default(monkeypatch):
     listed = {"dataset": {**SMALL, "drop_empty": False}}
     assert identity_of(listed) != before
     monkeypatch.setitem(problem_specs.LATER, "drop_empty", False)
-    problem_specs._subject.cache_clear()
+    problem_specs._problem_spec.cache_clear()
     assert identity_of(listed) == before
     assert identity_of({"dataset": {**SMALL, "drop_empty": True}}) != before
 

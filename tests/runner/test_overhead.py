@@ -53,11 +53,11 @@ def test_neither_parent_nor_worker_needs_what_takes_long_to_import():
 
 def test_a_cached_optimum_is_read_without_the_optimisers(block):
     (case,), _ = expand([block()])
-    assert case.subject.problem.optimum.value > 0
+    assert case.problem_spec.problem.optimum.value > 0
     code = (
         "from dp_erm_bench.datasets.load import load_dataset\n"
         "from dp_erm_bench.problems.erm.build import build_problem\n"
-        f"spec = {dict(case.subject.spec)!r}\n"
+        f"spec = {dict(case.problem_spec.spec)!r}\n"
         "parts = [spec[part] for part in ('loss', 'penalty', 'constraint')]\n"
         "problem = build_problem(load_dataset(spec['dataset']), *parts)\n"
         "assert problem.optimum.value > 0\n"

@@ -158,7 +158,7 @@ def test_without_data_it_says_so(run, block, capsys, monkeypatch):
     def gone(spec):
         raise DataUnavailable("log1 is far away")
 
-    problem_specs._subject.cache_clear()
+    problem_specs._problem_spec.cache_clear()
     monkeypatch.setattr(problem_specs, "load_dataset", gone)
     assert run(block(dataset={"name": "log1", "n": 43, "p": 5}), mode="plan") == 0
     assert capsys.readouterr().out.splitlines() == [
