@@ -11,11 +11,11 @@ import yaml
 from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.claims import MEASURES, evaluate
 from dp_erm_bench.cli.grammar import expand
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.figures.authors import decoded
-from dp_erm_bench.figures.stated import COMPUTED
+from dp_erm_bench.report.authors import decoded
+from dp_erm_bench.report.claims.judge import MEASURES, evaluate
+from dp_erm_bench.report.claims.schema import COMPUTED
 
 NAMES = ("mangold2022", "mangold2023")
 ALL = (*NAMES, "talwar2015")

@@ -41,7 +41,7 @@ def compare(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(list(arguments))
     from dp_erm_bench.results.change import Rule
     from dp_erm_bench.results.compare import compare as compared
-    from dp_erm_bench.results.named import named_finals
+    from dp_erm_bench.results.finals import named_finals
 
     rule = Rule(given.by, given.tolerance, given.interval)
     sides = [named_finals(folder) for folder in given.folders]

@@ -10,13 +10,13 @@ from typing import Any
 
 from dp_erm_bench.cli.compose import Block, Composer, sweep_blocks
 from dp_erm_bench.cli.experiment import experiment_blocks
-from dp_erm_bench.cli.folders import check_figures
 from dp_erm_bench.cli.request import Request
 from dp_erm_bench.cli.shape import check_size
 from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import results_folder, run_options
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.figures.stated import check_claims
+from dp_erm_bench.report.claims.schema import check_claims
+from dp_erm_bench.report.make import check_figures
 from dp_erm_bench.results.runs import read_manifest
 
 
@@ -115,7 +115,8 @@ def resolved(
 
 
 def _finish(folder: Path, config: dict[str, Any]) -> None:
-    from dp_erm_bench.cli.folders import draw_and_judge, report
+    from dp_erm_bench.cli.folders import report
+    from dp_erm_bench.report.make import draw_and_judge
 
     draw_and_judge(folder, config)
     report(folder)

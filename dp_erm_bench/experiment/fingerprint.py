@@ -1,7 +1,7 @@
 """The fingerprint of the code that computes a trial's numbers.
 
 A record must not be served after the code behind it changed, and must survive a
-change elsewhere (figures, command line, scheduling).
+change elsewhere (report, command line, scheduling).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pandas as pd
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.results.change import HIGHER_IS_BETTER, MEASURES, Rule, judged
-from dp_erm_bench.results.named import ALWAYS, LABELS, told_apart
+from dp_erm_bench.results.finals import ALWAYS, LABELS, told_apart
 from dp_erm_bench.results.settings import worst_if_lost
 
 Array = npt.NDArray[Any]

@@ -128,11 +128,11 @@ def test_collect_draws_and_judges_again(folder, monkeypatch, capsys):
     (folder / "manifest.json").write_text(json.dumps({"config": config}))
     (folder / "plan.jsonl").touch()
     monkeypatch.setattr(
-        "dp_erm_bench.figures.mangold2022.draw",
+        "dp_erm_bench.report.mangold2022.draw",
         lambda table, into, given: seen.append((into, given)) or [],
     )
     monkeypatch.setattr(
-        "dp_erm_bench.claims.evaluate",
+        "dp_erm_bench.report.claims.judge.evaluate",
         lambda table, given: pd.DataFrame({"verdict": ["holds"], "figure": ["log1"]}),
     )
     assert command("collect", [str(folder)]) == 0

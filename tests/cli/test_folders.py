@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from dp_erm_bench.cli import folders
 from dp_erm_bench.cli.commands import command
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report import make
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import _host, read_manifest, write_run
 
@@ -75,14 +75,14 @@ def test_a_table_that_cannot_be_written_is_a_sentence(folder, capsys):
 
 @pytest.mark.parametrize("name", ["claims.csv", "figures"])
 def test_what_is_drawn_and_judged_meets_the_same_sentence(folder, monkeypatch, name):
-    monkeypatch.setattr(folders, "write_atomic", full)
+    monkeypatch.setattr(make, "write_atomic", full)
     (folder / "figures").write_text("a file")
     config = {"figures": "dp_erm_bench.figures.mangold2022"}
     if name == "claims.csv":
         config = {"claims": [{"kind": "none"}], "name": "x"}
-        monkeypatch.setattr("dp_erm_bench.claims.evaluate", judged)
+        monkeypatch.setattr("dp_erm_bench.report.claims.judge.evaluate", judged)
     with pytest.raises(UsageError, match="; what is recorded stays"):
-        folders.draw_and_judge(folder, config)
+        make.draw_and_judge(folder, config)
 
 
 def judged(table, config):

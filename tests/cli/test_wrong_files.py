@@ -70,7 +70,7 @@ TOP = [
     ("figures: [a]\n" + VALID, "figures=[a]: must be the dotted name"),
     ("figures: no.such\n" + VALID, "figures=no.such: no such module"),
     ("figures: ..\n" + VALID, "figures=.."),
-    ("figures: dp_erm_bench.figures.log\n" + VALID, "a function draw"),
+    ("figures: dp_erm_bench.report.log\n" + VALID, "a function draw"),
     ("figures: dp_erm_bench\n" + VALID, "a function draw"),
 ]
 LABELS = [

@@ -15,9 +15,9 @@ from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.base import Check
 from dp_erm_bench.contract.errors import require
 from dp_erm_bench.errors import UncheckedSolver
-from dp_erm_bench.figures.caption import origin
-from dp_erm_bench.figures.curves import Curves
 from dp_erm_bench.plugins import passed
+from dp_erm_bench.report.caption import origin
+from dp_erm_bench.report.curves import Curves
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.table import NAME, load_results
 from tests.contract.own import SOUND

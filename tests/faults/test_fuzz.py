@@ -17,8 +17,8 @@ import pytest
 from dp_erm_bench.cli import folders
 from dp_erm_bench.datasets.store import load_arrays, save_arrays
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.figures import log
 from dp_erm_bench.paths import sealed_json, unsealed_json
+from dp_erm_bench.report import log
 from dp_erm_bench.results import runs
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.runs import note, read_manifest, read_run, write_run

@@ -1,0 +1,189 @@
+"""What a claim must state, checked before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dp_erm_bench import registry
+from dp_erm_bench.errors import UsageError
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "error_at_zero": ("line",),
+    "ratio": ("under", "over"),
+    "inverse_ratio": ("under", "over"),
+    "band_gap": ("under", "over"),
+    "band_separation": ("line", "other"),
+    "share_of_progress": ("line", "iterations"),
+    "loss_of_error": ("line", "passes"),
+    "share_left": ("line",),
+    "share_lost": ("line",),
+    "ratio_to_band_top": ("line", "other"),
+    "excess_nonzeros": ("line",),
+    "share_of_passes": ("line", "other", "factor"),
+    "ratio_to_authors_end": ("line", "curve"),
+    "worst_ratio_to_authors": ("line", "curve"),
+    "certified_epsilon": ("line",),
+    "slope": ("line", "axis"),
+    "slope_beyond": ("line", "other", "axis"),
+    "noise_slope": ("line",),
+    "selection_scale": ("line", "n_iter"),
+    "selection_quotient": ("under", "over", "n_iter"),
+    "selection_epsilon": ("line", "n_iter"),
+    "violated": ("kappa", "rivals", "n_iter", "delta"),
+    "cell": ("column", "where"),
+    "violations": (),
+    "later": ("reason",),
+}
+"""The keys that each measure reads, beside those of every claim."""
+
+COMMON = ("id", "figure", "measure", "statement")
+OPTIONAL = ("epsilon", "per")
+THRESHOLDS = ("at_least", "at_most", "equals", "within")
+NUMBERS = (
+    *THRESHOLDS,
+    *("epsilon", "delta", "iterations", "n_iter", "passes"),
+    *("factor", "kappa", "rivals"),
+)
+OF_NO_PANEL = ("violated", "violations", "cell", "later")
+"""Measures that read no runs of a panel."""
+
+LINES = ("line", "under", "over", "other")
+WORDS = {"per": ["data_seed"], "axis": ["n", "p", "epsilon", "quotient"]}
+LISTS = ("figure", "line", "under", "over")
+"""Keys of which a list stands for one claim per value."""
+
+NOISE_LINES = (
+    *("DP-GCD selection", "DP-GCD measurement"),
+    *("DP-CD coordinate", "whole gradient"),
+)
+SELECTION_LINES = ("DP-FW Gumbel", "DP-FW Laplace", "DP-FW Laplace printed")
+COMPUTED = {
+    "noise_slope": NOISE_LINES,
+    "selection_scale": SELECTION_LINES,
+    "selection_quotient": SELECTION_LINES,
+    "selection_epsilon": SELECTION_LINES,
+}
+"""The lines of figures that nothing is run for, by measure."""
+
+QUOTIENT = "quotient"
+Lines = Mapping[str, Sequence[str]]
+
+
+def check_claims(claims: Sequence[Any], blocks: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse claims that could not be judged once everything has run.
+
+    Parameters
+    ----------
+    claims : sequence
+        As in an experiment's yaml.
+    blocks : sequence of mapping
+        All blocks of the experiment, for their panels and lines.
+
+    Raises
+    ------
+    UsageError
+        Naming the claim, the key, its value and what is allowed.
+    """
+    lines: dict[str, list[str]] = {}
+    for block in blocks:
+        label = str(block.get("line"))
+        lines.setdefault(str(block.get("panel")), []).append(label)
+    for number, claim in enumerate(claims, 1):
+        if not isinstance(claim, dict):
+            raise UsageError(f"claim {number}={claim}: must be a mapping")
+        try:
+            _check(claim, lines)
+        except UsageError as error:
+            raise UsageError(f"claim {claim.get('id', number)}: {error}") from None
+
+
+def _check(claim: Mapping[str, Any], lines: Lines) -> None:
+    measure = claim.get("measure")
+    registry.check_choice("measure", measure, sorted(NEEDS))
+    needs = (*COMMON, *NEEDS[str(measure)])
+    for key in claim:
+        if key not in needs:
+            registry.check_choice("key", key, [*needs, *OPTIONAL, *THRESHOLDS])
+    for key in needs:
+        if claim.get(key) is None:
+            raise UsageError(f"{key}: must be given for measure={measure}")
+    for key, value in claim.items():
+        _check_value(key, value)
+    if measure != "later":
+        _check_threshold(claim)
+    if measure not in OF_NO_PANEL:
+        _check_lines(claim, lines)
+    _check_statement(claim)
+
+
+def _check_value(key: str, value: Any) -> None:
+    for one in _many(key, value):
+        if key in NUMBERS:
+            if isinstance(one, bool) or not isinstance(one, int | float):
+                raise UsageError(f"{key}={one}: must be a number")
+            if not math.isfinite(one):
+                raise UsageError(f"{key}={one}: must be finite")
+        elif key in WORDS:
+            registry.check_choice(key, one, WORDS[key])
+        elif key == "where":
+            if not isinstance(one, dict):
+                raise UsageError(f"{key}={one}: must map columns to values")
+        elif not isinstance(one, str):
+            raise UsageError(f"{key}={one}: must be a word")
+
+
+def _check_threshold(claim: Mapping[str, Any]) -> None:
+    given = [key for key in THRESHOLDS if key in claim]
+    if given not in (["at_least"], ["at_most"], ["equals", "within"]):
+        raise UsageError(
+            f"threshold={' and '.join(given) or None}: must be at_least, at_most, or "
+            "equals with within"
+        )
+
+
+def _check_lines(claim: Mapping[str, Any], lines: Lines) -> None:
+    for figure in _many("figure", claim["figure"]):
+        known = _known(claim, figure, lines)
+        for key in LINES:
+            for line in _many(key, claim[key]) if key in claim else ():
+                registry.check_choice(f"figure {figure}: {key}", line, known)
+        if "curve" in claim:
+            from dp_erm_bench.report.authors import decoded
+
+            curves = sorted(decoded(figure))
+            registry.check_choice(f"figure {figure}: curve", claim["curve"], curves)
+
+
+def _known(claim: Mapping[str, Any], figure: str, lines: Lines) -> list[str]:
+    """Return the lines that a claim's figure has; a family has those of its panels."""
+    if claim["measure"] in COMPUTED:
+        return list(COMPUTED[claim["measure"]])
+    if claim.get("axis") == QUOTIENT:
+        panels = [panel for panel in lines if panel.startswith(f"{figure}_")]
+    else:
+        panels = [figure] if figure in lines else []
+    if not panels:
+        registry.check_choice("figure", figure, list(lines))
+    return list(dict.fromkeys(line for panel in panels for line in lines[panel]))
+
+
+def _check_statement(claim: Mapping[str, Any]) -> None:
+    try:
+        str(claim["statement"]).format(**claim)
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
+        raise UsageError(
+            f"statement={claim['statement']}: braces must name keys of the claim "
+            f"({type(error).__name__}: {error})"
+        ) from None
+
+
+def _many(key: str, value: Any) -> Iterator[Any]:
+    """Yield the values of a key, of which some may be lists."""
+    if key in LISTS and isinstance(value, list):
+        if not value:
+            raise UsageError(f"{key}=[]: needs at least one value")
+        yield from value
+    else:
+        yield value

@@ -1,0 +1,219 @@
+"""Draw one panel: error against passes, or error against epsilon."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dp_erm_bench.report import axes
+from dp_erm_bench.report.authors import decoded
+from dp_erm_bench.report.curves import Array, Curves, NotRun, curves, report_runs
+from dp_erm_bench.report.style import of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+Lines = Mapping[str, Curves]
+OverEpsilon = Mapping[str, Sequence[tuple[float, Curves]]]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel of a paper's figure.
+
+    Attributes
+    ----------
+    name : str
+        Its label in the table.
+    title : str
+        What stands above it.
+    lines : tuple of str
+        Labels of the lines drawn against passes, in the order of the legend.
+    over_epsilon : tuple of str
+        Lines drawn against epsilon; their runs away from epsilon = 1 have the label
+        "<line> over epsilon".
+    authors : mapping of str to str
+        The authors' decoded curve that belongs to a line.
+    note : str
+        A sentence of its own for the caption.
+    log_passes : bool
+        Whether the passes beyond 1 stand on a log scale.
+    epsilon : float
+        The epsilon of the lines against passes.
+    """
+
+    name: str
+    title: str
+    lines: tuple[str, ...]
+    over_epsilon: tuple[str, ...] = ()
+    authors: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    log_passes: bool = False
+    epsilon: float = 1.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the table has for a panel.
+
+    Attributes
+    ----------
+    panel : Panel
+        What was looked for.
+    lines : mapping of str to Curves
+        Lines against passes, at the panel's epsilon, that ran.
+    over_epsilon : mapping of str to list of (float, Curves)
+        Runs of a line sorted by epsilon.
+    missing : mapping of str to str
+        Why a line is not there.
+    """
+
+    panel: Panel
+    lines: Lines
+    over_epsilon: OverEpsilon
+    missing: Mapping[str, str]
+
+    @property
+    def curves(self) -> list[Curves]:
+        """Return everything that is drawn of the panel."""
+        several = itertools.chain.from_iterable(self.over_epsilon.values())
+        return [*self.lines.values(), *(run for _, run in several)]
+
+
+def look_up(table: pd.DataFrame, panel: Panel) -> Found:
+    """Look up the lines of a panel.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table.
+    panel : Panel
+        What to draw.
+    """
+    found: dict[str, Curves] = {}
+    missing: dict[str, str] = {}
+    for line in panel.lines:
+        try:
+            found[line] = curves(table, panel.name, line, panel.epsilon)
+        except NotRun as reason:
+            missing[line] = str(reason)
+    over: dict[str, list[tuple[float, Curves]]] = {}
+    for line in panel.over_epsilon:
+        for label in (line, f"{line} over epsilon"):
+            for epsilon in _epsilons(table, panel.name, label):
+                try:
+                    run = curves(table, panel.name, label, epsilon)
+                    over.setdefault(line, []).append((epsilon, run))
+                except NotRun as reason:
+                    missing[f"{label}, epsilon = {epsilon:g}"] = str(reason)
+        over.get(line, []).sort(key=lambda pair: pair[0])
+    return Found(panel, found, over, missing)
+
+
+def _epsilons(table: pd.DataFrame, panel: str, line: str) -> list[float]:
+    try:
+        rows = report_runs(table, panel)
+    except NotRun:
+        return []
+    return [
+        float(value) for value in rows.loc[rows["line"] == line, "epsilon"].unique()
+    ]
+
+
+def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
+    """Draw median and min..max band of each line over the authors' curves.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    panel : Panel
+        Title, scale and the authors' curves.
+    lines : mapping of str to Curves
+        The runs by label.
+    """
+    ends = [float(run.passes[-1]) for run in lines.values()]
+    low, high = _extent(list(lines.values()))
+    for line, name in panel.authors.items():
+        if line in lines:
+            passes, errors = decoded(panel.name)[name][0].T
+            ax.plot(passes, errors, **of(line).authors())
+            ends.append(float(passes[-1]))
+            low, high = min(low, float(errors.min())), max(high, float(errors.max()))
+    ticks = axes.pass_ticks(max(ends))
+    for place, (line, run) in enumerate(lines.items()):
+        style = of(line)
+        ax.fill_between(
+            run.passes,
+            _drawable(run.low),
+            _drawable(run.high),
+            color=style.colour,
+            alpha=0.15,
+            linewidth=0,
+        )
+        marks = sorted({int(np.abs(run.passes - tick).argmin()) for tick in ticks})
+        ax.plot(
+            run.passes,
+            _drawable(run.median),
+            markevery=marks,
+            zorder=3 - place / 100,
+            **style.curve(),
+        )
+    ax.set_title(panel.title)
+    ax.set_xlabel("passes over the data")
+    axes.scale_passes(ax, ticks, panel.log_passes)
+    axes.scale_errors(ax, (low, high))
+
+
+def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
+    """Draw the final error of each line against epsilon, both on log scales.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    panel : Panel
+        Its title.
+    lines : mapping of str to list of (float, Curves)
+        The runs by label and epsilon.
+    """
+    for place, (line, runs) in enumerate(lines.items()):
+        ends = np.array([_end(run) for _, run in runs])
+        low, median, high = ends.T
+        # Side by side, so that no bar hides another.
+        beside = np.array([epsilon for epsilon, _ in runs]) * 1.05 ** (place - 1)
+        bars = np.nan_to_num(np.array([median - low, high - median]), nan=0.0)
+        ax.errorbar(beside, median, yerr=bars, capsize=2.5, **of(line).curve())
+    ax.set_title(panel.title)
+    ax.set_xlabel(r"$\varepsilon$")
+    every = [run for runs in lines.values() for _, run in runs]
+    axes.scale_epsilon(ax, sorted({e for runs in lines.values() for e, _ in runs}))
+    axes.scale_errors(ax, _extent(every, last=True))
+
+
+def _end(run: Curves) -> tuple[float, float, float]:
+    """Return the final low, median and high."""
+    low, median, high = (_drawable(x[-1:]) for x in (run.low, run.median, run.high))
+    return float(low[0]), float(median[0]), float(high[0])
+
+
+def _drawable(errors: Array) -> Array:
+    """Blank what a log axis cannot show."""
+    return np.where(np.isfinite(errors) & (errors > 0), errors, np.nan)
+
+
+def _extent(runs: list[Curves], last: bool = False) -> tuple[float, float]:
+    """Return the range of errors to show: the bands, but no far outlier."""
+    part = slice(-1, None) if last else slice(None)
+    median = np.concatenate([_drawable(run.median[part]) for run in runs])
+    low = np.concatenate([_drawable(run.low[part]) for run in runs])
+    high = np.concatenate([_drawable(run.high[part]) for run in runs])
+    if not np.isfinite(median).any():
+        return 1e-3, 1.0
+    bottom = max(np.nanmin(low), np.nanmin(median) / 10)
+    return float(bottom), float(min(np.nanmax(high), np.nanmax(median) * 10))

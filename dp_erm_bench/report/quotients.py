@@ -1,0 +1,109 @@
+"""Final errors against the quotient of the bounds of DP-CD and DP-SGD.
+
+Mangold et al. (ICML 2022, section 3.4): for convex losses DP-CD is as good as
+norm_{M^-1}(L) R_M and DP-SGD as Lambda R_I, up to the same factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_erm_bench.errors import DataUnavailable
+from dp_erm_bench.experiment.problem_specs import problem_spec_of
+from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.smoothness import Smoothness
+from dp_erm_bench.report.curves import NotRun, curves
+from dp_erm_bench.report.scaling import Scaling
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def norm_quotient(problem: Problem) -> float:
+    """Return norm_{M^-1}(L) R_M / (Lambda R_I) of a dense problem, from w = 0.
+
+    L_j and Lambda are the Lipschitz constants on these records, M_j is taken from
+    the data, R_M and R_I are the distances to the optimum without the penalty's part.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a Lipschitz loss and a certified optimum.
+
+    Raises
+    ------
+    NotRun
+        If there is no certified optimum.
+    """
+    data, w = problem.dataset, problem.optimum.w
+    if w is None:
+        raise NotRun(f"no certified optimum: {problem.optimum.reason}")
+    M = Smoothness("data", data, problem.loss).columns
+    L = np.abs(data.X).max(axis=0)
+    active = M > 0
+    by_coordinate = np.sqrt((L[active] ** 2 / M[active]).sum() * (M * w**2).sum())
+    return float(by_coordinate / (data.row_norms.max() * np.linalg.norm(w)))
+
+
+def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
+    """Return the quotient of each panel `<family>_...` of an experiment.
+
+    Parameters
+    ----------
+    config : mapping
+        The experiment's resolved yaml; its blocks name the data.
+    family : str
+        What the panels' names begin with.
+    """
+    found: dict[str, float] = {}
+    for block in config.get("blocks") or ():
+        panel = str(block["panel"])
+        if panel.startswith(f"{family}_") and panel not in found:
+            found[panel] = norm_quotient(_problem(block))
+    return found
+
+
+def _problem(block: Mapping[str, Any]) -> Problem:
+    dataset = dict(block["dataset"])
+    parts = [block.get(part, "auto") for part in ("loss", "penalty")]
+    try:
+        return problem_spec_of(dataset.pop("name"), dataset, *parts, "none").problem
+    except DataUnavailable as error:
+        raise NotRun(str(error)) from None
+
+
+def against_quotient(
+    table: pd.DataFrame, config: Mapping[str, Any], family: str, line: str
+) -> Scaling:
+    """Return the final relative errors of a line against the quotient.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table, one row per checkpoint.
+    config : mapping
+        The experiment's resolved yaml.
+    family : str
+        What the panels' names begin with.
+    line : str
+        Label of the line.
+
+    Raises
+    ------
+    NotRun
+        If a panel of the line did not run.
+    """
+    places = sorted((x, panel) for panel, x in quotients(config, family).items())
+    if not places:
+        raise NotRun(f"no panel {family} in the experiment")
+    found = [curves(table, panel, line) for _, panel in places]
+    runs = [one.errors for one in found]
+    return Scaling(
+        np.array([x for x, _ in places]),
+        tuple(errors[:, -1] for errors in runs),
+        np.array([errors[:, 0].mean() for errors in runs]),
+        tuple(sorted({run for one in found for run in one.runs})),
+    )

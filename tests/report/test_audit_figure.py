@@ -1,0 +1,100 @@
+"""The audit's figure: every audit is drawn, violations are seen, nothing is cut."""
+
+import dataclasses
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+
+from dp_erm_bench.audit.profile import Verdict
+from dp_erm_bench.audit.table import row
+from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.report import audit
+
+FOUND = Verdict(8.0, 1e-6, 1.5, 5.0, -0.2, 0.9999, 20_000, "ok")
+BROKEN = Verdict(8.0, 1e-6, 4.5, 12.0, 0.3, 0.9999, 20_000, "VIOLATION")
+PARAMS = [{"n_iter": 10}, {"n_iter": 10, "step": 1e6}]
+
+
+def table(*verdicts):
+    cases = [(params, kind) for params in PARAMS for kind in Adjacency]
+    pairs = zip(cases, verdicts, strict=True)
+    return pd.DataFrame([row("sgd", p, kind, found) for (p, kind), found in pairs])
+
+
+@pytest.fixture
+def sheet(monkeypatch):
+    """What is drawn, kept open."""
+    kept = []
+    monkeypatch.setattr(plt, "close", kept.append)
+    yield kept
+    monkeypatch.undo()
+    plt.close("all")
+
+
+def texts(figure):
+    inside = [text.get_text() for ax in figure.axes for text in ax.texts]
+    return inside + [text.get_text() for text in figure.texts]
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_every_audit_has_its_place(tmp_path, sheet):
+    written = audit.draw(table(FOUND, FOUND, FOUND, FOUND), tmp_path, {})
+    assert [path.name for path in written] == ["audit.pdf", "audit.png"]
+    (figure,) = sheet
+    said = texts(figure)
+    assert said[:2] == ["sgd", "sgd, step=1e+06"]
+    assert "4 audits" in said[2] and "20000 runs a side" in said[2]
+    assert "0 of 4 refuted" in said[2].replace("\u00a0", " ")
+    assert "at most 0.0004" in said[2].replace("\n    ", " ").replace("\n", " ")
+    points = {line.get_label(): line for line in figure.axes[1].lines}
+    solid = points["replace one: if Gaussian"]
+    np.testing.assert_allclose(solid.get_xdata(), 5.0)
+    np.testing.assert_allclose(points["zero out: at delta"].get_xdata(), 1.5)
+    # Two relations of one variant do not hide each other.
+    other = points["zero out: if Gaussian"]
+    assert (np.abs(solid.get_ydata() - other.get_ydata()) > 0.2).all()
+    assert "VIOLATION" not in legend(figure)
+
+
+def test_violations_are_marked(tmp_path, sheet):
+    audit.draw(table(FOUND, BROKEN, FOUND, FOUND), tmp_path, {})
+    (figure,) = sheet
+    assert "VIOLATION" in legend(figure)
+    (cross,) = (a for a in figure.axes[1].lines if a.get_label() == "VIOLATION")
+    assert cross.get_xdata().tolist() == [12.0] and len(cross.get_ydata()) == 1
+
+
+def test_nothing_leaves_the_sheet(tmp_path, sheet):
+    audit.draw(table(FOUND, BROKEN, FOUND, FOUND), tmp_path, {})
+    (figure,) = sheet
+    renderer = figure.canvas.get_renderer()
+    width, height = figure.get_size_inches() * figure.dpi
+    shown = [*figure.texts, *figure.legends, *figure.axes[0].texts]
+    for part in shown:
+        box = part.get_window_extent(renderer)
+        assert box.x0 >= 0 and box.x1 <= width + 1 and box.y0 >= 0
+        assert box.y1 <= height
+
+
+def test_the_picture_is_not_blank_and_an_empty_table_has_none(tmp_path):
+    _, png = audit.draw(table(FOUND, FOUND, FOUND, FOUND), tmp_path, {})
+    assert imread(png).std() > 0.05
+    assert audit.draw(pd.DataFrame(), tmp_path, {}) == []
+
+
+def test_each_epsilon_has_a_panel(tmp_path, sheet):
+    quiet = dataclasses.replace(FOUND, epsilon=0.99999999, gaussian=0.4, lower_bound=0)
+    both = [table(*[found] * 4) for found in (FOUND, quiet)]
+    audit.draw(pd.concat(both, ignore_index=True), tmp_path, {})
+    (figure,) = sheet
+    _, one, eight = figure.axes
+    for ax, bound in ((one, 0.4), (eight, 5.0)):
+        points = {line.get_label(): line for line in ax.lines}
+        np.testing.assert_allclose(points["zero out: if Gaussian"].get_xdata(), bound)
+    assert "8 audits" in texts(figure)[-1]

@@ -1,0 +1,98 @@
+"""Ticks and styles."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dp_erm_bench.report import axes, mangold2022, mangold2023
+from dp_erm_bench.report.style import STYLES, of
+
+PANELS = [*mangold2022.PANELS, *mangold2023.PANELS, *mangold2023.RULES]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (1e-3, 1.0),
+        (2.2e-3, 0.27),
+        (0.45, 0.66),
+        (0.6, 0.64),
+        (0.05, 0.0513),
+        (1e-9, 1e3),
+        (0.09, 3.5),
+        (0.999, 1.001),
+    ],
+)
+def test_error_ticks_are_few_round_and_inside(low, high):
+    ticks = axes.error_ticks(low, high)
+    assert 3 <= len(ticks) <= 10
+    assert ticks == sorted(set(ticks))
+    assert low <= ticks[0] and ticks[-1] <= high
+    labels = [f"{tick:.6g}" for tick in ticks]
+    assert len(set(labels)) == len(labels)
+    np.testing.assert_allclose([float(label) for label in labels], ticks, rtol=1e-9)
+
+
+@pytest.mark.parametrize("end", [0.5, 1.0, 3.0, 5.0, 7.0, 20.0, 30.0, 50.0])
+def test_pass_ticks_end_at_the_last_pass(end):
+    ticks = axes.pass_ticks(end)
+    assert ticks[0] == 0
+    assert ticks[-1] == end
+    assert (np.diff(ticks) > 0).all()
+    # Room for the label of the last one.
+    assert len(ticks) < 3 or ticks[-2] < 0.8 * end
+
+
+def test_every_line_of_every_panel_has_a_style():
+    for panel in PANELS:
+        for line in (*panel.lines, *panel.over_epsilon, *panel.authors):
+            assert of(line) is STYLES[line]
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.title)
+def test_lines_of_a_panel_differ_in_colour_marker_and_label(panel):
+    styles = [of(line) for line in panel.lines]
+    for one, other in itertools.combinations(styles, 2):
+        assert one.colour != other.colour
+        assert one.marker != other.marker
+        assert one.label != other.label
+
+
+def test_authors_curves_have_the_colour_of_ours_but_thin_and_dashed():
+    for style in STYLES.values():
+        ours, theirs = style.curve(), style.authors()
+        assert theirs["color"] == ours["color"]
+        assert theirs["linewidth"] < ours["linewidth"]
+        assert theirs["linestyle"] != "-"
+        assert "authors" in theirs["label"]
+
+
+def test_panels_against_epsilon_are_drawn_against_passes_too():
+    for panel in PANELS:
+        assert set(panel.over_epsilon) <= set(panel.lines)
+        assert set(panel.authors) <= set(panel.lines)
+
+
+@pytest.mark.parametrize(
+    "values", [[1, 10], [50, 100, 200, 500, 1000, 2000, 5000], range(10, 60)]
+)
+def test_ticks_of_numbers_do_not_crowd(values):
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    axes.scale_numbers(ax, [float(value) for value in values], (0.1, 1.0))
+    ticks = ax.get_xticks()
+    assert set(ticks) <= set(values)
+    assert ticks[0] == values[0]
+    assert 2 <= len(ticks) <= 9
+    low, high = ax.get_xlim()
+    assert low < values[0] and values[-1] < high
+
+
+def test_long_numbers_are_rounded_on_the_axis():
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    axes.scale_numbers(ax, [0.0315944, 2.15381], (0.1, 1.0))
+    assert ax.get_xticks().tolist() == [0.0316, 2.15]

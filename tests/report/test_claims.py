@@ -1,0 +1,455 @@
+"""Verdicts of claims over synthetic tables with known answers."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report.authors import decoded
+from dp_erm_bench.report.claims.judge import COLUMNS, evaluate
+
+RATIO = {
+    "id": "ratio",
+    "figure": "log1",
+    "statement": "{over} ends far above {under}",
+    "measure": "ratio",
+    "over": "DP-SGD authors",
+    "under": "DP-CD cyclic",
+    "at_least": 3,
+}
+
+
+def config(*claims):
+    return {
+        "profile": "smoke",
+        "figures": "dp_erm_bench.figures.mangold2023",
+        "claims": list(claims),
+    }
+
+
+def judge(table, claim):
+    """Return the only row of one claim."""
+    found = evaluate(table, config(claim))
+    assert list(found.columns) == list(COLUMNS)
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+def test_row_says_everything(tabulate):
+    table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": 0.5})
+    row = judge(table, RATIO)
+    assert row["paper"] == "mangold2023"
+    assert row["figure"] == "log1"
+    assert row["profile"] == "smoke"
+    assert row["statement"] == "DP-SGD authors ends far above DP-CD cyclic"
+    assert row["measured"] == "mean final error, DP-SGD authors / DP-CD cyclic"
+    assert row["threshold"] == ">= 3"
+    assert row["value"] == pytest.approx(5)
+    assert row["verdict"] == "holds"
+
+
+@pytest.mark.parametrize(
+    ("sgd", "verdict"), [(0.31, "holds"), (0.29, "fails"), (0.05, "fails")]
+)
+def test_ratio_follows_its_threshold(tabulate, sgd, verdict):
+    table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": sgd})
+    assert judge(table, RATIO)["verdict"] == verdict
+
+
+def test_ratio_is_one_of_means_not_medians(tabulate):
+    table = tabulate({"end": 0.1, "n_seeds": 3}, {"line": "DP-SGD authors", "end": 0.2})
+    outlier = (table["line"] == "DP-SGD authors") & (table["seed"] == 0)
+    last = outlier & (table["iteration"] == table["iteration"].max())
+    table.loc[last, "relative_error"] = 10.0
+    assert judge(table, RATIO)["value"] > 20
+
+
+def test_only_report_runs_count(tabulate):
+    table = tabulate(
+        {"end": 0.1},
+        {"line": "DP-SGD authors", "end": 0.2},
+        {"line": "DP-SGD authors", "end": 50.0, "phase": "tune"},
+        {"line": "DP-SGD authors", "end": 70.0, "epsilon": 10.0},
+        {"line": "DP-SGD authors", "end": 90.0, "panel": "log2"},
+    )
+    assert judge(table, RATIO)["value"] == pytest.approx(2)
+
+
+def test_inverse_ratio_at_most(tabulate):
+    claim = {**RATIO, "measure": "inverse_ratio", "at_most": 0.6}
+    del claim["at_least"]
+    table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": 0.2})
+    row = judge(table, claim)
+    assert (row["value"], row["verdict"]) == (pytest.approx(0.5), "holds")
+    assert row["threshold"] == "<= 0.6"
+
+
+def test_missing_line_is_not_run(tabulate):
+    row = judge(tabulate({"end": 0.1}), RATIO)
+    assert row["verdict"] == (
+        "not run (DP-SGD authors has no report runs at epsilon = 1)"
+    )
+    assert math.isnan(row["value"])
+
+
+def test_missing_panel_is_not_run(tabulate):
+    row = judge(tabulate({"panel": "log2"}), RATIO)
+    assert row["verdict"] == "not run (panel log1 has no report runs)"
+
+
+def test_empty_table_is_not_run(tabulate):
+    table = tabulate({}).iloc[:0]
+    assert judge(table, RATIO)["verdict"].startswith("not run (")
+
+
+def test_data_unavailable_is_the_reason(tabulate):
+    message = "dataset madelon is not here; set DP_ERM_BENCH_DATA\nmore"
+    table = tabulate(
+        {"panel": "log1", "phase": "tune", "status": "error", "message": message}
+    )
+    assert judge(table, RATIO)["verdict"] == (
+        "not run (error: dataset madelon is not here; set DP_ERM_BENCH_DATA)"
+    )
+
+
+def test_reason_of_a_line_that_never_started(tabulate):
+    reason = "dataset log1 cannot be had: set DP_ERM_BENCH_DATA"
+    entry = {"panel": "log1", "line": "DP-CD cyclic", "reason": reason}
+    missing = {**config(RATIO), "not_run": [entry]}
+    found = evaluate(tabulate({"panel": "log2"}), missing)
+    assert list(found["verdict"]) == [f"not run (skipped: {reason})"]
+
+
+def test_lines_that_never_started_leave_the_others_alone(tabulate):
+    entry = {"panel": "log2", "line": "DP-CD cyclic", "reason": "no data"}
+    table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": 0.5})
+    found = evaluate(table, {**config(RATIO), "not_run": [entry]})
+    assert list(found["verdict"]) == ["holds"]
+    assert found["value"].iloc[0] == pytest.approx(5)
+
+
+def test_failed_report_run_is_not_run(tabulate):
+    table = tabulate(
+        {"end": 0.1},
+        {"line": "DP-SGD authors", "status": "killed", "message": "out of memory"},
+    )
+    assert judge(table, RATIO)["verdict"] == "not run (killed: out of memory)"
+
+
+@pytest.mark.parametrize("line", ["DP-SGD authors", "DP-CD cyclic"])
+def test_diverged_runs_never_hold(tabulate, line):
+    table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": 0.9})
+    gone = (table["line"] == line) & (table["seed"] == 1) & (table["iteration"] > 300)
+    table.loc[gone, ["relative_error", "objective"]] = math.nan
+    table.loc[(table["line"] == line) & (table["seed"] == 1), "status"] = "diverged"
+    for key in ("at_least", "at_most"):
+        claim = {k: v for k, v in RATIO.items() if k != "at_least"} | {key: 1.0}
+        assert judge(table, claim)["verdict"] == "fails"
+
+
+def test_no_optimum_is_not_run(tabulate):
+    table = tabulate({"end": 0.1}, {"line": "DP-SGD authors"})
+    table["relative_error"] = math.nan
+    assert "no certified optimum" in judge(table, RATIO)["verdict"]
+
+
+def test_error_below_the_certificate_does_not_explode(tabulate):
+    table = tabulate({"end": 1e-14}, {"line": "DP-SGD authors", "end": 0.1})
+    assert judge(table, RATIO)["value"] == pytest.approx(1e8)
+
+
+@pytest.mark.parametrize(
+    ("start", "verdict"), [(0.63474, "holds"), (0.63466, "holds"), (0.6348, "fails")]
+)
+def test_error_at_zero_holds_to_the_digits_printed(tabulate, start, verdict):
+    claim = {
+        "id": "zero",
+        "figure": "log1",
+        "statement": "at 0",
+        "measure": "error_at_zero",
+        "line": "DP-CD cyclic",
+        "equals": 0.6347,
+        "within": 5e-5,
+    }
+    row = judge(tabulate({"start": start}), claim)
+    assert row["verdict"] == verdict
+    assert row["threshold"] == "0.6347 +- 5e-05"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "gap", "overlap"),
+    [
+        (0.09, 0.11, "holds", "fails"),
+        (0.40, 0.50, "fails", "holds"),
+        (0.05, 0.90, "fails", "holds"),
+        (1.80, 2.20, "fails", "fails"),
+    ],
+)
+def test_bands(tabulate, low, high, gap, overlap):
+    """SGD's band is [.45, .55]; bands may be disjoint on the wrong side, too."""
+    table = tabulate(
+        {
+            "line": "DP-GCD tight",
+            "end": (low + high) / 2,
+            "spread": (high - low) / (high + low),
+        },
+        {"line": "DP-SGD authors", "end": 0.5},
+    )
+    claim = {
+        "id": "band",
+        "figure": "log1",
+        "statement": "bands",
+        "under": "DP-GCD tight",
+        "over": "DP-SGD authors",
+        "line": "DP-GCD tight",
+        "other": "DP-SGD authors",
+    }
+    disjoint = judge(table, {**claim, "measure": "band_gap", "at_least": 1})
+    assert disjoint["verdict"] == gap
+    overlapping = {**claim, "measure": "band_separation", "at_most": 1}
+    assert judge(table, overlapping)["verdict"] == overlap
+
+
+def test_band_separation_is_symmetric(tabulate):
+    table = tabulate({"line": "DP-GCD tight", "end": 0.1}, {"end": 0.5})
+    claim = {
+        "id": "tie",
+        "figure": "log1",
+        "statement": "tie",
+        "measure": "band_separation",
+        "at_most": 1,
+    }
+    values = [
+        judge(table, {**claim, "line": a, "other": b})["value"]
+        for a, b in [
+            ("DP-GCD tight", "DP-CD cyclic"),
+            ("DP-CD cyclic", "DP-GCD tight"),
+        ]
+    ]
+    assert values == [pytest.approx(0.45 / 0.11)] * 2
+
+
+def progress(iterations):
+    return {
+        "id": "progress",
+        "figure": "log1",
+        "statement": "progress",
+        "measure": "share_of_progress",
+        "line": "DP-CD cyclic",
+        "iterations": iterations,
+        "at_least": 0.7,
+    }
+
+
+def test_share_of_progress(tabulate):
+    table = tabulate({"start": 1.0, "end": 0.01, "spread": 0.0, "passes": 10.0})
+    early = judge(table, progress(1))
+    assert early["value"] == pytest.approx((1 - 0.01**0.1) / 0.99)
+    assert early["verdict"] == "fails"
+    assert judge(table, progress(5))["verdict"] == "holds"
+    assert judge(table, progress(99))["value"] == pytest.approx(1)
+
+
+def test_no_progress_fails(tabulate):
+    row = judge(tabulate({"start": 0.6, "end": 0.7, "spread": 0.0}), progress(3))
+    assert row["verdict"] == "fails"
+
+
+@pytest.mark.parametrize(("end", "verdict"), [(0.5, "holds"), (0.4, "fails")])
+def test_loss_of_error_of_a_shorter_run_is_its_end(tabulate, end, verdict):
+    claim = {
+        "id": "stuck",
+        "figure": "log1",
+        "statement": "stuck",
+        "measure": "loss_of_error",
+        "line": "DP-CD cyclic",
+        "passes": 20,
+        "at_most": 0.2,
+    }
+    row = judge(tabulate({"start": 0.6, "end": end, "spread": 0.0}), claim)
+    assert row["value"] == pytest.approx(1 - end / 0.6)
+    assert row["verdict"] == verdict
+
+
+def test_loss_of_error_is_taken_at_the_passes_asked_for(tabulate):
+    claim = {
+        "id": "stuck",
+        "figure": "log1",
+        "statement": "stuck",
+        "measure": "loss_of_error",
+        "line": "DP-CD cyclic",
+        "passes": 5,
+        "at_most": 0.2,
+    }
+    table = tabulate({"start": 1.0, "end": 0.01, "spread": 0.0, "passes": 50.0})
+    assert judge(table, claim)["value"] == pytest.approx(1 - 0.01**0.1)
+
+
+FASTER = {
+    "id": "faster",
+    "figure": "log1",
+    "statement": "faster than {other}",
+    "measure": "share_of_passes",
+    "line": "DP-CD cyclic",
+    "other": "DP-SGD authors",
+    "factor": 1.5,
+    "at_most": 0.25,
+}
+
+
+@pytest.mark.parametrize(("passes", "verdict"), [(10.0, "holds"), (50.0, "fails")])
+def test_share_of_passes(tabulate, passes, verdict):
+    table = tabulate(
+        {"start": 1.0, "end": 0.1, "spread": 0.0, "passes": passes},
+        {"line": "DP-SGD authors", "start": 1.0, "end": 0.2, "passes": 50.0},
+    )
+    row = judge(table, FASTER)
+    # 0.1 ** k/10 falls below 0.3 at k = 6.
+    assert row["value"] == pytest.approx(0.6 * passes / 50)
+    assert row["verdict"] == verdict
+
+
+def test_share_of_passes_never_reached_fails(tabulate):
+    table = tabulate({"end": 0.5}, {"line": "DP-SGD authors", "end": 0.1})
+    row = judge(table, FASTER)
+    assert (row["value"], row["verdict"]) == (math.inf, "fails")
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.9, "holds"), (2.1, "fails")])
+def test_ratio_to_the_authors_end(tabulate, factor, verdict):
+    end = decoded("electricity_raw")["DP-CD"][0][-1, 1]
+    claim = {
+        "id": "end",
+        "figure": "electricity_raw",
+        "statement": "end",
+        "measure": "ratio_to_authors_end",
+        "line": "DP-CD cyclic",
+        "curve": "DP-CD",
+        "at_most": 2,
+    }
+    table = tabulate({"panel": "electricity_raw", "start": 0.2447, "end": factor * end})
+    row = judge(table, claim)
+    assert (row["value"], row["verdict"]) == (pytest.approx(factor), verdict)
+
+
+def test_worst_ratio_sees_a_point_in_the_middle(tabulate):
+    claim = {
+        "id": "worst",
+        "figure": "electricity_raw",
+        "statement": "worst",
+        "measure": "worst_ratio_to_authors",
+        "line": "DP-SGD authors 50 passes",
+        "curve": "DP-SGD",
+        "at_most": 2,
+    }
+    line = {
+        "panel": "electricity_raw",
+        "line": "DP-SGD authors 50 passes",
+        "start": 0.24475,
+        "end": 0.154,
+        "passes": 50.0,
+        "spread": 0.0,
+    }
+    table = tabulate(line)
+    assert judge(table, claim)["verdict"] == "holds"
+    middle = table["passes"] == 25.0
+    assert middle.any()
+    table.loc[middle, "relative_error"] = 0.4
+    row = judge(table, claim)
+    assert row["value"] == pytest.approx(0.4 / 0.17108, rel=1e-3)
+    assert row["verdict"] == "fails"
+
+
+@pytest.mark.parametrize(
+    ("certified", "verdict"), [(0.62, "holds"), (1.87, "fails"), (1.0, "holds")]
+)
+def test_certified_epsilon(tabulate, certified, verdict):
+    claim = {
+        "id": "printed",
+        "figure": "log1",
+        "statement": "printed",
+        "measure": "certified_epsilon",
+        "line": "DP-CD cyclic",
+        "at_most": 1,
+    }
+    row = judge(tabulate({"certified": certified}), claim)
+    assert (row["value"], row["verdict"]) == (certified, verdict)
+
+
+def test_uncertified_noise_is_not_run(tabulate):
+    claim = {
+        "id": "printed",
+        "figure": "log1",
+        "statement": "printed",
+        "measure": "certified_epsilon",
+        "line": "DP-CD cyclic",
+        "at_most": 1,
+    }
+    row = judge(tabulate({"certified": math.nan}), claim)
+    assert row["verdict"] == "not run (no accountant certifies this noise)"
+
+
+def test_later_claims_say_why(tabulate):
+    claim = {
+        "id": "lasso",
+        "figure": "sparse_lasso",
+        "statement": "moves",
+        "measure": "later",
+        "reason": "the panel is not there yet",
+    }
+    row = judge(tabulate({}), claim)
+    assert row["verdict"] == "not run (later: the panel is not there yet)"
+
+
+def test_lists_stand_for_a_row_each(tabulate):
+    claim = {**RATIO, "figure": ["log1", "log2"], "over": ["DP-SGD authors", "none"]}
+    table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": 0.5})
+    found = evaluate(table, config(claim))
+    assert list(found["figure"]) == ["log1", "log1", "log2", "log2"]
+    assert [v.split(" (")[0] for v in found["verdict"]] == [
+        "holds",
+        "not run",
+        "not run",
+        "not run",
+    ]
+
+
+def test_data_seeds_are_judged_one_by_one(tabulate):
+    claim = {**RATIO, "per": "data_seed"}
+    table = tabulate(
+        {"dataset_seed": 11, "end": 0.1},
+        {"dataset_seed": 12, "end": 0.1},
+        {"dataset_seed": 11, "line": "DP-SGD authors", "end": 0.5},
+        {"dataset_seed": 12, "line": "DP-SGD authors", "end": 0.2},
+    )
+    found = evaluate(table, config(claim))
+    assert list(found["verdict"]) == ["holds", "fails"]
+    assert [text[-14:] for text in found["statement"]] == [
+        "(data seed 11)",
+        "(data seed 12)",
+    ]
+
+
+def test_data_seeds_of_a_panel_that_did_not_run(tabulate):
+    claim = {**RATIO, "per": "data_seed", "figure": "log2_repeats"}
+    row = judge(tabulate({}), claim)
+    assert row["verdict"] == "not run (panel log2_repeats has no report runs)"
+
+
+def test_unknown_measure_names_the_choices(tabulate):
+    with pytest.raises(UsageError, match=r"measure 'ratios' is unknown; .* ratio"):
+        evaluate(tabulate({}), config({**RATIO, "measure": "ratios"}))
+
+
+def test_claim_without_threshold_is_refused(tabulate):
+    claim = {k: v for k, v in RATIO.items() if k != "at_least"}
+    with pytest.raises(UsageError, match="claim ratio states no threshold"):
+        evaluate(tabulate({}), config(claim))
+
+
+def test_no_claims_give_an_empty_table(tabulate):
+    found = evaluate(tabulate({}), {"profile": "default"})
+    assert isinstance(found, pd.DataFrame)
+    assert found.empty
+    assert list(found.columns) == list(COLUMNS)

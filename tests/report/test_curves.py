@@ -1,0 +1,181 @@
+"""Look-ups in the tidy table."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dp_erm_bench.report.authors import decoded, source
+from dp_erm_bench.report.curves import FACTS, NotRun, curves, data_seeds, report_runs
+from dp_erm_bench.report.panels import Panel, look_up
+
+
+def test_rows_are_seeds_and_columns_checkpoints(tabulate):
+    run = curves(tabulate({"n_seeds": 3, "passes": 20.0}), "log1", "DP-CD cyclic")
+    assert run.errors.shape == (3, 11)
+    assert run.n_seeds == 3
+    np.testing.assert_allclose(run.passes, np.linspace(0, 20, 11))
+    np.testing.assert_allclose(run.errors[:, 0], 0.6)
+    np.testing.assert_allclose(run.errors[:, -1], [0.09, 0.1, 0.11])
+
+
+def test_order_of_rows_does_not_matter(tabulate):
+    table = tabulate({})
+    shuffled = table.sample(frac=1, random_state=0)
+    one, other = (curves(t, "log1", "DP-CD cyclic") for t in (table, shuffled))
+    np.testing.assert_array_equal(one.passes, other.passes)
+    np.testing.assert_array_equal(one.errors, other.errors)
+
+
+@pytest.mark.parametrize("n_seeds", [1, 2, 5, 10])
+def test_statistics_agree_with_numpy(tabulate, n_seeds):
+    run = curves(tabulate({"n_seeds": n_seeds}), "log1", "DP-CD cyclic")
+    np.testing.assert_allclose(run.median, np.median(run.errors, axis=0))
+    np.testing.assert_allclose(run.mean, run.errors.mean(axis=0))
+    np.testing.assert_allclose(run.low, run.errors.min(axis=0))
+    np.testing.assert_allclose(run.high, run.errors.max(axis=0))
+
+
+def test_missing_numbers_are_infinite_errors(tabulate):
+    table = tabulate({})
+    late = (table["seed"] == 2) & (table["iteration"] >= 500)
+    table.loc[late, "relative_error"] = math.nan
+    table.loc[table["seed"] == 2, "status"] = "diverged"
+    run = curves(table, "log1", "DP-CD cyclic")
+    assert np.isinf(run.errors).sum() == 6
+    assert math.isinf(run.mean[-1])
+    assert math.isfinite(run.median[-1])
+    assert math.isfinite(run.low[-1])
+
+
+def test_rows_left_out_by_a_diverged_run_are_infinite_errors(tabulate):
+    table = tabulate({})
+    table = table[~((table["seed"] == 2) & (table["iteration"] >= 500))]
+    run = curves(table, "log1", "DP-CD cyclic")
+    assert np.isinf(run.errors).sum() == 6
+
+
+def test_median_of_diverged_runs_warns_not(tabulate):
+    table = tabulate({"n_seeds": 2})
+    table.loc[table["iteration"] > 0, "relative_error"] = math.nan
+    assert math.isinf(curves(table, "log1", "DP-CD cyclic").median[-1])
+
+
+def test_mean_is_interpolated_and_flat_after_the_end(tabulate):
+    run = curves(tabulate({"passes": 10.0}), "log1", "DP-CD cyclic")
+    assert float(run.mean_at(0)) == run.mean[0]
+    assert float(run.mean_at(2)) == pytest.approx(run.mean[2])
+    assert float(run.mean_at(99)) == run.mean[-1]
+    between = run.mean_at([2.5])
+    assert between.shape == (1,)
+    assert run.mean[3] < between[0] < run.mean[2]
+
+
+def test_facts_are_those_of_the_line(tabulate):
+    table = tabulate({}, {"line": "DP-SGD authors", "calibration": "authors"})
+    facts = curves(table, "log1", "DP-SGD authors").facts
+    assert set(facts) == set(FACTS)
+    assert facts["calibration"] == "authors"
+    assert facts["n"] == 1000
+
+
+def test_epsilon_and_data_seed_select(tabulate):
+    table = tabulate(
+        {"end": 0.1},
+        {"end": 0.2, "epsilon": 10.0},
+        {"end": 0.3, "dataset_seed": 11},
+    )
+    at = curves(table, "log1", "DP-CD cyclic", data_seed=10)
+    assert at.mean[-1] == pytest.approx(0.1)
+    at = curves(table, "log1", "DP-CD cyclic", 10.0)
+    assert at.mean[-1] == pytest.approx(0.2)
+    at = curves(table, "log1", "DP-CD cyclic", data_seed=11)
+    assert at.mean[-1] == pytest.approx(0.3)
+    assert data_seeds(table, "log1") == [10, 11]
+
+
+@pytest.mark.parametrize(
+    ("panel", "line", "epsilon"),
+    [
+        ("log2", "DP-CD cyclic", 1.0),
+        ("log1", "DP-CD uniform", 1.0),
+        ("log1", "DP-CD cyclic", 0.1),
+    ],
+)
+def test_what_is_not_there_is_not_run(tabulate, panel, line, epsilon):
+    with pytest.raises(NotRun, match="no report runs"):
+        curves(tabulate({}), panel, line, epsilon)
+
+
+def test_tuning_runs_are_no_report(tabulate):
+    table = tabulate({"phase": "tune"})
+    with pytest.raises(NotRun, match="panel log1 has no report runs"):
+        report_runs(table, "log1")
+
+
+def test_commonest_message_is_the_reason(tabulate):
+    table = tabulate(
+        {"phase": "tune", "status": "skipped", "message": "no declared bounds"},
+        {"phase": "tune", "status": "error", "message": "odd", "n_seeds": 1},
+        {"phase": "tune", "dataset_seed": 3, "status": "ok", "message": "chatter"},
+    )
+    with pytest.raises(NotRun, match="no declared bounds"):
+        curves(table, "log1", "DP-CD cyclic")
+
+
+def test_absent_message_falls_back(tabulate):
+    table = tabulate({"status": "error"})
+    table["message"] = None
+    with pytest.raises(NotRun, match="DP-CD cyclic failed"):
+        curves(table, "log1", "DP-CD cyclic")
+
+
+def test_decoded_curves_of_the_authors():
+    """Nine curves: three panels with three algorithms, all starting at w = 0."""
+    panels = {name: decoded(name) for name in ("electricity_raw", "california_raw")}
+    panels["log1"] = decoded("log1")
+    assert sum(map(len, panels.values())) == 9
+    start = {"electricity_raw": 0.24475, "california_raw": 3.4018, "log1": 0.63147}
+    for panel, found in panels.items():
+        for line, band in found.values():
+            assert line[0].tolist() == [0.0, start[panel]]
+            assert (np.diff(line[:, 0]) > 0).all()
+            assert (band[:, 0] == line[:, 0]).all()
+            assert (band[:, 1] <= line[:, 1]).all()
+            assert (line[:, 1] <= band[:, 2]).all()
+
+
+def test_last_decoded_points():
+    ends = {
+        ("electricity_raw", "DP-CD"): (50, 0.0024182),
+        ("electricity_raw", "DP-SGD"): (50, 0.15426),
+        ("california_raw", "DP-CD"): (50, 0.013936),
+        ("california_raw", "DP-SGD"): (50, 0.11069),
+        ("log1", "DP-CD"): (5, 0.52667),
+        ("log1", "DP-SGD"): (3, 0.62417),
+        ("log1", "DP-GCD"): (7, 0.52102),
+    }
+    for (panel, name), end in ends.items():
+        assert tuple(decoded(panel)[name][0][-1]) == end
+
+
+def test_panels_without_a_decoded_figure_are_empty():
+    assert decoded("madelon") == {}
+    assert "Mangold" in source()
+
+
+def test_supports_stand_beside_the_errors(tabulate):
+    table = tabulate({"n_seeds": 3, "p": 7})
+    table.loc[table["iteration"] == 0, "nnz"] = 0
+    run = curves(table, "log1", "DP-CD cyclic")
+    assert run.nnz.shape == run.errors.shape
+    assert (run.nnz[:, 0] == 0).all() and (run.nnz[:, 1:] == 7).all()
+
+
+def test_panel_has_an_epsilon_of_its_own(tabulate):
+    table = tabulate({"epsilon": 1.0, "end": 0.5}, {"epsilon": 10.0, "end": 0.05})
+    for epsilon, end in ((1.0, 0.5), (10.0, 0.05)):
+        panel = Panel("log1", "log1", ("DP-CD cyclic",), epsilon=epsilon)
+        assert look_up(table, panel).lines["DP-CD cyclic"].mean[-1] == (
+            pytest.approx(end)
+        )

@@ -1,0 +1,338 @@
+"""Figures drawn from synthetic tables: files, legends, logs, missing data."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dp_erm_bench.report import log, mangold2022, mangold2023, paper
+from dp_erm_bench.report.layout import MAX_PNG_BYTES, Sheet, _fill, save
+from dp_erm_bench.report.panels import draw_epsilon, draw_passes, look_up
+from dp_erm_bench.report.style import house_style, of
+from dp_erm_bench.results.runs import write_run
+
+PAPERS = {"mangold2022": mangold2022, "mangold2023": mangold2023}
+
+
+def panel_lines(panel, **more):
+    """Every line of a panel, at epsilon 1 and beyond."""
+    found = [
+        {"panel": panel.name, "line": line, "epsilon": panel.epsilon}
+        | {"end": 0.1 * (k + 1), **more}
+        for k, line in enumerate(panel.lines)
+    ]
+    for line in panel.over_epsilon:
+        for epsilon, end in ((0.1, 0.5), (10.0, 0.02)):
+            label = f"{line} over epsilon"
+            line_at = {"line": label, "epsilon": epsilon, "end": end}
+            found.append({"panel": panel.name, **line_at, **more})
+    return found
+
+
+@pytest.fixture
+def sheet():
+    """Draw one cell on a sheet and return its figure."""
+    import matplotlib.pyplot as plt
+
+    def build(cell, caption="A caption."):
+        with house_style():
+            figure = plt.figure()
+            _fill(figure, Sheet([cell], 1, caption, (4.4, 3.0)))
+            return figure
+
+    yield build
+    plt.close("all")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Leave the files out where only the log matters."""
+    monkeypatch.setattr(
+        paper,
+        "save",
+        lambda _, path: [path.with_suffix(".pdf"), path.with_suffix(".png")],
+    )
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_all_figures_of_a_paper(tabulate, tmp_path, name):
+    module = PAPERS[name]
+    panels = [*module.PANELS, *getattr(module, "RULES", ())]
+    unique = {
+        (line["panel"], line["line"], line.get("epsilon")): line
+        for panel in panels
+        for line in panel_lines(panel)
+    }
+    folder = tmp_path / "figures"
+    written = module.draw(tabulate(*unique.values()), folder, {"profile": "smoke"})
+    expected = {name, *(panel.name for panel in module.PANELS)}
+    expected |= {f"{one.name}_epsilon" for one in module.PANELS if one.over_epsilon}
+    if name == "mangold2023":
+        expected |= {f"{name}_rules", f"{name}_noise"}
+    assert {path.stem for path in written if path.suffix == ".png"} == expected
+    assert {path.stem for path in written if path.suffix == ".pdf"} == expected
+    assert sorted(written) == sorted(folder.iterdir())
+    for path in written:
+        assert 0 < path.stat().st_size
+        assert path.suffix != ".png" or path.stat().st_size <= MAX_PNG_BYTES
+    assert "not run" not in (folder / "log.txt").read_text()
+
+
+def test_files_are_the_same_twice(tmp_path):
+    sheet = Sheet([lambda ax: ax.plot([1, 2], [3, 4], label="one")], 1, "x", (2, 2))
+    with house_style():
+        one, two = (save(sheet, tmp_path / name) for name in ("one", "two"))
+    for first, second in zip(one, two, strict=True):
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_heavy_png_is_made_smaller(tmp_path, monkeypatch):
+    monkeypatch.setattr("dp_erm_bench.report.layout.MAX_PNG_BYTES", 60_000)
+    noise = np.random.default_rng(0).uniform(size=(60, 60))
+    sheet = Sheet([lambda ax: ax.imshow(noise)], 1, "x", (2, 2))
+    with house_style():
+        _, png = save(sheet, tmp_path / "noise")
+    assert png.stat().st_size <= 60_000
+
+
+def test_missing_panel_is_listed_with_the_way_to_get_it(tabulate, tmp_path, quick):
+    message = "dataset log2 is not here"
+    table = tabulate(
+        *panel_lines(mangold2023.PANELS[0]),
+        {"panel": "log2", "line": "DP-GCD tight", "phase": "tune", "status": "error"}
+        | {"message": message},
+    )
+    written = mangold2023.draw(table, tmp_path, {"profile": "smoke"})
+    assert not any(path.stem.startswith(("log2", "madelon")) for path in written)
+    log = (tmp_path / "log.txt").read_text()
+    assert f"log2: not run (error: {message}" in log
+    assert "madelon: not run (panel madelon has no report runs)" in log
+    assert "dp-erm-bench experiment=mangold2023 profile=smoke" in log
+
+
+@pytest.mark.parametrize("text", ["", "[broken", "{}", "LINES"])
+def test_reason_of_the_manifest_is_listed(tabulate, tmp_path, quick, text):
+    reason = "dataset madelon cannot be had: set DP_ERM_BENCH_DATA"
+    entry = {"panel": "madelon", "line": "DP-CD cyclic", "reason": reason}
+    manifest = json.dumps({"not_run": [entry]}) if text == "LINES" else text
+    (tmp_path / "manifest.json").write_text(manifest)
+    mangold2023.draw(tabulate({}), tmp_path / "figures", {"profile": "smoke"})
+    log = (tmp_path / "figures" / "log.txt").read_text()
+    assert "madelon: not run (" in log
+    assert (f"madelon: not run (skipped: {reason}" in log) == (text == "LINES")
+
+
+def test_nothing_to_draw_is_no_error(tabulate, tmp_path):
+    written = mangold2022.draw(tabulate({}).iloc[:0], tmp_path, {"profile": "smoke"})
+    assert written == [tmp_path / "log.txt"]
+    assert written[0].read_text().count("not run") == len(mangold2022.PANELS)
+
+
+def test_missing_line_is_named_in_the_log_only(tabulate, tmp_path, quick):
+    panel = mangold2023.PANELS[0]
+    lines = [one for one in panel_lines(panel) if one["line"] != "DP-GCD poster"]
+    written = mangold2023.draw(tabulate(*lines), tmp_path, {"profile": "smoke"})
+    assert tmp_path / "log1.png" in written
+    log = (tmp_path / "log.txt").read_text()
+    assert "not drawn: DP-GCD poster (DP-GCD poster has no report runs" in log
+
+
+def test_log_has_the_numbers_drawn(tabulate, tmp_path, quick):
+    table = tabulate(*panel_lines(mangold2023.PANELS[0], n_seeds=3, certified=0.97))
+    mangold2023.draw(table, tmp_path, {"profile": "smoke"})
+    log = (tmp_path / "log.txt").read_text()
+    assert (
+        "DP-GCD tight: median 0.1, mean 0.1, min 0.09, max 0.11; 3 seeds, 10 passes; "
+        "certified epsilon 0.97; clip=1.25, passes=10, step=0.5" in log
+    )
+
+
+def test_log_names_every_run_behind_the_figures(tabulate, tmp_path, quick):
+    table = tabulate(*panel_lines(mangold2023.PANELS[0]))
+    table["run"] = [f"0-here-{seed}" for seed in table["seed"]]
+    write_run(tmp_path, {"run": "0-here-1"})
+    mangold2023.draw(table, tmp_path / "figures", {"profile": "smoke"})
+    log = (tmp_path / "figures" / "log.txt").read_text()
+    for seed in range(4):
+        assert f"  runs/0-here-{seed}.json: commit unknown" in log
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\x00", b"a,b\n1,2\n", b'"'])
+def test_log_says_that_the_choices_are_damaged(tmp_path, data):
+    (tmp_path / "choices.csv").write_bytes(data)
+    assert log.edges(tmp_path) == ["  unknown: choices.csv is damaged"]
+
+
+def test_log_lists_values_on_grid_edges(tabulate, tmp_path, quick):
+    folder = tmp_path / "figures"
+    (tmp_path / "choices.csv").write_text(
+        "panel,line,epsilon,chosen,edges\n"
+        'log1,DP-GCD tight,1.0,"{""clip"": 0.25}",clip top\n'
+        'log1,DP-CD cyclic,1.0,"{""clip"": 0.05}",\n'
+    )
+    table = tabulate(*panel_lines(mangold2023.PANELS[0]))
+    mangold2023.draw(table, folder, {"profile": "smoke"})
+    log = (folder / "log.txt").read_text()
+    found = log.partition("edge of a tuning grid\n")[2].splitlines()
+    assert (
+        found[0] == '  log1 / DP-GCD tight, epsilon = 1.0: clip top in {"clip": 0.25}'
+    )
+    assert found[1] == ""
+
+
+def test_log_of_a_run_without_edges_or_choices(tabulate, tmp_path, quick):
+    folder = tmp_path / "figures"
+    table = tabulate({})
+    mangold2023.draw(table, folder, {"profile": "smoke"})
+    assert "there is no choices.csv" in (folder / "log.txt").read_text()
+    (tmp_path / "choices.csv").write_text("panel,line,epsilon,chosen,edges\na,b,1,c,\n")
+    mangold2023.draw(table, folder, {"profile": "smoke"})
+    assert "tuning grid\n  none\n" in (folder / "log.txt").read_text()
+
+
+def test_legend_names_our_lines_then_the_authors(tabulate, sheet):
+    panel = mangold2022.PANELS[0]
+    found = look_up(tabulate(*panel_lines(panel)), panel)
+    figure = sheet(lambda ax: draw_passes(ax, panel, found.lines))
+    names = legend(figure)
+    assert names[: len(panel.lines)] == [of(line).label for line in panel.lines]
+    assert names[len(panel.lines) :] == [
+        "DP-CD (authors' figure)",
+        "DP-CD, private $M_j$ (authors' figure)",
+        "DP-SGD (authors' figure)",
+    ]
+
+
+def test_authors_curve_is_not_cut_off(tabulate, sheet):
+    panel = mangold2022.PANELS[0]
+    short = {"passes": 5.0, "start": 0.24, "end": 0.2, "spread": 0.0}
+    table = tabulate({"panel": panel.name, **short})
+    figure = sheet(lambda ax: draw_passes(ax, panel, look_up(table, panel).lines))
+    ax = figure.axes[0]
+    assert ax.get_xlim()[1] > 50
+    assert ax.get_ylim()[0] < 0.0024182
+    assert legend(figure) == ["DP-CD, cyclic", "DP-CD (authors' figure)"]
+
+
+def test_each_line_is_drawn_along_its_own_passes(tabulate, sheet):
+    panel = mangold2023.PANELS[1]
+    table = tabulate(
+        {"panel": "log2", "line": "DP-GCD tight", "passes": 3.0},
+        {"panel": "log2", "line": "DP-CD cyclic", "passes": 50.0},
+    )
+    figure = sheet(lambda ax: draw_passes(ax, panel, look_up(table, panel).lines))
+    drawn = {line.get_label(): line.get_xdata() for line in figure.axes[0].lines}
+    assert drawn[of("DP-GCD tight").label][[0, -1]].tolist() == [0.0, 3.0]
+    assert drawn[of("DP-CD cyclic").label][[0, -1]].tolist() == [0.0, 50.0]
+
+
+def test_median_and_band_are_what_is_drawn(tabulate, sheet):
+    panel = mangold2023.PANELS[1]
+    table = tabulate({"panel": "log2", "line": "DP-GCD tight", "n_seeds": 5})
+    found = look_up(table, panel).lines
+    ax = sheet(lambda ax: draw_passes(ax, panel, found)).axes[0]
+    run = found["DP-GCD tight"]
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), run.median)
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == pytest.approx(run.low.min())
+    assert ax.get_yscale() == "log"
+
+
+def test_diverged_and_exact_runs_are_drawn_without_warnings(tabulate, sheet):
+    panel = mangold2023.PANELS[1]
+    table = tabulate(
+        {"panel": "log2", "line": "DP-GCD tight"},
+        {"panel": "log2", "line": "DP-CD cyclic", "end": 0.2},
+    )
+    gone = (table["line"] == "DP-CD cyclic") & (table["iteration"] > 400)
+    table.loc[gone, "relative_error"] = math.nan
+    table.loc[(table["seed"] == 1) & (table["iteration"] > 800), "relative_error"] = 0.0
+    figure = sheet(lambda ax: draw_passes(ax, panel, look_up(table, panel).lines))
+    low, high = figure.axes[0].get_ylim()
+    assert 0 < low < high < 10
+
+
+def test_an_outlier_does_not_flatten_the_panel(tabulate, sheet):
+    panel = mangold2023.PANELS[1]
+    table = tabulate({"panel": "log2", "line": "DP-GCD tight"})
+    table.loc[(table["seed"] == 0) & (table["iteration"] > 0), "relative_error"] = 1e9
+    figure = sheet(lambda ax: draw_passes(ax, panel, look_up(table, panel).lines))
+    assert figure.axes[0].get_ylim()[1] < 100
+
+
+def test_error_against_epsilon_joins_the_main_line(tabulate, sheet):
+    panel = mangold2023.PANELS[0]
+    found = look_up(tabulate(*panel_lines(panel)), panel).over_epsilon
+    assert [epsilon for epsilon, _ in found["DP-GCD tight"]] == [0.1, 1.0, 10.0]
+    ax = sheet(lambda ax: draw_epsilon(ax, panel, found)).axes[0]
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.1", "1", "10"]
+    assert len(ax.containers) == len(panel.over_epsilon)
+
+
+def test_error_against_one_epsilon_only(tabulate, sheet):
+    panel = mangold2023.PANELS[0]
+    lines = [one for one in panel_lines(panel) if "over" not in one["line"]]
+    found = look_up(tabulate(*lines), panel).over_epsilon
+    assert {len(runs) for runs in found.values()} == {1}
+    sheet(lambda ax: draw_epsilon(ax, panel, found))
+
+
+@pytest.mark.parametrize("words", [3, 60, 240])
+def test_texts_do_not_overlap(tabulate, sheet, words):
+    panel = mangold2022.PANELS[0]
+    found = look_up(tabulate(*panel_lines(panel)), panel)
+    figure = sheet(lambda ax: draw_passes(ax, panel, found.lines), "some word " * words)
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    ax = figure.axes[0]
+    caption = figure.texts[0].get_window_extent(renderer)
+    key = figure.legends[0].get_window_extent(renderer)
+    axis = ax.get_tightbbox(renderer)
+    assert not caption.overlaps(axis)
+    assert not caption.overlaps(key)
+    assert not key.overlaps(axis)
+    sheet_box = figure.bbox
+    for box in (caption, key, axis):
+        assert sheet_box.x0 <= box.x0 and box.x1 <= sheet_box.x1
+        assert sheet_box.y0 <= box.y0 and box.y1 <= sheet_box.y1
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_cells_of_an_overview_do_not_overlap(tabulate, name):
+    import matplotlib.pyplot as plt
+
+    panels = PAPERS[name].PANELS
+    table = tabulate(*(line for panel in panels for line in panel_lines(panel)))
+    found = [look_up(table, panel) for panel in panels]
+    cells, columns = paper.grid(found)
+    assert columns == (len(panels) if len(panels) <= 5 else 4)
+    with_epsilon = sum(bool(one.over_epsilon) for one in found)
+    assert sum(cell is not None for cell in cells) == len(panels) + with_epsilon
+    with house_style():
+        figure = plt.figure()
+        _fill(figure, Sheet(cells, columns, "A caption. " * 40, (2.5, 2.0)))
+        figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    boxes = [ax.get_tightbbox(renderer) for ax in figure.axes]
+    boxes += [figure.legends[0].get_window_extent(renderer)]
+    boxes += [figure.texts[0].get_window_extent(renderer)]
+    for place, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[place + 1 :])
+    plt.close(figure)
+
+
+def test_notes_of_an_overview_say_each_sentence_once(tabulate):
+    panels = [one for one in mangold2023.PANELS if "L1" in one.note][:2]
+    lines = [line for panel in panels for line in panel_lines(panel)]
+    found = [look_up(tabulate(*lines), panel) for panel in panels]
+    (note,) = paper._notes(found)
+    for sentence in {part for one in panels for part in one.note.split(". ")}:
+        assert note.count(sentence.rstrip(".")) == 1
+    assert note.endswith(".")
+    assert paper._notes([]) == []

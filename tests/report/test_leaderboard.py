@@ -1,0 +1,556 @@
+"""The leaderboard: standings, profiles, figures, the page and the yaml."""
+
+import functools
+import itertools
+import json
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from PIL import Image
+
+from dp_erm_bench import registry
+from dp_erm_bench.api import load_problem
+from dp_erm_bench.cli.grammar import expand
+from dp_erm_bench.report.claims.schema import check_claims
+from dp_erm_bench.report.layout import MAX_PNG_BYTES
+from dp_erm_bench.report.leaderboard import figures as leaderboard
+from dp_erm_bench.report.leaderboard.page import page, published
+from dp_erm_bench.report.leaderboard.standings import (
+    COLUMNS,
+    ZERO,
+    problems,
+    profile,
+    standings,
+    winners,
+)
+from dp_erm_bench.report.leaderboard.style import BOARDS, STYLES, boards, title
+
+START, SHARE = 1.0, 0.3
+SEEDS = 9
+OPTIONS = {"test_fraction": 0.2}
+
+
+def runs(
+    panel,
+    line,
+    errors,
+    *,
+    epsilon=1.0,
+    accuracy=0.8,
+    seconds=0.02,
+    status="ok",
+    message="",
+    phase="report",
+    batch=1,
+):
+    """Two checkpoints per error: w = 0, and the answer."""
+    found = []
+    for seed, error in enumerate(errors):
+        for place, value in enumerate((START, error)):
+            found.append(
+                {
+                    "trial": f"{panel}/{line}/{epsilon}/{phase}/{seed}",
+                    "experiment": "leaderboard",
+                    "panel": panel,
+                    "line": line,
+                    "algorithm": line,
+                    "phase": phase,
+                    "epsilon": epsilon,
+                    "dataset": panel.rpartition("_")[0],
+                    "dataset_options": json.dumps(OPTIONS),
+                    "standardise": False,
+                    "n": 800.0,
+                    "p": 20.0,
+                    "loss": "logistic",
+                    "penalty": "l2" if panel.endswith("l2") else "none",
+                    "strength": 0.01,
+                    "constraint": "none" if panel.endswith("l2") else "l1_ball",
+                    "seed": seed,
+                    "iteration": float(place),
+                    "relative_error": value,
+                    "test_accuracy": accuracy if place else SHARE,
+                    "seconds": seconds * place,
+                    "batch_size": float(batch),
+                    "uncharged": "tuning",
+                    "status": status,
+                    "message": message,
+                }
+            )
+    return found
+
+
+def skipped(panel, line, reason, epsilon=1.0):
+    row = runs(panel, line, [math.nan], epsilon=epsilon, status="skipped")[:1]
+    empty = {"iteration": None, "relative_error": None, "test_accuracy": None}
+    empty |= {"n": None, "p": None, "seconds": None, "batch_size": None}
+    return [{**row[0], **empty, "message": reason, "phase": "sweep"}]
+
+
+def around(middle, spread=0.02):
+    return middle * (1 + spread * np.linspace(-1, 1, SEEDS))
+
+
+def table_of(*parts):
+    return pd.DataFrame(list(itertools.chain(*parts)))
+
+
+@pytest.fixture
+def table():
+    return example()
+
+
+def example():
+    """gd wins on a9a, sgd ties; nothing beats w = 0 on madelon; svrg refuses."""
+    parts = []
+    for epsilon, scale in ((1.0, 1.0), (10.0, 0.5)):
+        parts += [
+            runs("a9a_l2", "gd", scale * around(0.1), epsilon=epsilon),
+            runs("a9a_l2", "sgd", scale * around(0.1005), epsilon=epsilon),
+            runs("a9a_l2", "random_cd", scale * around(0.4), epsilon=epsilon),
+            runs("madelon_l2", "gd", around(1.2), epsilon=epsilon, accuracy=0.6),
+            runs("madelon_l2", "sgd", around(1.0, 0.2), epsilon=epsilon, accuracy=0.6),
+            skipped("madelon_l2", "random_cd", "it does not serve madelon", epsilon),
+            runs("a9a_l1", "frank_wolfe", scale * around(0.2), epsilon=epsilon),
+            skipped("a9a_l1", "svrg", "no constraint", epsilon),
+        ]
+    return table_of(*parts)
+
+
+def row_of(found, panel, line, epsilon=1.0):
+    here = (found["panel"] == panel) & (found["line"] == line)
+    (row,) = found[here & (found["epsilon"] == epsilon)].to_dict("records")
+    return row
+
+
+# Standings
+
+
+def test_a_row_holds_medians_quantiles_and_what_w_0_is_worth(table):
+    found = standings(table)
+    assert tuple(found.columns) == COLUMNS
+    row = row_of(found, "a9a_l2", "gd")
+    assert row["median"] == pytest.approx(0.1)
+    assert row["low"] == pytest.approx(np.quantile(around(0.1), 0.1))
+    assert row["high"] == pytest.approx(np.quantile(around(0.1), 0.9))
+    assert (row["zero"], row["runs"], row["batch"]) == (START, SEEDS, 1)
+    assert row["majority"] == pytest.approx(1 - SHARE)
+    assert (row["accuracy"], row["seconds"]) == (0.8, 0.02)
+
+
+def test_one_row_per_problem_epsilon_and_algorithm(table):
+    found = standings(table)
+    assert not found.duplicated(["panel", "epsilon", "line"]).any()
+    assert len(found) == 2 * 8
+    assert [(p, e, len(rows)) for p, e, rows in problems(found)][:2] == [
+        ("a9a_l2", 1.0, 3),
+        ("madelon_l2", 1.0, 3),
+    ]
+
+
+def test_who_wins_and_who_is_within_noise(table):
+    found = standings(table)
+    places = {line: row_of(found, "a9a_l2", line)["place"] for line in LINES}
+    assert places == {"gd": "wins", "sgd": "ties", "random_cd": ""}
+    assert row_of(found, "a9a_l2", "random_cd")["factor"] == pytest.approx(4.0)
+    assert ("a9a_l2", 1.0, ["gd", "sgd"]) in list(winners(found))
+
+
+LINES = ("gd", "sgd", "random_cd")
+
+
+def test_a_clear_second_does_not_tie():
+    one = runs("a9a_l2", "gd", around(0.1))
+    other = runs("a9a_l2", "sgd", around(0.2))
+    found = standings(table_of(one, other))
+    assert row_of(found, "a9a_l2", "sgd")["place"] == ""
+    assert row_of(found, "a9a_l2", "sgd")["factor"] == pytest.approx(2.0)
+
+
+def test_the_best_of_those_that_beat_w_0_wins():
+    wild = [0.1] * 5 + [5.0] * 4
+    found = standings(
+        table_of(
+            runs("a9a_l2", "gd", wild),
+            runs("a9a_l2", "sgd", around(0.3)),
+            runs("a9a_l2", "svrg", around(0.5)),
+        )
+    )
+    assert row_of(found, "a9a_l2", "gd")["beats_zero"] == "tie"
+    assert row_of(found, "a9a_l2", "sgd")["factor"] == pytest.approx(3.0)
+    assert list(winners(found)) == [("a9a_l2", 1.0, ["sgd"])]
+
+
+def test_where_nothing_beats_w_0_nobody_wins(table):
+    found = standings(table)
+    assert row_of(found, "madelon_l2", "gd")["beats_zero"] == "no"
+    assert row_of(found, "madelon_l2", "sgd")["beats_zero"] == "tie"
+    assert row_of(found, "madelon_l2", "gd")["factor"] == pytest.approx(1.2)
+    assert ("madelon_l2", 1.0, []) in list(winners(found))
+
+
+def test_the_order_of_the_rows_does_not_choose_the_winner(table):
+    again = standings(table.iloc[::-1].sort_values("iteration", kind="stable"))
+    assert row_of(again, "a9a_l2", "gd")["place"] == "wins"
+    assert row_of(again, "a9a_l2", "sgd")["place"] == "ties"
+
+
+def test_tuning_runs_are_left_out(table):
+    lucky = runs("a9a_l2", "random_cd", [1e-9] * 3, phase="tune")
+    found = standings(pd.concat([table_of(lucky), table]))
+    pd.testing.assert_frame_equal(
+        found.sort_values(["panel", "epsilon", "line"], ignore_index=True),
+        standings(table).sort_values(["panel", "epsilon", "line"], ignore_index=True),
+    )
+
+
+def test_what_is_skipped_is_a_row_with_its_reason(table):
+    row = row_of(standings(table), "madelon_l2", "random_cd")
+    assert (row["status"], row["reason"]) == ("skipped", "it does not serve madelon")
+    assert math.isnan(row["median"]) and math.isnan(row["factor"])
+    assert (row["zero"], row["place"]) == (START, "")
+
+
+@pytest.mark.parametrize("lost", [1, SEEDS])
+def test_lost_runs_are_infinitely_bad(lost):
+    good = runs("a9a_l2", "gd", around(0.5))
+    bad = runs("a9a_l2", "sgd", around(0.1))
+    for row in bad[1 : 2 * lost : 2]:
+        row.update(status="diverged", relative_error=math.nan)
+    found = row_of(standings(table_of(good, bad)), "a9a_l2", "sgd")
+    assert found["high"] == math.inf
+    assert math.isinf(found["median"]) == (lost == SEEDS)
+    assert (found["place"] == "wins") == (lost == 1)
+    assert found["beats_zero"] == ("yes" if lost == 1 else "no")
+
+
+def test_lost_runs_predict_nothing_right():
+    good = runs("a9a_l2", "gd", around(0.5))
+    bad = runs("a9a_l2", "sgd", around(0.1), accuracy=0.9)
+    for row in bad[1 : 2 * 5 : 2]:
+        lost = {"relative_error": math.nan, "test_accuracy": math.nan}
+        row.update(status="error", **lost)
+    found = standings(table_of(good, bad))
+    assert row_of(found, "a9a_l2", "sgd")["accuracy"] == 0.0
+    assert row_of(found, "a9a_l2", "gd")["accuracy"] == 0.8
+
+
+def test_two_algorithms_that_lost_all_runs_do_not_win():
+    parts = [runs("a9a_l2", line, [math.inf] * 4) for line in ("gd", "sgd")]
+    found = standings(table_of(*parts))
+    assert set(found["place"]) == {""} and set(found["beats_zero"]) == {"no"}
+
+
+def test_a_problem_on_which_all_is_skipped_has_no_winner():
+    found = standings(table_of(skipped("a9a_l2", "gd", "why")))
+    assert list(winners(found)) == [("a9a_l2", 1.0, [])]
+    assert boards(found) == {}
+
+
+# Performance profiles
+
+
+def test_profiles_count_the_problems_within_a_factor(table):
+    found = standings(table)
+    shares = profile(found[found["panel"].str.endswith("_l2")], np.array([1.0, 1.3, 5]))
+    # a9a at two epsilons: factors 1, 1.005, 4; madelon: 1.2, 1, refused.
+    assert shares["gd"].tolist() == [0.5, 1.0, 1.0]
+    assert shares["random_cd"].tolist() == [0.0, 0.0, 0.5]
+    assert shares[ZERO].tolist() == [0.5, 0.5, 0.5]
+    assert profile(found, np.array([20.0]))[ZERO].tolist() == [1.0]
+
+
+def test_profiles_rise_and_leave_out_who_never_ran(table):
+    shares = profile(standings(table), leaderboard.FACTORS)
+    assert "svrg" not in shares
+    for values in shares.values():
+        assert (np.diff(values) >= 0).all() and values.max() <= 1
+    assert max(values[0] for values in shares.values()) > 0
+
+
+def test_a_perfect_answer_does_not_divide_by_zero():
+    found = standings(table_of(runs("a9a_l2", "gd", [0.0] * 3)))
+    assert row_of(found, "a9a_l2", "gd")["factor"] == 1.0
+    assert profile(found, np.array([1.0]))["gd"].tolist() == [1.0]
+
+
+# Figures
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Two drawings of the same table, each in a folder of its own."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
+    for folder in folders:
+        leaderboard.draw(example(), folder / "figures", {"profile": "smoke"})
+    return folders
+
+
+def test_draw_writes_figures_page_and_table(drawn, table):
+    folder = drawn[0] / "figures"
+    for stem in ("profiles", "heat", "error", "accuracy"):
+        assert (folder / f"leaderboard_{stem}.pdf").stat().st_size
+        path = folder / f"leaderboard_{stem}.png"
+        assert path.stat().st_size <= MAX_PNG_BYTES
+        with Image.open(path) as image:
+            assert len(np.unique(np.asarray(image.convert("L")))) > 20
+    text = (drawn[0] / "leaderboard.md").read_text()
+    assert text.startswith("# Leaderboard") and "profile smoke" in text
+    kept = pd.read_csv(drawn[0] / "leaderboard.csv")
+    assert kept["median"].notna().sum() == (standings(table)["status"] == "ok").sum()
+    assert (folder / "log.txt").is_file()
+
+
+def test_drawing_again_gives_the_same_files(drawn):
+    one, two = (sorted(folder.rglob("*.*")) for folder in drawn)
+    assert [path.name for path in one] == [path.name for path in two]
+    for first, second in zip(one, two, strict=True):
+        assert first.read_bytes() == second.read_bytes(), first.name
+
+
+def test_a_table_without_any_run_draws_no_figure(tmp_path):
+    empty = table_of(skipped("a9a_l2", "gd", "why"))
+    written = leaderboard.draw(empty, tmp_path / "figures", {})
+    assert {path.suffix for path in written} == {".md", ".csv", ".txt"}
+    assert "Problems" not in (tmp_path / "leaderboard.md").read_text()
+
+
+def test_every_algorithm_has_a_style_of_its_own():
+    assert {*registry.names("algorithm"), ZERO} == set(STYLES)
+    looks = {(style.colour, style.marker) for style in STYLES.values()}
+    assert len(looks) == len(STYLES)
+
+
+def test_titles():
+    assert title("quasi_sparse_l1") == f"quasi_sparse, {BOARDS['l1']}"
+
+
+# The page
+
+
+def text_of(table, edges=(), manifest=None):
+    return page(standings(table), table, "default", edges, manifest or {})
+
+
+def test_the_page_says_who_wins_where(table):
+    text = text_of(table)
+    assert "| a9a_l2 | **gd** (sgd) | **gd** (sgd) |" in text
+    assert "| madelon_l2 | *w = 0* | *w = 0* |" in text
+    assert "- By objective: madelon_l2 at epsilon 1, 10" in text
+    assert "| gd | 4 | 2 | 0 | 2 |" in text
+
+
+def test_the_page_says_where_the_majority_is_as_good(table):
+    assert "(the larger class is as good): madelon_l2 at epsilon 1, 10" in text_of(
+        table
+    )
+
+
+def test_the_page_has_every_number_and_every_refusal(table):
+    text = text_of(table)
+    assert "**0.1 [0.0984, 0.102]**" in text
+    assert "| random_cd | 0.4 [" in text
+    assert "| *w = 0* | 1 | 1 | 0.700 | 0 |" in text
+    assert "- skipped: random_cd at epsilon 1, 10: it does not serve madelon" in text
+    assert "l2 penalty 0.01" in text and "constraint l1_ball" in text
+
+
+def test_the_page_keeps_the_boards_apart(table):
+    _, l2, l1 = re.split(r"## Problems: .*", text_of(table))
+    assert "frank_wolfe" not in l2 and "a9a_l1" not in l2
+    assert "frank_wolfe" in l1 and "a9a_l2" not in l1
+
+
+def test_the_page_says_what_it_rests_on(table):
+    manifest = {
+        "environment": {"cpu": "a processor", "git": {"commit": "0123456789"}},
+        "not_run": [{"dataset": "dorothea", "reason": "no mirror"}] * 2,
+    }
+    edges = ["  a9a_l2 / gd, epsilon = 1: step top in {}", "  none of the above"]
+    text = text_of(table, edges, manifest)
+    assert "profile default, a processor, 0123456)" in text
+    assert "edge of a grid in 1 of 12 lines" in text
+    assert text.count("- dorothea: no mirror") == 1
+    assert f"over {SEEDS} report seeds" in text
+    assert "Tuning is not charged" in text and "batch size 1" in text
+
+
+def test_times_of_batches_are_called_so(table):
+    assert "in batches of up to 8" in text_of(table.assign(batch_size=8.0))
+
+
+def test_tables_have_as_many_cells_as_heads(table):
+    for block in re.findall(r"(?:^\|.*\n)+", text_of(table), re.MULTILINE):
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+
+
+def test_the_published_table_is_small(table):
+    found = standings(table)
+    text = published(found).to_csv(index=False)
+    assert "reason" not in text
+    # 16 problems, 5 epsilons, 11 algorithms.
+    assert len(text) / len(found) * 16 * 5 * 11 < 100_000
+
+
+# The experiment
+
+
+@functools.cache
+def load(name):
+    path = registry.conf_dir() / "experiment" / "leaderboard.yaml"
+    config = yaml.safe_load(path.read_text())
+    return {**filled(config, config["profiles"][name]), "profile": name}
+
+
+def filled(value, chosen):
+    """Resolve `${profiles.${profile}.key}`, which OmegaConf takes seconds for."""
+    if isinstance(value, dict):
+        return {key: filled(one, chosen) for key, one in value.items()}
+    if isinstance(value, list):
+        return [filled(one, chosen) for one in value]
+    found = re.fullmatch(r"\$\{profiles\.\$\{profile\}\.(\w+)\}", str(value))
+    return chosen[found[1]] if found else value
+
+
+PROFILES = ("paper", "default", "smoke")
+DATASETS = (
+    *("breast_cancer", "a9a", "w8a", "electricity", "madelon", "dorothea"),
+    *("dense", "quasi_sparse"),
+)
+REFUSED = {"l2": {"frank_wolfe"}, "l1": {"greedy_cd", "random_cd", "svrg"}}
+
+
+@pytest.fixture(params=PROFILES)
+def config(request):
+    return load(request.param)
+
+
+def name_of(block):
+    algorithm = block["algorithm"]
+    return algorithm if isinstance(algorithm, str) else algorithm["name"]
+
+
+def test_every_algorithm_is_on_every_problem(config):
+    lines = {}
+    for block in config["blocks"]:
+        assert block["line"] == name_of(block)
+        lines.setdefault(block["panel"], []).append(block["line"])
+    assert set(lines) == {f"{name}_{board}" for name in DATASETS for board in BOARDS}
+    for found in lines.values():
+        assert sorted(found) == registry.names("algorithm")
+
+
+def test_all_algorithms_of_a_problem_have_the_same_problem(config):
+    for panel in {block["panel"] for block in config["blocks"]}:
+        own = [block for block in config["blocks"] if block["panel"] == panel]
+        for key in ("dataset", "loss", "penalty", "budget"):
+            assert all(block[key] == own[0][key] for block in own)
+        assert len({str(block.get("constraint")) for block in own}) == 1
+        assert (own[0].get("constraint") is None) == panel.endswith("_l2")
+        assert (own[0]["penalty"] == "none") == panel.endswith("_l1")
+
+
+def test_both_boards_have_the_same_records_clipped_to_declared_bounds(config):
+    specs = {}
+    for block in config["blocks"]:
+        spec = block["dataset"]
+        name = block["panel"].rpartition("_")[0]
+        assert specs.setdefault(name, spec) == spec
+        assert spec["clip_to_bounds"] and set(spec["bounds"]) == {"columns", "norm"}
+        assert spec["test_fraction"] == 0.2
+
+
+def test_budgets_and_seeds(config):
+    epsilons = [1] if config["profile"] == "smoke" else [0.1, 0.3, 1, 3, 10]
+    for block in config["blocks"]:
+        budget = {"epsilon": epsilons, "delta": "1/n^2", "adjacency": "replace_one"}
+        assert (block["budget"], block["calibration"]) == (budget, "certified")
+        if "tune" in block:
+            tune = block["tune"]
+            chosen, reported = (
+                expand("seeds", tune[key]) for key in ("seeds", "report")
+            )
+            assert not set(chosen) & set(reported)
+            assert len(reported) >= (2 if config["profile"] == "smoke" else 5)
+
+
+def test_only_what_is_refused_is_not_tuned(config):
+    for block in config["blocks"]:
+        board = block["panel"].rpartition("_")[2]
+        refused = name_of(block) in REFUSED[board]
+        assert ("tune" in block) == (not refused)
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_what_is_refused_is_what_the_algorithms_refuse(board):
+    ball = {"name": "l1_ball", "radius": 2.0}
+    objective = {
+        "l2": ("logistic", {"name": "l2", "strength": 0.1}),
+        "l1": ("logistic", "none", ball),
+    }
+    bounds = {"columns": 1.7320508075688774, "norm": 25}
+    problem = load_problem(
+        "quasi_sparse", *objective[board], n=50, p=4, tau=1, bounds=bounds
+    )
+    for name in registry.names("algorithm"):
+        ridge = {"ridge": 0.1} if "perturbation" in name else {}
+        refusal = registry.build("algorithm", name, **ridge).refusal(problem)
+        assert (refusal is not None) == (name in REFUSED[board]), (name, refusal)
+
+
+def test_trials_run_one_at_a_time(config):
+    assert config["runner"] == {"batch_trials": 1, "n_checkpoints": 2}
+
+
+def test_profiles_have_the_same_keys_and_grow():
+    profiles = load("default")["profiles"]
+    assert tuple(profiles) == PROFILES
+    assert len({frozenset(values) for values in profiles.values()}) == 1
+    sizes = [_trials(load(name)) for name in PROFILES]
+    assert sizes[0] > 2 * sizes[1] > 20 * sizes[2]
+    assert sizes[1] < 40_000 and sizes[2] < 1_000
+
+
+def _trials(config):
+    count = 0
+    for block in config["blocks"]:
+        epsilons = len(block["budget"]["epsilon"])
+        if "tune" not in block:
+            count += epsilons * len(block["seed"])
+            continue
+        tune = block["tune"]
+        axes = [
+            v["values"] if isinstance(v, dict) else v for v in tune["axes"].values()
+        ]
+        seeds, report = (len(expand("s", tune[key])) for key in ("seeds", "report"))
+        count += epsilons * (math.prod(map(len, axes)) * seeds + report)
+    return count
+
+
+def test_extended_axes_are_axes(config):
+    for block in config["blocks"]:
+        tune = block.get("tune", {"extend": [], "axes": {}})
+        assert set(tune["extend"]) <= set(tune["axes"])
+        assert bool(tune["extend"]) <= (config["profile"] != "smoke")
+
+
+def test_claims_are_about_lines_that_run(config):
+    run = {(block["panel"], block["line"]) for block in config["blocks"]}
+    refused = {
+        (f"{name}_{board}", line)
+        for name, board in itertools.product(DATASETS, BOARDS)
+        for line in REFUSED[board]
+    }
+    check_claims(config["claims"], config["blocks"])
+    for claim in config["claims"]:
+        for figure in as_list(claim["figure"]):
+            for key in ("line", "under", "over"):
+                for line in as_list(claim.get(key, [])):
+                    assert (figure, line) in run - refused
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,329 @@
+"""Rates: slopes of excess risk, quotients of bounds, noise of releases."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp_erm_bench.problems.erm.arrays import problem_from_arrays
+from dp_erm_bench.report import crosses, mangold2022, mangold2023, noise, quotients
+from dp_erm_bench.report.claims.judge import evaluate
+from dp_erm_bench.report.crosses import Cross, Shape, draw_cross, found, slopes
+from dp_erm_bench.report.curves import NotRun
+from dp_erm_bench.report.layout import Sheet, _fill
+from dp_erm_bench.report.scaling import Scaling, scaling, slope
+from dp_erm_bench.report.style import house_style, of
+
+X = np.array([50.0, 100.0, 400.0, 3000.0])
+LINE = "DP-GCD tight"
+
+
+def power_rows(rows, exponent, axis="p", **more):
+    """Rows of a line whose final excess risk is a power of the axis."""
+    found = []
+    for x in X:
+        at = {"n": int(x)} if axis == "n" else {"p": int(x)}
+        at = {"epsilon": float(x)} if axis == "epsilon" else at
+        # The factory's optimum is .5: an error of e is an excess risk of e / 2.
+        end = 2e-3 * x**exponent
+        panel = {"panel": f"theory_{axis}", "line": LINE, "end": end, **at}
+        for row in rows(**{"spread": 0.0, **panel, **more}):
+            found.append({**row, "trial": f"{row['trial']}/{x}"})
+    return found
+
+
+def constant(values, start=()):
+    ends = tuple(np.array([value, value]) for value in values)
+    return Scaling(X, ends, np.asarray(start, float))
+
+
+@pytest.mark.parametrize("axis", ["n", "p", "epsilon"])
+@pytest.mark.parametrize("exponent", [-2.0, -2 / 3, 0.0, 0.5])
+def test_slope_is_the_exponent(rows, axis, exponent):
+    table = pd.DataFrame(power_rows(rows, exponent, axis))
+    found = scaling(table, f"theory_{axis}", LINE, axis)
+    np.testing.assert_array_equal(found.x, X)
+    np.testing.assert_allclose(found.mean, 1e-3 * X**exponent, rtol=1e-5)
+    assert found.slope == pytest.approx(exponent, abs=1e-6)
+    np.testing.assert_allclose(found.start, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("x", "values"),
+    [([1.0], [2.0]), ([1.0, 2.0], [1.0, math.inf]), ([1.0, 2.0], [1.0, 0.0])],
+)
+def test_slope_of_what_has_none(x, values):
+    assert math.isnan(slope(np.array(x), np.array(values)))
+
+
+def test_statistics_of_a_scaling():
+    found = Scaling(np.array([1.0, 2.0]), (np.array([3.0, 1.0, 8.0]), np.array([2.0])))
+    assert found.mean.tolist() == [4.0, 2.0]
+    assert found.median.tolist() == [3.0, 2.0]
+    assert found.low.tolist() == [1.0, 2.0]
+    assert found.high.tolist() == [8.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("ends", "median"),
+    [
+        ([1.0, 3.0], 2.0),
+        ([8.0, 1.0, 4.0, 2.0], 3.0),
+        ([1.0, math.inf], math.inf),
+        ([1.0, 2.0, 4.0, math.nan], 3.0),
+    ],
+)
+def test_median_of_an_even_number_is_the_mean_of_the_middle_two(axes, ends, median):
+    rate = Scaling(np.array([1.0, 2.0]), (np.array(ends), np.array([5.0, 5.0])))
+    assert rate.median.tolist() == [median, 5.0]
+    shape = Shape("flat", np.ones_like)
+    ax = axes(Cross("title", "p", {LINE: rate}, [shape]))
+    drawn = {line.get_label(): line.get_ydata() for line in ax.lines}
+    assert drawn[of(LINE).label].tolist() == [median, 5.0]
+    assert drawn["flat"][0] == median
+
+
+def test_rates_and_quotients_draw_the_median_of_even_runs(rows, unbalanced, axes):
+    """The two figures that are made of a `Scaling`: along an axis, and by quotient."""
+    wide = pd.DataFrame(power_rows(rows, -1.0, spread=0.5))
+    along = scaling(wide, "theory_p", LINE, "p")
+    middle = [np.median(ends) for ends in along.ends]
+    assert all(len(ends) == 4 for ends in along.ends)
+    np.testing.assert_allclose(along.median, middle, rtol=1e-12)
+    table = unbalanced.copy()
+    last = table["iteration"] == table["iteration"].max()
+    odd = last & (table["seed"] % 2 == 1)
+    table.loc[odd, "relative_error"] *= 3
+    line = "DP-CD cyclic"
+    found = quotients.against_quotient(table, {"blocks": BLOCKS}, "unbalanced", line)
+    np.testing.assert_allclose(found.median, [0.04, 0.04])
+    ax = axes(Cross("title", "x", {line: found}))
+    drawn = next(one for one in ax.lines if one.get_label() == of(line).label)
+    np.testing.assert_allclose(drawn.get_ydata(), [0.04, 0.04])
+
+
+def test_diverged_run_has_no_slope(rows):
+    table = pd.DataFrame(power_rows(rows, -1.0))
+    last = (table["iteration"] == table["iteration"].max()) & (table["seed"] == 1)
+    table.loc[last, "objective"] = math.nan
+    found = scaling(table, "theory_p", LINE, "p")
+    assert np.isinf(found.high[-1])
+    assert math.isnan(found.slope)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"line": "DP-SVRG"}, "has no report runs"),
+        ({"optimum": math.nan}, "no certified optimum"),
+        ({"status": "error", "message": "too large"}, "error: too large"),
+        ({"phase": "tune"}, "no report runs"),
+    ],
+)
+def test_missing_runs_say_why(rows, change, reason):
+    table = pd.DataFrame(power_rows(rows, -1.0)).assign(**change)
+    with pytest.raises(NotRun, match=reason):
+        scaling(table, "theory_p", LINE, "p")
+    rates, missing = found([LINE], lambda line: scaling(table, "theory_p", line, "p"))
+    assert not rates
+    assert reason in missing[LINE]
+
+
+def claim_on(measure, **more):
+    return {
+        "profile": "smoke",
+        "figures": "dp_erm_bench.figures.mangold2023",
+        "claims": [
+            {"id": "rate", "figure": "theory_p", "line": LINE, "axis": "p"}
+            | {"statement": "So it is", "measure": measure, "at_most": 0.25, **more}
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("exponent", "verdict"), [(0.2, "holds"), (0.3, "fails"), (-1.0, "holds")]
+)
+def test_claim_on_a_slope(rows, exponent, verdict):
+    table = pd.DataFrame(power_rows(rows, exponent))
+    row = evaluate(table, claim_on("slope")).iloc[0]
+    assert row["value"] == pytest.approx(exponent)
+    assert row["verdict"] == verdict
+
+
+def test_claim_on_the_difference_of_slopes(rows):
+    other = power_rows(rows, 1.0)
+    table = pd.DataFrame(
+        power_rows(rows, 0.25) + [{**row, "line": "DP-CD cyclic"} for row in other]
+    )
+    table["trial"] += table["line"]
+    row = evaluate(table, claim_on("slope_beyond", other="DP-CD cyclic")).iloc[0]
+    assert row["value"] == pytest.approx(0.75)
+    assert row["measured"] == f"slope against p, DP-CD cyclic less {LINE}"
+
+
+def test_selection_is_flat_and_the_gradient_grows_like_a_root():
+    features = np.array([20, 80, 320])
+    for line, expected in zip(noise.RELEASED, (0.0, 0.0, 0.5, 0.5), strict=True):
+        found = noise.deviations(line, [int(p) for p in features])
+        assert slope(features.astype(float), found) == pytest.approx(expected, abs=1e-9)
+
+
+def test_noise_is_that_of_the_calibrated_gaussians():
+    # T Gaussians are sqrt(T) / z - GDP: z of T is sqrt(T) z of one.
+    from dp_erm_bench.privacy.gdp import mu_for
+
+    mu = mu_for(noise.EPSILON, noise.N**-2.0)
+    p = 25
+    expected = math.sqrt(noise.N_ITER) / mu * 2 * math.sqrt(p) / noise.N
+    for line in ("whole gradient", "DP-CD coordinate"):
+        assert noise.deviations(line, [p])[0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_selection_needs_less_noise_than_the_gradient_of_many_features():
+    few, many = (noise.deviations("whole gradient", [p])[0] for p in (1, 500))
+    selected = noise.deviations("DP-GCD selection", [500])[0]
+    assert few < selected < many
+
+
+def problem(scale, n=4000, p=8):
+    rng = np.random.default_rng(0)
+    data = rng.choice([-1.0, 1.0], (n, p))
+    weights = np.r_[0.0, np.ones(p - 1)]
+    labels = np.where(data @ weights + 2 * rng.standard_normal(n) > 0, 1.0, -1.0)
+    data[:, 0] *= scale
+    return problem_from_arrays(data, labels, loss="logistic", bounds=None)
+
+
+def test_balanced_quotient_is_the_euclidean_one():
+    # All M_j equal, all norms sqrt(p): norm2(L) / Lambda = 1.
+    assert quotients.norm_quotient(problem(1.0)) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_quotient_falls_like_the_root_of_the_imbalance():
+    one, ten, hundred = (
+        quotients.norm_quotient(problem(scale)) for scale in (1.0, 10.0, 100.0)
+    )
+    assert one > ten > hundred
+    # R_M hardly feels column 0, Lambda is its scale.
+    assert ten / hundred == pytest.approx(10, rel=0.15)
+
+
+BLOCKS = [
+    {"panel": f"unbalanced_{ratio}", "line": line}
+    | {"dataset": {"name": "unbalanced", "n": 400, "ratio": ratio}}
+    for ratio in (1, 400)
+    for line in ("DP-CD cyclic", "DP-SGD tight batch 100")
+]
+
+
+@pytest.fixture
+def unbalanced(tabulate):
+    """Table of two panels: DP-SGD is 16 times worse where the data are unbalanced."""
+    ends = {1: (0.02, 0.01), 400: (0.02, 0.16)}
+    lines = ("DP-CD cyclic", "DP-SGD tight batch 100")
+    return tabulate(
+        *(
+            {"panel": f"unbalanced_{ratio}", "line": line, "end": end, "spread": 0.0}
+            for ratio, both in ends.items()
+            for line, end in zip(lines, both, strict=True)
+        )
+    )
+
+
+def test_errors_are_sorted_by_the_quotient(unbalanced):
+    config = {"blocks": BLOCKS}
+    found = quotients.quotients(config, "unbalanced")
+    assert found["unbalanced_400"] < found["unbalanced_1"]
+    line = "DP-SGD tight batch 100"
+    along = quotients.against_quotient(unbalanced, config, "unbalanced", line)
+    assert along.x.tolist() == sorted(found.values())
+    np.testing.assert_allclose(along.mean, [0.16, 0.01])
+    np.testing.assert_allclose(along.start, 0.6)
+    assert along.slope < -0.5
+
+
+def test_no_unbalanced_panel_is_not_run(unbalanced):
+    with pytest.raises(NotRun, match="no panel unbalanced"):
+        quotients.against_quotient(unbalanced, {}, "unbalanced", "DP-CD cyclic")
+
+
+def test_figures_of_the_theory(rows, unbalanced, tmp_path):
+    written = mangold2022.draw(unbalanced, tmp_path / "a", {"blocks": BLOCKS})
+    assert tmp_path / "a" / "mangold2022_unbalanced.png" in written
+    table = pd.DataFrame(
+        [row for axis in ("n", "p") for row in power_rows(rows, -0.5, axis)]
+    )
+    written = mangold2023.draw(table, tmp_path / "b", {"profile": "smoke"})
+    stems = {path.stem for path in written if path.suffix == ".png"}
+    assert stems == {"mangold2023_theory", "mangold2023_noise"}
+
+
+@pytest.fixture
+def axes():
+    """Draw one cross and return its axes."""
+    import matplotlib.pyplot as plt
+
+    def build(cross):
+        with house_style():
+            figure = plt.figure()
+            cell = [lambda ax: draw_cross(ax, cross)]
+            _fill(figure, Sheet(cell, 1, "x", (3.0, 2.0), "quantity"))
+            figure.canvas.draw()
+        return figure.axes[0]
+
+    yield build
+    plt.close("all")
+
+
+def test_shapes_go_through_the_anchor(axes):
+    rates = {"DP-CD cyclic": constant([4, 3, 2, 1]), LINE: constant([8, 4, 2, 1])}
+    shape = Shape("one over x", lambda x: 1 / x)
+    ax = axes(Cross("title", "p", rates, [shape], LINE))
+    drawn = {line.get_label(): line for line in ax.lines}
+    along, values = drawn["one over x"].get_data()
+    assert (along[0], values[0]) == (pytest.approx(50), pytest.approx(8))
+    assert slope(along, values) == pytest.approx(-1)
+    assert of(LINE).label in drawn
+    assert ax.get_ylabel() == "quantity"
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_level_of_doing_nothing_is_drawn_where_it_is_known(axes):
+    for start, expected in ((X, True), ((), False)):
+        ax = axes(Cross("t", "p", {LINE: constant([1, 2, 3, 4], start)}))
+        assert ("w = 0" in {line.get_label() for line in ax.lines}) == expected
+
+
+def test_diverged_point_does_not_hide_the_others(axes):
+    ax = axes(Cross("t", "p", {LINE: constant([1.0, 2.0, 3.0, math.inf])}))
+    low, high = ax.get_ylim()
+    assert 0.5 < low < 1 < 3 < high < 100
+
+
+def test_slopes_in_words():
+    rates = {LINE: constant(X**0.5), "DP-CD cyclic": constant(X**-1.0)}
+    assert slopes(Cross("t", "p", rates)) == (
+        "Slopes against p: DP-GCD, tight noise 0.50; DP-CD, cyclic -1.00."
+    )
+
+
+def test_scaling_names_the_runs_behind_it(tabulate):
+    lines = [{"panel": "theory_n", "n": n, "dataset_seed": n} for n in (100, 200)]
+    table = tabulate(*lines)
+    assert scaling(table, "theory_n", "DP-CD cyclic", "n").runs == ()
+    table["run"] = [f"{n}-here-1" for n in table["n"]]
+    found = scaling(table, "theory_n", "DP-CD cyclic", "n")
+    assert found.runs == ("100-here-1", "200-here-1")
+
+
+def test_the_caption_of_crosses_names_the_runs(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(crosses, "save", lambda sheet, path: said.append(sheet) or [])
+    rates = {LINE: Scaling(X, (X, X, X, X), runs=("7-here-1",))}
+    for one in (rates, {LINE: Scaling(X, (X, X, X, X))}):
+        cross = Cross("title", "n", one)
+        crosses.save_crosses([cross], tmp_path / "figures" / "x", "About.", "risk")
+    named, unnamed = (sheet.caption.splitlines() for sheet in said)
+    assert named[-1] == "Computed by runs/7-here-1 (commit unknown)."
+    assert unnamed == named[:-1]

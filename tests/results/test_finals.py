@@ -1,0 +1,162 @@
+import json
+import shutil
+
+import pytest
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.compare import compare
+from dp_erm_bench.results.finals import flattened, named_finals, told_apart
+from dp_erm_bench.results.plan import Plan
+from dp_erm_bench.results.segment import Segment
+
+RUN = "00000000000000000001-here-1"
+SPEC = {
+    "dataset": {
+        **{"name": "log1", "_target_": "a.b", "usual": {"loss": "logistic"}},
+        **{"seed": 4, "n": 10, "bounds": {"columns": 1}},
+    },
+    "loss": {"name": "logistic"},
+    "penalty": {"name": "l2", "strength": 0.5},
+    "constraint": {"name": "none"},
+    "algorithm": {"name": "random_cd", "params": {"passes": 2.0}},
+    "budget": {"epsilon": "inf", "delta": "1/n^2", "adjacency": "replace_one"},
+    "calibration": "certified",
+    "seed": 9,
+    "n_checkpoints": 3,
+}
+PATH = {"iteration": [0, 2], "objective": [1.0, 0.5]}
+
+
+def key(number):
+    return f"{number:064x}"
+
+
+def line(number, spec=SPEC, **changes):
+    usual = {"key": key(number), "experiment": "study", "panel": "p", "line": "l"}
+    return {**usual, "phase": "sweep", "tuned": False, "spec": spec, **changes}
+
+
+def with_seed(seed, **changes):
+    return {**SPEC, "seed": seed, **changes}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a folder of lines whose trials all ended the same way."""
+
+    def write(name, lines, status="ok", facts=None):
+        folder = tmp_path / name
+        Segment(folder, RUN).append(
+            {
+                **{"key": row["key"], "status": status, "facts": facts or {}},
+                **{"message": "", "trajectory": PATH if status == "ok" else {}},
+            }
+            for row in lines
+        )
+        with Plan(folder, append=False) as plan:
+            plan.add(lines)
+        return folder
+
+    return write
+
+
+def test_a_setting_is_what_was_asked_for_as_the_command_line_spells_it():
+    assert flattened(line(1)) == {
+        "dataset": "log1",
+        "dataset.n": 10,
+        "dataset.bounds": {"columns": 1},
+        "loss": "logistic",
+        "penalty": "l2",
+        "penalty.strength": 0.5,
+        "constraint": "none",
+        "algorithm": "random_cd",
+        "algorithm.random_cd.passes": 2.0,
+        "budget.epsilon": "inf",
+        "budget.delta": "1/n^2",
+        "budget.adjacency": "replace_one",
+        "calibration": "certified",
+    }
+
+
+def test_seeds_and_checkpoints_name_no_setting():
+    dataset = {**SPEC["dataset"], "seed": 5}
+    other = with_seed(1, n_checkpoints=7, dataset=dataset)
+    assert flattened(line(1, other)) == flattened(line(2))
+
+
+def test_what_tuning_chose_names_no_setting():
+    chosen = {**SPEC, "algorithm": {"name": "random_cd", "params": {"passes": 9.0}}}
+    tuned = [flattened(line(1, spec, tuned=True)) for spec in (SPEC, chosen)]
+    assert tuned[0] == tuned[1] != flattened(line(1))
+    assert flattened(line(1, chosen)) != flattened(line(1))
+
+
+def test_a_file_may_lie_elsewhere_but_is_another_one_by_another_name():
+    def found(path):
+        dataset = {"name": "file", "path": path}
+        return flattened(line(1, {**SPEC, "dataset": dataset}))
+
+    assert found("here/my.csv") == found("there/my.csv") != found("here/your.csv")
+
+
+def test_tuning_trials_are_left_out_and_a_row_is_a_trial(written):
+    lines = [line(1), line(2, with_seed(1), phase="tune"), line(3, with_seed(2))]
+    rows = named_finals(written("a", lines))
+    assert rows["trial"].tolist() == [key(1), key(3)]
+    assert rows["objective"].tolist() == [0.5, 0.5]
+    assert rows["setting"].nunique() == 1
+
+
+def test_a_trial_keeps_its_name_when_key_and_outcome_change(written):
+    """What only a trial that ran can tell names nothing: a failure pairs, too."""
+    facts = {"n": 10, "params": {"passes": 2.0, "step": 1.0}, "delta": 0.01}
+    fine = written("a", [line(1)], facts=facts)
+    failed = written("b", [line(2)], status="error")
+    row = compare(named_finals(fine), named_finals(failed)).iloc[0]
+    assert (row["note"], row["verdict"]) == ("1 ok -> error", "worse")
+
+
+@pytest.mark.parametrize("spec", [{}, {"dataset": 3}, None])
+def test_a_damaged_line_of_the_plan_costs_its_own_row_only(written, spec, capsys):
+    folder = written("a", [line(1), line(2, with_seed(1))])
+    named_finals(folder)
+    damaged = [line(1), line(2, spec)]
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in damaged)
+    (folder / "plan.jsonl").write_text(text)
+    assert named_finals(folder)["trial"].tolist() == [key(1)]
+    assert "damaged" in capsys.readouterr().err
+
+
+def test_trials_that_the_plan_lost_are_told_where_the_table_is_all_there_is(
+    written, capsys
+):
+    folder = written("a", [line(1), line(2, with_seed(1))])
+    named_finals(folder)
+    shutil.rmtree(folder / "segments")
+    lines = (folder / "plan.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "plan.jsonl").write_bytes(lines[1])
+    assert named_finals(folder)["trial"].tolist() == [key(2)]
+    assert "1 trial without a whole line of plan.jsonl" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_plan_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no plan.jsonl"):
+        named_finals(tmp_path)
+    with pytest.raises(UsageError, match="no such folder"):
+        named_finals(tmp_path / "absent")
+
+
+def test_settings_are_told_apart_by_what_differs_under_the_same_labels():
+    def name(panel, **changes):
+        setting = {"dataset": "log1", "algorithm": "sgd", "budget.epsilon": 1.0}
+        return panel, "l", "sweep", json.dumps({**setting, **changes})
+
+    names = [
+        name("x", **{"algorithm.sgd.clip": 1.0, "calibration": "paper"}),
+        name("x", **{"algorithm.sgd.clip": 2.0, "calibration": "paper"}),
+        name("x", calibration="paper"),
+        name("y", calibration="certified"),
+    ]
+    told = told_apart(names)
+    assert [told[one]["setting"] for one in names] == ["clip=1.0", "clip=2.0", "", ""]
+    assert told[names[0]]["epsilon"] == "1.0"
