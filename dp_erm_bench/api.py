@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UncheckedSolver, UsageError
@@ -20,10 +21,9 @@ from dp_erm_bench.experiment.parameters import normalised
 from dp_erm_bench.experiment.problem_specs import ProblemSpec
 from dp_erm_bench.experiment.trials import identity_of
 from dp_erm_bench.plugins.passed import unchecked
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.base import Release
 from dp_erm_bench.runner.execute import facts, solver_of, trajectory
 from dp_erm_bench.runner.solve import Solved, solve
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import cached
+from dp_erm_bench.accounting import calibration, least
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.privacy import calibration, least
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.problems import optimum
+from dp_erm_bench.problems.erm import optimum
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.releases.events import Event
 from dp_erm_bench.runner import process, worker
 
 BUDGET = Budget(1.0, 1e-6)

@@ -11,8 +11,8 @@ from dp_erm_bench.audit.recount import KINDS
 from dp_erm_bench.contract import suite
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.prepare import Recipe
-from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.problems.erm.released import ReleasedSmoothness
+from dp_erm_bench.releases.adjacency import Adjacency
 
 ROOT = Path(__file__).resolve().parents[1]
 DOC = (ROOT / "docs" / "privacy.md").read_text()

@@ -14,14 +14,14 @@ from functools import lru_cache
 import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
+from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.audit.single_accountants import Events, accountants, multiplier
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.accountants import certify
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.events import composed
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.events import composed
 from dp_erm_bench.solvers.base import Solver
 
 DELTA, N, P = 1e-6, 1000, 20

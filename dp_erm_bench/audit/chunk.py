@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.claim import Claim, claim_of
 from dp_erm_bench.audit.pairs import Pair, audited_solver, worst_pair
 from dp_erm_bench.audit.statistic import statistics
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
 
 Array = NDArray[np.float64]

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import Calibration, calibrate
+from dp_erm_bench.accounting.certify import Events
+from dp_erm_bench.accounting.profile import delta_at
+from dp_erm_bench.accounting.shares import left_over, with_shares
 from dp_erm_bench.audit.minimisers import secret
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.privacy.accountants import Events
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import Calibration, calibrate
-from dp_erm_bench.privacy.profile import delta_at
-from dp_erm_bench.privacy.shares import left_over, with_shares
-from dp_erm_bench.privacy.smoothness import smoothness_releases
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.smoothness import smoothness_releases
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.bounds import refuse_unbounded
 
@@ -99,7 +99,7 @@ def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
     events = tuple(release.event() for release in releases)
     rest: Calibration = calibrate(events, left_over(budget, shares))
     parts = {r.name: (r, rest.z) for r in releases}
-    parts |= {r.name: (r, r.multiplier(budget)) for r in shares}
+    parts |= {r.name: (r, r.multiplier(budget.epsilon)) for r in shares}
     z = rest.z or 1.0
     scaled = tuple(
         replace(release.event(), weight=release.weight * at / z)

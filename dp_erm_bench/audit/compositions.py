@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.audit.uses import Use, deviation, full_batch
-from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.releases.adjacency import Adjacency
 
 LATTICE = 60
 FEW = 10

@@ -10,17 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.audit.winners import inside_chances, laplace_chances
-from dp_erm_bench.privacy.perturbation import NormLaplace
-from dp_erm_bench.privacy.releases import (
-    Gaussian,
-    InsideNoisyMax,
-    Laplace,
-    LaplaceNoisyMax,
-    NoisyMax,
-    PoissonGaussian,
-    Release,
-)
-from dp_erm_bench.privacy.shares import LaplaceVector
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
+from dp_erm_bench.releases.laplace_vector import LaplaceVector
+from dp_erm_bench.releases.noisy_max import NoisyMax
+from dp_erm_bench.releases.norm_laplace import NormLaplace
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 
 Array = NDArray[np.float64]
 

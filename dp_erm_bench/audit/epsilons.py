@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from dp_erm_bench.audit.compositions import composed
 from dp_erm_bench.audit.uses import Use, deviation, full_batch
-from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.releases.adjacency import Adjacency
 
 Floats = NDArray[np.float64]
 # The optimum is flat: spacing by 2.3 % costs about 1e-5 of epsilon.

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.printed import mangold2023
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.printed import mangold2023
+from dp_erm_bench.releases.events import Event
 
 Floats = NDArray[np.float64]
 PANELS, NODES, CELLS = 1500, 6, 60

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.privacy.mechanisms import Mechanisms
-from dp_erm_bench.privacy.perturbation import (
+from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.objective_gaussian import (
     ObjectiveGaussian,
     ObjectiveMechanism,
-    ObjectiveNormLaplace,
 )
-from dp_erm_bench.privacy.releases import Release
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
 
 Array = NDArray[np.float64]
 

@@ -28,10 +28,12 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Array, Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.releases import InsideNoisyMax, NoisyMax, Release
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import Solver
 
 RECORDS = 40

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.accounting.gdp import gdp_epsilon
 from dp_erm_bench.audit.bounds import (
     Rates,
     candidates,
@@ -41,7 +42,6 @@ from dp_erm_bench.audit.bounds import (
     rates,
 )
 from dp_erm_bench.audit.claim import Claim
-from dp_erm_bench.privacy.gdp import gdp_epsilon
 
 Array = NDArray[np.float64]
 Score = Callable[[Rates], Array]

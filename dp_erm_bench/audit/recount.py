@@ -14,28 +14,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.accounting.calibration import Calibration
 from dp_erm_bench.audit.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.audit.uses import Use
 from dp_erm_bench.audit.witness import Heard
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.base import Mechanism
-from dp_erm_bench.privacy.calibration import Calibration
-from dp_erm_bench.privacy.mechanisms import PoissonMechanism
-from dp_erm_bench.privacy.perturbation import (
-    NormLaplace,
-    ObjectiveGaussian,
-    ObjectiveNormLaplace,
-)
-from dp_erm_bench.privacy.releases import (
-    Gaussian,
-    InsideNoisyMax,
-    Laplace,
-    LaplaceNoisyMax,
-    NoisyMax,
-    PoissonGaussian,
-    Release,
-)
-from dp_erm_bench.privacy.shares import LaplaceVector
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Mechanism, Release
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
+from dp_erm_bench.releases.laplace_vector import LaplaceVector
+from dp_erm_bench.releases.noisy_max import NoisyMax
+from dp_erm_bench.releases.norm_laplace import NormLaplace
+from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
+from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonMechanism
 
 KINDS: Mapping[type[Release], str] = {
     Gaussian: "gaussian",

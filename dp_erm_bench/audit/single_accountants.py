@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dp_erm_bench.privacy.accountants import gaussian_epsilon, pure_epsilon
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.objective import objective_epsilon
-from dp_erm_bench.privacy.pld import pld_epsilon
-from dp_erm_bench.privacy.rdp import rdp_epsilon
-from dp_erm_bench.privacy.search import smallest_multiplier
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.certify import gaussian_epsilon, pure_epsilon
+from dp_erm_bench.accounting.objective import objective_epsilon
+from dp_erm_bench.accounting.pld import pld_epsilon
+from dp_erm_bench.accounting.rdp import rdp_epsilon
+from dp_erm_bench.accounting.search import smallest_multiplier
+from dp_erm_bench.releases.events import Event
 
 Events = tuple[Event, ...]
 Epsilon = Callable[[float], float | None]

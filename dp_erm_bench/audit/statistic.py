@@ -30,17 +30,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.accounting.shares import shared_mechanisms
 from dp_erm_bench.audit.claim import Claim
 from dp_erm_bench.audit.densities import Answered, log_ratio
 from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair
-from dp_erm_bench.privacy.base import Intercept, Query
-from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
-from dp_erm_bench.privacy.releases import PoissonGaussian, Release
-from dp_erm_bench.privacy.shares import shared_mechanisms
-from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.base import Intercept, Query, Release
+from dp_erm_bench.releases.mechanisms import Mechanisms, make_mechanisms
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.solvers.base import Solver, stack
 
 Array = NDArray[np.float64]

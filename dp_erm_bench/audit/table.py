@@ -8,7 +8,7 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.audit.pairs import variants
 from dp_erm_bench.audit.profile import OK, Verdict
-from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.releases.adjacency import Adjacency
 
 Key = tuple[str, dict[str, Any], Adjacency]
 Row = dict[str, Any]

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.privacy.base import Mechanism, Query
-from dp_erm_bench.privacy.perturbation import ObjectiveMechanism
-from dp_erm_bench.privacy.releases import InsideNoisyMax, NoisyMax, Release
-from dp_erm_bench.privacy.streams import Seeds
+from dp_erm_bench.releases.base import Mechanism, Query, Release
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.noisy_max import NoisyMax
+from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism
+from dp_erm_bench.releases.streams import Seeds
 
 Array = NDArray[np.float64]
 # Below this draw, rounding of the published value drowns the noise.

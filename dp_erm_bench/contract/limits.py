@@ -14,8 +14,8 @@ from dp_erm_bench.contract.problems import (
     problem_of,
 )
 from dp_erm_bench.contract.runs import Run
-from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.base import Release
 from dp_erm_bench.solvers.limit import Limit
 
 SHRINK = (64, 16, 4, 1)

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from dp_erm_bench.contract.problems import Parts, neighbours, objective_problem
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.problems.erm.released import ReleasedSmoothness
 from dp_erm_bench.registry import build
+from dp_erm_bench.releases.adjacency import Adjacency
 
 Array = NDArray[np.float64]
 LABEL = 2.0

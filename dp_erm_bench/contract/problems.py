@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
 
 Array = NDArray[np.float64]
 Parts = tuple[str, str, str]

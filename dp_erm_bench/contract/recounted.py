@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import Calibration, calibrate
+from dp_erm_bench.accounting.shares import left_over, with_shares
 from dp_erm_bench.audit.recount import recount
 from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import Candidate, Variant
 from dp_erm_bench.contract.errors import NotApplicable, require
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import Calibration, calibrate
-from dp_erm_bench.privacy.shares import left_over, with_shares
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
 
 BUDGET = 1.0
 DELTA = 1e-6

@@ -16,7 +16,7 @@ from dp_erm_bench.contract.pairs import CORNERS
 from dp_erm_bench.contract.problems import Parts, neighbours, objectives
 from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.contract.verdicts import Verdict
-from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
 
 TRIALS = 6

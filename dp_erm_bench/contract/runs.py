@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.shares import shared_mechanisms
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
-from dp_erm_bench.privacy.releases import Release
-from dp_erm_bench.privacy.shares import shared_mechanisms
-from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.mechanisms import Mechanisms, make_mechanisms
+from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.solvers.base import Solver, stack
 
 Array = NDArray[np.float64]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.contract.candidate import Candidate, problem_told
 from dp_erm_bench.contract.errors import require
 from dp_erm_bench.contract.problems import objectives, problem_of
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.runner.solve import Solved, solve
 
 EPSILON = 1.0

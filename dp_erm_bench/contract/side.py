@@ -21,11 +21,12 @@ from dp_erm_bench.contract.minimisers import Matched, matched
 from dp_erm_bench.contract.pairs import Neighbours, pair
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.audit import Log, Writer
-from dp_erm_bench.privacy.base import Mechanism, Query
-from dp_erm_bench.privacy.mechanisms import Mechanisms, PoissonMechanism
-from dp_erm_bench.privacy.perturbation import ObjectiveMechanism
-from dp_erm_bench.privacy.releases import InsideNoisyMax
+from dp_erm_bench.releases.base import Mechanism, Query
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism
+from dp_erm_bench.releases.poisson_gaussian import PoissonMechanism
+from dp_erm_bench.trust.replay import Log, Writer
 
 Array = NDArray[np.float64]
 HEARD = 1e-3

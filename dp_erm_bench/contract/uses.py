@@ -12,7 +12,7 @@ from dp_erm_bench.contract.candidate import STEPS, Candidate
 from dp_erm_bench.contract.errors import ContractError, NotApplicable, require
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import BudgetExhausted
-from dp_erm_bench.privacy.base import Mechanism
+from dp_erm_bench.releases.base import Mechanism
 
 
 def uses_are_those_declared(candidate: Candidate) -> None:

@@ -12,7 +12,7 @@ from dp_erm_bench.contract.coins import present
 from dp_erm_bench.contract.minimisers import EQUAL
 from dp_erm_bench.contract.side import Told
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
-from dp_erm_bench.privacy.audit import Exchange, Log, changes, compare
+from dp_erm_bench.trust.replay import Exchange, Log, changes, compare
 
 SLACK, STILL = 1e-7, 1e-7
 """What rounding adds to a change / its sensitivity, and to one that must not be."""

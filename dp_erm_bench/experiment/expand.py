@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import LISTS
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.axes import (
@@ -26,7 +27,6 @@ from dp_erm_bench.experiment.problem_specs import ProblemSpec, problem_spec_of
 from dp_erm_bench.experiment.schema import Tune, tune_of
 from dp_erm_bench.experiment.studies import Study, study_of
 from dp_erm_bench.plugins.names import absolute, label
-from dp_erm_bench.privacy.budget import Budget
 
 KEYS = (
     "panel",

@@ -25,7 +25,8 @@ NUMERIC = (
     "penalties",
     "constraints",
     "problems",
-    "privacy",
+    "releases",
+    "accounting",
 )
 LIBRARIES = ("numpy", "scipy", "numba")
 EXECUTE = f"{PACKAGE}.runner.execute"

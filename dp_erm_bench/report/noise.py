@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.audit.accounting import unit_problem
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.releases import Gaussian, Laplace, NoisyMax, Release
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.report.curves import Array
 
 # The deviation of each law at scale 1; Gumbel's is pi / sqrt(6).

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.errors import Unsupported, UsageError, printable, told
 from dp_erm_bench.experiment.studies import task_of
@@ -17,7 +18,6 @@ from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
-from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.results.segment import NAMED, batch_name

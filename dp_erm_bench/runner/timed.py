@@ -103,8 +103,8 @@ def _calibrations() -> int:
 
 def _ready(batch: Batch) -> Any:
     """Return a batch that may begin, None if the algorithm refuses it."""
+    from dp_erm_bench.accounting.budget import Budget
     from dp_erm_bench.errors import Unsupported
-    from dp_erm_bench.privacy.budget import Budget
     from dp_erm_bench.runner.execute import problem_of, solver_of
     from dp_erm_bench.runner.solve import ready
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Bounds, Dataset
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.solvers.base import Solver, stack
 
 TINY = {"n_iter": 2, "passes": 1, "clip": 1.0}

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.mechanisms import Mechanisms
-from dp_erm_bench.privacy.releases import Gaussian, Release
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.solvers.base import Array, shape
 from dp_erm_bench.solvers.objective_perturbation import (
     PerturbedObjective,

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.mechanisms import Mechanisms
-from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.problems.erm.released import SOURCES
 from dp_erm_bench.problems.erm.smoothness import KINDS
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.solvers.limit import Limit
 
 Array = NDArray[np.float64]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.releases import Release
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.base import Release
 from dp_erm_bench.solvers.base import Array, Solver
 
 CLIPPING = "a clipping threshold (parameter clip), or "

@@ -6,11 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.mechanisms import Mechanism, Mechanisms
-from dp_erm_bench.privacy.releases import LaplaceNoisyMax, NoisyMax, Release
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Mechanism, Release
+from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
+from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import Array, shape, value
 from dp_erm_bench.solvers.bounds import entry_bounds
 from dp_erm_bench.solvers.full_batch import FullBatch, Step

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.solvers.base import inverse, value
 from dp_erm_bench.solvers.full_batch import FullGradient, Step
 from dp_erm_bench.solvers.limit import Limit

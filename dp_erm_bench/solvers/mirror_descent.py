@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.solvers.base import Array, inverse, value
 from dp_erm_bench.solvers.full_batch import FullGradient, Step
 from dp_erm_bench.solvers.limit import Limit

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.errors import NotSolved
-from dp_erm_bench.privacy.mechanisms import Mechanisms
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.solvers.base import Array, Solver, shape
 from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.limit import Limit

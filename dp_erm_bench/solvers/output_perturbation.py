@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.mechanisms import Mechanisms
-from dp_erm_bench.privacy.perturbation import NormLaplace
-from dp_erm_bench.privacy.releases import Gaussian, Release
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.solvers.base import Array, shape
 from dp_erm_bench.solvers.one_solve import OneSolve, lipschitz, tolerance_field
 from dp_erm_bench.solvers.sets import nearest_feasible

@@ -8,12 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from dp_erm_bench.kernels.philox import uniforms
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.mechanisms import AdditiveMechanism, Mechanisms
-from dp_erm_bench.privacy.releases import Gaussian, Release
-from dp_erm_bench.privacy.streams import stream_seeds
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.additive import AdditiveMechanism
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.solvers.base import (
     Array,
     Indices,

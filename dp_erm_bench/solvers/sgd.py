@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.mechanisms import Mechanisms
-from dp_erm_bench.privacy.releases import PoissonGaussian, Release
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.solvers.base import Array, Solver, shape, steps_between, value
 from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.limit import Limit

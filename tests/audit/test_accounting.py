@@ -5,14 +5,14 @@ import math
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting import calibration
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit import accounting
 from dp_erm_bench.audit.accounting import noise_rows, noise_table, unit_problem
 from dp_erm_bench.audit.single_accountants import renyi_epsilon, zcdp_epsilon
-from dp_erm_bench.privacy import calibration
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.events import Event
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
 
 REPLACE, ZERO = Adjacency
 ALGORITHMS = [

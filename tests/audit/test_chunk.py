@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit import chunk, statistic
 from dp_erm_bench.audit.chunk import audit_chunk, audited_case, case_of
 from dp_erm_bench.audit.pairs import variants
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.random_cd import RandomCD
 
 BUDGET = Budget(8.0, 1e-6)

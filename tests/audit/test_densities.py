@@ -5,18 +5,16 @@ import pytest
 from scipy import stats
 
 from dp_erm_bench.audit.densities import Answered, log_ratio
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.privacy.perturbation import NormLaplace
-from dp_erm_bench.privacy.releases import (
-    Gaussian,
-    InsideNoisyMax,
-    Laplace,
-    LaplaceNoisyMax,
-    NoisyMax,
-    PoissonGaussian,
-    Release,
-)
-from dp_erm_bench.privacy.shares import EntrywiseMechanism, LaplaceVector
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
+from dp_erm_bench.releases.laplace_vector import EntrywiseMechanism, LaplaceVector
+from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.noisy_max import NoisyMax
+from dp_erm_bench.releases.norm_laplace import NormLaplace
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from tests.privacy.made import release_of
 
 RUNS = 20_000

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.audit import epsilons
 from dp_erm_bench.audit.compositions import composed, distribution
 from dp_erm_bench.audit.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.audit.uses import Use
-from dp_erm_bench.privacy.accountants import certify
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
 
 REPLACE, ZERO = Adjacency
 T = 50

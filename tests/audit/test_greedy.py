@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.audit.greedy import (
     INSTANCES,
     Instance,
@@ -16,11 +18,9 @@ from dp_erm_bench.audit.greedy import (
     violation,
     violation_table,
 )
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.privacy.releases import InsideNoisyMax
+from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.mechanisms import make_mechanisms
 
 ONE = INSTANCES[0]
 

@@ -9,6 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.chunk import Case
 from dp_erm_bench.audit.claim import claim_of
 from dp_erm_bench.audit.pairs import Pair
@@ -16,7 +17,6 @@ from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.solvers.approximate_minima_perturbation import (
     ApproximateMinimaPerturbation as AMP,

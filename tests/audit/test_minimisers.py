@@ -7,16 +7,17 @@ import pytest
 from scipy import integrate
 from scipy.special import ndtr
 
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.minimisers import log_density, secret
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.privacy.perturbation import ObjectiveGaussian, ObjectiveNormLaplace
-from dp_erm_bench.privacy.releases import Gaussian
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
+from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
 from tests.privacy.made import release_of
 
 KINDS = {"gaussian": ObjectiveGaussian, "gamma": ObjectiveNormLaplace}

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.chunk import audited_case
 from dp_erm_bench.audit.pairs import audited_solver, variants, worst_pair
 from dp_erm_bench.audit.statistic import Audited
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.audit import changes
-from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
+from dp_erm_bench.trust.replay import changes
 
 BUDGET = Budget(8.0, 1e-6)
 ALGORITHMS = registry.names("algorithm")

@@ -8,12 +8,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit import claim, statistic
 from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
 from dp_erm_bench.errors import BudgetExhausted
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD

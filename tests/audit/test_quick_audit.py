@@ -8,11 +8,11 @@ import functools
 
 import pytest
 
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.chunk import audited_case
 from dp_erm_bench.audit.profile import OK, verdict
 from dp_erm_bench.audit.statistic import LEAK
 from dp_erm_bench.audit.table import cases, claim_row, row
-from dp_erm_bench.privacy.budget import Budget
 
 BUDGET = Budget(8.0, 1e-6)
 RUNS = 1000

@@ -1,7 +1,6 @@
 """What was run, counted again: every algorithm keeps its word, and liars are found."""
 
 import dataclasses
-import inspect
 import math
 import subprocess
 import sys
@@ -10,6 +9,10 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
+from dp_erm_bench.accounting.objective import objective_epsilon
+from dp_erm_bench.accounting.rdp import rdp_epsilon
 from dp_erm_bench.audit import epsilons
 from dp_erm_bench.audit.recount import KINDS, Recount, recount, uses_of
 from dp_erm_bench.audit.uses import Use
@@ -18,15 +21,14 @@ from dp_erm_bench.contract.candidate import STEPS, candidate_of
 from dp_erm_bench.contract.recounted import calibrated_run
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy import perturbation, shares
-from dp_erm_bench.privacy import releases as kinds
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.privacy.objective import objective_epsilon
-from dp_erm_bench.privacy.rdp import rdp_epsilon
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from tests.privacy.made import built_in
 
 EPSILONS = (0.3, 1.0, 4.0)
 DELTA = 1e-6
@@ -276,7 +278,7 @@ def made_of(release, z=3.0, names=("a",)):
 
 def test_the_smallest_ratio_of_all_entries_and_trials_counts():
     sensitivity = np.array([[1.0, 0.0, 2.0], [1.0, 0.5, 1.0]])
-    mechanisms = made_of(kinds.Laplace("noise", sensitivity, 4), names=("a", "b"))
+    mechanisms = made_of(Laplace("noise", sensitivity, 4), names=("a", "b"))
     mechanism = mechanisms["noise"]
     mechanism.spend(2)
     assert uses_of(mechanisms) == (Use("laplace", 3.0, 2),)
@@ -290,21 +292,21 @@ def test_the_smallest_ratio_of_all_entries_and_trials_counts():
 
 
 def test_what_was_not_called_costs_nothing():
-    mechanisms = made_of(kinds.Gaussian("noise", 1.0, 4))
+    mechanisms = made_of(Gaussian("noise", 1.0, 4))
     assert uses_of(mechanisms) == ()
     calibration = calibrate((Event("gaussian", 4),), Budget(1, 1e-6))
     assert recount(mechanisms, calibration).epsilon == 0.0
 
 
 def test_a_rate_is_that_of_the_mechanism():
-    mechanisms = made_of(kinds.PoissonGaussian("noise", 1.0, 4, rate=0.1))
+    mechanisms = made_of(PoissonGaussian("noise", 1.0, 4, rate=0.1))
     mechanisms["noise"].spend(1)
     mechanisms["noise"].rate = 0.2
     assert uses_of(mechanisms) == (Use("poisson_gaussian", 3.0, 1, rate=0.2),)
 
 
 def test_unknown_releases_are_loud():
-    class Secret(kinds.Gaussian):
+    class Secret(Gaussian):
         pass
 
     with pytest.raises(TypeError, match="release noise: Secret is unknown"):
@@ -312,18 +314,12 @@ def test_unknown_releases_are_loud():
 
 
 def test_every_release_of_the_package_is_known():
-    made = {
-        found
-        for module in (kinds, perturbation, shares)
-        for found in vars(module).values()
-        if inspect.isclass(found) and issubclass(found, kinds.Release)
-    }
-    assert set(KINDS) == {found for found in made if not inspect.isabstract(found)}
+    assert set(KINDS) == set(built_in())
     assert set(KINDS.values()) == {*ALL_KINDS, "vector"}
 
 
 def test_an_objective_is_counted_with_its_curvature():
-    release = perturbation.ObjectiveGaussian("noise", 2.0, 1, curvature=0.2, terms=2)
+    release = ObjectiveGaussian("noise", 2.0, 1, curvature=0.2, terms=2)
     budget = Budget(1.0, DELTA)
     calibration = calibrate((release.event(),), budget)
     mechanisms = made_of(release, calibration.z)
@@ -395,8 +391,8 @@ def test_the_second_implementation_shares_no_bound_with_the_first():
     code = (
         "import sys\n"
         "import dp_erm_bench.audit.epsilons\n"
-        "print(*[m for m in sys.modules if m.startswith('dp_erm_bench.privacy.')])"
+        "print(*[m for m in sys.modules if m.startswith('dp_erm_bench.releases.')])"
     )
     run = [sys.executable, "-c", code]
     loaded = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    assert loaded.split() == ["dp_erm_bench.privacy.adjacency"]
+    assert loaded.split() == ["dp_erm_bench.releases.adjacency"]

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.audit.accounting import unit_problem
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.runs import Run
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.privacy.releases import NoisyMax
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.noisy_max import NoisyMax
 
 REPLACE, ZERO = Adjacency
 ALGORITHMS = registry.names("algorithm")

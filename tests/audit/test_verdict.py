@@ -5,16 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.certify import certify
+from dp_erm_bench.accounting.gdp import gdp_epsilon, mu_for
 from dp_erm_bench.audit.bounds import candidates, excess, rates
 from dp_erm_bench.audit.claim import Claim, claim_of
 from dp_erm_bench.audit.pairs import audited_solver, worst_pair
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.privacy.accountants import certify
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.gdp import gdp_epsilon, mu_for
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
 
 DELTA = 1e-6
 

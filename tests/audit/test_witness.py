@@ -4,26 +4,30 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
+from dp_erm_bench.accounting.shares import shared_mechanisms
 from dp_erm_bench.audit.recount import recount, uses_of
 from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.runs import Run
-from dp_erm_bench.privacy import releases as kinds
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.privacy.perturbation import (
-    ObjectiveGaussian,
-    ObjectiveNormLaplace,
-)
-from dp_erm_bench.privacy.shares import LaplaceVector, shared_mechanisms
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
+from dp_erm_bench.releases.laplace_vector import LaplaceVector
+from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.noisy_max import NoisyMax
+from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
+from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 
 ALGORITHMS = registry.names("algorithm")
 NAMES = ("a", "b", "c")
 P = 4
-ADDITIVE = (kinds.Gaussian, kinds.Laplace, kinds.PoissonGaussian)
+ADDITIVE = (Gaussian, Laplace, PoissonGaussian)
 SECRET = (ObjectiveGaussian, ObjectiveNormLaplace)
-SELECTIONS = (kinds.NoisyMax, kinds.LaplaceNoisyMax)
+SELECTIONS = (NoisyMax, LaplaceNoisyMax)
 
 
 def quiet_run(algorithm, z=3.0):
@@ -45,7 +49,7 @@ def test_what_is_heard_is_what_the_mechanisms_say(algorithm):
         expected = 3.0 * mechanism.release.weight
         assert found.ratio == pytest.approx(expected, rel=1e-6) or np.isinf(found.ratio)
         assert np.isinf(found.ratio) == isinstance(
-            mechanism.release, kinds.NoisyMax | kinds.InsideNoisyMax
+            mechanism.release, NoisyMax | InsideNoisyMax
         )
 
 
@@ -149,7 +153,7 @@ def test_winners_are_those_of_the_draws(kind):
 
 
 def test_what_was_heard_overrules_what_was_said():
-    release = kinds.Gaussian("noise", 2.0, 5)
+    release = Gaussian("noise", 2.0, 5)
     calibration = calibrate((release.event(),), Budget(1, 1e-6))
     mechanisms = make_mechanisms([release], calibration.z, NAMES)
     halved(mechanisms["noise"])
@@ -163,7 +167,7 @@ def test_what_was_heard_overrules_what_was_said():
 
 
 def test_a_use_that_was_not_counted_is_heard():
-    release = kinds.Gaussian("noise", 2.0, 5)
+    release = Gaussian("noise", 2.0, 5)
     calibration = calibrate((release.event(),), Budget(1, 1e-6))
     mechanisms = make_mechanisms([release], calibration.z, NAMES)
     heard = listen(mechanisms)

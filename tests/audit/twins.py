@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD

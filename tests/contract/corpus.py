@@ -13,15 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp_erm_bench.kernels.philox import uniforms
-from dp_erm_bench.privacy.perturbation import ObjectiveGaussian
-from dp_erm_bench.privacy.releases import (
-    Gaussian,
-    InsideNoisyMax,
-    Laplace,
-    NoisyMax,
-    PoissonGaussian,
-)
-from dp_erm_bench.privacy.streams import stream_seeds
+from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.noisy_max import NoisyMax
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.solvers.base import Solver, inverse, shape, steps_between, value
 from dp_erm_bench.solvers.bounds import coordinate_bounds, norm_bound

@@ -31,7 +31,7 @@ PLAN = "    def plan(self, problem, identities):\n        return "
 START = "        yield oracle.w\n        for k"
 END = "oracle.move_to(problem.penalty.prox(oracle.w - step * noisy, step))"
 POISSON = 'yield PoissonGaussian("gradient", change, self.n_iter, rate=0.5)'
-IMPORTED = "from dp_erm_bench.privacy.releases import PoissonGaussian"
+IMPORTED = "from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian"
 QUIETER = "        mechanisms['gradient'].scale = mechanisms['gradient'].scale / 2\n"
 UNCOUNTED = "        mechanisms['gradient'].spend = lambda uses: None\n"
 DRAW = (
@@ -75,7 +75,7 @@ TWINS = {
     "samples that are not taken": (
         broken(
             (DECLARED, POISSON),
-            ("from dp_erm_bench.privacy.releases import Gaussian", IMPORTED),
+            ("from dp_erm_bench.releases.gaussian import Gaussian", IMPORTED),
         ),
         "samples_are_those_charged",
         "is certified for one Poisson sample of rate 0.5 at each use",
@@ -88,7 +88,7 @@ TWINS = {
             ),
             (
                 "from dp_erm_bench.solvers.limit",
-                "from dp_erm_bench.privacy.streams import stream_seeds\n"
+                "from dp_erm_bench.releases.streams import stream_seeds\n"
                 "from dp_erm_bench.solvers.limit",
             ),
             (STEP, f"{STEP}{' ' * 16}{KNOWN}\n"),

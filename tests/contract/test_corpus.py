@@ -12,7 +12,7 @@ from dp_erm_bench.contract.coins import present
 from dp_erm_bench.contract.interpreters import replayed
 from dp_erm_bench.contract.replay import all_cases
 from dp_erm_bench.contract.suite import check_named, outcomes
-from dp_erm_bench.privacy.releases import Gaussian
+from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.one_solve import OneSolve
 from tests.contract.corpus import BROKEN, SOUND
 

@@ -6,7 +6,7 @@ import pytest
 from dp_erm_bench.cli.main import main
 from tests.contract.own import DECLARED, IMPORTED, STEP, broken
 
-GAUSSIAN = "from dp_erm_bench.privacy.releases import Gaussian"
+GAUSSIAN = "from dp_erm_bench.releases.gaussian import Gaussian"
 SAMPLED = DECLARED.replace("Gaussian(", "PoissonGaussian(", 1).replace(
     "self.n_iter)", "self.n_iter, rate=0.2)"
 )

@@ -14,7 +14,7 @@ import warnings
 
 import numpy as np
 
-from dp_erm_bench.privacy.releases import Gaussian
+from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.base import Solver, inverse, shape, steps_between
 from dp_erm_bench.solvers.bounds import norm_bound
 

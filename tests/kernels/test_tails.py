@@ -17,7 +17,7 @@ from scipy import stats
 
 from dp_erm_bench.kernels import draws, philox
 from dp_erm_bench.kernels.selection import gumbel_argmax
-from dp_erm_bench.privacy.sampling import CoinStream
+from dp_erm_bench.releases.sampling import CoinStream
 
 M0, M1, W0, W1 = 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85
 WORD = 2**32

@@ -7,20 +7,20 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
-from dp_erm_bench.errors import UsageError
-from dp_erm_bench.privacy.accountants import (
+from dp_erm_bench.accounting.budget import LEAST_DELTA
+from dp_erm_bench.accounting.certify import (
     Certificate,
     certify,
     pure_epsilon,
     quick,
     slow,
 )
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import LEAST_DELTA
-from dp_erm_bench.privacy.events import KINDS, Event
-from dp_erm_bench.privacy.gdp import gdp_epsilon
-from dp_erm_bench.privacy.pld import pld_epsilon
-from dp_erm_bench.privacy.rdp import rdp_epsilon
+from dp_erm_bench.accounting.gdp import gdp_epsilon
+from dp_erm_bench.accounting.pld import pld_epsilon
+from dp_erm_bench.accounting.rdp import rdp_epsilon
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import KINDS, Event
 
 REPLACE, ZERO = Adjacency
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.releases.adjacency import Adjacency
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,18 @@ from dp_erm_bench.contract.problems import neighbours
 from dp_erm_bench.contract.replay import CLIP, LOUD
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import BudgetExhausted
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.audit import replay_audit
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.privacy.releases import Gaussian, Laplace, NoisyMax
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import take
 from dp_erm_bench.solvers.bounds import coordinate_bounds
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
 from dp_erm_bench.solvers.svrg import SVRG
+from dp_erm_bench.trust.replay import replay_audit
 
 PARTS = ("logistic", "l2", "none")
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_erm_bench.accounting.budget import LEAST_DELTA, Budget
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import LEAST_DELTA, Budget
+from dp_erm_bench.releases.adjacency import Adjacency
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, "many", None, True, -math.inf])

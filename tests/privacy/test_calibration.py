@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_erm_bench.accounting import calibration
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import Calibration, calibrate
+from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.privacy import calibration
-from dp_erm_bench.privacy.accountants import certify
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import Calibration, calibrate
-from dp_erm_bench.privacy.events import Event
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
 
 REPLACE, ZERO = Adjacency
 T = 50

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_erm_bench.privacy import accountants, lattice, least
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate, computed
-from dp_erm_bench.privacy.events import Event, composed
+from dp_erm_bench.accounting import certify, lattice, least
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate, computed
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event, composed
 
 REPLACE, ZERO = Adjacency
 EPSILONS = (0.1, 1.0, 10.0)
@@ -22,13 +22,13 @@ each_adjacency = pytest.mark.parametrize("adjacency", Adjacency)
 def asked(monkeypatch):
     """Every (z, cells) that a PLD was asked at."""
     calls = []
-    original = accountants.pld_epsilon
+    original = certify.pld_epsilon
 
     def listen(events, z, delta, adjacency, *cells):
         calls.append((z, *cells))
         return original(events, z, delta, adjacency, *cells)
 
-    monkeypatch.setattr(accountants, "pld_epsilon", listen)
+    monkeypatch.setattr(certify, "pld_epsilon", listen)
     monkeypatch.setattr(least, "pld_epsilon", listen)
     return calls
 

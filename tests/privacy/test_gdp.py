@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from dp_erm_bench.privacy.gdp import gdp_delta, gdp_epsilon, log_gdp_delta, mu_for
-from dp_erm_bench.privacy.search import smallest_multiplier, smallest_true
+from dp_erm_bench.accounting.gdp import gdp_epsilon, mu_for
+from dp_erm_bench.accounting.search import smallest_multiplier, smallest_true
+from dp_erm_bench.releases.gaussian import gdp_delta, log_gdp_delta
 
 
 def by_quadrature(epsilon: float, mu: float) -> float:

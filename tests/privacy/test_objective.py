@@ -6,19 +6,16 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
+from dp_erm_bench.accounting.certify import certify
+from dp_erm_bench.accounting.objective import objective_epsilon
+from dp_erm_bench.accounting.printed import printed_multiplier
+from dp_erm_bench.accounting.rdp import rdp_epsilon
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.accountants import certify
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.objective import (
-    objective_delta,
-    objective_epsilon,
-    objective_rdp,
-)
-from dp_erm_bench.privacy.printed import printed_multiplier
-from dp_erm_bench.privacy.rdp import rdp_epsilon
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.objective_gaussian import objective_delta, objective_rdp
 
 BETA, GRID = 0.25, np.linspace(-400.0, 400.0, 400_001)
 STEP = GRID[1] - GRID[0]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dp_erm_bench.privacy.objective import objective_delta
+from dp_erm_bench.releases.objective_gaussian import objective_delta
 
 BETA, CELLS = 0.25, 250
 EPSILONS = (0.05, 0.3, 1.0, 2.0)

@@ -5,13 +5,11 @@ import pytest
 from scipy import stats
 
 from dp_erm_bench.errors import BudgetExhausted
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.privacy.perturbation import (
-    NormLaplace,
-    ObjectiveGaussian,
-    ObjectiveNormLaplace,
-)
+from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.norm_laplace import NormLaplace
+from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
+from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
 from tests.privacy.made import release_of
 
 TRIALS = [f"trial {i}" for i in range(3000)]

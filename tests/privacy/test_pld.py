@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
 
-from dp_erm_bench.privacy import laws
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.gdp import gdp_epsilon
-from dp_erm_bench.privacy.lattice import Composition, discretised
-from dp_erm_bench.privacy.pld import pld_epsilon
+from dp_erm_bench.accounting.gdp import gdp_epsilon
+from dp_erm_bench.accounting.lattice import Composition, discretised
+from dp_erm_bench.accounting.pld import pld_epsilon
+from dp_erm_bench.releases import losses as laws
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
 
 REPLACE, ZERO = Adjacency
 STEP = 2.0**-10

@@ -2,12 +2,12 @@ import math
 
 import pytest
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
+from dp_erm_bench.accounting.printed import authors_multiplier, printed_multiplier
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.printed import authors_multiplier, printed_multiplier
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
 
 REPLACE, ZERO = Adjacency
 GREEDY = (Event("pure", 50), Event("laplace", 50))

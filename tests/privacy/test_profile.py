@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dp_erm_bench.privacy.accountants import certify, quick
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.gdp import gdp_delta
-from dp_erm_bench.privacy.objective import objective_delta
-from dp_erm_bench.privacy.profile import delta_at
+from dp_erm_bench.accounting.certify import certify, quick
+from dp_erm_bench.accounting.profile import delta_at
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.gaussian import gdp_delta
+from dp_erm_bench.releases.objective_gaussian import objective_delta
 
 GRID = np.array([0.0, 0.05, 0.1, 0.3, 1.0])
 MIXED = [

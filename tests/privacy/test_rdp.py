@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from dp_erm_bench.privacy.events import Event, composed
-from dp_erm_bench.privacy.rdp import (
+from dp_erm_bench.accounting.rdp import (
     bounded_range_rdp,
     converted_epsilon,
     default_orders,
@@ -18,6 +17,7 @@ from dp_erm_bench.privacy.rdp import (
     pure_rdp,
     rdp_epsilon,
 )
+from dp_erm_bench.releases.events import Event, composed
 
 CURVES: list[Callable[..., np.ndarray]] = [
     gaussian_rdp,

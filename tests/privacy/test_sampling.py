@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.privacy.releases import PoissonGaussian
-from dp_erm_bench.privacy.sampling import CoinStream
+from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.releases.sampling import CoinStream
 
 SEED = np.array([17, 19, 23, 29], dtype=np.uint32)
 RATES = [1e-4, 0.01, 0.3, 0.5, 0.97, 1.0]

@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp_erm_bench.errors import BudgetExhausted, UsageError
-from dp_erm_bench.privacy.accountants import pure_epsilon
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import Calibration, calibrate
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.mechanisms import Mechanisms, make_mechanisms
-from dp_erm_bench.privacy.releases import Gaussian
-from dp_erm_bench.privacy.shares import (
-    LaplaceVector,
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import Calibration, calibrate
+from dp_erm_bench.accounting.certify import pure_epsilon
+from dp_erm_bench.accounting.shares import (
     left_over,
     shared_mechanisms,
+    spent_by,
     with_shares,
 )
+from dp_erm_bench.errors import BudgetExhausted, UsageError
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.laplace_vector import LaplaceVector
+from dp_erm_bench.releases.mechanisms import Mechanisms, make_mechanisms
 
 SENSITIVITY = np.array([[1.0, 0.25, 0.0, 8.0]])
 BUDGETS = [Budget(e, 1e-6) for e in (0.01, 0.1, 1 / 3, 1.0, 3.7, 10.0)]
@@ -51,8 +52,8 @@ def test_the_largest_log_ratio_of_the_densities_is_the_share(budget):
     scale = mechanism(budget, release=vector(0.1, change)).scale
     level = (change / scale).sum()
     assert level == pytest.approx(0.1 * budget.epsilon, rel=1e-14)
-    assert vector().spent(budget) >= level * (1 - 1e-15)
-    assert vector().spent(budget) == pytest.approx(level, rel=1e-14)
+    assert spent_by(vector(), budget) >= level * (1 - 1e-15)
+    assert spent_by(vector(), budget) == pytest.approx(level, rel=1e-14)
 
 
 def test_draws_follow_the_law_of_the_event():
@@ -113,7 +114,7 @@ def test_a_share_is_a_part(share):
 def test_shares_and_the_rest_are_the_budget(budget):
     rest = left_over(budget, (vector(),))
     assert rest.epsilon == pytest.approx(0.9 * budget.epsilon, rel=1e-14)
-    assert vector().spent(budget) + rest.epsilon <= budget.epsilon
+    assert spent_by(vector(), budget) + rest.epsilon <= budget.epsilon
     assert (rest.delta, rest.adjacency) == (budget.delta, budget.adjacency)
 
 

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.shares import shared_mechanisms
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.audit import replay_audit
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.shares import shared_mechanisms
-from dp_erm_bench.privacy.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.released import clipped_squares, square_bounds
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
+from dp_erm_bench.trust.replay import replay_audit
 
 RADIUS = np.array([1.0, 0.5, 4.0])
 LOSSES = ("logistic", "squared")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.kernels.philox import uniforms
-from dp_erm_bench.privacy.streams import stream_seeds
+from dp_erm_bench.releases.streams import stream_seeds
 
 IDENTITIES = [hashlib.sha256(bytes([i])).hexdigest() for i in range(30)]
 PURPOSES = ["select", "measure", "gradient", "gradient/sample", "order"]

@@ -16,7 +16,7 @@ from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.penalties.l1 import L1
 from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.none import NoPenalty
-from dp_erm_bench.problems import optimum, optimum_choice
+from dp_erm_bench.problems.erm import optimum, optimum_choice
 from dp_erm_bench.problems.erm.build import build_problem
 
 LOSSES = registry.names("loss")

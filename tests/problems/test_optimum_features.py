@@ -10,7 +10,7 @@ from scipy import sparse
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
-from dp_erm_bench.problems import optimum_linear, optimum_smooth
+from dp_erm_bench.problems.erm import optimum_linear, optimum_smooth
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.optimum import certified_optimum, compute_optimum
 from dp_erm_bench.problems.erm.optimum_linear import (

@@ -10,7 +10,7 @@ from matplotlib.image import imread
 
 from dp_erm_bench.audit.profile import Verdict
 from dp_erm_bench.audit.table import row
-from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.report import audit
 
 FOUND = Verdict(8.0, 1e-6, 1.5, 5.0, -0.2, 0.9999, 20_000, "ok")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.runner.solve import checkpoints_of, solve

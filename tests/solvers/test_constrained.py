@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.audit import replay_audit
-from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers.sgd import SGD
+from dp_erm_bench.trust.replay import replay_audit
 from tests.serving import BALLS, SETS, built
 from tests.solvers.cases import ALGORITHMS, LOSSES, PENALTIES, Run
 

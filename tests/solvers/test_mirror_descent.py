@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.oracles import make_oracle
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers.gd import GD
 from dp_erm_bench.solvers.mirror_descent import MAPS, MirrorDescent, smoothness_in_l1

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import NotSolved, Unsupported
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.perturbed import Minimiser
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers import one_solve
 from dp_erm_bench.solvers.approximate_minima_perturbation import (

@@ -6,8 +6,8 @@ import pytest
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.privacy.adjacency import Adjacency
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.permutation_sgd import PermutationSGD
 
 LOSSES = ("logistic", "huber", "smoothed_hinge")

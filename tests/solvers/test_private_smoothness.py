@@ -8,11 +8,11 @@ import pytest
 from scipy.sparse import csc_array
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.contract.limits import noise_on_vectors
 from dp_erm_bench.contract.problems import problem_of
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.budget import Budget
 from dp_erm_bench.runner.execute import facts, uncharged
 from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers.greedy_cd import GreedyCD

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
+from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.contract.problems import gap, instance, problem_of
-from dp_erm_bench.privacy.accountants import certify
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.solvers.svrg import SVRG, correction_bound
 from tests.solvers.cases import LOSSES, Run, end
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dp_erm_bench.audit import claim, statistic
 from dp_erm_bench.contract import runs
-from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.one_solve import OneSolve
 from tests.twins import spoilt

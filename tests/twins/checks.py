@@ -5,6 +5,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
+from dp_erm_bench.accounting.shares import left_over, shared_mechanisms
 from dp_erm_bench.audit.accounting import unit_problem
 from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.profile import OK, verdict
@@ -14,11 +17,8 @@ from dp_erm_bench.contract.base import FAILS
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import BudgetExhausted
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.calibration import calibrate
-from dp_erm_bench.privacy.mechanisms import make_mechanisms
-from dp_erm_bench.privacy.shares import left_over, shared_mechanisms
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.mechanisms import make_mechanisms
 from tests.twins import laws
 from tests.twins.kinds import KINDS, OBJECTIVES, OUTPUTS, SAMPLED, VECTOR
 

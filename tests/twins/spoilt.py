@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from dp_erm_bench.privacy.mechanisms import MaxMechanism
-from dp_erm_bench.privacy.perturbation import ObjectiveMechanism
-from dp_erm_bench.privacy.releases import NoisyMax
-from dp_erm_bench.privacy.streams import stream_seeds
+from dp_erm_bench.releases.noisy_max import MaxMechanism, NoisyMax
+from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism
+from dp_erm_bench.releases.streams import stream_seeds
 
 GLOBAL = {
     "gaussian": np.random.standard_normal,

@@ -6,7 +6,7 @@ import pytest
 from dp_erm_bench.audit.recount import KINDS as RELEASES
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.runs import Run
-from dp_erm_bench.privacy.events import KINDS as EVENTS
+from dp_erm_bench.releases.events import KINDS as EVENTS
 from tests.twins import laws, table
 from tests.twins.breaks import BREAKS, TWINS, Break, Twin, within
 from tests.twins.checks import (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.chunk import audit_chunk, audited_case
 from dp_erm_bench.audit.pairs import variants
 from dp_erm_bench.errors import UsageError
@@ -15,7 +16,6 @@ from dp_erm_bench.experiment.axes import product, values_of
 from dp_erm_bench.experiment.studies import Block, Spec, Task
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
-from dp_erm_bench.privacy.budget import Budget
 
 SIDES = (0, 1)
 DIGITS = 9

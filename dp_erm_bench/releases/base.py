@@ -1,15 +1,62 @@
-"""What all mechanisms share: the noise scale, the streams and the count."""
+"""Releases, and what all their mechanisms share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_erm_bench.errors import BudgetExhausted
-from dp_erm_bench.privacy.releases import Array, Release
-from dp_erm_bench.privacy.streams import stream_seeds
+from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.streams import stream_seeds
+
+Array = NDArray[np.float64]
+Seed = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, eq=False)
+class Release(ABC):
+    """One noisy quantity, published ``times`` times.
+
+    Parameters
+    ----------
+    name : str
+        What the solver calls it by.
+    sensitivity : float or array, broadcastable to (B, p)
+        The largest change between neighbours of what is published, for the
+        budget's adjacency; per trial, or per trial and coordinate.
+    times : int
+        How often it is published at most.
+    weight : float
+        Noise scale / (z * sensitivity).
+
+    Attributes
+    ----------
+    vectors : bool
+        Whether one use may publish a vector, of given euclidean sensitivity.
+    """
+
+    vectors: ClassVar[bool] = False
+
+    name: str
+    sensitivity: Array | float
+    times: int
+    weight: float = 1.0
+
+    @abstractmethod
+    def event(self) -> Event:
+        """Return what an accountant composes."""
+
+    @staticmethod
+    @abstractmethod
+    def draw(seed: Seed, start: int, count: int) -> Array:
+        """Return noise of scale 1: draws start .. start + count - 1 of a stream."""
+
+    def unit(self, seed: Seed, start: int, uses: int, size: int) -> Array:
+        """Return the noise of scale 1 of some uses, (uses, size), from draw start."""
+        return self.draw(seed, start, uses * size).reshape(uses, size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dp_erm_bench.privacy import laws
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.events import PURE_KINDS, Event
-from dp_erm_bench.privacy.lattice import Composition, discretised
+from dp_erm_bench.accounting.lattice import Composition, discretised
+from dp_erm_bench.releases import losses
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import PURE_KINDS, Event
 
 KNOWN = ("gaussian", "poisson_gaussian", *PURE_KINDS)
 FINENESS = 6e-5
@@ -32,7 +32,7 @@ class Part(NamedTuple):
     times: int
     scale: float
     span: float
-    law: Callable[[float, float, bool], laws.Law]
+    law: Callable[[float, float, bool], losses.Law]
     mirrored: bool = True
 
 
@@ -40,19 +40,19 @@ def bounded_part(event: Event, z: float) -> Part:
     """Return the part of an event whose loss is bounded by its level."""
     level = event.level(z)
 
-    def law(step: float, tail: float, reverse: bool) -> laws.Law:
+    def law(step: float, tail: float, reverse: bool) -> losses.Law:
         if event.kind == "laplace":
-            return laws.laplace_law(level, step)
+            return losses.laplace_law(level, step)
         if event.kind == "bounded_range":
-            return laws.bounded_range_law(level, step)
-        return laws.pure_law(level)
+            return losses.bounded_range_law(level, step)
+        return losses.pure_law(level)
 
     return Part(event.times, level, 2 * level, law)
 
 
 def gaussian_part(mu: float, tail: float) -> Part:
     """Return all Gaussian releases as the single one that they amount to."""
-    pair = laws.gaussian_pair(mu)
+    pair = losses.gaussian_pair(mu)
     return Part(1, mu, pair.span(tail), lambda step, tail, _: pair.law(step, tail))
 
 
@@ -60,11 +60,11 @@ def sampled_part(event: Event, z: float, adjacency: Adjacency, tail: float) -> P
     """Return a Poisson sampled Gaussian, z being scale / sensitivity (see Event)."""
     mu, rate = 1 / event.multiplier(z), event.rate
     if adjacency is Adjacency.REPLACE_ONE:
-        pair = laws.replacement_pair(rate, mu)
+        pair = losses.replacement_pair(rate, mu)
         pairs = (pair, pair)
         scale = 2 * rate * math.sqrt(math.sinh(min(mu * mu / 4, 600)))
     else:
-        pairs = (laws.removal_pair(rate, mu), laws.addition_pair(rate, mu))
+        pairs = (losses.removal_pair(rate, mu), losses.addition_pair(rate, mu))
         scale = rate * math.sqrt(math.expm1(min(mu * mu, 600)))
     span = max(pair.span(tail) for pair in pairs)
     return Part(
@@ -80,10 +80,10 @@ def tractable(event: Event, z: float) -> bool:
     """Return whether the losses of one use stay within the range of exponentials."""
     steepness = 1 / event.multiplier(z)
     if event.kind == "gaussian":
-        return steepness * math.sqrt(event.times) <= laws.STEEPEST
+        return steepness * math.sqrt(event.times) <= losses.STEEPEST
     if event.kind == "poisson_gaussian":
-        return steepness <= laws.STEEPEST
-    return event.level(z) <= 2 * laws.STEEPEST
+        return steepness <= losses.STEEPEST
+    return event.level(z) <= 2 * losses.STEEPEST
 
 
 def parts_of(

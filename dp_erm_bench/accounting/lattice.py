@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from dp_erm_bench.privacy.laws import Law
+from dp_erm_bench.releases.losses import Law
 
 Floats = NDArray[np.float64]
 

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import scipy
 
+from dp_erm_bench import releases
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.certify import Events, certify, check_known
+from dp_erm_bench.accounting.least import certified_multiplier, proof_of_least
+from dp_erm_bench.accounting.printed import authors_multiplier, printed_multiplier
 from dp_erm_bench.cached import is_sealing, load_json, save_json
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import digest
-from dp_erm_bench.privacy.accountants import Events, certify, check_known
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.events import composed
-from dp_erm_bench.privacy.least import certified_multiplier, proof_of_least
-from dp_erm_bench.privacy.printed import authors_multiplier, printed_multiplier
+from dp_erm_bench.releases.events import composed
 
 MODES = ("certified", "paper", "authors")
 
@@ -141,8 +142,9 @@ def _calibrated(
 
 @functools.cache
 def sources() -> str:
-    """Return the digest of the code of this layer, and of what it computes with."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    """Return the digest of accountants and laws, and of what they compute with."""
+    layers = (Path(__file__).parent, Path(releases.__file__).parent)
+    files = [path for layer in layers for path in sorted(layer.glob("*.py"))]
     code = [[path.name, path.read_text()] for path in files]
     return digest([code, np.__version__, scipy.__version__])
 

@@ -11,8 +11,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.objective import objective_rdp
+from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.objective_gaussian import objective_rdp
 
 Floats = NDArray[np.float64]
 

@@ -8,10 +8,10 @@ import functools
 import math
 from collections.abc import Callable
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.search import smallest_multiplier
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.search import smallest_multiplier
+from dp_erm_bench.releases.events import Event
 
 Rule = Callable[[Budget, tuple[Event, ...]], float]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import spelled
-from dp_erm_bench.privacy.adjacency import Adjacency
+from dp_erm_bench.releases.adjacency import Adjacency
 
 LEAST_DELTA = 1e-60
 """The least delta > 0 of a budget: the least that both accountants resolve.

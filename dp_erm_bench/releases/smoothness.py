@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.mechanisms import Mechanisms
-from dp_erm_bench.privacy.shares import LaplaceVector, Shared
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.problems.erm.released import (
     ReleasedSmoothness,
     clipped_squares,
     square_bounds,
 )
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.laplace_vector import LaplaceVector, Shared
+from dp_erm_bench.releases.mechanisms import Mechanisms
 
 NAME = "smoothness"
 SHARE = 0.1

@@ -5,14 +5,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.privacy.accountants import Events, check_known
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.events import composed
-from dp_erm_bench.privacy.gdp import gdp_delta
-from dp_erm_bench.privacy.lattice import Composition, discretised
-from dp_erm_bench.privacy.objective import objective_delta, objective_facts
-from dp_erm_bench.privacy.pld import CELLS, KNOWN, lattice_step, parts_of, tractable
-from dp_erm_bench.privacy.rdp import default_orders, rdp_curve
+from dp_erm_bench.accounting.certify import Events, check_known
+from dp_erm_bench.accounting.lattice import Composition, discretised
+from dp_erm_bench.accounting.objective import objective_facts
+from dp_erm_bench.accounting.pld import CELLS, KNOWN, lattice_step, parts_of, tractable
+from dp_erm_bench.accounting.rdp import default_orders, rdp_curve
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import composed
+from dp_erm_bench.releases.gaussian import gdp_delta
+from dp_erm_bench.releases.objective_gaussian import objective_delta
 
 Floats = NDArray[np.float64]
 

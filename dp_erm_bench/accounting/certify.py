@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp_erm_bench.accounting.gdp import gdp_epsilon
+from dp_erm_bench.accounting.objective import objective_epsilon
+from dp_erm_bench.accounting.pld import pld_epsilon
+from dp_erm_bench.accounting.rdp import rdp_epsilon
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.privacy.adjacency import Adjacency
-from dp_erm_bench.privacy.events import KINDS, PURE_KINDS, Event, composed
-from dp_erm_bench.privacy.gdp import gdp_epsilon
-from dp_erm_bench.privacy.objective import objective_epsilon
-from dp_erm_bench.privacy.pld import pld_epsilon
-from dp_erm_bench.privacy.rdp import rdp_epsilon
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.events import KINDS, PURE_KINDS, Event, composed
 
 Events = tuple[Event, ...]
 

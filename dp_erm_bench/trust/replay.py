@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.privacy.mechanisms import Intercept, Mechanisms, Query
+from dp_erm_bench.releases.base import Intercept, Query
+from dp_erm_bench.releases.mechanisms import Mechanisms
 
 Array = NDArray[np.float64]
 Run = Callable[[Mechanisms], list[Array]]

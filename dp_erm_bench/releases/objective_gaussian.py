@@ -53,14 +53,17 @@ perturbation", NeurIPS 2023 (the profile for generalised linear models).
 """
 
 import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.gdp import gdp_delta
-from dp_erm_bench.privacy.search import smallest_true
+from dp_erm_bench.kernels import draws
+from dp_erm_bench.releases.base import Array, Mechanism, Release
+from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.gaussian import gdp_delta
 
 Floats = NDArray[np.float64]
 APART = 8.0
@@ -107,30 +110,52 @@ def objective_delta(
     return min(1.0, terms * one)
 
 
-def objective_epsilon(
-    events: tuple[Event, ...], z: float, delta: float
-) -> float | None:
-    """Return the epsilon of the profile, None for events that it does not know."""
-    facts = objective_facts(events, z)
-    if facts is None:
-        return None
-    if delta <= 0:
-        return math.inf
-    return smallest_true(lambda epsilon: objective_delta(epsilon, *facts) <= delta)
+@dataclass(frozen=True, eq=False)
+class ObjectiveGaussian(Release):
+    """The minimiser of an objective with a secret normal linear term.
 
-
-def objective_facts(
-    events: tuple[Event, ...], z: float
-) -> tuple[float, float, int, float] | None:
-    """Return what :func:`objective_delta` is asked of events, but for epsilon.
-
-    None unless they are one minimiser of a Gaussian objective, and Gaussian releases.
+    Parameters
+    ----------
+    sensitivity : float
+        Largest norm of the change of the gradient of sum_i phi between neighbours:
+        Lambda under ``zero_out``, 2 Lambda under ``replace_one``.
+    curvature : float
+        log(1 + beta / ridge).
+    terms : int
+        1 under ``zero_out``, 2 under ``replace_one``.
     """
-    minimisers = [event for event in events if event.kind == "objective"]
-    others = [event for event in events if event.kind == "gaussian"]
-    alone = len(minimisers) == 1 and minimisers[0].times == 1
-    if not alone or len(others) != len(events) - 1:
-        return None
-    (one,) = minimisers
-    square = math.fsum(event.times / event.multiplier(z) ** 2 for event in others)
-    return one.multiplier(z), one.curvature, one.terms, math.sqrt(square)
+
+    vectors: ClassVar[bool] = True
+    curvature: float = field(kw_only=True)
+    terms: int = field(kw_only=True)
+    draw = staticmethod(draws.gaussian)
+
+    def event(self) -> Event:
+        """Return objective perturbation with Gaussian noise."""
+        event = Event("objective", self.times, self.weight, terms=self.terms)
+        return replace(event, curvature=self.curvature)
+
+
+class ObjectiveMechanism(Mechanism):
+    """Draws the secret linear term of an objective.
+
+    It has no query, so that the replay audit does not apply: the solver must publish
+    nothing but the minimiser.
+    """
+
+    def publish(self, size: int) -> Array:
+        """Return the linear terms of the trials, (B, size), and count the use."""
+        term: Array = self.unit_noise(1, size)[:, 0] * self.scale
+        return term
+
+    def query(self, size: int) -> Array:
+        """Refuse: the noise is not added to a quantity that is published."""
+        raise TypeError(
+            f"release {self.release.name} is of a minimiser: the replay audit does "
+            "not apply to it"
+        )
+
+    def sensitivity_of(self, size: int) -> Array:
+        """Return the declared sensitivity, (B, 1)."""
+        declared: Array = np.broadcast_to(self.release.sensitivity, self.scale.shape)
+        return declared

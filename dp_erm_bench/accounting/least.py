@@ -2,7 +2,8 @@
 
 import math
 
-from dp_erm_bench.privacy.accountants import (
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.certify import (
     Certificate,
     Events,
     certify,
@@ -10,11 +11,10 @@ from dp_erm_bench.privacy.accountants import (
     slow,
     smaller,
 )
-from dp_erm_bench.privacy.budget import Budget
-from dp_erm_bench.privacy.events import Event
-from dp_erm_bench.privacy.gdp import mu_for
-from dp_erm_bench.privacy.pld import COARSE, pld_epsilon
-from dp_erm_bench.privacy.search import smallest_multiplier
+from dp_erm_bench.accounting.gdp import mu_for
+from dp_erm_bench.accounting.pld import COARSE, pld_epsilon
+from dp_erm_bench.accounting.search import smallest_multiplier
+from dp_erm_bench.releases.events import Event
 
 QUICK_TOLERANCE = 1e-10
 SLOW_TOLERANCE = 1e-5

@@ -1,0 +1,38 @@
+"""Laplace noise inside of scores."""
+
+from dataclasses import dataclass, field
+
+from dp_erm_bench.kernels import draws
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.events import Event
+
+
+@dataclass(frozen=True, eq=False)
+class InsideNoisyMax(Release):
+    """The index of the largest score of a gradient with Laplace noise.
+
+    The noise, of scale z times the gradient's sensitivity per coordinate, is
+    added before the score is taken. Let the score of coordinate j be |affine in
+    g_j| with slope c_j, less a constant. Given the other coordinates' noise, j
+    wins when its noisy g_j lies outside an interval; between neighbours each end
+    moves by at most Delta_j (the gradient) and max_i s_i / c_j (the level to
+    beat), with s_i = c_i Delta_i. The level is therefore at most
+    (1 + max_i s_i / min_j s_j) / z. A score that is floored at zero is not covered:
+    where all others tie at zero, the interval vanishes at once.
+
+    Parameters
+    ----------
+    spread : float
+        max_i s_i / min_j s_j; the slopes are the solver's, so that it must say.
+
+    References
+    ----------
+    Mangold, Bellet, Salmon, Tommasi, AISTATS 2023, Algorithm 1 (the noise chi).
+    """
+
+    spread: float = field(kw_only=True)
+    draw = staticmethod(draws.laplace)
+
+    def event(self) -> Event:
+        """Return a mechanism of which the pure level alone is known."""
+        return Event("pure", self.times, self.weight, spread=self.spread)

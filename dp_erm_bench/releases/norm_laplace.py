@@ -1,0 +1,49 @@
+"""A vector with noise of density exp(-norm2)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dp_erm_bench.kernels import draws
+from dp_erm_bench.releases.base import Array, Release, Seed
+from dp_erm_bench.releases.events import Event
+
+
+@dataclass(frozen=True, eq=False)
+class NormLaplace(Release):
+    """A vector plus noise of density proportional to exp(-norm2(b) / scale).
+
+    Neighbours move the vector by at most the sensitivity in the euclidean norm, so by
+    the triangle inequality the log-ratio of the densities is at most 1/z: it is
+    (1/z)-DP. The norm has a Gamma law of shape p, the direction is uniform; in one
+    dimension it is the Laplace release.
+
+    References
+    ----------
+    Chaudhuri, Monteleoni, Sarwate, "Differentially private empirical risk
+    minimization", JMLR 2011, Algorithm 1.
+    """
+
+    vectors: ClassVar[bool] = True
+
+    def event(self) -> Event:
+        """Return a mechanism of which the pure level 1/z is known."""
+        return Event("norm_laplace", self.times, self.weight)
+
+    @staticmethod
+    def draw(seed: Seed, start: int, count: int) -> Array:
+        """Return one vector of ``count`` entries: draws from start of a stream.
+
+        A normal vector gives the direction, a sum of exponentials the norm. Vectors
+        over disjoint draws share nothing: draw k owns the places 4 k .. 4 k + 3.
+        """
+        normal = draws.gaussian(seed, 4 * start, count)
+        lengths = np.abs(draws.laplace(seed, 4 * start + count + count % 2, count))
+        return np.asarray(normal * (lengths.sum() / np.linalg.norm(normal)))
+
+    def unit(self, seed: Seed, start: int, uses: int, size: int) -> Array:
+        """Return the noise of some uses, (uses, size): one vector each."""
+        return np.stack(
+            [self.draw(seed, start + use * size, size) for use in range(uses)]
+        )
