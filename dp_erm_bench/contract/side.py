@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_erm_bench.audit.witness import Heard, _Witness
 from dp_erm_bench.contract.candidate import Candidate
@@ -21,14 +20,13 @@ from dp_erm_bench.contract.minimisers import Matched, matched
 from dp_erm_bench.contract.pairs import Neighbours, pair
 from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.releases.base import Mechanism, Query
+from dp_erm_bench.releases.base import Array, Mechanism, Query
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism
 from dp_erm_bench.releases.poisson_gaussian import PoissonMechanism
 from dp_erm_bench.trust.replay import Log, Writer
 
-Array = NDArray[np.float64]
 HEARD = 1e-3
 """By which part noise that is read off an answer may be less, by rounding."""
 DRIFT = 1e-6
