@@ -17,7 +17,7 @@ endif
 .PHONY: help test lint bench reproduce-figures audit accounting leaderboard clean
 
 help:
-	@echo "make test                 run the tests"
+	@echo "make test                 run the tests on all cores"
 	@echo "make lint                 ruff, mypy, import-linter"
 	@echo "make bench                measure what running trials costs, beside Hydra"
 	@echo "                          [BENCHOPT=install|path/to/benchopt] and benchopt"
@@ -37,8 +37,14 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# What measures time comes after the rest, with the machine to itself.
 test: $(READY)
-	$(BIN)/python -m pytest
+	@status=0; \
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not alone" || status=$$?; \
+	[ $$status -ne 2 ] || exit 2; \
+	$(BIN)/python -m pytest -m alone $$(grep -rlw --include='test_*.py' mark.alone tests) \
+	    || status=$$?; \
+	exit $$status
 
 lint: $(READY)
 	$(BIN)/ruff check .

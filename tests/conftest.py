@@ -7,6 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from dp_erm_bench.paths import cache_dir
 
 # Before anything imports numpy.
@@ -19,9 +21,11 @@ with contextlib.suppress(OSError):
     KERNELS.mkdir(parents=True, exist_ok=True)
 if os.access(KERNELS, os.W_OK):
     os.environ.setdefault("NUMBA_CACHE_DIR", str(KERNELS))
-CACHE = tempfile.mkdtemp(prefix="dp_erm_bench_tests_")
-os.environ["DP_ERM_BENCH_CACHE"] = CACHE
-atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
+# The workers of a session share the cache of the process that started them.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    CACHE = tempfile.mkdtemp(prefix="dp_erm_bench_tests_")
+    os.environ["DP_ERM_BENCH_CACHE"] = CACHE
+    atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
 MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 if (MIRROR / "MANIFEST.csv").is_file():
@@ -33,3 +37,10 @@ def pytest_configure() -> None:
 
     settings.register_profile("project", deadline=None, derandomize=True)
     settings.load_profile("project")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many cores this process may use: a container hides some."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1

@@ -61,6 +61,7 @@ def test_the_memory_told_is_that_of_the_process_itself():
     del ballast
 
 
+@pytest.mark.alone
 def test_what_batches_took_is_summed(tmp_path):
     options = ("--execute", "holding", "--batch", 2)
     seconds(sweep(tmp_path, "seeds", 4, *options))

@@ -176,6 +176,39 @@ def test_the_makefile_knows_its_targets():
         assert experiment in said.stdout or f"{experiment} " in told
 
 
+def test_tests_use_all_cores_but_for_those_that_run_alone(tmp_path):
+    """What of each half fails, the whole fails; an interrupt ends it at once."""
+
+    def run(*codes):
+        log = tmp_path / "log"
+        log.write_text("")
+        python = tmp_path / ".venv" / "bin" / "python"
+        python.parent.mkdir(parents=True, exist_ok=True)
+        wanted = "".join(f"[ $n -ne {n} ] || exit {c}\n" for n, c in enumerate(codes))
+        python.write_text(f"#!/bin/sh\nn=$(wc -l < {log})\necho $* >> {log}\n{wanted}")
+        python.chmod(0o755)
+        (tmp_path / ".venv" / ".ready").touch()
+        code = subprocess.run(
+            ["make", "-f", ROOT / "Makefile", "-o", ".venv/.ready", "test"],
+            cwd=tmp_path,
+            capture_output=True,
+        ).returncode
+        return code, log.read_text().splitlines()
+
+    (tmp_path / "tests").mkdir()
+    for name, mark in (("one", "alone"), ("other", "slow")):
+        (tmp_path / "tests" / f"test_{name}.py").write_text(f"@pytest.mark.{mark}")
+    for name in ("pyproject.toml", "requirements.lock"):
+        (tmp_path / name).touch()
+    code, (most, alone) = run(0, 0)
+    assert code == 0
+    assert "-n auto" in most and most.endswith("-m not alone")
+    assert "-n " not in alone and alone.endswith("-m alone tests/test_one.py")
+    for codes, calls in (((1, 0), 2), ((0, 1), 2), ((2, 0), 1)):
+        code, ran = run(*codes)
+        assert code != 0 and len(ran) == calls
+
+
 def test_an_old_python_is_refused_in_one_sentence(tmp_path):
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
     for name in ("pyproject.toml", "requirements.lock"):

@@ -60,8 +60,8 @@ def batch_size(one: Planned, members: int, most: int, aim: float) -> int:
 def _size(one: Planned, most: int, aim: float) -> int:
     if not one.setting.batchable:
         return 1
-    size = most if one.setting.work <= 0 else int(aim / one.setting.work)
-    return max(min(size, most), min(LEAST, most))
+    size = most if one.setting.work <= 0 else int(min(aim / one.setting.work, most))
+    return max(size, min(LEAST, most))
 
 
 def _parts(members: list[Planned], size: int) -> list[list[Planned]]:

@@ -143,6 +143,7 @@ def test_bash_completes(tmp_path, environment):
     assert not done.stderr
 
 
+@pytest.mark.alone
 def test_an_answer_takes_little_and_imports_nothing_heavy(tmp_path, environment):
     code = (
         "import sys, time; from dp_erm_bench.cli.main import main; "

@@ -34,6 +34,7 @@ def test_help_finds_the_folder_that_the_registry_finds():
     assert _conf() == registry.conf_dir()
 
 
+@pytest.mark.alone
 def test_help_takes_at_most_a_fifth_of_a_second(tmp_path, environment):
     def seconds():
         start = time.perf_counter()

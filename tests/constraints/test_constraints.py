@@ -27,7 +27,7 @@ BOUNDED = [
     for name in BALLS
     for radius in RADII
 ]
-KINDS = {type(constraint) for constraint in BOUNDED}
+KINDS = list(dict.fromkeys(type(constraint) for constraint in BOUNDED))
 
 every_bounded = pytest.mark.parametrize("constraint", BOUNDED, ids=repr)
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

@@ -78,6 +78,7 @@ def test_dorotheas_optimum_is_the_papers(mirror):
     assert np.count_nonzero(optimum.w) == 72
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", LARGE)
 def test_a_prepared_dataset_loads_at_once_and_is_mapped(mirror, name, is_mapped):
     load_dataset(dataset_spec(name))

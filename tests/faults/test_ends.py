@@ -28,6 +28,7 @@ def the_rest_runs(runs):
     return True
 
 
+@pytest.mark.alone
 def test_nothing_outlives_a_parent_that_is_killed(runs):
     process, workers = at_work(runs)
     assert len(workers) == 2 and all(map(alive, workers))
@@ -39,6 +40,7 @@ def test_nothing_outlives_a_parent_that_is_killed(runs):
     assert runs.outcome() == "complete"
 
 
+@pytest.mark.alone
 def test_a_parent_killed_while_workers_start_leaves_none(runs):
     process = runs.start("slow", SEEDS)
     wait_for(lambda: children(process.pid))
@@ -47,6 +49,7 @@ def test_a_parent_killed_while_workers_start_leaves_none(runs):
     assert wait_for(lambda: not any(map(alive, workers))) < 1
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_end_from_outside_is_quick_and_clean(runs, number, code):
     process, workers = at_work(runs)

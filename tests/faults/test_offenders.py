@@ -197,6 +197,7 @@ def test_ctrl_c_ends_workers_that_forked_and_stopped(begun, tmp_path):
     assert strays(tmp_path) == []
 
 
+@pytest.mark.alone
 def test_ctrl_c_twice_ends_it_as_well(begun, tmp_path):
     process = begun()
     os.killpg(process.pid, signal.SIGINT)

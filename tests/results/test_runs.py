@@ -85,7 +85,11 @@ def test_a_later_manifest_stays_the_latest(tmp_path, gone):
     assert read_manifest(tmp_path)["outcome"] == "complete"
 
 
-@pytest.mark.parametrize("run", [f"1-{HERE}-{os.getpid()}", "1-elsewhere-1", "odd", ""])
+@pytest.mark.parametrize(
+    "run",
+    [f"1-{HERE}-{os.getpid()}", "1-elsewhere-1", "odd", ""],
+    ids=["alive", "elsewhere", "odd", "empty"],
+)
 def test_of_other_runs_nothing_is_said(tmp_path, run):
     content = {"run": run, "outcome": "running"}
     write_run(tmp_path, content)

@@ -42,6 +42,10 @@ def test_every_trial_is_in_one_batch_of_its_group(groups, most):
     assert loads == sorted(loads, reverse=True)
 
 
+def test_trials_of_next_to_no_work_fill_their_batch():
+    assert [len(b) for b in batches_of(planned("a", 5, 1e-300), 4, 1e8)] == [3, 2]
+
+
 def test_checkpoints_split_a_group():
     trials = planned("a", 3) + planned("a", 3, n_checkpoints=2)
     assert sorted(map(len, batches_of(trials, 32, 1e8))) == [3, 3]

@@ -81,7 +81,7 @@ def test_an_interrupt_while_it_starts_leaves_nothing(monkeypatch):
         def __init__(self, *given, **options):
             super().__init__(*given, **options)
             made.append(self)
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(subprocess, "Popen", Popen)
     with pytest.raises(KeyboardInterrupt):

@@ -84,6 +84,7 @@ def measured(monkeypatch):
     return ran
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("name", "panels"), ALL if WHOLE else SOME)
 def test_a_plan_tells_the_seconds(name, panels, predicted, measured, tmp_path, capsys):
     """Other work on the machine adds to both: the least of three tries counts."""

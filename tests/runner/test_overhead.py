@@ -87,6 +87,7 @@ def planned(made):
     return [one for case in expand([made])[0] for one in case.sweep(51)]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind, most", [*zip(KINDS, (100, 120, 300), strict=True)])
 def test_a_trial_is_planned_in_microseconds(block, tmp_path, kind, most):
     expand([block()])
@@ -171,6 +172,7 @@ def test_what_is_finished_costs_no_spec(inline, block, monkeypatch):
     assert inline(made) == 0
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", ["seeds only", "a setting each"])
 def test_thousands_of_trials_cost_little_and_again_less(run, block, kind):
     made = block(**KINDS[kind])
