@@ -14,8 +14,10 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.grammar import expand
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.report.authors import decoded
-from dp_erm_bench.report.claims.judge import MEASURES, evaluate
+from dp_erm_bench.report.claims.judge import evaluate
+from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.claims.schema import COMPUTED
+from dp_erm_bench.report.make import OURS
 
 NAMES = ("mangold2022", "mangold2023")
 ALL = (*NAMES, "talwar2015")
@@ -328,7 +330,7 @@ def test_repeats_use_other_data_seeds():
 def test_every_line_that_a_figure_draws_is_run(name):
     config = load(name, "default")
     run = {(block["panel"], block["line"]) for block in config["blocks"]}
-    module = importlib.import_module(config["figures"])
+    module = importlib.import_module(OURS[config["figures"]])
     assert config["figures"].endswith(name)
     for panel in [*module.PANELS, *getattr(module, "RULES", ())]:
         for line in panel.lines:

@@ -13,8 +13,9 @@ import numpy as np
 
 from dp_erm_bench.report import axes
 from dp_erm_bench.report.caption import adjacency, origin
-from dp_erm_bench.report.curves import Array, NotRun
+from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.layout import Cell, Sheet, save
+from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.report.scaling import Scaling
 from dp_erm_bench.report.style import of
 
@@ -139,7 +140,7 @@ def found(
     for line in lines:
         try:
             rates[line] = look(line)
-        except NotRun as reason:
+        except Missing as reason:
             missing[line] = str(reason)
     return rates, missing
 

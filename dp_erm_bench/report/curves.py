@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
@@ -32,10 +33,6 @@ FACTS = (
     "uncharged",
     "params",
 )
-
-
-class NotRun(Exception):
-    """A line that a figure or a claim needs is not in the table; says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,13 +144,13 @@ def report_runs(table: pd.DataFrame, panel: str) -> pd.DataFrame:
 
     Raises
     ------
-    NotRun
+    Missing
         If the panel has no report row; with the message of a failed run if any.
     """
     rows = table[table["panel"] == panel]
     report = rows[rows["phase"] == "report"]
     if report.empty:
-        raise NotRun(why(rows, f"panel {panel} has no report runs"))
+        raise Missing(why(rows, f"panel {panel} has no report runs"))
     return report
 
 
@@ -185,7 +182,7 @@ def curves(
 
     Raises
     ------
-    NotRun
+    Missing
         If nothing ran, a run failed or the problem has no certified optimum.
     """
     rows = report_runs(table, panel)
@@ -195,10 +192,10 @@ def curves(
     if rows.empty:
         tried = table[(table["panel"] == panel) & (table["line"] == line)]
         default = f"{line} has no report runs at epsilon = {epsilon:g}"
-        raise NotRun(why(tried, default))
+        raise Missing(why(tried, default))
     failed = rows[~rows["status"].isin(["ok", "diverged"])]
     if not failed.empty:
-        raise NotRun(why(failed, f"{line} failed"))
+        raise Missing(why(failed, f"{line} failed"))
     return _pivot(rows, line)
 
 
@@ -206,7 +203,7 @@ def _pivot(rows: pd.DataFrame, line: str) -> Curves:
     """Arrange rows as a matrix seeds x checkpoints."""
     errors, nnz = (_grid(rows, name) for name in ("relative_error", "nnz"))
     if np.isnan(errors).all():
-        raise NotRun(f"{line} has no certified optimum to compare with")
+        raise Missing(f"{line} has no certified optimum to compare with")
     passes = rows.groupby("iteration")["passes"].first().sort_index()
     first = rows.iloc[0]
     return Curves(

@@ -11,7 +11,8 @@ import numpy as np
 
 from dp_erm_bench.report import axes
 from dp_erm_bench.report.authors import decoded
-from dp_erm_bench.report.curves import Array, Curves, NotRun, curves, report_runs
+from dp_erm_bench.report.curves import Array, Curves, curves, report_runs
+from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.report.style import of
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def look_up(table: pd.DataFrame, panel: Panel) -> Found:
     for line in panel.lines:
         try:
             found[line] = curves(table, panel.name, line, panel.epsilon)
-        except NotRun as reason:
+        except Missing as reason:
             missing[line] = str(reason)
     over: dict[str, list[tuple[float, Curves]]] = {}
     for line in panel.over_epsilon:
@@ -109,7 +110,7 @@ def look_up(table: pd.DataFrame, panel: Panel) -> Found:
                 try:
                     run = curves(table, panel.name, label, epsilon)
                     over.setdefault(line, []).append((epsilon, run))
-                except NotRun as reason:
+                except Missing as reason:
                     missing[f"{label}, epsilon = {epsilon:g}"] = str(reason)
         over.get(line, []).sort(key=lambda pair: pair[0])
     return Found(panel, found, over, missing)
@@ -118,7 +119,7 @@ def look_up(table: pd.DataFrame, panel: Panel) -> Found:
 def _epsilons(table: pd.DataFrame, panel: str, line: str) -> list[float]:
     try:
         rows = report_runs(table, panel)
-    except NotRun:
+    except Missing:
         return []
     return [
         float(value) for value in rows.loc[rows["line"] == line, "epsilon"].unique()

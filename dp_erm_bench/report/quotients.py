@@ -15,7 +15,8 @@ from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.experiment.problem_specs import problem_spec_of
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.problems.erm.smoothness import Smoothness
-from dp_erm_bench.report.curves import NotRun, curves
+from dp_erm_bench.report.curves import curves
+from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.report.scaling import Scaling
 
 if TYPE_CHECKING:
@@ -35,12 +36,12 @@ def norm_quotient(problem: Problem) -> float:
 
     Raises
     ------
-    NotRun
+    Missing
         If there is no certified optimum.
     """
     data, w = problem.dataset, problem.optimum.w
     if w is None:
-        raise NotRun(f"no certified optimum: {problem.optimum.reason}")
+        raise Missing(f"no certified optimum: {problem.optimum.reason}")
     M = Smoothness("data", data, problem.loss).columns
     L = np.abs(data.X).max(axis=0)
     active = M > 0
@@ -72,7 +73,7 @@ def _problem(block: Mapping[str, Any]) -> Problem:
     try:
         return problem_spec_of(dataset.pop("name"), dataset, *parts, "none").problem
     except DataUnavailable as error:
-        raise NotRun(str(error)) from None
+        raise Missing(str(error)) from None
 
 
 def against_quotient(
@@ -93,12 +94,12 @@ def against_quotient(
 
     Raises
     ------
-    NotRun
+    Missing
         If a panel of the line did not run.
     """
     places = sorted((x, panel) for panel, x in quotients(config, family).items())
     if not places:
-        raise NotRun(f"no panel {family} in the experiment")
+        raise Missing(f"no panel {family} in the experiment")
     found = [curves(table, panel, line) for _, panel in places]
     runs = [one.errors for one in found]
     return Scaling(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.report.curves import Array, NotRun, report_runs, runs_in, why
+from dp_erm_bench.report.curves import Array, report_runs, runs_in, why
+from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
@@ -114,7 +115,7 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
 
     Raises
     ------
-    NotRun
+    Missing
         If nothing ran, a run failed or no optimum is certified.
     """
     rows, skipped = _served(table, panel, line)
@@ -147,14 +148,14 @@ def _served(
     rows = rows[rows["line"] == line]
     if rows.empty:
         tried = table[(table["panel"] == panel) & (table["line"] == line)]
-        raise NotRun(why(tried, f"{line} has no report runs"))
+        raise Missing(why(tried, f"{line} has no report runs"))
     skipped = rows[rows["status"] == "skipped"]
     rows = rows[rows["status"] != "skipped"]
     failed = rows[~rows["status"].isin(["ok", "diverged"])]
     if rows.empty or not failed.empty:
-        raise NotRun(why(skipped if rows.empty else failed, f"{line} failed"))
+        raise Missing(why(skipped if rows.empty else failed, f"{line} failed"))
     if rows["optimum"].isna().any():
-        raise NotRun(f"{line} has no certified optimum to compare with")
+        raise Missing(f"{line} has no certified optimum to compare with")
     return rows, skipped
 
 
@@ -178,7 +179,7 @@ def _excess(rows: pd.DataFrame) -> Array:
 
 
 def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
-    """Return one report row of a panel, for captions; `NotRun` if there is none."""
+    """Return one report row of a panel, for captions; `Missing` if there is none."""
     rows = report_runs(table, panel)
     ran = rows[rows["status"].isin(["ok", "diverged"])]
     first = (rows if ran.empty else ran).iloc[0]

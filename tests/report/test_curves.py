@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.report.authors import decoded, source
-from dp_erm_bench.report.curves import FACTS, NotRun, curves, data_seeds, report_runs
+from dp_erm_bench.report.curves import FACTS, curves, data_seeds, report_runs
+from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.report.panels import Panel, look_up
 
 
@@ -103,13 +104,13 @@ def test_epsilon_and_data_seed_select(tabulate):
     ],
 )
 def test_what_is_not_there_is_not_run(tabulate, panel, line, epsilon):
-    with pytest.raises(NotRun, match="no report runs"):
+    with pytest.raises(Missing, match="no report runs"):
         curves(tabulate({}), panel, line, epsilon)
 
 
 def test_tuning_runs_are_no_report(tabulate):
     table = tabulate({"phase": "tune"})
-    with pytest.raises(NotRun, match="panel log1 has no report runs"):
+    with pytest.raises(Missing, match="panel log1 has no report runs"):
         report_runs(table, "log1")
 
 
@@ -119,14 +120,14 @@ def test_commonest_message_is_the_reason(tabulate):
         {"phase": "tune", "status": "error", "message": "odd", "n_seeds": 1},
         {"phase": "tune", "dataset_seed": 3, "status": "ok", "message": "chatter"},
     )
-    with pytest.raises(NotRun, match="no declared bounds"):
+    with pytest.raises(Missing, match="no declared bounds"):
         curves(table, "log1", "DP-CD cyclic")
 
 
 def test_absent_message_falls_back(tabulate):
     table = tabulate({"status": "error"})
     table["message"] = None
-    with pytest.raises(NotRun, match="DP-CD cyclic failed"):
+    with pytest.raises(Missing, match="DP-CD cyclic failed"):
         curves(table, "log1", "DP-CD cyclic")
 
 

@@ -10,8 +10,8 @@ from dp_erm_bench.problems.erm.arrays import problem_from_arrays
 from dp_erm_bench.report import crosses, mangold2022, mangold2023, noise, quotients
 from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.crosses import Cross, Shape, draw_cross, found, slopes
-from dp_erm_bench.report.curves import NotRun
 from dp_erm_bench.report.layout import Sheet, _fill
+from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.report.scaling import Scaling, scaling, slope
 from dp_erm_bench.report.style import house_style, of
 
@@ -123,7 +123,7 @@ def test_diverged_run_has_no_slope(rows):
 )
 def test_missing_runs_say_why(rows, change, reason):
     table = pd.DataFrame(power_rows(rows, -1.0)).assign(**change)
-    with pytest.raises(NotRun, match=reason):
+    with pytest.raises(Missing, match=reason):
         scaling(table, "theory_p", LINE, "p")
     rates, missing = found([LINE], lambda line: scaling(table, "theory_p", line, "p"))
     assert not rates
@@ -244,7 +244,7 @@ def test_errors_are_sorted_by_the_quotient(unbalanced):
 
 
 def test_no_unbalanced_panel_is_not_run(unbalanced):
-    with pytest.raises(NotRun, match="no panel unbalanced"):
+    with pytest.raises(Missing, match="no panel unbalanced"):
         quotients.against_quotient(unbalanced, {}, "unbalanced", "DP-CD cyclic")
 
 

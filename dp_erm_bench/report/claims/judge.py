@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report.claims.lookup import Lookup
-from dp_erm_bench.report.claims.measures import MEASURES, Claim, Measure, later
-from dp_erm_bench.report.curves import NotRun, data_seeds, explained
+from dp_erm_bench.report.claims.schema import LISTS, Claim, measure_of, threshold
+from dp_erm_bench.report.curves import data_seeds, explained
+from dp_erm_bench.report.missing import Missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,6 @@ COLUMNS = (
     "verdict",
     "profile",
 )
-AXES = ("figure", "line", "under", "over")
 
 
 def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
@@ -63,7 +62,7 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
 
 def _expand(entry: Claim, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield one claim per value of the list-valued keys and per data seed."""
-    axes = [name for name in AXES if isinstance(entry.get(name), list)]
+    axes = [name for name in LISTS if isinstance(entry.get(name), list)]
     for values in product(*(entry[name] for name in axes)):
         claim = {**entry, **dict(zip(axes, values, strict=True))}
         if claim.get("per") != "data_seed":
@@ -71,7 +70,7 @@ def _expand(entry: Claim, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
             continue
         try:
             seeds: list[int | None] = [*data_seeds(table, claim["figure"])]
-        except NotRun:
+        except Missing:
             seeds = [None]
         for seed in seeds:
             yield {**claim, "data_seed": seed}
@@ -81,13 +80,13 @@ def _row(
     claim: Claim, table: pd.DataFrame, config: Mapping[str, Any]
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
-    measure, words = _measure(claim)
+    measure = measure_of(claim)
     row: dict[str, object] = {
         "paper": str(config.get("figures", "")).rpartition(".")[2],
         "figure": claim["figure"],
         "statement": _statement(claim),
-        "measured": words.format(**claim),
-        "threshold": "" if measure is later else _threshold(claim),
+        "measured": measure.words.format(**claim),
+        "threshold": threshold(claim),
         "value": math.nan,
         "profile": config.get("profile", ""),
     }
@@ -101,7 +100,7 @@ def _row(
     )
     try:
         value = measure(claim, lookup)
-    except NotRun as reason:
+    except Missing as reason:
         return {**row, "verdict": f"not run ({reason})"}
     verdict = "holds" if _holds(claim, value) else "fails"
     return {**row, "value": value, "verdict": verdict}
@@ -114,20 +113,6 @@ def _statement(claim: Claim) -> str:
     return text if seed is None else f"{text} (data seed {seed})"
 
 
-def _threshold(claim: Claim) -> str:
-    """Return the threshold in words."""
-    if "at_least" in claim:
-        return f">= {claim['at_least']:g}"
-    if "at_most" in claim:
-        return f"<= {claim['at_most']:g}"
-    if "equals" in claim and "within" in claim:
-        return f"{claim['equals']:g} +- {claim['within']:g}"
-    raise UsageError(
-        f"claim {claim['id']} states no threshold; give at_least, at_most or equals "
-        "with within"
-    )
-
-
 def _holds(claim: Claim, value: float) -> bool:
     """Compare a value with the claim's threshold; what is not finite fails."""
     if not math.isfinite(value):
@@ -137,14 +122,3 @@ def _holds(claim: Claim, value: float) -> bool:
     if "at_most" in claim:
         return bool(value <= claim["at_most"])
     return bool(abs(value - claim["equals"]) <= claim["within"])
-
-
-def _measure(claim: Claim) -> tuple[Measure, str]:
-    """Return the function of a claim and what it measures in words."""
-    try:
-        return MEASURES[str(claim["measure"])]
-    except KeyError:
-        raise UsageError(
-            f"claim {claim['id']}: measure {claim.get('measure')!r} is unknown; "
-            f"choose one of {', '.join(sorted(MEASURES))}"
-        ) from None

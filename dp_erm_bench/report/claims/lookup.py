@@ -39,7 +39,7 @@ class Lookup:
     data_seed: int | None = None
 
     def __call__(self, line: str) -> Curves:
-        """Return the report runs of a line; `NotRun` says why there are none."""
+        """Return the report runs of a line; `Missing` says why there are none."""
         return curves(self.table, self.figure, line, self.epsilon, self.data_seed)
 
     def along(self, line: str, axis: str) -> Scaling:

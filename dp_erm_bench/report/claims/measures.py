@@ -1,29 +1,29 @@
-"""Measures of claims: one number from the report runs of a panel's lines."""
+"""The measures of claims: one number each, from runs, from studies or from noise.
+
+The keyword parameters of a measure are the keys of a claim that it reads. What is heavy
+to import is imported within: claims are checked before anything runs.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dp_erm_bench.report.authors import decoded
-from dp_erm_bench.report.claims.lookup import Lookup
-from dp_erm_bench.report.claims.noise_measures import (
-    noise_slope,
-    selection_epsilon,
-    selection_quotient,
-    selection_scale,
-)
-from dp_erm_bench.report.claims.study_measures import cell, violated, violations
-from dp_erm_bench.report.curves import Array, Curves, NotRun
+from dp_erm_bench.report.claims.table import MEASURES, NOISE, NOTHING, says
+from dp_erm_bench.report.missing import Missing
 
-Claim = Mapping[str, Any]
-Measure = Callable[[Claim, Lookup], float]
+if TYPE_CHECKING:
+    from dp_erm_bench.report.claims.lookup import Lookup
+    from dp_erm_bench.report.curves import Array, Curves
 
-# The reference optimum is certified to this relative gap: nothing below is measured.
+__all__ = ["MEASURES"]
+
 FLOOR = 1e-9
+"""The reference optimum is certified to this relative gap: nothing is below it."""
 
 
 def _final_mean(line: Curves) -> float:
@@ -40,193 +40,195 @@ def _quotient(numerator: float, denominator: float) -> float:
     return numerator / denominator if math.isfinite(denominator) else math.nan
 
 
-def error_at_zero(claim: Claim, lookup: Lookup) -> float:
-    """Return the relative error at w = 0."""
-    return float(lookup(claim["line"]).mean[0])
+@says("relative error at w = 0")
+def error_at_zero(runs: Lookup, line: str) -> float:
+    """Return the relative error of the start of a line."""
+    return float(runs(line).mean[0])
 
 
-def ratio(claim: Claim, lookup: Lookup) -> float:
-    """Return the mean final error of `over` divided by that of `under`."""
-    return _quotient(
-        _final_mean(lookup(claim["over"])), _final_mean(lookup(claim["under"]))
-    )
+@says("mean final error, {over} / {under}")
+def ratio(runs: Lookup, under: str, over: str) -> float:
+    """Return the mean final error of one line divided by that of another."""
+    return _quotient(_final_mean(runs(over)), _final_mean(runs(under)))
 
 
-def inverse_ratio(claim: Claim, lookup: Lookup) -> float:
-    """Return the mean final error of `under` divided by that of `over`."""
-    return _quotient(
-        _final_mean(lookup(claim["under"])), _final_mean(lookup(claim["over"]))
-    )
+@says("mean final error, {under} / {over}")
+def inverse_ratio(runs: Lookup, under: str, over: str) -> float:
+    """Return `ratio` the other way round."""
+    return ratio(runs, over, under)
 
 
-def band_gap(claim: Claim, lookup: Lookup) -> float:
-    """Return the lowest final error of `over` by the highest of `under`."""
-    return _quotient(
-        _bounds(lookup(claim["over"]))[0], _bounds(lookup(claim["under"]))[1]
-    )
+@says("lowest final error of {over} / highest of {under} (above 1: disjoint)")
+def band_gap(runs: Lookup, under: str, over: str) -> float:
+    """Return the factor between the band above and the band below."""
+    return _quotient(_bounds(runs(over))[0], _bounds(runs(under))[1])
 
 
-def band_separation(claim: Claim, lookup: Lookup) -> float:
-    """Return the factor between two final bands; at most 1 where they overlap."""
-    low, high = _bounds(lookup(claim["line"]))
-    other_low, other_high = _bounds(lookup(claim["other"]))
-    return float(np.fmax(_quotient(low, other_high), _quotient(other_low, high)))
+@says("factor between the final bands of {line} and {other} (at most 1: overlap)")
+def band_separation(runs: Lookup, line: str, other: str) -> float:
+    """Return the factor between two bands, whichever is above."""
+    return float(np.fmax(band_gap(runs, other, line), band_gap(runs, line, other)))
 
 
-def share_of_progress(claim: Claim, lookup: Lookup) -> float:
-    """Return the part of the final decrease reached after `iterations` passes."""
-    line = lookup(claim["line"])
-    start, end = float(line.mean[0]), float(line.mean[-1])
-    early = float(line.mean_at(claim["iterations"]))
+@says("part of the mean decrease of {line} after {iterations} iterations")
+def share_of_progress(runs: Lookup, line: str, iterations: float) -> float:
+    """Return the part of the final decrease reached after some passes."""
+    run = runs(line)
+    start, end = float(run.mean[0]), float(run.mean[-1])
+    early = float(run.mean_at(iterations))
     return (start - early) / (start - end) if start > end else math.nan
 
 
-def loss_of_error(claim: Claim, lookup: Lookup) -> float:
-    """Return which part of the error at 0 is lost within `passes`."""
-    line = lookup(claim["line"])
-    return 1.0 - float(line.mean_at(claim["passes"])) / float(line.mean[0])
+@says("part of the error at 0 that {line} loses in {passes} passes (mean)")
+def loss_of_error(runs: Lookup, line: str, passes: float) -> float:
+    """Return which part of the error at 0 is lost early."""
+    run = runs(line)
+    return 1.0 - float(run.mean_at(passes)) / float(run.mean[0])
 
 
-def share_left(claim: Claim, lookup: Lookup) -> float:
-    """Return the mean final error divided by the error at 0."""
-    line = lookup(claim["line"])
-    return float(line.mean[-1]) / float(line.mean[0])
+@says("mean final error of {line} / error at 0")
+def share_left(runs: Lookup, line: str) -> float:
+    """Return which part of the error at 0 is left at the end."""
+    run = runs(line)
+    return float(run.mean[-1]) / float(run.mean[0])
 
 
-def share_lost(claim: Claim, lookup: Lookup) -> float:
+@says("part of the error at 0 that {line} has lost at its end (mean)")
+def share_lost(runs: Lookup, line: str) -> float:
     """Return which part of the error at 0 is gone at the end."""
-    return 1.0 - share_left(claim, lookup)
+    return 1.0 - share_left(runs, line)
 
 
-def ratio_to_band_top(claim: Claim, lookup: Lookup) -> float:
-    """Return the mean final error by the highest final error of `other`."""
-    top = _bounds(lookup(claim["other"]))[1]
-    return _quotient(_final_mean(lookup(claim["line"])), top)
+@says("mean final error of {line} / highest final error of {other}")
+def ratio_to_band_top(runs: Lookup, line: str, other: str) -> float:
+    """Return the mean end of one line over the highest end of another."""
+    return _quotient(_final_mean(runs(line)), _bounds(runs(other))[1])
 
 
-def excess_nonzeros(claim: Claim, lookup: Lookup) -> float:
-    """Return by how much the non-zeros ever exceed the iterations made."""
-    line = lookup(claim["line"])
-    return float(np.max(line.nnz - line.passes))
+@says("most non-zeros of {line} beyond the iterations made, over all checkpoints")
+def excess_nonzeros(runs: Lookup, line: str) -> float:
+    """Return by how much the non-zeros ever exceed the passes."""
+    run = runs(line)
+    return float(np.max(run.nnz - run.passes))
 
 
-def share_of_passes(claim: Claim, lookup: Lookup) -> float:
-    """Return the passes to `factor` times the end of `other`, by its passes."""
-    line, other = lookup(claim["line"]), lookup(claim["other"])
-    reached = np.flatnonzero(line.mean <= claim["factor"] * _final_mean(other))
+@says("passes of {line} to {factor} x the mean final error of {other} / its passes")
+def share_of_passes(runs: Lookup, line: str, other: str, factor: float) -> float:
+    """Return how early a line is as good as another; infinite if it never is."""
+    run, slower = runs(line), runs(other)
+    reached = np.flatnonzero(run.mean <= factor * _final_mean(slower))
     if not reached.size:
         return math.inf
-    return float(line.passes[reached[0]] / other.passes[-1])
+    return float(run.passes[reached[0]] / slower.passes[-1])
 
 
-def _authors(claim: Claim) -> Array:
-    return decoded(claim["figure"])[claim["curve"]][0]
+def _authors(runs: Lookup, curve: str) -> Array:
+    return decoded(runs.figure)[curve][0]
 
 
-def ratio_to_authors_end(claim: Claim, lookup: Lookup) -> float:
-    """Return the mean final error divided by the authors' last point."""
-    return _final_mean(lookup(claim["line"])) / float(_authors(claim)[-1, 1])
+@says("mean final error of {line} / the authors' last point")
+def ratio_to_authors_end(runs: Lookup, line: str, curve: str) -> float:
+    """Return the mean final error divided by that of the authors' figure."""
+    return _final_mean(runs(line)) / float(_authors(runs, curve)[-1, 1])
 
 
-def worst_ratio_to_authors(claim: Claim, lookup: Lookup) -> float:
-    """Return the largest ratio of mean error to the authors' over their points."""
-    passes, errors = _authors(claim).T
-    return float((lookup(claim["line"]).mean_at(passes) / errors).max())
+@says("largest mean error of {line} / the authors' error over their points")
+def worst_ratio_to_authors(runs: Lookup, line: str, curve: str) -> float:
+    """Return the largest ratio of mean error to that of the authors' figure."""
+    passes, errors = _authors(runs, curve).T
+    return float((runs(line).mean_at(passes) / errors).max())
 
 
-def certified_epsilon(claim: Claim, lookup: Lookup) -> float:
-    """Return the epsilon that is proved for the line's noise."""
-    value = lookup(claim["line"]).facts["epsilon_certified"]
+@says("epsilon certified for {line}")
+def certified_epsilon(runs: Lookup, line: str) -> float:
+    """Return the epsilon that is proved for a line's noise."""
+    value = runs(line).facts["epsilon_certified"]
     if value is None or math.isnan(value):
-        raise NotRun("no accountant certifies this noise")
+        raise Missing("no accountant certifies this noise")
     return float(value)
 
 
-def measured_slope(claim: Claim, lookup: Lookup) -> float:
-    """Return the slope of the final mean along an axis, on log-log scales."""
-    return lookup.along(claim["line"], claim["axis"]).slope
+@says("slope of the mean of {line} against {axis}, log-log least squares")
+def slope(runs: Lookup, line: str, axis: str) -> float:
+    """Return the slope of the final mean along an axis."""
+    return runs.along(line, axis).slope
 
 
-def slope_beyond(claim: Claim, lookup: Lookup) -> float:
-    """Return by how much the slope of `other` exceeds that of `line`."""
-    line, other = (lookup.along(claim[key], claim["axis"]) for key in ("line", "other"))
-    return other.slope - line.slope
+@says("slope against {axis}, {other} less {line}")
+def slope_beyond(runs: Lookup, line: str, other: str, axis: str) -> float:
+    """Return by how much one slope exceeds another."""
+    first, second = (runs.along(name, axis) for name in (line, other))
+    return second.slope - first.slope
 
 
-def later(claim: Claim, lookup: Lookup) -> float:
+@says("slope of the noise of {line} against p, log-log", NOISE)
+def noise_slope(noise: Lookup, line: str) -> float:
+    """Return the slope of the noise's deviation against the number of features."""
+    from dp_erm_bench.report.noise import FEATURES, deviations
+    from dp_erm_bench.report.scaling import slope
+
+    return slope(np.array(FEATURES, float), deviations(line, FEATURES))
+
+
+@says("scale of the noise of {line} at T = {n_iter}, n = 1000, in units of L_1", NOISE)
+def selection_scale(noise: Lookup, line: str, n_iter: int) -> float:
+    """Return the scale of the noise of some private selections."""
+    from dp_erm_bench.report.selection import selection
+
+    return selection(line, n_iter).scale
+
+
+@says("scale of the noise of {under} / that of {over} at T = {n_iter}, n = 1000", NOISE)
+def selection_quotient(noise: Lookup, under: str, over: str, n_iter: int) -> float:
+    """Return the scale of one noise divided by that of another."""
+    return selection_scale(noise, under, n_iter) / selection_scale(noise, over, n_iter)
+
+
+@says("epsilon certified for the noise of {line} at T = {n_iter}, n = 1000", NOISE)
+def selection_epsilon(noise: Lookup, line: str, n_iter: int) -> float:
+    """Return the epsilon that is proved for the noise of some selections."""
+    from dp_erm_bench.report.selection import selection
+
+    return selection(line, n_iter).epsilon_certified
+
+
+@says(
+    "delta(1) / delta, T = {n_iter}, {rivals} coordinates of {kappa} x the L", NOTHING
+)
+def violated(_: Lookup, kappa: float, rivals: int, n_iter: int, delta: float) -> float:
+    """Return delta(1) / delta of the printed greedy noise on unequal coordinates."""
+    from dp_erm_bench.audit.greedy import Instance, violation
+
+    return violation(Instance(kappa, rivals, n_iter, delta))
+
+
+@says("{column} of the row of the claim", NOTHING)
+def cell(study: Lookup, column: str, where: Mapping[str, Any]) -> float:
+    """Return the column of the one row with given values of other columns."""
+    rows = study.table
+    for name, value in where.items():
+        if name not in rows:
+            raise Missing(f"the table has no column {name}")
+        number = isinstance(value, int | float)
+        met = np.isclose(rows[name].astype("float64"), value) if number else None
+        rows = rows[rows[name] == value if met is None else met]
+    if len(rows) != 1:
+        wanted = ", ".join(f"{name}={value}" for name, value in where.items())
+        raise Missing(f"{len(rows) or 'no'} rows with {wanted}")
+    return float(rows[column].iloc[0])
+
+
+@says("audits whose profile test refutes the claim", NOTHING)
+def violations(study: Lookup) -> float:
+    """Return how many audits refute what is claimed."""
+    from dp_erm_bench.audit.profile import VIOLATION
+
+    if not len(study.table):
+        raise Missing("no audit is recorded")
+    return float((study.table["verdict"] == VIOLATION).sum())
+
+
+@says("nothing yet", NOTHING)
+def later(_: Lookup, reason: str) -> float:
     """Refuse: the panel belongs to a later version."""
-    raise NotRun(f"later: {claim['reason']}")
-
-
-MEASURES: dict[str, tuple[Measure, str]] = {
-    "violated": (
-        violated,
-        "delta(1) / delta, T = {n_iter}, {rivals} coordinates of {kappa} x the L",
-    ),
-    "violations": (violations, "audits whose profile test refutes the claim"),
-    "cell": (cell, "{column} of the row of the claim"),
-    "error_at_zero": (error_at_zero, "relative error at w = 0"),
-    "ratio": (ratio, "mean final error, {over} / {under}"),
-    "inverse_ratio": (inverse_ratio, "mean final error, {under} / {over}"),
-    "band_gap": (
-        band_gap,
-        "lowest final error of {over} / highest of {under} (above 1: disjoint)",
-    ),
-    "band_separation": (
-        band_separation,
-        "factor between the final bands of {line} and {other} (at most 1: overlap)",
-    ),
-    "share_of_progress": (
-        share_of_progress,
-        "part of the mean decrease of {line} after {iterations} iterations",
-    ),
-    "loss_of_error": (
-        loss_of_error,
-        "part of the error at 0 that {line} loses in {passes} passes (mean)",
-    ),
-    "share_left": (share_left, "mean final error of {line} / error at 0"),
-    "share_lost": (
-        share_lost,
-        "part of the error at 0 that {line} has lost at its end (mean)",
-    ),
-    "ratio_to_band_top": (
-        ratio_to_band_top,
-        "mean final error of {line} / highest final error of {other}",
-    ),
-    "excess_nonzeros": (
-        excess_nonzeros,
-        "most non-zeros of {line} beyond the iterations made, over all checkpoints",
-    ),
-    "share_of_passes": (
-        share_of_passes,
-        "passes of {line} to {factor} x the mean final error of {other} / its passes",
-    ),
-    "ratio_to_authors_end": (
-        ratio_to_authors_end,
-        "mean final error of {line} / the authors' last point",
-    ),
-    "worst_ratio_to_authors": (
-        worst_ratio_to_authors,
-        "largest mean error of {line} / the authors' error over their points",
-    ),
-    "certified_epsilon": (certified_epsilon, "epsilon certified for {line}"),
-    "slope": (
-        measured_slope,
-        "slope of the mean of {line} against {axis}, log-log least squares",
-    ),
-    "slope_beyond": (slope_beyond, "slope against {axis}, {other} less {line}"),
-    "noise_slope": (noise_slope, "slope of the noise of {line} against p, log-log"),
-    "selection_scale": (
-        selection_scale,
-        "scale of the noise of {line} at T = {n_iter}, n = 1000, in units of L_1",
-    ),
-    "selection_quotient": (
-        selection_quotient,
-        "scale of the noise of {under} / that of {over} at T = {n_iter}, n = 1000",
-    ),
-    "selection_epsilon": (
-        selection_epsilon,
-        "epsilon certified for the noise of {line} at T = {n_iter}, n = 1000",
-    ),
-    "later": (later, "nothing yet"),
-}
+    raise Missing(f"later: {reason}")

@@ -8,36 +8,10 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report.claims.measures import MEASURES
+from dp_erm_bench.report.claims.table import NOTHING, Measure
 
-NEEDS: dict[str, tuple[str, ...]] = {
-    "error_at_zero": ("line",),
-    "ratio": ("under", "over"),
-    "inverse_ratio": ("under", "over"),
-    "band_gap": ("under", "over"),
-    "band_separation": ("line", "other"),
-    "share_of_progress": ("line", "iterations"),
-    "loss_of_error": ("line", "passes"),
-    "share_left": ("line",),
-    "share_lost": ("line",),
-    "ratio_to_band_top": ("line", "other"),
-    "excess_nonzeros": ("line",),
-    "share_of_passes": ("line", "other", "factor"),
-    "ratio_to_authors_end": ("line", "curve"),
-    "worst_ratio_to_authors": ("line", "curve"),
-    "certified_epsilon": ("line",),
-    "slope": ("line", "axis"),
-    "slope_beyond": ("line", "other", "axis"),
-    "noise_slope": ("line",),
-    "selection_scale": ("line", "n_iter"),
-    "selection_quotient": ("under", "over", "n_iter"),
-    "selection_epsilon": ("line", "n_iter"),
-    "violated": ("kappa", "rivals", "n_iter", "delta"),
-    "cell": ("column", "where"),
-    "violations": (),
-    "later": ("reason",),
-}
-"""The keys that each measure reads, beside those of every claim."""
-
+Claim = Mapping[str, Any]
 COMMON = ("id", "figure", "measure", "statement")
 OPTIONAL = ("epsilon", "per")
 THRESHOLDS = ("at_least", "at_most", "equals", "within")
@@ -46,9 +20,6 @@ NUMBERS = (
     *("epsilon", "delta", "iterations", "n_iter", "passes"),
     *("factor", "kappa", "rivals"),
 )
-OF_NO_PANEL = ("violated", "violations", "cell", "later")
-"""Measures that read no runs of a panel."""
-
 LINES = ("line", "under", "over", "other")
 WORDS = {"per": ["data_seed"], "axis": ["n", "p", "epsilon", "quotient"]}
 LISTS = ("figure", "line", "under", "over")
@@ -99,21 +70,19 @@ def check_claims(claims: Sequence[Any], blocks: Sequence[Mapping[str, Any]]) -> 
             raise UsageError(f"claim {claim.get('id', number)}: {error}") from None
 
 
-def _check(claim: Mapping[str, Any], lines: Lines) -> None:
-    measure = claim.get("measure")
-    registry.check_choice("measure", measure, sorted(NEEDS))
-    needs = (*COMMON, *NEEDS[str(measure)])
+def _check(claim: Claim, lines: Lines) -> None:
+    measure = measure_of(claim)
+    needs = (*COMMON, *measure.needs)
     for key in claim:
         if key not in needs:
             registry.check_choice("key", key, [*needs, *OPTIONAL, *THRESHOLDS])
     for key in needs:
         if claim.get(key) is None:
-            raise UsageError(f"{key}: must be given for measure={measure}")
+            raise UsageError(f"{key}: must be given for measure={claim['measure']}")
     for key, value in claim.items():
         _check_value(key, value)
-    if measure != "later":
-        _check_threshold(claim)
-    if measure not in OF_NO_PANEL:
+    threshold(claim)
+    if measure.lines != NOTHING:
         _check_lines(claim, lines)
     _check_statement(claim)
 
@@ -134,16 +103,31 @@ def _check_value(key: str, value: Any) -> None:
             raise UsageError(f"{key}={one}: must be a word")
 
 
-def _check_threshold(claim: Mapping[str, Any]) -> None:
+def measure_of(claim: Claim) -> Measure:
+    """Return the measure that a claim names; refuse an unknown one."""
+    name = claim.get("measure")
+    registry.check_choice("measure", name, sorted(MEASURES))
+    return MEASURES[str(name)]
+
+
+def threshold(claim: Claim) -> str:
+    """Return the threshold of a claim in words, empty of one that is for later."""
+    if claim["measure"] == "later":
+        return ""
     given = [key for key in THRESHOLDS if key in claim]
-    if given not in (["at_least"], ["at_most"], ["equals", "within"]):
-        raise UsageError(
-            f"threshold={' and '.join(given) or None}: must be at_least, at_most, or "
-            "equals with within"
-        )
+    if given == ["at_least"]:
+        return f">= {claim['at_least']:g}"
+    if given == ["at_most"]:
+        return f"<= {claim['at_most']:g}"
+    if given == ["equals", "within"]:
+        return f"{claim['equals']:g} +- {claim['within']:g}"
+    raise UsageError(
+        f"threshold={' and '.join(given) or None}: must be at_least, at_most, or "
+        "equals with within"
+    )
 
 
-def _check_lines(claim: Mapping[str, Any], lines: Lines) -> None:
+def _check_lines(claim: Claim, lines: Lines) -> None:
     for figure in _many("figure", claim["figure"]):
         known = _known(claim, figure, lines)
         for key in LINES:
@@ -156,7 +140,7 @@ def _check_lines(claim: Mapping[str, Any], lines: Lines) -> None:
             registry.check_choice(f"figure {figure}: curve", claim["curve"], curves)
 
 
-def _known(claim: Mapping[str, Any], figure: str, lines: Lines) -> list[str]:
+def _known(claim: Claim, figure: str, lines: Lines) -> list[str]:
     """Return the lines that a claim's figure has; a family has those of its panels."""
     if claim["measure"] in COMPUTED:
         return list(COMPUTED[claim["measure"]])
@@ -169,7 +153,7 @@ def _known(claim: Mapping[str, Any], figure: str, lines: Lines) -> list[str]:
     return list(dict.fromkeys(line for panel in panels for line in lines[panel]))
 
 
-def _check_statement(claim: Mapping[str, Any]) -> None:
+def _check_statement(claim: Claim) -> None:
     try:
         str(claim["statement"]).format(**claim)
     except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
