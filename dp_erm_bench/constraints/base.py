@@ -12,6 +12,8 @@ from dp_erm_bench.errors import UsageError
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+UNCOMPILED = 4
+"""The code of all sets that no kernel projects on."""
 
 
 class Constraint(ABC):
@@ -26,17 +28,17 @@ class Constraint(ABC):
     bounded : bool
         Whether the set is bounded.
     explicit : bool
-        Whether it is given by its vertices: they may have several entries that are
-        not zero, and no compiled kernel projects on it.
+        Whether it is given by its vertices, which may have several entries that are
+        not zero.
     radius : float
-        Its size; infinite for the whole space.
+        Its size, for those that ask; infinite for the whole space.
     """
 
     name: ClassVar[str]
-    code: ClassVar[int]
+    code: ClassVar[int] = UNCOMPILED
     bounded: ClassVar[bool] = True
     explicit: ClassVar[bool] = False
-    radius: float
+    radius: float = math.inf
 
     @classmethod
     @abstractmethod

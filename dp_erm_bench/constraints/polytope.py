@@ -34,7 +34,6 @@ class Polytope(Constraint):
     """
 
     name: ClassVar[str] = "polytope"
-    code: ClassVar[int] = 4
     explicit: ClassVar[bool] = True
 
     vertices: Any = field(

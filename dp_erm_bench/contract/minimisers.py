@@ -113,7 +113,7 @@ def _ridge(problem: Problem, b: Array, w: Array) -> float | None:
     size = float(w @ w)
     if not plain or size == 0.0:
         return None
-    slope = problem.gradient(w) + problem.penalty.l2 * w + b / problem.n
+    slope = problem.gradient(w) + problem.penalty.strong_convexity * w + b / problem.n
     ridge = -float(slope @ w) / size
     rest = np.linalg.norm(slope + ridge * w)
     near = rest <= 1e-6 * (np.linalg.norm(b) / problem.n + 1e-6)

@@ -127,7 +127,7 @@ def curvature(problem: Problem) -> float:
     assert problem.optimum.w is not None
     weights = problem.loss.second_derivative(y, X @ problem.optimum.w)
     hessian = (X.T * weights) @ X / problem.n
-    return float(np.linalg.eigvalsh(hessian)[0] + problem.penalty.l2)
+    return float(np.linalg.eigvalsh(hessian)[0] + problem.penalty.strong_convexity)
 
 
 def gap(problem: Problem, w: Array) -> Array:

@@ -192,7 +192,7 @@ def draws_are_distinct(candidate: Candidate) -> None:
 
 def _widest(problems: list[Problem]) -> Problem:
     """Return a problem without a box if there is one: loud noise ends in corners."""
-    return min(problems, key=lambda problem: bool(np.isfinite(problem.penalty.upper)))
+    return min(problems, key=lambda problem: bool(np.isfinite(problem.separable.upper)))
 
 
 def global_random_state_is_untouched(candidate: Candidate) -> None:

@@ -37,7 +37,7 @@ def check_signs(name: str, y: Array) -> None:
 
 
 class Loss(ABC):
-    """A convex loss phi(z, y) of the margin z = x.w and the label y.
+    """A loss phi(z, y) of the margin z = x.w and the label y.
 
     Attributes
     ----------
@@ -51,6 +51,11 @@ class Loss(ABC):
         G, the supremum of the absolute derivative in z; infinite if unbounded.
     smoothness : float
         H, the supremum of the second derivative in z.
+    convex : bool
+        Whether phi(., y) is convex for every label: certificates of minima, and
+        algorithms that publish a minimiser, rest on it.
+    smooth : bool
+        Whether H is finite: steps of length 1 / beta rest on it.
     classification : bool
         Whether labels are -1 and +1, so that accuracy has a meaning.
     monotone : bool
@@ -61,6 +66,8 @@ class Loss(ABC):
     name: ClassVar[str]
     code: ClassVar[int]
     classification: ClassVar[bool]
+    convex: ClassVar[bool] = True
+    smooth: ClassVar[bool] = True
     monotone: ClassVar[bool] = False
     parameter: float = 0.0
     lipschitz: float

@@ -1,7 +1,7 @@
-"""The interface of a penalty: separable, with a closed prox."""
+"""Penalties: what reference solvers and algorithms ask of any, and separable ones."""
 
 import math
-from abc import ABC
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,23 +24,110 @@ def check_strength(name: str, strength: object) -> float:
 
 
 class Penalty(ABC):
-    """A separable penalty l1 |w_j| + (l2 / 2) w_j^2 on the box [lower, upper].
+    """A convex penalty psi >= 0 with a closed prox, of all coordinates at once.
+
+    One of your own derives from this class; it is served by the algorithms that take
+    any penalty (``Solver.any_penalty``), and all others refuse it.
 
     Attributes
     ----------
     name : str
         The name of its yaml.
+    strong_convexity : float
+        The modulus of strong convexity in the euclidean norm.
+    quadratic : bool
+        Whether psi(w) = (strong_convexity / 2) norm2(w)^2.
+    """
+
+    name: ClassVar[str]
+    strong_convexity: float = 0.0
+    quadratic: bool = False
+
+    @abstractmethod
+    def value(self, w: Array) -> Any:
+        """Return the penalty of w, (..., p) to (...)."""
+
+    @abstractmethod
+    def prox(self, v: Array, step: Array | float) -> Array:
+        """Return argmin_u norm2(u - v)^2 / 2 + step psi(u), (..., p).
+
+        ``step`` is a number, or one per row, (..., 1). Step 0 projects on the points
+        where psi is finite.
+        """
+
+    @abstractmethod
+    def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
+        """Return s and psi(w) + psi*(s u) - s u.w, how far s u is from a subgradient.
+
+        s in [0, 1] is the largest with s u in the domain of the conjugate psi*. The
+        second number is >= 0 (Fenchel and Young); it should be computed as a sum of
+        terms >= 0, as reference minima are certified by it to 1e-9.
+
+        Parameters
+        ----------
+        w, u : array of shape (p,)
+        """
+
+    def check_features(self, p: int) -> None:  # noqa: B027
+        """Raise UsageError if it is no penalty on R^p."""
+
+    def largest_margin(self, columns: Array, norm: float) -> float:
+        """Return a bound on |x.w| over records x and the w where psi is finite.
+
+        Parameters
+        ----------
+        columns : array of shape (p,)
+            R_j, bounds on |x_j|.
+        norm : float
+            R_2, a bound on the euclidean norm of x.
+        """
+        return math.inf
+
+
+def inseparable(penalty: Penalty) -> str:
+    """Return the sentence that refuses a penalty that is not separable."""
+    return (
+        f"penalty={penalty.name} is not separable: only gd and output_perturbation "
+        "serve it, or an algorithm of your own with any_penalty = True"
+    )
+
+
+class SeparablePenalty(Penalty):
+    """The penalty sum_j l1 |w_j| + (l2 / 2) w_j^2 on the box [lower, upper]^p.
+
+    Its four numbers are all that compiled kernels know of it: a subclass sets them and
+    changes no method.
+
+    Attributes
+    ----------
     l1, l2 : float
         Strengths of the two parts.
     lower, upper : float
         The box, the same for all coordinates.
     """
 
-    name: ClassVar[str]
     l1: float = 0.0
     l2: float = 0.0
     lower: float = -math.inf
     upper: float = math.inf
+
+    def __init__(
+        self,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        lower: float = -math.inf,
+        upper: float = math.inf,
+    ) -> None:
+        self.l1, self.l2, self.lower, self.upper = l1, l2, lower, upper
+
+    def __init_subclass__(cls) -> None:
+        """Refuse methods of its own, which no kernel would run."""
+        own = sorted({"value", "prox", "dual_distance", "parameters"} & set(vars(cls)))
+        if own:
+            raise TypeError(
+                f"{cls.__name__}: kernels take the four numbers of a SeparablePenalty "
+                f"and not its {own[0]}; derive from Penalty"
+            )
 
     @property
     def boxed(self) -> bool:
@@ -48,12 +135,12 @@ class Penalty(ABC):
         return self.lower > -math.inf or self.upper < math.inf
 
     @property
-    def quadratic(self) -> bool:
+    def quadratic(self) -> bool:  # type: ignore[override]
         """Return whether there is neither an L1 part nor a box."""
         return self.l1 == 0.0 and not self.boxed
 
     @property
-    def strong_convexity(self) -> float:
+    def strong_convexity(self) -> float:  # type: ignore[override]
         """Return the modulus of strong convexity in the euclidean norm."""
         return self.l2
 
@@ -86,3 +173,35 @@ class Penalty(ABC):
         up = np.maximum(-centre - slack, 0.0) * (w < self.upper)
         distance: Array = down + up
         return distance
+
+    def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
+        """Return s and psi(w) + psi*(s u) - s u.w, see :class:`Penalty`.
+
+        Without the box, over which minima are certified by the gap of Frank-Wolfe.
+        """
+        if self.l2 > 0.0:
+            return 1.0, float(_elastic(w, u, self.l1, self.l2).sum())
+        largest = float(np.abs(u).max())
+        s = min(1.0, self.l1 / largest) if largest > 0.0 else 1.0
+        slack = np.maximum(self.l1 * np.abs(w) - s * u * w, 0.0).sum()
+        return s, float(slack)
+
+    def largest_margin(self, columns: Array, norm: float) -> float:
+        """Return a bound on |x.w| over the box: Hoelder, or Cauchy and Schwarz."""
+        side = max(abs(self.lower), abs(self.upper))
+        active = int((columns > 0.0).sum())
+        factor = min(float(columns.sum()), math.sqrt(active) * norm)
+        return side * factor if factor > 0.0 else 0.0
+
+
+def _elastic(w: Array, u: Array, l1: float, l2: float) -> Array:
+    """Return psi_j(w_j) + psi_j*(u_j) - w_j u_j for psi = l1 |.| + (l2/2) (.)^2."""
+    size = np.abs(w)
+    along = np.where(w == 0.0, np.abs(u), np.sign(w) * u)
+    excess = along - l1
+    inside = -excess * size + 0.5 * l2 * size**2
+    outside = (l2 * size - excess) ** 2 / (2.0 * l2)
+    # Against the sign of w the conjugate counts |u|, not its projection on sign(w).
+    against = np.maximum(-along - l1, 0.0) ** 2 / (2.0 * l2)
+    gap: Array = np.where(excess > 0.0, outside, inside + against)
+    return gap

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.penalties.base import SeparablePenalty
 
 
 @dataclass(frozen=True)
-class Box(Penalty):
+class Box(SeparablePenalty):
     """psi(w) = 0 if lower <= w_j <= upper for all j, else infinity.
 
     The prox is the clipping to the box, whatever the step. The box contains 0,

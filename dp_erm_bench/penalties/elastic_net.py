@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.penalties.base import Penalty, check_strength
+from dp_erm_bench.penalties.base import SeparablePenalty, check_strength
 
 
 @dataclass(frozen=True)
-class ElasticNet(Penalty):
+class ElasticNet(SeparablePenalty):
     """psi(w) = strength * (l1_ratio norm1(w) + (1 - l1_ratio) / 2 norm2(w)^2).
 
     References

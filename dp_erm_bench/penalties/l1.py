@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp_erm_bench.penalties.base import Penalty, check_strength
+from dp_erm_bench.penalties.base import SeparablePenalty, check_strength
 
 
 @dataclass(frozen=True)
-class L1(Penalty):
+class L1(SeparablePenalty):
     """psi(w) = strength * norm1(w)."""
 
     name: ClassVar[str] = "l1"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp_erm_bench.penalties.base import Penalty, check_strength
+from dp_erm_bench.penalties.base import SeparablePenalty, check_strength
 
 
 @dataclass(frozen=True)
-class L2(Penalty):
+class L2(SeparablePenalty):
     """psi(w) = (strength / 2) * norm2(w)^2."""
 
     name: ClassVar[str] = "l2"

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.problems.erm.released import SOURCES
@@ -94,6 +96,13 @@ class Solver(ABC):
         False for a solver that runs with B = 1.
     constrained : bool
         Whether it keeps its iterates in the problem's constraint.
+    any_penalty : bool
+        Whether it needs no more of a penalty than its value and its prox; others
+        serve separable ones only.
+    smooth_losses : bool
+        Whether it needs a loss with a finite smoothness constant.
+    convex_losses : bool
+        Whether its privacy rests on the convexity of the loss.
     uses_smoothness : bool
         Whether its steps follow the problem's smoothness constants.
     calibrations : tuple of str
@@ -106,6 +115,9 @@ class Solver(ABC):
 
     batchable: ClassVar[bool] = True
     constrained: ClassVar[bool] = False
+    any_penalty: ClassVar[bool] = False
+    smooth_losses: ClassVar[bool] = True
+    convex_losses: ClassVar[bool] = False
     uses_smoothness: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("certified",)
     exempt: ClassVar[Mapping[str, str]] = {}
@@ -142,8 +154,11 @@ class Solver(ABC):
         No loss is served that no kernels compute. No constraint is served by a solver
         that does not say so: the bound on its derivatives may rest on the constraint.
         """
-        if problem.loss.uncompiled:
-            return problem.loss.uncompiled
+        reason = problem.loss.uncompiled or self._loss_refusal(problem.loss)
+        if reason:
+            return reason
+        if not (self.any_penalty or isinstance(problem.penalty, SeparablePenalty)):
+            return inseparable(problem.penalty)
         if problem.constraint.bounded and not self.constrained:
             return (
                 f"{type(self).__name__} does not keep its iterates in "
@@ -155,6 +170,20 @@ class Solver(ABC):
                 "constants, so that a part of the budget would be lost"
             )
         return self.unsupported(problem)
+
+    def _loss_refusal(self, loss: Loss) -> str | None:
+        name = type(self).__name__
+        if self.smooth_losses and not (loss.smooth and math.isfinite(loss.smoothness)):
+            return (
+                f"loss={loss.name} is not smooth: {name} needs a finite smoothness "
+                "constant, as its steps would have length 0; use a smoothed loss"
+            )
+        if self.convex_losses and not loss.convex:
+            return (
+                f"loss={loss.name} is not convex: the privacy of {name} is proved for "
+                "convex losses only; use gd or sgd"
+            )
+        return None
 
     def unsupported(self, problem: Problem) -> str | None:
         """Return why the solver's own parameters or the penalty rule it out."""

@@ -111,7 +111,7 @@ def frank_wolfe_step(
 ) -> None:
     """Make one step of Algorithm 2 in each trial."""
     problem, w = oracle.problem, oracle.w
-    ridge = problem.penalty.l2 * w
+    ridge = problem.penalty.strong_convexity * w
     chosen = vertex(
         oracle.gradient(clip),
         lambda g: -problem.constraint.vertex_products(g + ridge),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ class GD(FullGradient):
     algorithms and tight error bounds", FOCS 2014, with all records in every step;
     Song, Chaudhuri, Sarwate, GlobalSIP 2013.
     """
+
+    any_penalty: ClassVar[bool] = True
 
     step: float = value(1.0, above=0.0, help="step size, times 1 / beta")
 

@@ -81,13 +81,13 @@ class GreedyCD(Solver):
                 "ratios of the released constants, so no noise can be fixed before; "
                 "use noise=gumbel and calibration=certified"
             )
-        if self.noise == "poster" and problem.penalty.boxed:
+        if self.noise == "poster" and problem.separable.boxed:
             return (
                 f"noise=poster with penalty={problem.penalty.name} has no proved "
                 "privacy: at a border its scores see one side of the gradient only; "
                 "use noise=gumbel and calibration=certified"
             )
-        flat = self.rule != "GS-s" and problem.penalty.l1 > 0.0
+        flat = self.rule != "GS-s" and problem.separable.l1 > 0.0
         if self.noise == "poster" and flat:
             return (
                 f"noise=poster with rule={self.rule} and an L1 penalty has no proved "
@@ -127,7 +127,7 @@ class GreedyCD(Solver):
         bound = coordinate_bounds(problem, self.clip)
         change = adjacency.of_mean(bound, problem.n)
         M = problem.smoothness.columns
-        scores = change * self.greedy_rule().lipschitz(M, problem.penalty)
+        scores = change * self.greedy_rule().lipschitz(M, problem.separable)
         if self.noise == "poster":
             yield InsideNoisyMax("select", change, self.n_iter, spread=_spread(scores))
         else:
@@ -158,7 +158,7 @@ class GreedyRun:
         self, oracle: Oracle, mechanisms: Mechanisms, solver: GreedyCD
     ) -> None:
         problem, full = oracle.problem, oracle.w.shape
-        self.oracle, self.penalty = oracle, problem.penalty
+        self.oracle, self.penalty = oracle, problem.separable
         self.select, self.measure = mechanisms["select"], mechanisms["measure"]
         self.rule, self.M = solver.greedy_rule(), problem.smoothness.columns
         bound = coordinate_bounds(problem, solver.clip)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.kernels import scores as kernels
-from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.penalties.base import SeparablePenalty
 
 Array = NDArray[np.float64]
 
@@ -33,20 +33,22 @@ class Rule(ABC):
 
     code: ClassVar[int]
 
-    def scores(self, gradient: Array, w: Array, M: Array, penalty: Penalty) -> Array:
+    def scores(
+        self, gradient: Array, w: Array, M: Array, penalty: SeparablePenalty
+    ) -> Array:
         """Return the scores, shape (B, p), at (B, p) iterates; M: (p,) or (B, p)."""
         out = np.empty_like(gradient)
         psi = penalty.parameters()
         kernels.all_scores(self.code, gradient, w, np.atleast_2d(M), psi, out)
         return out
 
-    def lipschitz(self, M: Array, penalty: Penalty) -> Array:
+    def lipschitz(self, M: Array, penalty: SeparablePenalty) -> Array:
         """Return how much a score can change per unit of g_j, the shape of M."""
         active = M > 0.0
         return np.where(active, self._slope(np.where(active, M, 1.0), penalty), 0.0)
 
     @abstractmethod
-    def _slope(self, M: Array, penalty: Penalty) -> Array: ...
+    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array: ...
 
 
 class SubgradientRule(Rule):
@@ -54,7 +56,7 @@ class SubgradientRule(Rule):
 
     code: ClassVar[int] = kernels.SUBGRADIENT
 
-    def _slope(self, M: Array, penalty: Penalty) -> Array:
+    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array:
         return 1.0 / np.sqrt(M)
 
 
@@ -74,7 +76,7 @@ class StepRule(Rule):
 
     code: ClassVar[int] = kernels.STEP
 
-    def _slope(self, M: Array, penalty: Penalty) -> Array:
+    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array:
         # The prox of (l2 / 2) w^2 with step 1 / M contracts by 1 + l2 / M, and the
         # shrinkage before it and the clipping to a box after it do not expand.
         return 1.0 / (np.sqrt(M) * (1.0 + penalty.l2 / M))
@@ -90,7 +92,7 @@ class DecreaseRule(Rule):
 
     code: ClassVar[int] = kernels.DECREASE
 
-    def _slope(self, M: Array, penalty: Penalty) -> Array:
+    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array:
         return 1.0 / np.sqrt(M + penalty.l2)
 
 

@@ -68,7 +68,8 @@ class MirrorDescent(FullGradient):
 
         def step(t: int) -> None:
             noisy = self.noisy_mean(oracle, mechanisms)
-            oracle.move_to(mirror.step(noisy + problem.penalty.l2 * oracle.w, size))
+            ridge = problem.penalty.strong_convexity * oracle.w
+            oracle.move_to(mirror.step(noisy + ridge, size))
 
         return step
 
@@ -79,7 +80,7 @@ def smoothness_in_l1(problem: Problem) -> Array:
     The largest entry of the Hessian: |H_jk| <= sqrt(H_jj H_kk) <= max_j M_j, and l2.
     """
     M = np.atleast_2d(problem.smoothness.columns)
-    return np.asarray(M.max(axis=1, keepdims=True) + problem.penalty.l2)
+    return np.asarray(M.max(axis=1, keepdims=True) + problem.penalty.strong_convexity)
 
 
 class Mirror(ABC):

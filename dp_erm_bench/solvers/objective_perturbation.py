@@ -112,7 +112,7 @@ class ObjectivePerturbation(PerturbedObjective):
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return the minimiser of the noisy objective, plus noise, in the set."""
         problem, w = oracle.problem, self.near(oracle, mechanisms)
-        if problem.penalty.l1 > 0.0:
+        if problem.separable.l1 > 0.0:
             entry = 1.0 if self.noise == "gaussian" else math.sqrt(problem.p)
             small = DEVIATIONS * entry * mechanisms["output"].scale
             w = np.where(np.abs(w) <= small, 0.0, w)

@@ -31,6 +31,7 @@ class SingleAnswer(Solver):
 
     batchable: ClassVar[bool] = False
     constrained: ClassVar[bool] = True
+    convex_losses: ClassVar[bool] = True
     uses_smoothness: ClassVar[bool] = False
 
     def iterations(self, problem: Problem) -> int:

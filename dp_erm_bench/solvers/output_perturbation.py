@@ -41,6 +41,7 @@ class OutputPerturbation(OneSolve):
     minimization", JMLR 2011, Algorithm 1 and Corollary 8 (noise=gamma).
     """
 
+    any_penalty: ClassVar[bool] = True
     exempt: ClassVar[Mapping[str, str]] = {
         "sensitivities_are_tight": "the minimiser moves that far only where the loss "
         "is linear for all neighbours, which the small problems are not"

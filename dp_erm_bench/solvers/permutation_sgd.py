@@ -117,7 +117,7 @@ class PermutationSGD(SingleAnswer):
         sizes = self.sizes(problem)
         if not sizes.size:
             return 0.0
-        log_shrink = -np.log1p(sizes * problem.penalty.l2)
+        log_shrink = -np.log1p(sizes * problem.penalty.strong_convexity)
         after = np.exp(np.cumsum(log_shrink[::-1])[::-1])
         visits = (sizes * after).reshape(self.passes, -1).sum(axis=0)
         return float(visits.max()) / expected_batch(problem, self.batch_size)

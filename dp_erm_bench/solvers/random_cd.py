@@ -158,7 +158,7 @@ class CoordinateRun:
 
     def mean(self, count: int) -> Array:
         """Return the mean of some iterates; rounding must not leave the box."""
-        penalty = self.oracle.problem.penalty
+        penalty = self.oracle.problem.separable
         mean: Array = self.total / count
         return np.clip(mean, penalty.lower, penalty.upper)
 

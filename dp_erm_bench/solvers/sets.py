@@ -1,5 +1,6 @@
 """What solvers may ask of a constraint."""
 
+from dp_erm_bench.constraints.base import UNCOMPILED
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.solvers.base import Array
 
@@ -23,7 +24,7 @@ def projection_refusal(problem: Problem, solver: str) -> str | None:
 def compiled_refusal(problem: Problem, solver: str) -> str | None:
     """Return why there is no compiled step that ends with a projection, or None."""
     constraint = problem.constraint
-    if constraint.explicit:
+    if constraint.code == UNCOMPILED:
         return (
             f"constraint={constraint.name}: {solver} has no compiled projection on it; "
             "use frank_wolfe or gd"

@@ -60,7 +60,7 @@ class SGD(Solver):
         """State that full batches reach the minimum, and samples like 1 / t."""
         length = 3_000 if problem.constraint.bounded else 600
         yield Limit(cls(batch_size="full", n_iter=length), gap=1e-8)
-        if problem.penalty.l2 > 0.0 and problem.penalty.quadratic:
+        if problem.penalty.strong_convexity > 0.0 and problem.penalty.quadratic:
             decay = 0.1 * curvature / float(problem.smoothness.norm) / 1.5
             for size in (1, 5):
                 solver = cls(batch_size=size, n_iter=64_000, step=0.1, decay=decay)

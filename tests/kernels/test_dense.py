@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.kernels import dense
-from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.penalties.base import SeparablePenalty
 
 BATCHES = range(1, 10)
 # Odd lengths on both sides of a block of 512 rows.
@@ -96,7 +96,7 @@ def test_moved_margins(batch, loss, make_arrays):
 @pytest.mark.parametrize("l2", [0.0, 0.7])
 @pytest.mark.parametrize("box", [(-np.inf, np.inf), (-1.0, 0.5), (0.0, np.inf)])
 def test_prox_is_that_of_the_penalty(l1, l2, box, make_psi):
-    penalty = Penalty()
+    penalty = SeparablePenalty()
     penalty.l1, penalty.l2, (penalty.lower, penalty.upper) = l1, l2, box
     psi = make_psi(l1, l2, *box)
     for step in (0.0, 0.1, 2.0):

@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels.dense import prox as compiled_prox
-from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.penalties.box import Box
 from dp_erm_bench.penalties.elastic_net import ElasticNet
 
@@ -19,7 +19,7 @@ STEPS = (0.05, 1.0, 7.0)
 POINTS = np.array([-6.0, -2.0, -0.31, -0.3, -1e-9, 0.0, 1e-9, 0.3, 0.31, 1.7, 6.0])
 
 
-class General(Penalty):
+class General(SeparablePenalty):
     """Every part at once: what later penalties are made of."""
 
     name = "general"

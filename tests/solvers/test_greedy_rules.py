@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dp_erm_bench import registry
 from dp_erm_bench.contract.problems import objective_problem, problem_of
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.events import Event
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
@@ -25,7 +25,7 @@ ALL_RULES = {**RULES, "excess": ExcessRule()}
 every_rule = pytest.mark.parametrize("rule", ALL_RULES)
 
 
-class Both(Penalty):
+class Both(SeparablePenalty):
     """An elastic net on a box, which no yaml makes yet."""
 
     def __init__(self, l1, l2, lower=-np.inf, upper=np.inf):

@@ -7,10 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp_erm_bench import registry
+from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Bounds, Features
 from dp_erm_bench.datasets.features import numbers
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
 
@@ -19,11 +22,11 @@ def problem_from_arrays(
     X: ArrayLike | Features,
     y: ArrayLike,
     *,
-    loss: str | Mapping[str, Any],
-    penalty: str | Mapping[str, Any] = "none",
+    loss: str | Mapping[str, Any] | Loss,
+    penalty: str | Mapping[str, Any] | Penalty = "none",
     strength: float | str | None = None,
     bounds: Mapping[str, Any] | ArrayLike | None = None,
-    constraint: str | Mapping[str, Any] = "none",
+    constraint: str | Mapping[str, Any] | Constraint = "none",
 ) -> Problem:
     """Return the problem of a user's own data.
 
@@ -33,10 +36,10 @@ def problem_from_arrays(
         A sparse one stays sparse.
     y : array of shape (n,)
         Labels; -1 and +1 for classification.
-    loss, penalty, constraint : str or mapping
-        Names of conf/, or mappings with ``name`` and parameters.
+    loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
+        Names of conf/, mappings with ``name`` and parameters, or objects of your own.
     strength : float or '1/n', optional
-        The strength of the penalty.
+        The strength of the penalty, where that is not an object.
     bounds : mapping, float or array of shape (p,), optional
         Public bounds on a record, not computed from the data: ``columns`` (R_j,
         one number or p numbers), and optionally ``norm`` (R_2) and ``label``. What
@@ -52,6 +55,8 @@ def problem_from_arrays(
     features = X if hasattr(X, "tocsc") else _floats("X", X)
     data = dataset_from_arrays(features, _floats("y", y), bounds=declared)
     if strength is not None:
+        if isinstance(penalty, Penalty):
+            raise UsageError(f"strength={strength}: give it to the penalty itself")
         named = {"name": penalty} if isinstance(penalty, str) else dict(penalty)
         penalty = {**named, "strength": strength}
     return build_problem(data, loss, penalty, constraint)

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Dataset, Usual
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.registry import build
 
@@ -30,18 +33,18 @@ class Part:
 
 def build_problem(
     dataset: Dataset,
-    loss: str | Mapping[str, Any] = "auto",
-    penalty: str | Mapping[str, Any] = "auto",
-    constraint: str | Mapping[str, Any] = "none",
+    loss: str | Mapping[str, Any] | Loss = "auto",
+    penalty: str | Mapping[str, Any] | Penalty = "auto",
+    constraint: str | Mapping[str, Any] | Constraint = "none",
 ) -> Problem:
     """Return the problem of a dataset and an objective given by names.
 
     Parameters
     ----------
     dataset : Dataset
-    loss, penalty, constraint : str or mapping
-        A name of conf/, or a mapping with ``name`` and parameters. ``auto``
-        stands for the dataset's usual objective.
+    loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
+        A name of conf/, a mapping with ``name`` and parameters, or an object.
+        ``auto`` stands for the dataset's usual objective.
 
     Raises
     ------
@@ -49,15 +52,15 @@ def build_problem(
         For unknown names, wrong parameters or labels, or where ``auto`` has no
         meaning.
     """
-    loss_part = _resolved(Part.of(loss), "loss", dataset)
-    penalty_part = _resolved(Part.of(penalty), "penalty", dataset)
-    constraint_part = Part.of(constraint)
-    return Problem(
-        dataset,
-        build("loss", loss_part.name, **loss_part.parameters),
-        _penalty(penalty_part, dataset),
-        build("constraint", constraint_part.name, **constraint_part.parameters),
-    )
+    if not isinstance(loss, Loss):
+        part = _resolved(Part.of(loss), "loss", dataset)
+        loss = cast(Loss, build("loss", part.name, **part.parameters))
+    if not isinstance(penalty, Penalty):
+        penalty = _penalty(_resolved(Part.of(penalty), "penalty", dataset), dataset)
+    if not isinstance(constraint, Constraint):
+        part = Part.of(constraint)
+        constraint = cast(Constraint, build("constraint", part.name, **part.parameters))
+    return Problem(dataset, loss, penalty, constraint)
 
 
 def strength_of(value: float | str, n: int) -> float:
@@ -89,17 +92,16 @@ def _resolved(part: Part, group: str, dataset: Dataset) -> Part:
     return Part(usual.loss if group == "loss" else usual.penalty, part.parameters)
 
 
-def _penalty(part: Part, dataset: Dataset) -> Any:
+def _penalty(part: Part, dataset: Dataset) -> Penalty:
     given = dict(part.parameters)
     strength = given.pop("strength", "auto")
-    if not hasattr(build("penalty", part.name), "strength"):
-        stray = {} if strength == "auto" else {"strength": strength}
-        return build("penalty", part.name, **given, **stray)
-    if strength == "auto":
-        strength = _usual_strength(part.name, dataset)
-    return build(
-        "penalty", part.name, strength=strength_of(strength, dataset.n), **given
-    )
+    if hasattr(build("penalty", part.name), "strength"):
+        if strength == "auto":
+            strength = _usual_strength(part.name, dataset)
+        given["strength"] = strength_of(strength, dataset.n)
+    elif strength != "auto":
+        given["strength"] = strength  # refused, as a parameter that it has not
+    return cast(Penalty, build("penalty", part.name, **given))
 
 
 def _usual_strength(name: str, dataset: Dataset) -> float | str:

@@ -94,7 +94,7 @@ class GramOracle(DenseOracle):
         """Set w_j to prox_{step psi_j}(w_j - step value) at each trial's j."""
         trials = np.arange(self.batch)
         old = self.w[trials, coordinates]
-        new = self.problem.penalty.prox(old - step * value, step)
+        new = self.problem.separable.prox(old - step * value, step)
         self.w[trials, coordinates] = new
         self._margins = None
         if self._gradient is not None:

@@ -11,6 +11,7 @@ import numpy as np
 from dp_erm_bench.cached import Cached, is_sealing, load_json, save_json
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.penalties.base import SeparablePenalty
 
 if TYPE_CHECKING:
     from dp_erm_bench.problems.erm.problem import Problem
@@ -19,8 +20,6 @@ TOLERANCE = 1e-9
 NEGLIGIBLE = 1e-9
 # Part of what is cached: raise it when a problem that had no optimum gets one.
 FORMAT = 3
-SETS = ("l2_ball", "l1_ball", "simplex", "polytope")
-"""Constraints that there are reference solvers for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,21 +85,21 @@ def compute_optimum(problem: Problem) -> Optimum:
 
 def _unsupported(problem: Problem) -> str:
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
-    lower, upper = penalty.lower, penalty.upper
-    if not (math.isfinite(lower) and math.isfinite(upper)):
-        if lower > -math.inf or upper < math.inf:
+    if not (problem.loss.convex and problem.loss.smooth):
+        kind = "smooth" if problem.loss.convex else "convex"
+        return f"no certificate: loss {problem.loss.name} is not {kind}"
+    if isinstance(penalty, SeparablePenalty):
+        if penalty.boxed and not math.isfinite(penalty.upper - penalty.lower):
             return "no certificate on a box that is not bounded"
-    elif penalty.l1 > 0.0 or not free:
-        return f"no reference solver for the box of penalty {penalty.name} and more"
-    if free:
+        if penalty.boxed and (penalty.l1 > 0.0 or not free):
+            return f"no reference solver for the box of penalty {penalty.name} and more"
+    curved = penalty.strong_convexity > 0.0 and problem.constraint.explicit
+    if free or (penalty.quadratic and not curved):
         return ""
-    if penalty.l1 > 0.0 or (penalty.l2 > 0.0 and problem.constraint.explicit):
-        return (
-            f"no reference solver for penalty {penalty.name} over constraint "
-            f"{problem.constraint.name}"
-        )
-    known = problem.constraint.name in SETS
-    return "" if known else f"no reference solver for {problem.constraint.name}"
+    return (
+        f"no reference solver for penalty {penalty.name} over constraint "
+        f"{problem.constraint.name}"
+    )
 
 
 def _none(reason: str) -> Optimum:

@@ -14,6 +14,7 @@ from scipy import linalg
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.optimum_gap import duality_gap
 from dp_erm_bench.problems.erm.optimum_linear import (
     DIRECT,
@@ -63,7 +64,8 @@ class Composite:
 
     def relative_gap(self, w: Array) -> float:
         """Return the certified relative gap at w."""
-        gap = duality_gap(self.X, self.y, self.loss, self.l1, self.l2, w)
+        psi = SeparablePenalty(self.l1, self.l2)
+        gap = duality_gap(self.X, self.y, self.loss, psi, w)
         return gap / max(self.value(w), TINY)
 
 

@@ -43,7 +43,6 @@ class Oracle(ABC):
         self.problem = problem
         self.y = problem.dataset.y
         self.loss = problem.loss.kernel
-        self.psi = problem.penalty.parameters()
         self.constraint = problem.constraint.kernel
         # Inside the domain from the start: bounds on derivatives hold only there.
         start = problem.constraint.project(np.zeros((batch, problem.p)))
@@ -73,6 +72,11 @@ class Oracle(ABC):
         return self._margins
 
     @cached_property
+    def psi(self) -> Array:
+        """Return (l1, l2, lower, upper) of the penalty, if it is separable."""
+        return self.problem.separable.parameters()
+
+    @cached_property
     def _residuals(self) -> Array:
         return np.empty((self.batch, self.problem.n))
 
@@ -99,7 +103,7 @@ class Oracle(ABC):
         """
         trials, margins = np.arange(self.batch), self.margins
         old = self.w[trials, coordinates]
-        new = self.problem.penalty.prox(old - step * value, step)
+        new = self.problem.separable.prox(old - step * value, step)
         self.w[trials, coordinates] = new
         self.kernels.move_coordinates(self.columns, margins, coordinates, new - old)
 

@@ -1,5 +1,6 @@
 """The objective: a dataset, a loss, a penalty and a constraint."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -7,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.datasets.base import Array, Dataset
+from dp_erm_bench.datasets.base import Array, Bounds, Dataset
+from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.paths import digest, fields_of
-from dp_erm_bench.penalties.base import Penalty
-from dp_erm_bench.problems.erm.domain import lipschitz_constant
+from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
 from dp_erm_bench.problems.erm.optimum import Optimum, certified_optimum
 from dp_erm_bench.problems.erm.released import ReleasedSmoothness
 from dp_erm_bench.problems.erm.smoothness import Smoothness
@@ -43,6 +44,7 @@ class Problem:
     def __post_init__(self) -> None:
         """Refuse labels outside the loss's domain, and sets of another space."""
         self.loss.check_labels(self.dataset.y)
+        self.penalty.check_features(self.dataset.p)
         self.constraint.check_features(self.dataset.p)
 
     @property
@@ -73,6 +75,19 @@ class Problem:
             "dataset": self.dataset.spec,
             **{part: _described(getattr(self, part)) for part in parts},
         }
+
+    @property
+    def separable(self) -> SeparablePenalty:
+        """Return the penalty, for whoever takes its four numbers.
+
+        Raises
+        ------
+        Unsupported
+            If it is not separable.
+        """
+        if not isinstance(self.penalty, SeparablePenalty):
+            raise Unsupported(inseparable(self.penalty))
+        return self.penalty
 
     @cached_property
     def lipschitz(self) -> float:
@@ -124,6 +139,34 @@ class Problem:
         y = self.dataset.y
         squares = np.square(self.loss.derivative(y, np.zeros_like(y)))
         return float(np.sqrt(np.mean(squares * np.square(self.dataset.row_norms))))
+
+
+def lipschitz_constant(
+    loss: Loss, penalty: Penalty, constraint: Constraint, bounds: Bounds | None
+) -> float:
+    """Return a bound on |phi'(x.w, y)| over the domain of w.
+
+    The loss's own constant where it is finite. Otherwise, for records within the
+    declared bounds: with |x.w| <= Z over the domain and |y| <= Y that of the
+    squared loss is Z + Y. Infinite where the domain is unbounded, or where no
+    bounds, or none of the label, are declared. Nothing here is computed from the
+    data.
+
+    Parameters
+    ----------
+    loss : Loss
+    penalty : Penalty
+        The points where it is finite are a part of the domain.
+    constraint : Constraint
+    bounds : Bounds or None
+    """
+    if math.isfinite(loss.lipschitz) or bounds is None or bounds.label is None:
+        return loss.lipschitz
+    margin = min(
+        constraint.largest_margin(bounds.columns, bounds.norm),
+        penalty.largest_margin(bounds.columns, bounds.norm),
+    )
+    return loss.lipschitz_within(margin, bounds.label)
 
 
 def _described(part: Any) -> dict[str, Any]:

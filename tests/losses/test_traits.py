@@ -1,0 +1,69 @@
+"""What a loss says of itself decides who serves it, and what is certified."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from dp_erm_bench import fit, problem_from_arrays, registry
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.losses.logistic import Logistic
+
+PUBLISH_A_MINIMISER = {
+    "approximate_minima_perturbation",
+    "objective_perturbation",
+    "output_perturbation",
+    "permutation_sgd",
+}
+
+
+@dataclass(frozen=True)
+class Rough(Logistic):
+    smooth = False
+
+
+@dataclass(frozen=True)
+class Steep(Logistic):
+    """Says it is smooth, and has no constant."""
+
+    smoothness = math.inf
+
+
+@dataclass(frozen=True)
+class Bent(Logistic):
+    convex = False
+
+
+def problem(loss, **parts):
+    X = np.array([[1.0, 0.5], [-0.5, 1.0], [0.2, -1.0], [-1.0, -0.3]])
+    y = np.array([1.0, -1.0, 1.0, -1.0])
+    given = {"penalty": "l2", "strength": 0.1, "bounds": [1.0, 1.0], **parts}
+    return problem_from_arrays(X, y, loss=loss, **given)
+
+
+@pytest.mark.parametrize("loss", [Rough(), Steep()], ids=["trait", "constant"])
+@pytest.mark.parametrize("name", registry.names("algorithm"))
+def test_a_loss_without_smoothness_is_refused_not_stood_still_on(name, loss):
+    with pytest.raises(Unsupported, match="loss=logistic is not smooth: .* length 0"):
+        fit(problem(loss), name, epsilon=1.0, seed=0)
+
+
+@pytest.mark.parametrize("name", registry.names("algorithm"))
+def test_who_publishes_a_minimiser_needs_a_convex_loss(name):
+    space = "l1_ball" if name == "frank_wolfe" else "none"
+    given = problem(Bent(), constraint=space)
+    extra = {"clip": 1.0} if name not in PUBLISH_A_MINIMISER else {}
+    if name not in PUBLISH_A_MINIMISER:
+        assert np.isfinite(fit(given, name, epsilon=1.0, seed=0, **extra).w).all()
+        return
+    with pytest.raises(Unsupported, match="loss=logistic is not convex: the privacy"):
+        fit(given, name, epsilon=1.0, seed=0)
+
+
+@pytest.mark.parametrize(("loss", "word"), [(Rough(), "smooth"), (Bent(), "convex")])
+def test_no_minimum_is_certified_without_the_traits(loss, word):
+    assert (
+        problem(loss).optimum.reason == f"no certificate: loss logistic is not {word}"
+    )
+    assert problem(Logistic()).optimum.value is not None
