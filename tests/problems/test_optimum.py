@@ -236,18 +236,32 @@ def test_both_parts_of_an_elastic_net_are_served():
     assert 0 < np.count_nonzero(found.w) < 90
 
 
+class OtherBall(L2Ball):
+    name = "ball"
+
+
 def test_boxes_and_other_sets_are_answered_with_a_reason():
     class Box(L2):
         lower = 0.0
 
-    class Ball(L2Ball):
-        name = "ball"
-
     base = make("squared")
     box = type(base)(base.dataset, base.loss, Box(0.1), base.constraint)
-    ball = type(base)(base.dataset, base.loss, L2(0.1), Ball())
+    ball = type(base)(base.dataset, base.loss, L1(0.1), OtherBall())
     assert "box" in optimum.compute_optimum(box).reason
     assert "ball" in optimum.compute_optimum(ball).reason
+
+
+@pytest.mark.parametrize("radius", [0.1, 5.0])
+def test_a_set_of_another_name_is_served_by_its_projection(radius):
+    base = make("logistic")
+    parts = (base.dataset, base.loss, L2(0.1))
+    one, other = (
+        optimum.compute_optimum(type(base)(*parts, ball(radius)))
+        for ball in (L2Ball, OtherBall)
+    )
+    assert other.gap <= 1e-9
+    assert other.value == pytest.approx(one.value, rel=1e-9)
+    np.testing.assert_allclose(other.w, one.w, atol=1e-4)
 
 
 def test_a_failed_solver_is_never_certified(monkeypatch):

@@ -9,7 +9,7 @@ from scipy import sparse
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.problems import perturbed
+from dp_erm_bench.problems.erm import perturbed
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 

@@ -9,7 +9,7 @@ from scipy import sparse
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.problems import smoothness as module
+from dp_erm_bench.problems.erm import smoothness as module
 from dp_erm_bench.problems.erm.smoothness import Smoothness
 
 NAMES = registry.names("loss")
