@@ -15,10 +15,9 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UncheckedSolver, UsageError
-from dp_erm_bench.experiment.axes import overrides_of
 from dp_erm_bench.experiment.grid import Grid
 from dp_erm_bench.experiment.parameters import normalised
-from dp_erm_bench.experiment.problem_specs import ProblemSpec
+from dp_erm_bench.experiment.problem_specs import ProblemSpec, overrides_of
 from dp_erm_bench.experiment.trials import identity_of
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.problems.erm.build import build_problem

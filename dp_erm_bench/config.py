@@ -1,105 +1,17 @@
-"""Schema of a run's configuration: the frame around datasets and algorithms.
-
-The parameters of an algorithm are not here: its own dataclass is their schema.
-A field's metadata hold what its annotation cannot say to OmegaConf: `words` are the
-strings allowed (beside numbers, where the annotation is `Any`), `help` what it means.
-"""
+"""From the resolved configuration to the options of the runner and the folder."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.memory import worker_memory
-from dp_erm_bench.runner.options import FAILED, MODES, RunOptions
-
-PARTS = ("dataset", "loss", "penalty", "constraint")
-"""Groups of which one configuration holds a single choice, flat under its key."""
-
-MOST_TRIALS = 1_000_000
-"""A run asks for no more trials: all of them are planned in memory before the first."""
+from dp_erm_bench.runner.options import RunOptions
 
 MOST_JOBS = 1024
 LONGEST_NAME = 200
-
-CHOSEN = (*PARTS, "algorithm", "calibration")
-"""Groups whose choices may be swept."""
-
-
-def _says(default: Any, text: str, *words: str) -> Any:
-    metadata = {"help": text, "words": words}
-    if isinstance(default, list | dict):
-        return field(default_factory=lambda: type(default)(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-@dataclass
-class BudgetConfig:
-    """Privacy budget of a run; checked by `privacy.budget.Budget`."""
-
-    epsilon: float = _says(1.0, "privacy loss, > 0; inf runs without noise")
-    delta: Any = _says("1/n^2", "a number in (0, 1), or as 1/n^2")
-    adjacency: str = _says(
-        "replace_one", "which datasets are neighbours", "replace_one", "zero_out"
-    )
-
-
-@dataclass
-class RunnerConfig:
-    """How the trials are executed; only `n_checkpoints` is part of a trial's key."""
-
-    n_jobs: Any = _says("auto", "worker processes of one thread, or auto", "auto")
-    retry: list[str] = _says([], "recorded statuses to run again", *FAILED)
-    progress: bool = _says(True, "show the progress on stderr")
-    n_checkpoints: int = _says(51, "rows of a trajectory, the start included")
-    batch_trials: int = _says(32, "most trials in one batch")
-    batch_work: float = _says(2e8, "work of one batch, in passes x n x p")
-    time_limit: float | None = _says(3600.0, "seconds a trial may take; null: any")
-    worker_memory: Any = _says(
-        "auto", "memory a worker may hold: auto, 500M, 2G or bytes; null: any"
-    )
-
-
-@dataclass
-class Frame:
-    """The whole configuration, as `conf/config.yaml` and an experiment fill it."""
-
-    dataset: dict[str, Any] = field(default_factory=dict)
-    loss: dict[str, Any] = field(default_factory=dict)
-    penalty: dict[str, Any] = field(default_factory=dict)
-    constraint: dict[str, Any] = field(default_factory=dict)
-    algorithm: dict[str, Any] = field(default_factory=dict)
-    calibration: str = "certified"
-    budget: BudgetConfig = field(default_factory=BudgetConfig)
-    runner: RunnerConfig = field(default_factory=RunnerConfig)
-    seed: int = _says(0, "seed of the noise and of random schedules, >= 0")
-    mode: str = _says("run", "run, or plan: count the trials and run none", *MODES)
-    name: str | None = _says(None, "name of the folder under results_dir")
-    results_dir: str = _says("results", "where the results folders are")
-    panel: Any = _says(None, "panels of the experiment to run; the others are left out")
-    profile: str | None = _says(None, "profile of the experiment")
-    profiles: dict[str, Any] = field(default_factory=dict)
-    blocks: list[Any] = field(default_factory=list)
-    figures: str | None = None
-    claims: list[Any] = field(default_factory=list)
-
-
-SETTINGS = ("seed", "mode", "name", "results_dir", "panel", "profile")
-"""Plain keys of the frame that a command line may set."""
-
-
-def settings() -> Iterator[tuple[str, dataclasses.Field[Any]]]:
-    """Yield the dotted name and the field of every key of the frame, in order."""
-    for section, schema in (("budget", BudgetConfig), ("runner", RunnerConfig)):
-        for entry in dataclasses.fields(schema):
-            yield f"{section}.{entry.name}", entry
-    for entry in dataclasses.fields(Frame):
-        if entry.name in SETTINGS:
-            yield entry.name, entry
 
 
 def run_options(

@@ -1,8 +1,11 @@
-"""The errors that a user meets, each one sentence; and how those of others are told."""
+"""The errors that a user meets, each one sentence that names a key and a value."""
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
+from typing import Any
 
 LONGEST = 10_000
 """Characters of a message that is kept: more are cut out of its middle."""
@@ -79,3 +82,31 @@ def place_of(error: BaseException) -> str:
     """Return where a reader stopped, else the kind of error: never what it read."""
     found = PLACE.search(str(error))
     return found[0] if found else type(error).__name__
+
+
+def shown(value: Any) -> str:
+    """Return a value as the user would have typed it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ",".join(map(shown, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k}:{shown(v)}" for k, v in value.items()) + "}"
+    return str(value)
+
+
+def check_key(key: str, known: Iterable[str], where: str = "") -> None:
+    """Refuse a key that the configuration does not have, suggesting the nearest."""
+    known = list(known)
+    if key in known:
+        return
+    near = difflib.get_close_matches(key, known, 1, 0.7)
+    hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(known)}"
+    raise UsageError(f"{where}{': ' * bool(where)}{key}: no such key; {hint}")
+
+
+def refused(key: str, value: Any, allowed: str) -> UsageError:
+    """Return the error of a value that is not allowed."""
+    return UsageError(f"{key}={shown(value)}: must be {allowed}")

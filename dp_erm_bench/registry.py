@@ -21,6 +21,13 @@ SUFFIX = ".yaml"
 ALGORITHM = "algorithm"
 """The group that also has files and entry points."""
 
+OBJECTIVE = ("loss", "penalty", "constraint")
+PARTS = ("dataset", *OBJECTIVE)
+"""Groups of which a problem has one choice each."""
+
+CHOSEN = (*PARTS, ALGORITHM, "calibration")
+"""Groups whose choices may be swept."""
+
 
 def conf_dir() -> Path:
     """Return the folder of the config groups: the checkout's, else the wheel's."""

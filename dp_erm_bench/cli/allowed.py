@@ -7,7 +7,7 @@ import types
 import typing
 from typing import Any
 
-from dp_erm_bench.cli.values import shown
+from dp_erm_bench.errors import shown
 
 WORDS = {
     bool: "true|false",

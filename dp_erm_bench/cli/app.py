@@ -25,8 +25,8 @@ from dp_erm_bench.cli.flags import folders, hydra_arguments, split
 from dp_erm_bench.cli.outside import offer
 from dp_erm_bench.cli.request import read
 from dp_erm_bench.cli.sweep import run_sweep
-from dp_erm_bench.config import Frame
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.frame import Frame
 from dp_erm_bench.registry import conf_dir
 
 SWEEPER = "hydra_plugins.dp_erm_bench.BlockSweeper"

@@ -11,8 +11,9 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.cli.fields import parameters
 from dp_erm_bench.cli.help import AUTO, GROUPS
-from dp_erm_bench.config import PARTS, settings
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.frame import settings
+from dp_erm_bench.registry import PARTS
 
 BASH = """\
 _dp_erm_bench() {

@@ -14,10 +14,9 @@ from omegaconf import DictConfig, OmegaConf
 from dp_erm_bench import registry
 from dp_erm_bench.cli.grammar import Given
 from dp_erm_bench.cli.request import Request
-from dp_erm_bench.cli.values import shown
-from dp_erm_bench.config import PARTS
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.plugins.names import is_file, label
+from dp_erm_bench.registry import PARTS
 
 Block = dict[str, Any]
 

@@ -9,11 +9,10 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.compose import Block, place
 from dp_erm_bench.cli.grammar import Given, expand
 from dp_erm_bench.cli.request import Request
-from dp_erm_bench.cli.shape import check_shapes, label
-from dp_erm_bench.cli.values import shown
-from dp_erm_bench.config import PARTS
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, shown
+from dp_erm_bench.experiment.schema import blocks_of, label
 from dp_erm_bench.plugins.names import label as plugin_label
+from dp_erm_bench.registry import PARTS
 
 LABELS = ("panel", "line", "name", "unit", "inherit", "extend")
 """Keys whose strings are names, in which a comma is a comma."""
@@ -45,7 +44,7 @@ def experiment_blocks(config: dict[str, Any], request: Request) -> list[Block]:
         registry.check_choice("panel", panel, known)
     kept = [b for b in blocks if not request.panels or b.get("panel") in request.panels]
     expanded = [_expanded("", block) for block in kept]
-    check_shapes(expanded)
+    blocks_of(expanded)  # before their keys are replaced
     for given in (*request.choices.values(), *request.axes.values()):
         _replace(expanded, given)
     return expanded

@@ -13,9 +13,8 @@ from typing import Any
 import yaml
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.settings import check_setting
-from dp_erm_bench.cli.values import check_key, shown
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, check_key, shown
+from dp_erm_bench.experiment.frame import check_setting
 
 HEADER = "# @package _global_"
 SELF = "_self_"

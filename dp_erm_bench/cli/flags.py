@@ -10,9 +10,8 @@ from pathlib import Path
 from dp_erm_bench.cli.grammar import Given, parse
 from dp_erm_bench.cli.outside import ALGORITHM, for_hydra
 from dp_erm_bench.cli.request import checked
-from dp_erm_bench.cli.values import shown
-from dp_erm_bench.config import PARTS
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, shown
+from dp_erm_bench.registry import PARTS
 
 ONLY_WITH_CFG = ("package", "resolve")
 

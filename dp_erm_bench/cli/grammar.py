@@ -18,8 +18,9 @@ from hydra.core.override_parser.types import (
 from hydra.errors import HydraException
 
 from dp_erm_bench import registry
-from dp_erm_bench.config import CHOSEN, MOST_TRIALS
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.frame import MOST_TRIALS
+from dp_erm_bench.registry import CHOSEN
 
 # Hydra's lexer knows no '^': powers of the number of records are quoted for it.
 _POWER = re.compile(r"(?<!['\"\w.])(\d[\d.]*/n\^\d[\d.]*)(?!['\"\w.])")

@@ -10,9 +10,8 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.allowed import allowed, default
-from dp_erm_bench.cli.settings import hint_of
-from dp_erm_bench.cli.values import shown
-from dp_erm_bench.config import settings
+from dp_erm_bench.errors import shown
+from dp_erm_bench.experiment.frame import setting_hints, settings
 
 CLASSES = ("algorithm", "loss", "penalty", "constraint")
 WIDEST = 30
@@ -35,8 +34,9 @@ def listing(group: str, only: Sequence[str] = ()) -> str:
         Names of the choices wanted; all of them by default.
     """
     if group == "settings":
+        hints = setting_hints()
         rows = [
-            (key, default(entry), allowed(hint_of(key, entry), entry), _meaning(entry))
+            (key, default(entry), allowed(hints[key], entry), _meaning(entry))
             for key, entry in settings()
         ]
         return "\n".join([group, *_table(rows, "  ")])

@@ -12,11 +12,10 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.files import experiments
 from dp_erm_bench.cli.grammar import Given, parse
 from dp_erm_bench.cli.outside import located
-from dp_erm_bench.cli.settings import check_setting
-from dp_erm_bench.cli.values import shown
-from dp_erm_bench.config import CHOSEN, PARTS, settings
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, shown
+from dp_erm_bench.experiment.frame import check_setting, settings
 from dp_erm_bench.plugins.names import is_file, label
+from dp_erm_bench.registry import CHOSEN, PARTS
 
 ONLY_WITH_EXPERIMENT = ("panel", "profile")
 RETRY = "runner.retry"

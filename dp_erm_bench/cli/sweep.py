@@ -11,10 +11,8 @@ from typing import Any
 from dp_erm_bench.cli.compose import Block, Composer, sweep_blocks
 from dp_erm_bench.cli.experiment import experiment_blocks
 from dp_erm_bench.cli.request import Request
-from dp_erm_bench.cli.shape import check_size
-from dp_erm_bench.cli.values import shown
 from dp_erm_bench.config import results_folder, run_options
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.report.claims.schema import check_claims
 from dp_erm_bench.report.make import check_figures
 from dp_erm_bench.results.runs import read_manifest
@@ -40,7 +38,6 @@ def run_sweep(composer: Composer, request: Request, command: Sequence[str]) -> i
     from dp_erm_bench.runner.experiment import run_experiment
 
     blocks, config = resolved(composer, request)
-    check_size(blocks)
     check_figures(config)
     folder = results_folder(config, request.experiment)
     unnamed = unnamed_change(request, folder.name)

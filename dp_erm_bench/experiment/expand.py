@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_erm_bench import registry
@@ -11,62 +13,51 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import LISTS
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.axes import (
-    check_keys,
+    axis_values,
+    is_list,
     is_matrix,
-    like,
-    named,
     product,
     relative,
     seeds_of,
-    usual_of,
     values_of,
 )
+from dp_erm_bench.experiment.frame import MOST_TRIALS, BudgetConfig
 from dp_erm_bench.experiment.lines import Case, NotRun
 from dp_erm_bench.experiment.parameters import check_parameter, normalised
-from dp_erm_bench.experiment.problem_specs import ProblemSpec, problem_spec_of
-from dp_erm_bench.experiment.schema import Tune, tune_of
+from dp_erm_bench.experiment.problem_specs import (
+    ProblemSpec,
+    like,
+    problem_spec_of,
+    usual_of,
+)
+from dp_erm_bench.experiment.schema import Block, Tune, blocks_of
 from dp_erm_bench.experiment.studies import Study, study_of
 from dp_erm_bench.plugins.names import absolute, label
-
-KEYS = (
-    "panel",
-    "line",
-    "dataset",
-    "loss",
-    "penalty",
-    "constraint",
-    "algorithm",
-    "budget",
-    "calibration",
-    "seed",
-    "tune",
-    "task",
-)
-OBJECTIVE = {"loss": "auto", "penalty": "auto", "constraint": "none"}
-BUDGET = {"epsilon": 1.0, "delta": "1/n^2", "adjacency": "replace_one"}
-
+from dp_erm_bench.registry import CHOSEN, OBJECTIVE
 
 Wanted = Case | Study
 """What a block asks for: fits of one line, or the trials of a task."""
 
 
-def expand(blocks: Sequence[Mapping[str, Any]]) -> tuple[list[Wanted], list[NotRun]]:
+def expand(given: Sequence[Mapping[str, Any]]) -> tuple[list[Wanted], list[NotRun]]:
     """Return the cases and studies of all blocks, and the cases that cannot run.
 
     Parameters
     ----------
-    blocks : sequence of mapping
-        As `run_experiment` takes them.
+    given : sequence of mapping
+        Blocks as `schema.Block` says.
 
     Raises
     ------
     UsageError
-        For unknown names and keys, values out of range, empty axes.
+        For unknown names and keys, values out of range, empty axes, too many trials.
     """
     cases: list[Wanted] = []
     missing: dict[NotRun, None] = {}
+    blocks = blocks_of(given)
+    _check_size(blocks)
     for block in blocks:
-        for found in _lines(block):
+        for found in [study_of(block)] if block.task else _cases(block):
             if isinstance(found, NotRun):
                 missing[found] = None
             else:
@@ -75,12 +66,35 @@ def expand(blocks: Sequence[Mapping[str, Any]]) -> tuple[list[Wanted], list[NotR
     return cases, list(missing)
 
 
-def _lines(block: Mapping[str, Any]) -> Iterator[Wanted | NotRun]:
-    check_keys("block", block, KEYS)
-    if block.get("task") is None:
-        yield from _cases(block)
-    else:
-        yield study_of(block)
+def _check_size(blocks: Iterable[Block]) -> None:
+    """Refuse blocks that ask for more trials than a run may have."""
+    trials = sum(map(_trials, blocks))
+    if trials > MOST_TRIALS:
+        raise UsageError(
+            f"the axes ask for {trials} trials: at most {MOST_TRIALS} in one run; "
+            "leave values out, or split the sweep"
+        )
+
+
+def _trials(block: Block) -> int:
+    """Return how many trials a block asks for; an upper bound where they repeat."""
+    choices = (getattr(block, key) for key in CHOSEN)
+    cases = math.prod(map(_count, (*choices, block.budget)))
+    if block.tune is None:
+        return cases * len(axis_values(block.seed))
+    tuning = _count(block.tune.axes) * len(block.tune.seeds)
+    return cases * (tuning + len(block.tune.report))
+
+
+def _count(value: Any) -> int:
+    """Return how many points a choice, or the parameters of one, stand for."""
+    if isinstance(value, Mapping):
+        return math.prod(
+            len(axis_values(axis)) or 1
+            for key, axis in value.items()
+            if key not in LISTS
+        )
+    return sum(map(_count, value)) if is_list(value) else 1
 
 
 def _check_called_once(algorithms: set[str]) -> None:
@@ -95,11 +109,10 @@ def _check_called_once(algorithms: set[str]) -> None:
             )
 
 
-def _cases(block: Mapping[str, Any]) -> Iterator[Case | NotRun]:
-    panel, line = (str(block.get(key) or "") for key in ("panel", "line"))
-    tune = _tune(block, panel)
-    seeds = () if tune else seeds_of("seed", block.get("seed", 0))
-    lines = [*itertools.product(_algorithms(block, tune), _privacy(block))]
+def _cases(block: Block) -> Iterator[Case | NotRun]:
+    panel, line, tune = block.panel, block.line, block.tune
+    seeds = () if tune else seeds_of("seed", block.seed)
+    lines = [*itertools.product(_algorithms(block), _privacy(block))]
     for name, problem_spec in _problem_specs(block):
         if isinstance(problem_spec, str):
             yield NotRun(panel, line, name, problem_spec)
@@ -128,14 +141,6 @@ def _points(fixed: Values, axes: Values, tune: Tune | None) -> Iterator[Open]:
         yield from ((params, axes) for params in product(fixed))
 
 
-def _tune(block: Mapping[str, Any], panel: str) -> Tune | None:
-    if block.get("tune") is None:
-        return None
-    if block.get("seed") is not None:
-        raise UsageError("block.seed: a block with `tune` has its seeds there")
-    return tune_of(block["tune"], panel)
-
-
 Values = Mapping[str, tuple[Any, ...]]
 Open = tuple[Mapping[str, Any], Values]
 Axis = list[Any] | Mapping[str, Any]
@@ -143,11 +148,12 @@ Axis = list[Any] | Mapping[str, Any]
 
 
 def _algorithms(
-    block: Mapping[str, Any], tune: Tune | None
+    block: Block,
 ) -> Iterator[tuple[str, dict[str, Axis], dict[str, Axis]]]:
-    tuned = dict(tune.axes) if tune else {}
-    inherited = tune.inherit.parameters if tune and tune.inherit else ()
-    for name, given in named("algorithm", block.get("algorithm"), ""):
+    tuned = block.tune.axes if block.tune else {}
+    inherit = block.tune.inherit if block.tune else None
+    inherited = inherit.parameters if inherit else ()
+    for name, given in _named(block.algorithm):
         name = registry.pinned(name)
         _check_once(name, [*given, *tuned, *inherited])
         fixed, open_ = (
@@ -187,22 +193,22 @@ def _absolute(
     }
 
 
-def _privacy(block: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
-    given = block.get("budget") or {}
-    check_keys("budget", given, tuple(BUDGET))
+def _privacy(block: Block) -> list[tuple[dict[str, Any], str]]:
+    usual = dataclasses.asdict(BudgetConfig())
     axes = {
-        key: values_of(f"budget.{key}", given.get(key, default))
-        for key, default in BUDGET.items()
+        key: values_of(f"budget.{key}", value)
+        for key, value in {**usual, **block.budget}.items()
     }
-    calibrations = values_of("calibration", block.get("calibration") or "certified")
+    calibrations = values_of("calibration", block.calibration)
     for calibration in calibrations:
         registry.check_choice("calibration", calibration, registry.names("calibration"))
     budgets = [Budget(**point).spec for point in product(axes)]
     return list(itertools.product(budgets, calibrations))
 
 
-def _problem_specs(block: Mapping[str, Any]) -> Iterator[tuple[str, ProblemSpec | str]]:
-    objectives = list(itertools.product(*(_parts(block, part) for part in OBJECTIVE)))
+def _problem_specs(block: Block) -> Iterator[tuple[str, ProblemSpec | str]]:
+    parts = (_parts(part, getattr(block, part)) for part in OBJECTIVE)
+    objectives = list(itertools.product(*parts))
     for name, overrides in _datasets(block):
         for objective in objectives:
             try:
@@ -211,8 +217,8 @@ def _problem_specs(block: Mapping[str, Any]) -> Iterator[tuple[str, ProblemSpec 
                 yield name, str(error)
 
 
-def _datasets(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, given in named("dataset", block.get("dataset"), ""):
+def _datasets(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, given in _named(block.dataset):
         usual = usual_of(name, given)
         axes = {
             key: [
@@ -227,12 +233,18 @@ def _datasets(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield name, overrides
 
 
-def _parts(block: Mapping[str, Any], part: str) -> list[dict[str, Any]]:
-    found = []
-    for name, fields in named(part, block.get(part), OBJECTIVE[part]):
+def _parts(part: str, choices: Any) -> Iterator[dict[str, Any]]:
+    for name, fields in _named(choices):
         axes = {
             key: [v] if is_matrix(v) else values_of(f"{part}.{key}", v)
             for key, v in fields.items()
         }
-        found += [{"name": name, **point} for point in product(axes)]
-    return found
+        yield from ({"name": name, **point} for point in product(axes))
+
+
+def _named(choices: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and parameters of each choice; a mapping may have several names."""
+    for choice in choices if is_list(choices) else [choices]:
+        fields = dict(choice) if isinstance(choice, Mapping) else {"name": choice}
+        names = fields.pop("name")
+        yield from ((name, fields) for name in (names if is_list(names) else [names]))

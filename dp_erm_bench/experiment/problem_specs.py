@@ -9,7 +9,8 @@ from functools import cache, cached_property
 from typing import Any
 
 from dp_erm_bench.datasets.load import forget_datasets, load_dataset
-from dp_erm_bench.datasets.spec import LATER, dataset_spec
+from dp_erm_bench.datasets.spec import LATER, dataset_spec, usual_fields
+from dp_erm_bench.experiment.parameters import typed
 from dp_erm_bench.paths import digest, entering, later_defaults
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
@@ -94,3 +95,26 @@ def _problem_spec(text: str) -> ProblemSpec:
     name, overrides, *objective = json.loads(text)
     data = load_dataset(dataset_spec(name, **overrides))
     return ProblemSpec(build_problem(data, *objective))
+
+
+def overrides_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of a dataset's yaml, numbers in the types that it gives them.
+
+    Raises
+    ------
+    UsageError
+        If the dataset or a key does not exist, or a value has another type.
+    """
+    usual = usual_of(name, given)
+    return {k: like(f"dataset.{k}", v, usual.get(k)) for k, v in given.items()}
+
+
+def usual_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dataset's yaml, and what is given for keys that are not in it."""
+    return dataset_spec(name, **given) | usual_fields(name)
+
+
+def like(key: str, value: Any, usual: Any) -> Any:
+    """Convert a number to the type that the yaml gives the key."""
+    numeric = type(usual) in (int, float) and value is not None
+    return typed(key, value, type(usual)) if numeric else value

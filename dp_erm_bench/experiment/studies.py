@@ -16,16 +16,14 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.axes import check_keys, seeds_of
+from dp_erm_bench.experiment.axes import seeds_of
 from dp_erm_bench.experiment.fingerprint import code_fingerprint
-from dp_erm_bench.experiment.schema import Tune
+from dp_erm_bench.experiment.schema import Block, Tune
 from dp_erm_bench.experiment.trials import BatchKey, Labels, Planned, Setting, Trial
 from dp_erm_bench.paths import entering, later_defaults
 
 GROUP = "task"
-KEYS = ("panel", "line", "task", "algorithm", "budget", "seed")
 N_CHECKPOINTS = 2
-Block = Mapping[str, Any]
 Spec = dict[str, Any]
 
 
@@ -90,14 +88,12 @@ def task_of(given: Any) -> Task:
 
 def study_of(block: Block) -> Study:
     """Return the trials of a block that has a task."""
-    given = {key: value for key, value in block.items() if value is not None}
-    check_keys("block with a task", given, KEYS)
-    task = task_of(block["task"])
-    spelled = {"name": block["task"]["name"], **dataclasses.asdict(task)}
-    seeds = seeds_of("seed", block.get("seed", 0))
-    panel, line = (str(block.get(key) or "") for key in ("panel", "line"))
+    assert block.task is not None
+    task = task_of(block.task)
+    spelled = {"name": block.task["name"], **dataclasses.asdict(task)}
+    seeds = seeds_of("seed", block.seed)
     settings = tuple(_setting(task, spelled, *one) for one in task.specs(block))
-    return Study(panel, line, seeds, settings)
+    return Study(block.panel, block.line, seeds, settings)
 
 
 def _setting(task: Task, spelled: Spec, spec: Spec, target: str) -> Setting:

@@ -99,14 +99,15 @@ class Tuner:
         while self.source is not None and self.source.choice is None:
             yield None
         self.inherited = self._inherit()
-        seeds, more = self.tune.seeds, self.tune.refine_seeds
+        refine = self.tune.refine
+        seeds, more = self.tune.seeds, refine.seeds
         while True:
             yield self._new(self._points(), seeds)
             best, behind = self._ranked(self._points(), seeds)[0], seeds
             if self._extend(best, behind):
                 continue
-            if self.tune.best:
-                top = self._ranked(self._points(), seeds)[: self.tune.best]
+            if refine.best:
+                top = self._ranked(self._points(), seeds)[: refine.best]
                 yield self._new(top, more)
                 best, behind = self._ranked(top, seeds + more)[0], seeds + more
                 if self._extend(best, behind):
@@ -118,7 +119,8 @@ class Tuner:
     def expected(self) -> int:
         """Return the number of trials if no axis is extended."""
         grid = math.prod(len(values) for values in self.axes.values())
-        refined = min(self.tune.best, grid) * len(self.tune.refine_seeds)
+        refine = self.tune.refine
+        refined = min(refine.best, grid) * len(refine.seeds)
         return grid * len(self.tune.seeds) + refined + len(self.tune.report)
 
     def examples(self, phase: str) -> list[Planned]:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.frame import FAILED, MODES
 
-MODES = ("run", "plan")
-FAILED = ("error", "timeout", "killed")
 LONGEST = 1e8
 """Seconds; three years, and what every kernel's timers can count."""
 

@@ -9,10 +9,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from dp_erm_bench.experiment.expand import Wanted
+from dp_erm_bench.experiment.frame import FAILED
 from dp_erm_bench.experiment.trials import Planned
 from dp_erm_bench.experiment.tune import Tuner
 from dp_erm_bench.runner.estimate import Costs, Expected, duration, wall
-from dp_erm_bench.runner.options import FAILED
 from dp_erm_bench.runner.session import Session
 
 HEADER = ("panel", "line", "trials", "done", "failed", "to do", "time")

@@ -11,13 +11,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from dp_erm_bench.experiment.expand import Wanted
+from dp_erm_bench.experiment.frame import FAILED
 from dp_erm_bench.experiment.trials import Planned
 from dp_erm_bench.experiment.tune import Tuner
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import check_run, new_run_id
 from dp_erm_bench.results.store import Store, final_objective
 from dp_erm_bench.runner.batches import batches_of
-from dp_erm_bench.runner.options import FAILED, RunOptions
+from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.progress import Progress

@@ -7,7 +7,7 @@ import pytest
 from dp_erm_bench import __version__, registry
 from dp_erm_bench.cli.help import GROUPS, text
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.config import settings
+from dp_erm_bench.experiment.frame import settings
 
 HEAVY = {"hydra", "omegaconf", "numpy", "pandas", "numba", "yaml", "rich"}
 

@@ -81,7 +81,7 @@ def test_the_unit_is_rounded_so_that_threads_do_not_change_keys(block):
 
 
 WRONG = {
-    "unknown key of a block": ({"sed": 1}, "block.sed"),
+    "unknown key of a block": ({"sed": 1}, "sed: no such key; did you mean seed?"),
     "unknown dataset": ({"dataset": "log9"}, "log9"),
     "unknown key of a dataset": ({"dataset": {"name": "log1", "rows": 3}}, "rows"),
     "a dataset's number": ({"dataset": {"name": "log1", "n": "many"}}, "dataset.n"),
@@ -164,7 +164,7 @@ def test_wrong_tuning_dies_with_one_sentence(tuned, name):
 
 
 def test_tuned_blocks_have_no_seed_of_their_own(tuned):
-    with pytest.raises(UsageError, match="block.seed"):
+    with pytest.raises(UsageError, match="seed: a block with `tune`"):
         expand([{**tuned(), "seed": 1}])
 
 

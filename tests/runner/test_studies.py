@@ -8,6 +8,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.schema import blocks_of
 from dp_erm_bench.experiment.studies import study_of, task_of
 from dp_erm_bench.report.claims import studies
 from dp_erm_bench.report.make import draw_and_judge
@@ -41,7 +42,7 @@ def run(folder, *blocks, **options):
 
 
 def planned(block):
-    return [one for one in study_of(block).sweep(51)]
+    return [one for one in study_of(blocks_of([block])[0]).sweep(51)]
 
 
 def test_every_task_has_a_yaml_and_is_tried_here():

@@ -13,7 +13,8 @@ from dp_erm_bench.audit.chunk import audit_chunk, audited_case
 from dp_erm_bench.audit.pairs import variants
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.axes import product, values_of
-from dp_erm_bench.experiment.studies import Block, Spec, Task
+from dp_erm_bench.experiment.schema import Block
+from dp_erm_bench.experiment.studies import Spec, Task
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
 
@@ -25,8 +26,10 @@ ALL = "all"
 def budgets_of(block: Block) -> Iterator[dict[str, Any]]:
     """Yield the budgets of a block, JSON-able."""
     usual = {"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace_one"}
-    given = {**usual, **(block.get("budget") or {})}
-    axes = {key: values_of(f"budget.{key}", value) for key, value in given.items()}
+    axes = {
+        key: values_of(f"budget.{key}", value)
+        for key, value in {**usual, **block.budget}.items()
+    }
     for point in product(axes):
         budget = Budget(**point)
         if math.isinf(budget.epsilon):
@@ -36,7 +39,7 @@ def budgets_of(block: Block) -> Iterator[dict[str, Any]]:
 
 def algorithms_of(block: Block) -> list[str]:
     """Return the names of a block's algorithms, all by default."""
-    given = block.get("algorithm") or ALL
+    given = block.algorithm or ALL
     known = registry.names(registry.ALGORITHM)
     names = known if given == ALL else values_of("algorithm", given)
     for name in names:

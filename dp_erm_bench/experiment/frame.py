@@ -1,0 +1,136 @@
+"""The frame of a configuration: every plain key, its type, its default, its meaning.
+
+The parameters of an algorithm are not here: its own dataclass is their schema. The
+blocks of an experiment are in `schema`.
+A field's metadata hold what its annotation cannot say to OmegaConf: `words` are the
+strings allowed (beside numbers, where the annotation is `Any`), `help` what it means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from dp_erm_bench.errors import check_key
+from dp_erm_bench.experiment.parameters import typed
+from dp_erm_bench.registry import CHOSEN
+
+MODES = ("run", "plan")
+FAILED = ("error", "timeout", "killed")
+"""Statuses of trials that may be run again."""
+
+MOST_TRIALS = 1_000_000
+"""A run asks for no more trials: all of them are planned in memory before the first."""
+
+SETTINGS = ("seed", "mode", "name", "results_dir", "panel", "profile")
+"""Plain keys of the frame that a command line may set."""
+
+SINGLE = ("experiment", "runner")
+PARAMETERS = ("algorithm.NAME.PARAMETER", "dataset.KEY", "penalty.strength")
+
+
+def says(default: Any, text: str, *words: str) -> Any:
+    """Return a field with its meaning and the words allowed."""
+    metadata = {"help": text, "words": words}
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass
+class BudgetConfig:
+    """Privacy budget of a run; checked by `privacy.budget.Budget`."""
+
+    epsilon: float = says(1.0, "privacy loss, > 0; inf runs without noise")
+    delta: Any = says("1/n^2", "a number in (0, 1), or as 1/n^2")
+    adjacency: str = says(
+        "replace_one", "which datasets are neighbours", "replace_one", "zero_out"
+    )
+
+
+@dataclass
+class RunnerConfig:
+    """How the trials are executed; only `n_checkpoints` is part of a trial's key."""
+
+    n_jobs: Any = says("auto", "worker processes of one thread, or auto", "auto")
+    retry: list[str] = says([], "recorded statuses to run again", *FAILED)
+    progress: bool = says(True, "show the progress on stderr")
+    n_checkpoints: int = says(51, "rows of a trajectory, the start included")
+    batch_trials: int = says(32, "most trials in one batch")
+    batch_work: float = says(2e8, "work of one batch, in passes x n x p")
+    time_limit: float | None = says(3600.0, "seconds a trial may take; null: any")
+    worker_memory: Any = says(
+        "auto", "memory a worker may hold: auto, 500M, 2G or bytes; null: any"
+    )
+
+
+@dataclass
+class Frame:
+    """The whole configuration, as `conf/config.yaml` and an experiment fill it."""
+
+    dataset: dict[str, Any] = field(default_factory=dict)
+    loss: dict[str, Any] = field(default_factory=dict)
+    penalty: dict[str, Any] = field(default_factory=dict)
+    constraint: dict[str, Any] = field(default_factory=dict)
+    algorithm: dict[str, Any] = field(default_factory=dict)
+    calibration: str = "certified"
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    runner: RunnerConfig = field(default_factory=RunnerConfig)
+    seed: int = says(0, "seed of the noise and of random schedules, >= 0")
+    mode: str = says("run", "run, or plan: count the trials and run none", *MODES)
+    name: str | None = says(None, "name of the folder under results_dir")
+    results_dir: str = says("results", "where the results folders are")
+    panel: Any = says(None, "panels of the experiment to run; the others are left out")
+    profile: str | None = says(None, "profile of the experiment")
+    profiles: dict[str, Any] = field(default_factory=dict)
+    blocks: list[Any] = field(default_factory=list)
+    figures: str | None = None
+    claims: list[Any] = field(default_factory=list)
+
+
+def settings() -> Iterator[tuple[str, dataclasses.Field[Any]]]:
+    """Yield the dotted name and the field of every key of the frame, in order."""
+    for section, schema in (("budget", BudgetConfig), ("runner", RunnerConfig)):
+        for entry in dataclasses.fields(schema):
+            yield f"{section}.{entry.name}", entry
+    for entry in dataclasses.fields(Frame):
+        if entry.name in SETTINGS:
+            yield entry.name, entry
+
+
+def check_setting(key: str, value: Any) -> Any:
+    """Return the value of a plain key, converted to its type.
+
+    Raises
+    ------
+    UsageError
+        If there is no such key or the value is of another type.
+    """
+    hints = setting_hints()
+    if key not in hints:
+        check_key(key, [*CHOSEN, *SINGLE, *PARAMETERS, *hints])
+    hint = hints[key]
+    if typing.get_origin(hint) is not list:
+        return typed(key, value, hint)
+    (inner,) = typing.get_args(hint)
+    items = value if isinstance(value, list) else [value]
+    return [typed(key, item, inner) for item in items]
+
+
+@functools.cache
+def setting_hints() -> dict[str, Any]:
+    """Return the type of every plain key, its words as a literal."""
+    known = {"budget": BudgetConfig, "runner": RunnerConfig}
+    hints = {}
+    for key, entry in settings():
+        schema = known.get(key.partition(".")[0], Frame)
+        hint, words = typing.get_type_hints(schema)[entry.name], entry.metadata["words"]
+        if words:
+            literal: Any = cast(Any, typing.Literal)[words]
+            hint = {Any: int | literal, list[str]: list[literal]}.get(hint, literal)
+        hints[key] = hint
+    return hints
