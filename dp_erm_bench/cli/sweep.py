@@ -13,7 +13,6 @@ from dp_erm_bench.cli.experiment import experiment_blocks
 from dp_erm_bench.cli.request import Request
 from dp_erm_bench.config import results_folder, run_options
 from dp_erm_bench.errors import UsageError, shown
-from dp_erm_bench.report.claims.schema import check_claims
 from dp_erm_bench.report.make import check_figures
 from dp_erm_bench.results.runs import read_manifest
 
@@ -105,6 +104,9 @@ def resolved(
     """Return the blocks and the configuration that they come from."""
     if request.experiment is None:
         return sweep_blocks(composer, request)
+    # Not at the top: a wrong line is refused before pandas comes.
+    from dp_erm_bench.report.claims.schema import check_claims
+
     config, _ = composer.compose(request)
     blocks = experiment_blocks(config, request)
     check_claims(config["claims"], config["blocks"])
