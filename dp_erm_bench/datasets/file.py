@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.libsvm import parse_svmlight
 from dp_erm_bench.datasets.mirror import decompressed, sha256
-from dp_erm_bench.datasets.published import Origin
 from dp_erm_bench.errors import UsageError, place_of, word
 from dp_erm_bench.registry import check_choice
 
@@ -80,12 +79,9 @@ class File:
                 f"dataset.path={path}: is not a whole {kind} file ({place_of(error)})"
             ) from error
 
-    def origin(self, path: str | None = None) -> Origin:
-        """Return where the data come from: the file, known by its content."""
-        if path is None:
-            return Origin("a file of yours: dataset.path=FILE", None, now=False)
-        file = _existing(path)
-        return Origin(f"file {file}", sha256(file))
+    def fingerprint(self, path: str | None = None) -> str:
+        """Return the digest of the file's content."""
+        return sha256(_existing(path))
 
 
 def _existing(path: str | None) -> Path:

@@ -22,7 +22,7 @@ import numpy as np
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.datasets.features import as_features, compact
 from dp_erm_bench.datasets.mirror import Mirror, open_mirror
-from dp_erm_bench.datasets.published import Origin, Published, Raw
+from dp_erm_bench.datasets.published import Published, Raw
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.registry import names
 
@@ -176,11 +176,9 @@ class LibsvmSets:
         """
         return self._source(set)()
 
-    def origin(self, set: str | None = None) -> Origin:  # noqa: A002
-        """Return where a set would come from; without a name, what there is."""
-        if set is None:
-            return _overview()
-        return self._source(set).origin()
+    def fingerprint(self, set: str | None = None) -> str | None:  # noqa: A002
+        """Return a digest of a set's source, None if it has none."""
+        return self._source(set).fingerprint()
 
     def task(self, set: str | None = None) -> str:  # noqa: A002
         """Return the task of a set: classification or regression.
@@ -235,16 +233,6 @@ def _kind(member: str) -> str:
     if row and row.get("task"):
         return row["task"]
     return str(catalogue()[member].task_name)
-
-
-def _overview() -> Origin:
-    mirror = open_mirror()
-    rows = [] if mirror is None else mirror.rows.values()
-    here = sorted({row.get("libsvmdata_name") or "" for row in rows} - {""})
-    where = "network through libsvmdata: dataset.name=NAME"
-    if here:
-        where = f"mirror: {', '.join(here)}; others by {where}"
-    return Origin(where, None, now=bool(here))
 
 
 libsvm = LibsvmSets()

@@ -1,22 +1,18 @@
-"""Load a dataset by its specification; say which can be had."""
+"""Load a dataset by its specification."""
 
 import functools
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from dp_erm_bench.datasets.base import Dataset, Features
 from dp_erm_bench.datasets.bounds import check_bounds
 from dp_erm_bench.datasets.mirror import VARIABLE
 from dp_erm_bench.datasets.prepare import prepare
-from dp_erm_bench.datasets.published import Origin
 from dp_erm_bench.datasets.spec import Spec, asked, check_spec
 from dp_erm_bench.datasets.store import content_hash, load_arrays, save_arrays
-from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.paths import cache_dir, digest
-from dp_erm_bench.registry import locate, names, read
 
 # Part of the prepared arrays' key: raise it when ``prepare`` or a parser changes.
 FORMAT = 2
@@ -76,7 +72,9 @@ def _load(text: str, mirror: str | None, cache: str) -> Dataset:
 
 
 def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:
-    source = origin(spec.loader, spec.options).fingerprint
+    # A plain function has none: it makes the data.
+    fingerprint = getattr(spec.loader, "fingerprint", None)
+    source = fingerprint and asked(fingerprint, spec.options)
     if source is None:
         arrays = _prepare(spec)
         return arrays, content_hash(arrays)
@@ -92,47 +90,3 @@ def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:
 
 def _prepare(spec: Spec) -> dict[str, Features]:
     return prepare(spec.name, spec.loader(**spec.options), spec.recipe)
-
-
-def origin(loader: Callable[..., Any], options: Mapping[str, Any]) -> Origin:
-    """Return where a loader's data come from now; a plain function makes them."""
-    ask = getattr(loader, "origin", None)
-    if ask is None:
-        return Origin("generated", None)
-    found: Origin = asked(ask, options)
-    return found
-
-
-def available(spec: Mapping[str, Any]) -> str | None:
-    """Return None if the dataset can be loaded, else the sentence why not.
-
-    Loads it, and so downloads it if need be: ask once, before any worker does.
-    """
-    try:
-        load_dataset(spec)
-    except DataUnavailable as error:
-        return str(error)
-    return None
-
-
-@dataclass(frozen=True)
-class Listed:
-    """One line of the list of datasets: its name, whether it is here, and where."""
-
-    name: str
-    now: bool
-    where: str
-
-
-def list_datasets() -> list[Listed]:
-    """Return for every dataset whether it can be had now, without downloading."""
-    return [_listed(name) for name in names("dataset")]
-
-
-def _listed(name: str) -> Listed:
-    try:
-        fields = read("dataset", name)
-        found = origin(locate(fields["_target_"]), fields)
-    except DataUnavailable as error:
-        return Listed(name, False, str(error))
-    return Listed(name, found.now, found.where)

@@ -14,7 +14,7 @@ import hashlib
 import io
 import lzma
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,10 +40,6 @@ class Mirror:
 
     folder: Path
     rows: Mapping[str, Mapping[str, str]]
-
-    def lists(self, names: Sequence[str]) -> bool:
-        """Return whether the manifest has all of these names."""
-        return all(name in self.rows for name in names)
 
     def verify(self, name: str) -> str:
         """Return the SHA-256 of a file that exists and has the one it should.

@@ -9,32 +9,13 @@ from importlib.metadata import version
 
 from dp_erm_bench.datasets.base import Array, Features
 from dp_erm_bench.datasets.features import as_features
-from dp_erm_bench.datasets.mirror import MANIFEST, VARIABLE, open_mirror
+from dp_erm_bench.datasets.mirror import MANIFEST, VARIABLE, Mirror, open_mirror
 from dp_erm_bench.datasets.store import load_arrays, save_arrays
 from dp_erm_bench.errors import DataUnavailable, place_of
 from dp_erm_bench.paths import digest
 
 Raw = tuple[Features, Array]
 PATIENCE = 10.0
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where the data would come from now.
-
-    Parameters
-    ----------
-    where : str
-        In words, for the list of datasets.
-    fingerprint : str or None
-        Digest of the source; None if it has none, then nothing is cached on disk.
-    now : bool
-        Whether it can be had without the network.
-    """
-
-    where: str
-    fingerprint: str | None
-    now: bool = True
 
 
 @dataclass(frozen=True)
@@ -48,11 +29,9 @@ class Bundled:
         """Return raw X and y."""
         return self.loader()
 
-    def origin(self) -> Origin:
+    def fingerprint(self) -> str:
         """Return the package and its version."""
-        return Origin(
-            f"bundled with {self.package}", f"{self.package} {version(self.package)}"
-        )
+        return f"{self.package} {version(self.package)}"
 
 
 @dataclass(frozen=True)
@@ -73,19 +52,18 @@ class Mirrored:
     files: Sequence[str]
     parse: Callable[..., Raw]
 
-    def origin(self) -> Origin:
-        """Return where the data would come from, without getting them.
+    def fingerprint(self) -> str | None:
+        """Return a digest of the source; None if it has none, without getting it.
 
         Raises
         ------
         DataUnavailable
-            If the mirror lists them and its files are not what it says.
+            If the mirror lists the files and they are not what it says.
         """
-        mirror = open_mirror()
-        if mirror is None or not mirror.lists(self.files):
-            return self.elsewhere()
-        sums = [mirror.verify(file) for file in self.files]
-        return Origin(f"mirror {mirror.folder}", digest(sums))
+        mirror = self._mirror()
+        if mirror is None:
+            return self.kept_fingerprint()
+        return digest([mirror.verify(file) for file in self.files])
 
     def __call__(self) -> Raw:
         """Return raw X and y.
@@ -95,14 +73,20 @@ class Mirrored:
         DataUnavailable
             If they cannot be had or are damaged; the message names the ways.
         """
-        mirror = open_mirror()
-        if mirror is None or not mirror.lists(self.files):
+        mirror = self._mirror()
+        if mirror is None:
             return self.without_mirror()
         return parsed(self.name, self.parse, *map(mirror.read, self.files))
 
-    def elsewhere(self) -> Origin:
-        """Return where the data would come from without a mirror."""
-        return Origin(self.sentence("it is in no mirror here"), None, now=False)
+    def _mirror(self) -> Mirror | None:
+        """Return the mirror if it lists all files."""
+        mirror = open_mirror()
+        listed = mirror is not None and all(map(mirror.rows.__contains__, self.files))
+        return mirror if listed else None
+
+    def kept_fingerprint(self) -> str | None:
+        """Return the digest of an earlier download; what only a mirror has has none."""
+        return None
 
     def without_mirror(self) -> Raw:
         """Return X and y without a mirror, which here cannot be."""
@@ -143,14 +127,10 @@ class Published(Mirrored):
     def _key(self) -> str:
         return self.name.replace(":", "-")
 
-    def elsewhere(self) -> Origin:
-        """Return where the data would come from without a mirror."""
+    def kept_fingerprint(self) -> str | None:
+        """Return the digest of an earlier download, None if there is none."""
         kept = load_arrays("raw", self._key)
-        if kept is not None:
-            return Origin("cache of an earlier download", kept[1])
-        if self.fetched():
-            return Origin("cache of an earlier download", None)
-        return Origin(f"network: {self.command}", None, now=False)
+        return kept and kept[1]
 
     def without_mirror(self) -> Raw:
         """Return X and y from the cache of a download, else download them.

@@ -6,7 +6,9 @@ Client libraries are imported where they are used: they take a second each.
 import io
 import os
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,20 +16,26 @@ from dp_erm_bench.datasets import libsvm
 from dp_erm_bench.datasets.published import Bundled, Mirrored, Published, Raw
 
 ELECTRICITY_ID = 151
+OPENML = "openml/openml.org/api/v1/json/data"
 MADELON = ("madelon", "madelon_test")
 
 
-def _load_breast_cancer() -> Raw:
-    from sklearn.datasets import load_breast_cancer
+def _of_sklearn(function: str, **options: Any) -> Raw:
+    """Return what a function of ``sklearn.datasets`` returns as X, y."""
+    found: Raw = getattr(import_module("sklearn.datasets"), function)(
+        return_X_y=True, **options
+    )
+    return found
 
-    X, y = load_breast_cancer(return_X_y=True)
-    return X, y.astype(np.float64)
+
+def _parse_table(content: bytes) -> Raw:
+    """Return the columns of a table with a header; the label's is the last."""
+    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
+    return table[:, :-1], table[:, -1]
 
 
 def _parse_electricity(content: bytes) -> Raw:
-    numeric = content.replace(b"UP", b"1").replace(b"DOWN", b"-1")
-    table = np.loadtxt(io.BytesIO(numeric), delimiter=",", skiprows=1)
-    return table[:, :-1], table[:, -1]
+    return _parse_table(content.replace(b"UP", b"1").replace(b"DOWN", b"-1"))
 
 
 def _fetch_electricity() -> Raw:
@@ -58,29 +66,10 @@ def _parse_california(content: bytes) -> Raw:
     return np.column_stack(columns), value / 1e5
 
 
-def _fetch_california() -> Raw:
-    from sklearn.datasets import fetch_california_housing
-
-    X, y = fetch_california_housing(return_X_y=True, n_retries=1)
-    return X, y
-
-
 def _fetch_madelon() -> Raw:
     parts = [libsvm.fetch(name) for name in MADELON]
     X = np.vstack([np.asarray(X) for X, _ in parts])
     return X, np.concatenate([y for _, y in parts])
-
-
-def _load_diabetes() -> Raw:
-    from sklearn.datasets import load_diabetes
-
-    X, y = load_diabetes(return_X_y=True, scaled=False)
-    return X, y
-
-
-def _parse_mtp(content: bytes) -> Raw:
-    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
-    return table[:, :-1], table[:, -1]
 
 
 def _fetch_mtp() -> Raw:
@@ -90,39 +79,26 @@ def _fetch_mtp() -> Raw:
     return bunch.data.to_numpy(np.float64), bunch.target.to_numpy(np.float64)
 
 
-def _sklearn_home() -> Path:
-    named = os.environ.get("SCIKIT_LEARN_DATA")
-    return Path(named or "~/scikit_learn_data").expanduser()
-
-
-def _has_california() -> bool:
-    return (_sklearn_home() / "cal_housing_py3.pkz").is_file()
-
-
-def _has_electricity() -> bool:
-    folder = _sklearn_home() / "openml" / "openml.org"
-    return (folder / "api/v1/json/data" / f"{ELECTRICITY_ID}.gz").is_file()
+def _sklearn_has(pattern: str) -> bool:
+    """Return whether the cache of sklearn's fetchers has a file of this name."""
+    named = os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data"
+    return any(Path(named).expanduser().glob(pattern))
 
 
 def _has_madelon() -> bool:
     return all(map(libsvm.fetched, MADELON))
 
 
-def _has_mtp() -> bool:
-    folder = _sklearn_home() / "openml" / "openml.org"
-    return any(folder.glob("api/v1/json/data/list/data_name/mtp/*"))
+breast_cancer = Bundled("scikit-learn", partial(_of_sklearn, "load_breast_cancer"))
 
-
-breast_cancer = Bundled("scikit-learn", _load_breast_cancer)
-
-diabetes = Bundled("scikit-learn", _load_diabetes)
+diabetes = Bundled("scikit-learn", partial(_of_sklearn, "load_diabetes", scaled=False))
 
 electricity = Published(
     "electricity",
     ("electricity",),
     _parse_electricity,
     _fetch_electricity,
-    _has_electricity,
+    partial(_sklearn_has, f"{OPENML}/{ELECTRICITY_ID}.gz"),
     "https://www.openml.org",
     'python -c "from sklearn.datasets import fetch_openml; '
     f'fetch_openml(data_id={ELECTRICITY_ID})"',
@@ -132,8 +108,8 @@ california = Published(
     "california",
     ("california_housing",),
     _parse_california,
-    _fetch_california,
-    _has_california,
+    partial(_of_sklearn, "fetch_california_housing", n_retries=1),
+    partial(_sklearn_has, "cal_housing_py3.pkz"),
     "https://ndownloader.figshare.com",
     'python -c "from sklearn.datasets import fetch_california_housing; '
     'fetch_california_housing()"',
@@ -153,9 +129,9 @@ madelon = Published(
 mtp = Published(
     "mtp",
     ("mtp",),
-    _parse_mtp,
+    _parse_table,
     _fetch_mtp,
-    _has_mtp,
+    partial(_sklearn_has, f"{OPENML}/list/data_name/mtp/*"),
     "https://www.openml.org",
     'python -c "from sklearn.datasets import fetch_openml; '
     "fetch_openml('mtp', version=1)\"",

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from dp_erm_bench.datasets import load
-from dp_erm_bench.datasets.load import list_datasets, load_dataset
+from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.problem_specs import problem_spec_of
@@ -172,11 +172,6 @@ def test_a_changed_file_is_read_again(put):
 def test_a_file_may_have_a_name_for_tables(put):
     spec = dataset_spec("file:mine", path=put("data.csv", csv()))
     assert load_dataset(spec).name == "file:mine"
-
-
-def test_the_list_says_how_to_name_a_file():
-    (line,) = [one for one in list_datasets() if one.name == "file"]
-    assert not line.now and "dataset.path=FILE" in line.where
 
 
 BAD = [

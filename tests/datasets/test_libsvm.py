@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from dp_erm_bench.datasets import libsvm, load, published
-from dp_erm_bench.datasets.load import list_datasets, load_dataset
+from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.paths import cache_dir
@@ -199,11 +199,6 @@ def test_sets_of_the_mirror_need_no_libsvmdata(mirror, monkeypatch):
     monkeypatch.setattr(libsvm, "catalogue", absent)
     monkeypatch.setitem(sys.modules, "libsvmdata", None)
     assert loaded("a1a").n == 1605
-
-
-def test_the_list_names_the_sets_of_the_mirror(mirror):
-    (line,) = [one for one in list_datasets() if one.name == "libsvm"]
-    assert line.now and "a9a" in line.where and "w8a" in line.where
 
 
 def test_many_classes_need_to_be_told(mirror):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.datasets import load
-from dp_erm_bench.datasets.load import available, list_datasets, load_dataset
-from dp_erm_bench.datasets.published import Origin
+from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.paths import cache_dir
@@ -16,7 +15,7 @@ from dp_erm_bench.registry import names
 PUBLISHED = {"electricity", "california", "madelon", "mtp"}
 MIRRORED = {"dorothea", "mushrooms", "news20"}
 NEED_FILES = PUBLISHED | MIRRORED
-ASK = {"libsvm", "file"}
+ASK = {"libsvm": "dataset.name=a9a", "file": "dataset.path=data.csv"}
 
 
 class Source:
@@ -30,8 +29,8 @@ class Source:
         X = np.random.default_rng(0).standard_normal((20, 2)) * self.content * spread
         return X, np.arange(20.0) % 2
 
-    def origin(self):
-        return Origin("a file", str(self.content))
+    def fingerprint(self):
+        return str(self.content)
 
 
 @pytest.fixture
@@ -133,7 +132,6 @@ def test_bundled_and_generated_datasets_need_neither_mirror_nor_network(
     name, no_mirror
 ):
     found = load_dataset(dataset_spec(name))
-    assert available(dataset_spec(name)) is None
     assert set(found.y) == {-1.0, 1.0}
     np.testing.assert_allclose(found.X.std(axis=0), 1.0, rtol=1e-9)
     assert found.bounds is None
@@ -143,38 +141,29 @@ def test_bundled_and_generated_datasets_need_neither_mirror_nor_network(
 
 @pytest.mark.parametrize("name", sorted(NEED_FILES))
 def test_without_mirror_and_network_the_others_say_how_to_get_them(name, no_mirror):
-    sentence = available(dataset_spec(name))
+    with pytest.raises(DataUnavailable) as refused:
+        load_dataset(dataset_spec(name))
+    sentence = str(refused.value)
     assert name in sentence and "DP_ERM_BENCH_DATA" in sentence
     assert ("python -c" in sentence) == (name in PUBLISHED)
-    with pytest.raises(DataUnavailable):
+
+
+@pytest.mark.parametrize("name", ASK)
+def test_what_stands_for_many_asks_for_one(name, no_mirror):
+    with pytest.raises(UsageError, match=ASK[name]):
         load_dataset(dataset_spec(name))
 
 
-def test_available_passes_other_errors_on(source):
-    with pytest.raises(UsageError, match="test_fraction"):
-        available(toy(test_fraction=3))
+def test_nothing_else_needs_files(no_mirror):
+    others = set(names("dataset")) - NEED_FILES - {*ASK}
+    assert all(load_dataset(dataset_spec(name)).n > 1 for name in others)
 
 
-def test_the_list_says_what_is_here_without_downloading(no_mirror):
-    listed = {line.name: line for line in list_datasets()}
-    assert sorted(listed) == names("dataset")
-    assert {name for name, line in listed.items() if not line.now} == NEED_FILES | ASK
-    assert listed["breast_cancer"].where == "bundled with scikit-learn"
-    assert listed["log1"].where == "generated"
-    assert "fetch_openml" in listed["electricity"].where
-
-
-def test_the_list_shows_the_mirror(mirror):
-    listed = {line.name: line for line in list_datasets()}
-    assert {name for name, line in listed.items() if not line.now} <= {"mtp", "file"}
-    assert str(mirror) in listed["madelon"].where
-
-
-def test_the_list_reports_a_broken_mirror(tmp_path, monkeypatch):
+def test_a_broken_mirror_concerns_those_that_it_may_have(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_ERM_BENCH_DATA", str(tmp_path / "absent"))
-    listed = {line.name: line for line in list_datasets()}
-    assert not listed["madelon"].now and "MANIFEST.csv" in listed["madelon"].where
-    assert listed["log2"].now
+    with pytest.raises(DataUnavailable, match=r"MANIFEST\.csv"):
+        load_dataset(dataset_spec("madelon"))
+    assert load_dataset(dataset_spec("log2", n=20, p=3)).n == 20
 
 
 def test_a_dataset_is_frozen():

@@ -28,13 +28,6 @@ def test_files_are_decompressed_by_their_suffix(make_mirror, suffix, compress):
     assert open_mirror().read("toy") == b"1,2,3"
 
 
-def test_lists_needs_every_name(make_mirror):
-    make_mirror({"a": ("a", b"1"), "b": ("b", b"2")})
-    found = open_mirror()
-    assert found.lists(["a", "b"])
-    assert not found.lists(["a", "c"])
-
-
 @pytest.mark.parametrize("damage", [b"", b"1,2", b"1,2,4"])
 def test_truncated_or_altered_file_is_refused(make_mirror, damage):
     folder = make_mirror({"toy": ("toy.csv", b"1,2,3")})

@@ -41,20 +41,30 @@ def test_a_mirror_without_the_dataset_leaves_it_to_the_network(make_mirror, onli
     assert toy()()[0][0, 0] == 100.0
 
 
+def test_a_mirror_serves_those_of_which_it_has_all_files(make_mirror):
+    join = toy(files=("a", "b"), parse=lambda *contents: contents)
+    make_mirror({"a": ("a", b"1"), "c": ("c", b"2")})
+    assert join.fingerprint() is None
+    with pytest.raises(DataUnavailable, match="lists a and b"):
+        join()
+    make_mirror({"a": ("a", b"1"), "b": ("b", b"2")})
+    assert join() == (b"1", b"2") and len(join.fingerprint()) == 64
+
+
 def test_a_damaged_mirror_is_not_passed_over(make_mirror, online):
     folder = make_mirror({"toy": ("toy.txt", b"7")})
     (folder / "toy.txt").write_bytes(b"8")
     with pytest.raises(DataUnavailable, match="altered"):
         toy()()
     with pytest.raises(DataUnavailable, match="altered"):
-        toy().origin()
+        toy().fingerprint()
 
 
 def test_a_download_is_kept(no_mirror, online):
     loader = toy()
-    assert not loader.origin().now
+    assert loader.fingerprint() is None
     assert [loader()[0][0, 0] for _ in range(2)] == [100.0, 100.0]
-    assert loader.origin().now and loader.origin().fingerprint is not None
+    assert len(loader.fingerprint()) == 64
 
 
 def test_without_both_the_sentence_names_dataset_ways_and_command(no_mirror):
@@ -67,7 +77,6 @@ def test_without_both_the_sentence_names_dataset_ways_and_command(no_mirror):
 
 def test_a_clients_cache_is_asked_without_network(no_mirror):
     loader = toy(fetched=lambda: True)
-    assert loader.origin().now
     assert loader()[0][0, 0] == 100.0
 
 
@@ -107,8 +116,8 @@ def test_reachable_is_an_answer_of_any_kind(monkeypatch, answer, expected):
 def test_the_fingerprint_of_a_bundled_dataset_names_the_version():
     import sklearn
 
-    found = Bundled("scikit-learn", lambda: None).origin()
-    assert sklearn.__version__ in found.fingerprint
+    found = Bundled("scikit-learn", lambda: None).fingerprint()
+    assert found == f"scikit-learn {sklearn.__version__}"
 
 
 REAL = [real.electricity, real.california, real.madelon, real.mtp]
@@ -134,7 +143,6 @@ def test_california_through_its_client_equals_the_mirror(mirror, monkeypatch, tm
     joblib.dump(table[:, [8, 7, 2, 3, 4, 5, 6, 1, 0]], home / "cal_housing_py3.pkz")
     expected = real.california()
     monkeypatch.delenv("DP_ERM_BENCH_DATA")
-    assert real.california.origin().now
     for found, wanted in zip(real.california(), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
 
@@ -201,7 +209,7 @@ def test_what_only_a_mirror_has_offers_no_network(no_mirror, online):
     loader = Mirrored("toy", ("toy", "more"), toy().parse)
     with pytest.raises(DataUnavailable, match="lists toy and more$"):
         loader()
-    assert not loader.origin().now
+    assert loader.fingerprint() is None
 
 
 def test_a_sparse_download_is_kept_sparse(no_mirror, online):
