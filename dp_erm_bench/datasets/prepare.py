@@ -1,6 +1,6 @@
 """From raw features and labels to what an oracle may use."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,14 @@ from dp_erm_bench.datasets.base import (
     Usual,
 )
 from dp_erm_bench.datasets.bounds import Declared, check_bounds, clipped
-from dp_erm_bench.datasets.features import as_features, frozen, stored
+from dp_erm_bench.datasets.features import (
+    as_features,
+    frozen,
+    mean_squares,
+    scaled,
+    stored,
+)
 from dp_erm_bench.datasets.labels import labels
-from dp_erm_bench.datasets.scale import scaled_by_train
 from dp_erm_bench.datasets.store import content_hash
 from dp_erm_bench.errors import UsageError
 
@@ -134,7 +139,7 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
     if recipe.drop_empty:
         arrays = _without_empty(name, arrays)
     if recipe.standardise:
-        arrays = scaled_by_train(name, arrays, recipe.standardise)
+        arrays = _rescaled(name, arrays, recipe.standardise)
     if recipe.clip is not None:
         arrays |= clipped(name, arrays, recipe.clip)
     return {key: frozen(array) for key, array in arrays.items()}
@@ -166,6 +171,52 @@ def _without_empty(name: str, arrays: dict[str, Features]) -> dict[str, Features
     }
     true = {key: arrays[key][kept] for key in ("w_true",) if key in arrays}
     return arrays | columns | true
+
+
+def _rescaled(
+    name: str, arrays: dict[str, Features], how: bool | str
+) -> dict[str, Features]:
+    """Return the arrays with columns standardised, or scaled: divided by their RMS.
+
+    The true parameter is left out: it belongs to the columns as they were. Zeros stay
+    zeros where columns are scaled, so that sparse features stay sparse.
+
+    Raises
+    ------
+    UsageError
+        If sparse features would have to be centred.
+    """
+    found = {k: as_features(arrays[k]) for k in ("X", "X_test") if k in arrays}
+    kept = {key: array for key, array in arrays.items() if key != "w_true"}
+    X, *others = found.values()
+    if how == "scale":
+        rms = np.sqrt(mean_squares(X))
+        factor = _inverse(rms, rms > 0.0)
+        return kept | {k: scaled(Z, columns=factor) for k, Z in found.items()}
+    if not isinstance(X, np.ndarray):
+        raise UsageError(
+            f"dataset.standardise=True: {name} is sparse and centring would fill it; "
+            "divide by the root mean square instead with dataset.standardise=scale, "
+            "or hold it dense with dataset.densify=true"
+        )
+    return kept | dict(zip(found, standardise(X, others), strict=True))
+
+
+def standardise(X: Array, others: Iterable[Array]) -> list[Array]:
+    """Return X and the others shifted and scaled by the statistics of X.
+
+    Columns of X get mean 0 and (population) variance 1. A column that is
+    constant up to rounding becomes exactly 0, so that it has no influence; the
+    number of features stays what was declared.
+    """
+    mean, deviation = X.mean(axis=0), X.std(axis=0)
+    rounding = np.finfo(np.float64).eps * np.sqrt(X.shape[0]) * np.abs(X).max(axis=0)
+    factor = _inverse(deviation, deviation > rounding)
+    return [(Z - mean) * factor for Z in (X, *others)]
+
+
+def _inverse(values: Array, usable: NDArray[np.bool]) -> Array:
+    return np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
 
 
 def dataset_from_arrays(

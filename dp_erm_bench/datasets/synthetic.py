@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.datasets.sizes import check_numbers, check_records, check_share
+from dp_erm_bench.datasets.values import check_numbers, check_records, check_share
 
 
 def linear_classification(

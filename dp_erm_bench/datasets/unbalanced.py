@@ -3,7 +3,7 @@
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.datasets.sizes import check_numbers, check_records
+from dp_erm_bench.datasets.values import check_numbers, check_records
 
 
 def unbalanced_classification(

@@ -1,6 +1,8 @@
-"""Values of a dataset's yaml, checked one by one; what is wrong is refused by name."""
+"""Checks of a dataset's keys and of its generator's; a wrong one is refused by name."""
 
+import contextlib
 import math
+import os
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -11,6 +13,8 @@ from dp_erm_bench.datasets.bounds import Declared
 from dp_erm_bench.errors import UsageError
 
 LARGEST = 2**63 - 1
+NUMBER = 8
+GIGABYTE = 1e9
 
 
 def refused(key: str, value: object, allowed: str) -> UsageError:
@@ -57,8 +61,11 @@ def natural(key: str, value: object) -> int:
 
 
 def _number(value: object) -> float:
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if numeric else math.nan  # type: ignore[arg-type]
+    """Return a number as a float, nan for what is none or too large for one."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            return float(value)
+    return math.nan
 
 
 def fraction(key: str, value: object) -> float:
@@ -105,3 +112,46 @@ def _bound(key: str, value: object) -> float:
     if not 0.0 <= _number(value) < math.inf:
         raise refused(f"bounds.{key}", value, "a finite number >= 0")
     return _number(value)
+
+
+def check_counts(least: int = 1, **counts: object) -> None:
+    """Refuse counts that are no integers, or less than a number."""
+    for key, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise refused(key, value, f"an integer >= {least}")
+
+
+def check_records(n: object, p: object) -> None:
+    """Refuse fewer than two records, no feature, or more than memory can hold."""
+    check_counts(2, n=n)
+    check_counts(1, p=p)
+    needed = NUMBER * n * p  # type: ignore[operator]
+    if needed > _memory():
+        raise UsageError(
+            f"dataset.n={n}: {n} x {p} numbers take {needed / GIGABYTE:.3g} GB, more "
+            "than this machine's memory; take fewer records or features"
+        )
+
+
+def _memory() -> float:
+    """Return the machine's memory in bytes, infinity where it is unknown."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+
+
+def check_numbers(least: float = 0.0, **numbers: object) -> None:
+    """Refuse what is no finite number, or less than a number."""
+    for key, value in numbers.items():
+        if not math.isfinite(_number(value)) or _number(value) < least:
+            allowed = "finite" if least == -math.inf else f"finite and >= {least:g}"
+            raise refused(key, value, f"a number, {allowed}")
+
+
+def check_share(p: int, **counts: object) -> None:
+    """Refuse more features of a kind than there are."""
+    for key, value in counts.items():
+        check_counts(0, **{key: value})
+        if value > p:  # type: ignore[operator]
+            raise refused(key, value, f"between 0 and p = {p}")

@@ -89,6 +89,7 @@ WRONG = [
     ("noise", math.nan, "a number, finite and >= 0"),
     ("noise", math.inf, "a number, finite and >= 0"),
     ("noise", None, "a number, finite and >= 0"),
+    ("noise", 10**400, "a number, finite and >= 0"),
 ]
 GENERATED = ["log1", "sparse_lasso", "quasi_sparse", "unbalanced"]
 
@@ -100,7 +101,7 @@ def test_a_generator_refuses_what_it_cannot_draw(name, key, value, allowed):
         load_dataset(dataset_spec(name, **{key: value}))
 
 
-@pytest.mark.parametrize("alpha", [math.nan, math.inf, "small"])
+@pytest.mark.parametrize("alpha", [math.nan, math.inf, -math.inf, 10**400, "small"])
 def test_the_small_weights_are_finite(alpha):
     with pytest.raises(UsageError, match=r"dataset\.alpha=.*a number, finite"):
         load_dataset(dataset_spec("quasi_sparse", alpha=alpha))

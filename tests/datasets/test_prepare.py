@@ -5,8 +5,13 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.labels import signs
-from dp_erm_bench.datasets.prepare import Recipe, dataset_from_arrays, prepare, split
-from dp_erm_bench.datasets.scale import standardise
+from dp_erm_bench.datasets.prepare import (
+    Recipe,
+    dataset_from_arrays,
+    prepare,
+    split,
+    standardise,
+)
 from dp_erm_bench.errors import UsageError
 
 
