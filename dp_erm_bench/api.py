@@ -23,8 +23,8 @@ from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.base import Release
+from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import facts, solver_of, trajectory
-from dp_erm_bench.runner.solve import Solved, solve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,7 +167,7 @@ def _fitted(grid: Grid, budget: Budget, seed: int | None, checked: bool) -> FitR
     how = ([solver_of(grid.base)], budget, grid.base["calibration"])
     with threadpool_limits(limits=1):
         draws = [_identity(grid, seed)]
-        solved = solve(grid.problem_spec.problem, *how, draws, CHECKPOINTS)
+        solved = Run(grid.problem_spec.problem, *how, draws).record(CHECKPOINTS)
         return result_of(solved, 0, seed is not None, checked)
 
 
@@ -192,7 +192,7 @@ def _identity(grid: Grid, seed: int | None) -> str:
     return identity_of(grid.digest(), seed)
 
 
-def result_of(solved: Solved, b: int, reproducible: bool, checked: bool) -> FitResult:
+def result_of(solved: Run, b: int, reproducible: bool, checked: bool) -> FitResult:
     """Return trial b of a batch as what a fit returns."""
     import pandas as pd
 
@@ -210,7 +210,7 @@ def result_of(solved: Solved, b: int, reproducible: bool, checked: bool) -> FitR
         w=w,
         trajectory=frame,
         epsilon_certified=calibration.epsilon_certified,
-        releases=solved.releases,
+        releases=(*solved.shares, *solved.releases),
         reproducible=reproducible,
         calibration=calibration.label,
         accountant=calibration.accountant,

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import dp_erm_bench
-from dp_erm_bench import fit, load_problem, problem_from_arrays, registry
+from dp_erm_bench import fit, load_problem, problem_from_arrays, registry, run
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.runner import solve
 from tests.serving import constraint_of, known, parameters
 
 ALGORITHMS = registry.names("algorithm")
@@ -342,13 +341,13 @@ def test_seeds_reproduce_and_no_seed_does_not(algorithm):
 def test_seeds_share_no_draw_between_fits_that_differ(monkeypatch):
     """Else the difference of two seeded fits would cancel the noise."""
     seen = []
-    make = solve.make_mechanisms
+    make = run.make_mechanisms
 
     def listen(releases, z, identities):
         seen.extend(identities)
         return make(releases, z, identities)
 
-    monkeypatch.setattr(solve, "make_mechanisms", listen)
+    monkeypatch.setattr(run, "make_mechanisms", listen)
     X, y = arrays()
     moved = problem_from_arrays(X + 1e-9, y, loss="logistic")
     problem = problem_from_arrays(X, y, loss="logistic")

@@ -109,6 +109,25 @@ def test_no_solver_knows_a_budget_or_a_noise_scale(path):
     assert not names & {"epsilon", "delta", "sigma", "Budget", "calibrate"}
 
 
+def calls(path):
+    """The names of what a module calls, of methods without their objects."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            named_ = node.func
+            yield getattr(named_, "id", getattr(named_, "attr", ""))
+
+
+@pytest.mark.parametrize("called", ["make_mechanisms", "releases"])
+def test_one_file_declares_and_makes_mechanisms(called):
+    """The order of a run, from the declaration to the record, stands there only.
+
+    A solver may ask the class above it for what it declares.
+    """
+    callers = {path for path in MODULES if called in calls(path)}
+    own = {path for path in callers if path.parent.name == "solvers"}
+    assert callers - own == {PACKAGE / "run.py"}
+
+
 def locked():
     return dict(line.split("==") for line in LOCK)
 

@@ -22,6 +22,7 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.events import composed
+from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 
 DELTA, N, P = 1e-6, 1000, 20
@@ -81,9 +82,8 @@ def unit_problem(n: int = N, p: int = P) -> Problem:
 
 def declared(solver: Solver, problem: Problem, budget: Budget) -> Events:
     """Return what a solver releases, as an accountant sees it."""
-    schedule = solver.plan(problem, ["accounting"])
-    releases = solver.releases(problem, budget.adjacency, schedule)
-    return composed(tuple(release.event() for release in releases))
+    run = Run(problem, [solver], budget, 1.0, ["accounting"])
+    return composed(tuple(release.event() for release in run.releases))
 
 
 def noise_rows(

@@ -6,16 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.calibration import Calibration, calibrate
 from dp_erm_bench.accounting.certify import Events
 from dp_erm_bench.accounting.profile import delta_at
-from dp_erm_bench.accounting.shares import left_over, with_shares
 from dp_erm_bench.audit.minimisers import secret
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.erm.problem import Problem
-from dp_erm_bench.releases.smoothness import smoothness_releases
+from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
-from dp_erm_bench.solvers.bounds import refuse_unbounded
 
 Array = NDArray[np.float64]
 
@@ -76,9 +73,9 @@ class Claim:
 
 
 def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
-    """Return what is claimed of a solver under a budget, as ``solve`` calibrates it.
+    """Return what is claimed of a solver under a budget, as `Run` calibrates it.
 
-    Events know no data and no constants, so those of public smoothness stand for all.
+    Events know no data and no constants, so those of one run stand for all.
 
     Raises
     ------
@@ -90,17 +87,10 @@ def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
     budget = budget.resolved(problem.n)
     if not np.isfinite(budget.epsilon):
         raise UsageError("epsilon=inf: an audit needs a finite epsilon")
-    origin = (solver.smoothness, solver.smoothness_bounds)
-    shares = smoothness_releases(problem, *origin, budget.adjacency)
-    public = problem.with_smoothness("public")
-    schedule = solver.plan(public, ["claim"])
-    releases = tuple(solver.releases(public, budget.adjacency, schedule))
-    refuse_unbounded(solver, releases)
-    events = tuple(release.event() for release in releases)
-    rest: Calibration = calibrate(events, left_over(budget, shares))
-    parts = {r.name: (r, rest.z) for r in releases}
-    parts |= {r.name: (r, r.multiplier(budget.epsilon)) for r in shares}
-    z = rest.z or 1.0
+    run = Run(problem, [solver], budget, identities=["claim"]).declare()
+    parts = {r.name: (r, run.calibration.z) for r in run.releases}
+    parts |= {r.name: (r, r.multiplier(budget.epsilon)) for r in run.shares}
+    z = run.calibration.z or 1.0
     scaled = tuple(
         replace(release.event(), weight=release.weight * at / z)
         for release, at in parts.values()
@@ -111,6 +101,6 @@ def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
         z=z,
         multipliers={name: r.weight * at for name, (r, at) in parts.items()},
         events=scaled,
-        epsilon=with_shares(rest, budget, shares).epsilon_certified,
-        secret=any(secret(release) for release in releases),
+        epsilon=run.calibration.epsilon_certified,
+        secret=any(secret(release) for release in run.releases),
     )

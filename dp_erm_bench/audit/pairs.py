@@ -18,6 +18,7 @@ Two kinds of releases need another pair.
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,15 +26,16 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.base import Array, Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.noisy_max import NoisyMax
+from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 
 RECORDS = 40
@@ -129,18 +131,13 @@ def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
     gone = private or adjacency is Adjacency.ZERO_OUT
     records = [first, np.zeros(RADIUS.size) if gone else -first]
     empty, bounds = np.zeros((RECORDS, RADIUS.size)), RADIUS
-    releases = _releases(solver, _problem(solver, empty, RADIUS), adjacency)
-    if any(isinstance(r, NoisyMax | InsideNoisyMax) for r in releases):
+    problem, budget = _problem(solver, empty, RADIUS), Budget(math.inf, 0.0, adjacency)
+    run = Run(problem, [solver], budget, 0.0, ["pair"]).declare()
+    if any(isinstance(r, NoisyMax | InsideNoisyMax) for r in run.releases):
         bounds = np.ones(RADIUS.size)
         empty = np.ones((CROWD, RADIUS.size))
         records = [np.sign(record) for record in records]
     return Pair(*(_problem(solver, _with(empty, x), bounds) for x in records))
-
-
-def _releases(solver: Solver, problem: Problem, adjacency: Adjacency) -> list[Release]:
-    problem = problem.with_smoothness("public")
-    schedule = solver.plan(problem, ["pair"])
-    return list(solver.releases(problem, adjacency, schedule))
 
 
 def _with(others: Array, record: Array) -> Array:

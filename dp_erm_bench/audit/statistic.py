@@ -30,18 +30,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.accounting.shares import shared_mechanisms
 from dp_erm_bench.audit.claim import Claim
 from dp_erm_bench.audit.densities import Answered, log_ratio
 from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair
-from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.base import Intercept, Query, Release
-from dp_erm_bench.releases.mechanisms import Mechanisms, make_mechanisms
+from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
-from dp_erm_bench.solvers.base import Solver, stack
+from dp_erm_bench.run import Run
+from dp_erm_bench.solvers.base import Solver
 
 Array = NDArray[np.float64]
 Exchange = tuple[str, Any]
@@ -71,32 +69,31 @@ class Audited:
     claim: Claim
     identities: Sequence[str]
 
-    def run(
-        self, problem: Problem, listen: Intercept | None, sampled: bool = True
-    ) -> Ran:
+    def run(self, problem: Problem, ear: Intercept | None, sampled: bool = True) -> Ran:
         """Run all steps one by one, with an ear at all mechanisms.
 
         Without ``sampled`` every record is in every batch.
         """
-        solver, budget = stack([self.solver]), self.claim.budget
-        origin = (solver.smoothness, solver.smoothness_bounds)
-        shares = smoothness_releases(problem, *origin, budget.adjacency)
-        mechanisms = shared_mechanisms(shares, budget, self.identities)
-        mechanisms.ahead, mechanisms.intercept = False, listen
-        for mechanism in mechanisms.values():
-            mechanism.intercept = listen
-        problem = with_constants(problem, *origin, mechanisms)
-        schedule = solver.plan(problem, self.identities)
-        releases = [
-            release if sampled else _of_all(release)
-            for release in solver.releases(problem, budget.adjacency, schedule)
-        ]
-        made = make_mechanisms(releases, self.claim.z, self.identities)
-        mechanisms.include(made)
-        oracle = make_oracle(problem, mechanisms.batch, clipped=solver.clips)
-        points = range(solver.iterations(problem) + 1)
-        steps = solver.iterates(oracle, mechanisms, points, schedule)
-        return Ran(mechanisms, [w.copy() for w in steps])
+
+        def listen(mechanisms: Mechanisms) -> None:
+            for mechanism in mechanisms.values():
+                mechanism.intercept = ear
+
+        run = Run(
+            problem,
+            [self.solver],
+            self.claim.budget,
+            self.claim.z,
+            self.identities,
+            ahead=False,
+            listen=listen,
+            seen=_as_declared if sampled else _of_all,
+        )
+        return Ran(run.mechanisms, run.iterates())
+
+
+def _as_declared(release: Release) -> Release:
+    return release
 
 
 def _of_all(release: Release) -> Release:

@@ -14,7 +14,7 @@ from dp_erm_bench.contract.candidate import Candidate, Variant
 from dp_erm_bench.contract.covering import Row, covering, values_of, within
 from dp_erm_bench.contract.pairs import LARGE, STRENGTH, pair
 from dp_erm_bench.contract.problems import Parts, objectives, problem_of
-from dp_erm_bench.contract.runs import Run, is_bounded
+from dp_erm_bench.contract.runs import is_bounded, run_at
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
@@ -230,7 +230,7 @@ def _on(plan: Plan, row: Row, family: str, number: int, count: int) -> Iterator[
 
 def _is_sampled(problem: Problem, solver: Solver) -> bool:
     try:
-        releases = Run(problem, [solver]).releases
+        releases = run_at(problem, [solver]).releases
     except Exception:
         return False
     return any(isinstance(one, PoissonGaussian) for one in releases)

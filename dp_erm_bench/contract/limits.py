@@ -13,7 +13,7 @@ from dp_erm_bench.contract.problems import (
     objectives,
     problem_of,
 )
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.solvers.limit import Limit
@@ -42,7 +42,7 @@ def _reached(limit: Limit, problem: Problem) -> None:
     solver, length = limit.solver, limit.solver.iterations(problem)
     parts = [length // part for part in SHRINK] if limit.slope is not None else [length]
     names = tuple(f"seed {k}" for k in range(limit.trials))
-    run = Run(
+    run = run_at(
         problem,
         [solver] * limit.trials,
         z=0.0,
@@ -70,7 +70,7 @@ def columns_of_zeros_are_harmless(candidate: Candidate) -> None:
                 solver = candidate.build(variant, clip=clip)
                 z = 100.0 if bounded else 0.0
                 for ahead in (False, True):
-                    run = Run(known, [solver], z=z, ahead=ahead)
+                    run = run_at(known, [solver], z=z, ahead=ahead)
                     last = run.iterates()[-1]
                     told = candidate.told(variant, problem)
                     require(np.isfinite(last).all(), f"{told} is not finite")
@@ -95,5 +95,5 @@ def nothing_to_learn_moves_nothing(candidate: Candidate) -> None:
     reason = solver.refusal(problem)
     if reason:
         raise NotApplicable(reason)
-    moved = np.any(Run(problem, [solver], z=0.0).iterates())
+    moved = np.any(run_at(problem, [solver], z=0.0).iterates())
     require(not moved, f"{candidate.name} moves on a problem of zeros")

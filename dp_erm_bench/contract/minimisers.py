@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.contract.pairs import Neighbours
-from dp_erm_bench.contract.runs import Run
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism
+from dp_erm_bench.run import Run
 
 if TYPE_CHECKING:
     from dp_erm_bench.contract.side import Told

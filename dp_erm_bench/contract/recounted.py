@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.calibration import Calibration, calibrate
-from dp_erm_bench.accounting.shares import left_over, with_shares
 from dp_erm_bench.audit.recount import recount
 from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import Candidate, Variant
 from dp_erm_bench.contract.errors import NotApplicable, require
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.run import Run
 
 BUDGET = 1.0
 DELTA = 1e-6
@@ -30,10 +29,10 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
             told = f"{candidate.told(variant, problem)}, {adjacency.value}"
             for ahead in (True, False):
                 try:
-                    run, proof = calibrated_run(candidate, variant, problem, budget)
+                    run = calibrated_run(candidate, variant, problem, budget)
                 except Unsupported:
                     continue
-                complaint = recounted(run, proof, ahead)
+                complaint = recounted(run, ahead)
                 require(not complaint, f"{told}: {complaint}")
                 served += 1
         _listen_to_little_noise(candidate, variant, problem)
@@ -45,7 +44,7 @@ def _listen_to_little_noise(
     candidate: Candidate, variant: Variant, problem: Problem
 ) -> None:
     """Hear winners where noise does not drown the scores: with half of it, too."""
-    run = Run(problem, [candidate.build(variant, clip=1.0)], z=LITTLE)
+    run = run_at(problem, [candidate.build(variant, clip=1.0)], z=LITTLE)
     heard = listen(run.mechanisms)
     run.iterates()
     told = candidate.told(variant, problem)
@@ -62,8 +61,8 @@ def calibrated_run(
     budget: Budget,
     mode: str = "certified",
     **given: Any,
-) -> tuple[Run, Calibration]:
-    """Return a run whose noise is that of a budget, and what is certified of it.
+) -> Run:
+    """Return a run of a variant under a budget.
 
     Raises
     ------
@@ -71,18 +70,10 @@ def calibrated_run(
         If the algorithm does not serve the problem under the budget.
     """
     solvers = [candidate.build(variant, **{"clip": 1.0, **given})]
-    adjacency, epsilon = budget.adjacency, budget.epsilon
-    declared = Run(problem, solvers, z=1.0, adjacency=adjacency, epsilon=epsilon)
-    if declared.shares:
-        declared.publish(declared.mechanisms)
-    events = tuple(release.event() for release in declared.releases)
-    rest = left_over(budget, declared.shares)
-    found = calibrate(events, rest, mode, solvers[0].printed)
-    run = Run(problem, solvers, z=found.z, adjacency=adjacency, epsilon=epsilon)
-    return run, with_shares(found, budget, declared.shares)
+    return Run(problem, solvers, budget, mode, ("a",))
 
 
-def recounted(run: Run, calibration: Calibration, ahead: bool) -> str:
+def recounted(run: Run, ahead: bool) -> str:
     """Run, and return how it departs from what is certified, empty if it does not.
 
     Plain steps are listened to: what the mechanisms say of themselves is not believed.
@@ -90,4 +81,5 @@ def recounted(run: Run, calibration: Calibration, ahead: bool) -> str:
     run.mechanisms.ahead = ahead
     heard = None if ahead else listen(run.mechanisms)
     run.iterates()
-    return recount(run.mechanisms, calibration, heard=heard).complaint(calibration)
+    proof = run.calibration
+    return recount(run.mechanisms, proof, heard=heard).complaint(proof)

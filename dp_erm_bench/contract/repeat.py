@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.errors import NotApplicable, require
-from dp_erm_bench.contract.runs import Run, listen
+from dp_erm_bench.contract.runs import listen, run_at
 from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver, stack
 
 Array = NDArray[np.float64]
@@ -29,7 +30,7 @@ def compiled_steps_agree(candidate: Candidate) -> None:
         solvers = [candidate.build(variant, clip=c, step=0.5) for c in clips]
         for names in candidate.trials("ab"):
             plain, fast = (
-                Run(problem, solvers[: len(names)], identities=names, ahead=ahead)
+                run_at(problem, solvers[: len(names)], identities=names, ahead=ahead)
                 for ahead in (False, True)
             )
             off = _difference(plain.iterates(), fast.iterates())
@@ -62,7 +63,7 @@ def runs_repeat(candidate: Candidate) -> None:
 def _ended(
     problem: Problem, solver: Solver, ahead: bool, identities: tuple[str, ...] = ("a",)
 ) -> list[Array]:
-    return Run(problem, [solver], identities=identities, ahead=ahead).iterates()
+    return run_at(problem, [solver], identities=identities, ahead=ahead).iterates()
 
 
 def checkpoints_change_nothing(candidate: Candidate) -> None:
@@ -77,7 +78,7 @@ def checkpoints_change_nothing(candidate: Candidate) -> None:
         part = max(1, length // 3)
         for ahead in (False, True):
             full = _ended(problem, solver, ahead)
-            few = Run(problem, [solver], ahead=ahead, checkpoints=(0, part, length))
+            few = run_at(problem, [solver], ahead=ahead, checkpoints=(0, part, length))
             off = _difference([full[0], full[part], full[-1]], few.iterates())
             told = candidate.told(variant, problem)
             require(off <= 1.0, f"{told}: with fewer checkpoints it differs")
@@ -92,10 +93,10 @@ def batches_change_nothing(candidate: Candidate) -> None:
     named = {"a": 0.5, "b": 1.0, "c": 2.0, "d": 0.7, "e": 1.3}
     for variant, problem in candidate.first():
         made = {k: candidate.build(variant, clip=c) for k, c in named.items()}
-        alone = {k: _drawn(Run(problem, [made[k]], identities=(k,))) for k in made}
+        alone = {k: _drawn(run_at(problem, [made[k]], identities=(k,))) for k in made}
         for order in ("edcba", "cab"):
             solvers = [made[k] for k in order]
-            run = Run(problem, solvers, identities=tuple(order))
+            run = run_at(problem, solvers, identities=tuple(order))
             together, w = _drawn(run)
             told = f"{candidate.told(variant, problem)}: in a batch of {len(order)}"
             for b, k in enumerate(order):
@@ -159,10 +160,10 @@ def _nearer(problem: Problem, solver: Solver, names: tuple[str, ...]) -> float:
     """Return how many trials are moved less by their own noise, ties being halves."""
     given = (problem, [solver] * len(names))
     others = tuple(f"{name}, other" for name in names)
-    quiet = Run(*given, z=0.0, identities=names).iterates()[-1]
+    quiet = run_at(*given, z=0.0, identities=names).iterates()[-1]
     with np.errstate(all="ignore"):
-        own = Run(*given, z=1.0, identities=names).iterates()[-1]
-        other = Run(*given, z=1.0, identities=names, noise=others).iterates()[-1]
+        own = run_at(*given, z=1.0, identities=names).iterates()[-1]
+        other = run_at(*given, z=1.0, identities=names, streams=others).iterates()[-1]
     moved, instead = (np.linalg.norm(w - quiet, axis=1) for w in (own, other))
     less, more = (moved < instead).sum(), (moved > instead).sum()
     return float(len(names) + less - more) / 2
@@ -177,7 +178,7 @@ def draws_are_distinct(candidate: Candidate) -> None:
         drawn, ends = [], []
         for name in names:
             solver = candidate.build(variant, clip=1.0)
-            noise, w = _drawn(Run(problem, [solver], identities=(name,)))
+            noise, w = _drawn(run_at(problem, [solver], identities=(name,)))
             drawn += [values for parts in noise.values() for values in parts.ravel()]
             ends.append(w)
         # Thresholds may set all of few entries to zero, in a few trials.
@@ -200,7 +201,7 @@ def global_random_state_is_untouched(candidate: Candidate) -> None:
     for variant, problem in candidate.first():
         before = pickle.dumps((np.random.get_state(), random.getstate()))
         solver = candidate.build(variant, clip=1.0)
-        Run(problem, [solver], ahead=True).iterates()
+        run_at(problem, [solver], ahead=True).iterates()
         after = pickle.dumps((np.random.get_state(), random.getstate()))
         told = candidate.told(variant, problem)
         require(before == after, f"{told} draws from a global random state")

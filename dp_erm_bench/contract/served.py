@@ -12,7 +12,7 @@ from dp_erm_bench.contract.problems import objectives, problem_of
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.runner.solve import Solved, solve
+from dp_erm_bench.run import Run
 
 EPSILON = 1.0
 
@@ -30,15 +30,13 @@ def served_within_the_budget_or_refused(candidate: Candidate) -> None:
     require(served, f"{candidate.name} serves no problem at epsilon={EPSILON}")
 
 
-def _solved(
-    candidate: Candidate, problem: Problem, adjacency: Adjacency
-) -> Solved | None:
+def _solved(candidate: Candidate, problem: Problem, adjacency: Adjacency) -> Run | None:
     """Return what a run comes to, None if it is refused as it should be."""
     budget = Budget(EPSILON, 1e-6, adjacency)
     told = f"{candidate.name} on {problem_told(problem)}"
     kept = problem.constraint.bounded and not candidate.solver.constrained
     try:
-        solved = solve(problem, [candidate.build()], budget, "certified", ["a"], 5)
+        solved = Run(problem, [candidate.build()], budget).record(5)
     except Unsupported as reason:
         require(str(reason) and "\n" not in str(reason), f"{told} refuses: {reason}")
         return None
@@ -46,7 +44,7 @@ def _solved(
     return solved
 
 
-def _keeps(solved: Solved, told: str) -> None:
+def _keeps(solved: Run, told: str) -> None:
     proved = solved.calibration.epsilon_certified
     require(proved <= EPSILON * (1 + 1e-9), f"{told} spends {proved:.4g} of {EPSILON}")
     require(np.isfinite(solved.rows.w).all(), f"{told} is not finite")
@@ -56,7 +54,7 @@ def _keeps(solved: Solved, told: str) -> None:
     passes = [solved.rows.passes[0], *np.diff(solved.rows.passes)]
     grows = solved.rows.passes[0] == 0.0 and min(passes) >= 0.0
     require(grows, f"{told} counts passes that do not grow from 0: {passes}")
-    for release in solved.releases:
+    for release in (*solved.shares, *solved.releases):
         known = np.isfinite(release.sensitivity).all() and release.times >= 0
         require(known, f"{told}: release {release.name} has no sensitivity")
 
@@ -78,7 +76,7 @@ def _refused(candidate: Candidate, calibration: str, problem: Problem) -> str | 
     """Return why a calibration is refused on a problem, None if it runs."""
     solver, budget = candidate.build(clip=1.0), Budget(EPSILON, 1e-6)
     try:
-        solve(problem, [solver], budget, calibration, ["a"], 5)
+        Run(problem, [solver], budget, calibration).record(5)
     except Unsupported as reason:
         return str(reason)
     return None

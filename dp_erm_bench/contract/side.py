@@ -18,13 +18,14 @@ from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.coins import Coins, spread_of
 from dp_erm_bench.contract.minimisers import Matched, matched
 from dp_erm_bench.contract.pairs import Neighbours, pair
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.base import Array, Mechanism, Query
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism
 from dp_erm_bench.releases.poisson_gaussian import PoissonMechanism
+from dp_erm_bench.run import Run
 from dp_erm_bench.trust.replay import Log, Writer
 
 HEARD = 1e-3
@@ -117,9 +118,8 @@ class Side:
         run = self._made(self._enrol)
         told.log.iterates = run.iterates()
         told.declared += _declared(run)
-        expected = len(run.checkpoints)
-        if len(told.log.iterates) != expected:
-            count = len(told.log.iterates)
+        count, expected = len(told.log.iterates), len(run.checkpoints or ())
+        if count != expected:
             self._complain(f"{count} iterates are yielded at {expected} checkpoints")
         for name, mechanism in run.mechanisms.items():
             times = mechanism.release.times
@@ -136,7 +136,7 @@ class Side:
     def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
         case = self.case
         names = tuple(f"{case.family} {k}" for k in range(case.trials))
-        return Run(
+        return run_at(
             self.problem,
             [self.solver] * case.trials,
             z=case.z,
@@ -145,13 +145,12 @@ class Side:
             checkpoints=_points(case.points, self.solver.iterations(self.problem)),
             epsilon=case.epsilon,
             ahead=ahead,
-            noise=tuple(f"{name}, side {self.number}" for name in names),
-            made=made,
+            streams=tuple(f"{name}, side {self.number}" for name in names),
+            listen=made,
         )
 
     def _enrol(self, mechanisms: Mechanisms) -> None:
         """Listen to mechanisms as soon as they are made."""
-        mechanisms.intercept = self._answer
         self._sample(mechanisms)
         for name, mechanism in mechanisms.items():
             if isinstance(mechanism, ObjectiveMechanism):

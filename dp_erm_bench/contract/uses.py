@@ -10,7 +10,7 @@ import numpy as np
 
 from dp_erm_bench.contract.candidate import STEPS, Candidate
 from dp_erm_bench.contract.errors import ContractError, NotApplicable, require
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.base import Mechanism
 
@@ -19,7 +19,7 @@ def uses_are_those_declared(candidate: Candidate) -> None:
     """Use each mechanism exactly as often as declared, and no more."""
     for variant, problem in candidate.each():
         for ahead in (False, True):
-            run = Run(problem, [candidate.build(variant, clip=1.0)], ahead=ahead)
+            run = run_at(problem, [candidate.build(variant, clip=1.0)], ahead=ahead)
             told = candidate.told(variant, problem)
             run.iterates()
             require(run.mechanisms, f"{told} declares no release")
@@ -44,11 +44,13 @@ def a_longer_run_is_stopped(candidate: Candidate) -> None:
     """Be stopped by the mechanisms in a run that is longer than declared."""
     _has_length(candidate)
     for variant, problem in candidate.first():
-        run = Run(problem, [candidate.build(variant, clip=1.0)])
-        longer = Run(problem, [candidate.build(variant, clip=1.0, n_iter=STEPS + 5)])
-        longer.checkpoints = (0, STEPS + 5)
+        run = run_at(problem, [candidate.build(variant, clip=1.0)])
+        ends = (0, STEPS + 5)
+        solvers = [candidate.build(variant, clip=1.0, n_iter=STEPS + 5)]
+        longer = run_at(problem, solvers, checkpoints=ends)
+        longer.mechanisms = run.mechanisms
         try:
-            longer.iterates(run.mechanisms)
+            longer.iterates()
         except BudgetExhausted:
             continue
         told = candidate.told(variant, problem)
@@ -59,7 +61,7 @@ def no_iterations_return_the_start(candidate: Candidate) -> None:
     """Publish nothing and return the start if there are no iterations."""
     _has_length(candidate)
     for variant, problem in candidate.first():
-        run = Run(problem, [candidate.build(variant, clip=1.0, n_iter=0)])
+        run = run_at(problem, [candidate.build(variant, clip=1.0, n_iter=0)])
         found = run.iterates()
         told = candidate.told(variant, problem)
         times = {release.name: release.times for release in run.releases}
@@ -79,10 +81,10 @@ def _has_length(candidate: Candidate) -> None:
 def without_noise_nothing_is_drawn(candidate: Candidate) -> None:
     """Draw no noise at epsilon = inf, with finite iterates."""
     for variant, problem in candidate.first():
-        quiet = Run(problem, [candidate.build(variant)], z=0.0).iterates()
+        quiet = run_at(problem, [candidate.build(variant)], z=0.0).iterates()
         told = candidate.told(variant, problem)
         require(np.isfinite(quiet).all(), f"{told} without noise is not finite")
-        run = Run(problem, [candidate.build(variant)], z=0.0)
+        run = run_at(problem, [candidate.build(variant)], z=0.0)
         with contextlib.ExitStack() as stack:
             for kind in {type(release) for release in run.releases}:
                 stack.enter_context(patch.object(kind, "draw", _draw_nothing))

@@ -16,7 +16,6 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.audit.accounting import unit_problem
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.base import Release
@@ -24,6 +23,7 @@ from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.report.curves import Array
+from dp_erm_bench.run import Run
 
 # The deviation of each law at scale 1; Gumbel's is pi / sqrt(6).
 DEVIATIONS: tuple[tuple[type[Release], float], ...] = (
@@ -77,14 +77,11 @@ class Released:
         """
         fixed = {"n_iter": n_iter, "smoothness": "public", **dict(self.parameters)}
         solver = registry.build("algorithm", self.algorithm, **fixed)
-        budget = Budget(EPSILON, "1/n^2").resolved(problem.n)
-        schedule = solver.plan(problem, ["figure"])
-        releases = list(solver.releases(problem, budget.adjacency, schedule))
-        events = tuple(release.event() for release in releases)
-        found = calibrate(events, budget, self.calibration, solver.printed)
-        (release,) = (one for one in releases if one.name == self.name)
-        scale = found.z * release.weight * float(np.max(release.sensitivity))
-        return Noise(release, scale, found.epsilon_certified)
+        budget = Budget(EPSILON, "1/n^2")
+        run = Run(problem, [solver], budget, self.calibration, ["figure"])
+        (release,) = (one for one in run.releases if one.name == self.name)
+        found, size = run.calibration, float(np.max(release.sensitivity))
+        return Noise(release, found.z * release.weight * size, found.epsilon_certified)
 
 
 RELEASED = {

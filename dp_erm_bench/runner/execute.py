@@ -21,7 +21,7 @@ from dp_erm_bench.plugins.passed import is_ours, solver_digest
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.results.segment import NAMED, batch_name
-from dp_erm_bench.runner.solve import Recorder, Solved, solve
+from dp_erm_bench.run import Recorder, Run
 from dp_erm_bench.runner.warm import warm_up
 from dp_erm_bench.solvers.base import Solver
 
@@ -92,7 +92,7 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
     ]
 
 
-def solved_together(trials: Sequence[Trial], problem: Problem) -> Solved:
+def solved_together(trials: Sequence[Trial], problem: Problem) -> Run:
     """Return what a batch of trials on a problem comes to.
 
     Raises
@@ -101,14 +101,14 @@ def solved_together(trials: Sequence[Trial], problem: Problem) -> Solved:
         If the algorithm cannot serve the problem under the budget.
     """
     spec = trials[0].spec
-    return solve(
+    run = Run(
         problem,
         [solver_of(trial.spec) for trial in trials],
         Budget(**spec["budget"]),
         spec["calibration"],
         [trial.identity for trial in trials],
-        spec["n_checkpoints"],
     )
+    return run.record(spec["n_checkpoints"])
 
 
 def _done(trial: Trial) -> Record:
@@ -118,7 +118,7 @@ def _done(trial: Trial) -> Record:
     return {**record, "facts": found}
 
 
-def _record(trial: Trial, b: int, solved: Solved) -> Record:
+def _record(trial: Trial, b: int, solved: Run) -> Record:
     finite = math.isfinite(solved.rows.objective[-1][b])
     return {
         "key": trial.key,
@@ -152,7 +152,7 @@ def uncharged(problem: Problem, solver: Solver) -> list[str]:
     return [use.value for use in (*problem.dataset.uncharged, *constants)]
 
 
-def facts(solved: Solved, b: int) -> dict[str, Any]:
+def facts(solved: Run, b: int) -> dict[str, Any]:
     """Return what the table says of a whole trial."""
     problem, calibration = solved.problem, solved.calibration
     optimum = problem.optimum

@@ -25,8 +25,8 @@ from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.segment import NAMED
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.traces import mates_of
+from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import facts, solved_together, trajectory
-from dp_erm_bench.runner.solve import Solved
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -233,9 +233,7 @@ def _check_keys(
     raise UsageError(f"{name}: {why}")
 
 
-def _check_numbers(
-    record: Mapping[str, Any], solved: Solved, b: int, name: str
-) -> None:
+def _check_numbers(record: Mapping[str, Any], solved: Run, b: int, name: str) -> None:
     """Raise UsageError unless a run came to what the record says, to the bit."""
     path = {k: v for k, v in trajectory(solved.rows, b).items() if k != TIMED}
     told = {key: value for key, value in facts(solved, b).items() if key in FACTS}

@@ -92,7 +92,7 @@ def _probe(batch: Batch, seconds: float, bare: bool, tell: Any) -> Probe:
         best = min(tried, key=lambda probe: probe.seconds(rows.iteration[-1], 51))
     tell(best)
     signal.setitimer(signal.ITIMER_PROF, LIMIT)
-    return best if bare else best._replace(end=_recorded(early.solved(rows), run))
+    return best if bare else best._replace(end=_recorded(early, run))
 
 
 def _calibrations() -> int:
@@ -105,14 +105,15 @@ def _ready(batch: Batch) -> Any:
     """Return a batch that may begin, None if the algorithm refuses it."""
     from dp_erm_bench.accounting.budget import Budget
     from dp_erm_bench.errors import Unsupported
+    from dp_erm_bench.run import Run
     from dp_erm_bench.runner.execute import problem_of, solver_of
-    from dp_erm_bench.runner.solve import ready
 
     spec = batch[0].spec
     solvers = [solver_of(trial.spec) for trial in batch]
     told = (Budget(**spec["budget"]), spec["calibration"])
     try:
-        return ready(problem_of(spec), solvers, *told, [t.identity for t in batch])
+        run = Run(problem_of(spec), solvers, *told, [t.identity for t in batch])
+        return run.declare()
     except Unsupported:
         return None
 
@@ -121,18 +122,16 @@ def _timed(probe: Probe, batch: Batch, run: Any, seconds: float) -> tuple[Probe,
     """Take the first steps of a batch, in stretches that double."""
     import numpy as np
 
-    from dp_erm_bench.problems.erm.oracles import make_oracle
-    from dp_erm_bench.runner.solve import Recorder, checkpoints_of
+    from dp_erm_bench.run import Recorder, checkpoints_of
 
     whole, laps = Clock(), _Laps()
-    oracle = make_oracle(run.problem, len(batch), clipped=run.solver.clips)
-    rows, total = Recorder(oracle, run.solver), run.solver.iterations(run.problem)
+    oracle, total = run.oracle(), run.solver.iterations(run.problem)
+    run.rows = rows = Recorder(oracle, run.solver)
     wanted = set(checkpoints_of(total, batch[0].spec["n_checkpoints"]))
     grid = sorted(wanted.union(2**i for i in range(total.bit_length())))
-    iterates = run.solver.iterates(oracle, run.mechanisms, grid, run.schedule)
     last = 0
     with np.errstate(over="ignore", invalid="ignore"):
-        for last, w in zip(grid, iterates, strict=True):
+        for last, w in zip(grid, run.steps(oracle, grid), strict=True):
             laps.end("first" if last <= 1 else "steps")
             if last in wanted or last <= 1:
                 rows.add(last, 0.0, w)

@@ -10,13 +10,12 @@ import functools
 import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.problems.erm.problem import Problem
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.mechanisms import make_mechanisms
-from dp_erm_bench.solvers.base import Solver, stack
+from dp_erm_bench.run import Run
+from dp_erm_bench.solvers.base import Solver
 
 TINY = {"n_iter": 2, "passes": 1, "clip": 1.0}
 SPACES = ("none", "l1_ball")
@@ -34,8 +33,8 @@ def warm_up(algorithm: str) -> None:
     given = {k: v for k, v in TINY.items() if k in fields}
     # What it cannot do on this problem says nothing of its trials.
     with contextlib.suppress(Exception):
-        solver = stack([registry.build("algorithm", algorithm, **given)])
-        _run(_tiny(solver), solver)
+        solver = registry.build("algorithm", algorithm, **given)
+        Run(_tiny(solver), [solver], Budget(1.0, 1e-6), 1.0).record(2)
 
 
 def _tiny(solver: Solver) -> Problem:
@@ -49,13 +48,3 @@ def _tiny(solver: Solver) -> Problem:
     made = (build_problem(data, "logistic", psi, space) for space in SPACES)
     served = next(problem for problem in made if solver.refusal(problem) is None)
     return served.with_smoothness("data")
-
-
-def _run(problem: Problem, solver: Solver) -> None:
-    schedule = solver.plan(problem, ["0"])
-    releases = solver.releases(problem, Adjacency.REPLACE_ONE, schedule)
-    mechanisms = make_mechanisms(releases, 1.0, ["0"])
-    oracle = make_oracle(problem, 1)
-    ends = [0, solver.iterations(problem)]
-    for w in solver.iterates(oracle, mechanisms, ends, schedule):
-        oracle.objective(w)

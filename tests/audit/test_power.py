@@ -8,8 +8,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dp_erm_bench import run
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit import claim, statistic
+from dp_erm_bench.audit import statistic
 from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
 from dp_erm_bench.errors import BudgetExhausted
@@ -159,7 +160,7 @@ def test_half_the_noise_on_private_constants_is_seen(monkeypatch):
         return verdict(*sides, case.claim, FALSE_ALARM)
 
     assert judged().verdict == OK
-    honest = statistic.smoothness_releases
+    honest = run.smoothness_releases
 
     def halved(*args):
         found = honest(*args)
@@ -167,6 +168,5 @@ def test_half_the_noise_on_private_constants_is_seen(monkeypatch):
             dataclasses.replace(r, sensitivity=r.sensitivity / 2) for r in found
         )
 
-    monkeypatch.setattr(statistic, "smoothness_releases", halved)
-    monkeypatch.setattr(claim, "smoothness_releases", halved)
+    monkeypatch.setattr(run, "smoothness_releases", halved)
     assert judged().verdict == VIOLATION

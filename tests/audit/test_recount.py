@@ -19,7 +19,7 @@ from dp_erm_bench.audit.uses import Use
 from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import STEPS, candidate_of
 from dp_erm_bench.contract.recounted import calibrated_run
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.events import Event
@@ -46,7 +46,7 @@ def distinct():
     kept = {}
     for name, candidate in CANDIDATES.items():
         for given, problem in candidate.first():
-            run = Run(problem, [candidate.build(given, clip=1.0)])
+            run = run_at(problem, [candidate.build(given, clip=1.0)])
             events = tuple(release.event() for release in run.releases)
             kept.setdefault((name, events), (name, given))
     cases = []
@@ -76,9 +76,9 @@ def calibrated(variant, adjacency, epsilon, mode="certified", steps=STEPS, **giv
     candidate = CANDIDATES[name]
     problem, budget = candidate.problems(shapes)[0], Budget(epsilon, DELTA, adjacency)
     given = {"n_iter": steps, **given}
-    run, proof = calibrated_run(candidate, shapes, problem, budget, mode, **given)
-    run.mechanisms.ahead = True
-    return run, proof
+    run = calibrated_run(candidate, shapes, problem, budget, mode, **given)
+    other = calibrated_run(candidate, shapes, problem, budget, mode, **given)
+    return run, other.declare().calibration
 
 
 each_adjacency = pytest.mark.parametrize("adjacency", Adjacency)
@@ -205,8 +205,9 @@ def test_doubled_noise_is_found(algorithm):
 def test_one_use_more_is_found(algorithm, adjacency):
     _, calibration = calibrated((algorithm, {}), adjacency, 1.0)
     longer, _ = calibrated((algorithm, {}), adjacency, 1.0, steps=STEPS + 1)
-    longer.z = calibration.z
-    longer.declare()
+    longer = run_at(
+        longer.problem, longer.solvers, calibration.z, adjacency=adjacency, ahead=True
+    )
     found = counted(longer, calibration)
     assert found.complaint(calibration) != ""
     assert found.epsilon > calibration.epsilon_certified * 1.01
@@ -216,8 +217,7 @@ def test_one_use_more_is_found(algorithm, adjacency):
 def test_the_other_adjacencys_sensitivity_is_found(algorithm):
     run, calibration = calibrated((algorithm, {}), REPLACE, 1.0)
     honest = {release.name: release for release in run.releases}
-    run.adjacency = ZERO
-    run.declare()
+    run = run_at(run.problem, run.solvers, calibration.z, adjacency=ZERO, ahead=True)
     # The liar believes itself; the sensitivities of the claim do not.
     assert recounted_by_itself(run, calibration) == ""
     assert recount(run.mechanisms, calibration, honest).complaint(calibration) != ""

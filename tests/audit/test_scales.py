@@ -10,7 +10,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.audit.accounting import unit_problem
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
@@ -28,7 +28,7 @@ def scales(algorithm, adjacency, mode="certified", **given):
     solver = registry.build("algorithm", algorithm, **given)
     if mode == "paper":
         solver = solver.printed_form()
-    run = Run(problem, [solver], adjacency=adjacency)
+    run = run_at(problem, [solver], adjacency=adjacency)
     events = tuple(release.event() for release in run.releases)
     z = calibrate(events, Budget(1, 1e-6, adjacency), mode, solver.printed).z
     made = make_mechanisms(run.releases, z, ["a"])
@@ -88,7 +88,7 @@ def test_reference_scales_of_variance_reduction():
 def test_scales_follow_each_coordinates_bound():
     problem = candidate_of("random_cd").problems({})[0]
     solver = registry.build("algorithm", "random_cd", n_iter=T, smoothness="public")
-    run = Run(problem.with_smoothness("public"), [solver])
+    run = run_at(problem.with_smoothness("public"), [solver])
     (release,) = run.releases
     z = calibrate((release.event(),), Budget(1, 1e-6)).z
     made = make_mechanisms(run.releases, z, ["a"])["measure"]
@@ -103,10 +103,10 @@ def test_ten_thousand_seeds_end_in_ten_thousand_places(algorithm):
     problem = candidate.problems({})[0]
     names = tuple(f"seed {seed}" for seed in range(SEEDS))
     solvers = [candidate.build(clip=1.0, n_iter=10)] * SEEDS
-    run = Run(problem, solvers, z=2.0, identities=names, ahead=True)
+    run = run_at(problem, solvers, z=2.0, identities=names, ahead=True)
     if all(isinstance(release, NoisyMax) for release in run.releases):
         # So loud that they hardly follow the data: one of many sequences of winners.
-        run = Run(problem, solvers, z=200.0, identities=names, ahead=True)
+        run = run_at(problem, solvers, z=200.0, identities=names, ahead=True)
     run.checkpoints = (0, run.solver.iterations(problem))
     last = run.iterates()[-1]
     assert np.unique(last, axis=0).shape[0] == SEEDS
@@ -117,7 +117,7 @@ def test_ten_thousand_seeds_draw_ten_thousand_noises(algorithm):
     candidate = candidate_of(algorithm)
     names = [f"seed {seed}" for seed in range(SEEDS)]
     for _, problem in list(candidate.first())[:1]:
-        run = Run(problem, [candidate.build(clip=1.0)])
+        run = run_at(problem, [candidate.build(clip=1.0)])
         made = make_mechanisms(run.releases, 2.0, names)
         drawn = np.concatenate(
             [mechanism.unit_noise(1, 1).ravel() for mechanism in made.values()]

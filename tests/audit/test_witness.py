@@ -10,7 +10,7 @@ from dp_erm_bench.accounting.shares import shared_mechanisms
 from dp_erm_bench.audit.recount import recount, uses_of
 from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import Laplace
@@ -33,7 +33,7 @@ SELECTIONS = (NoisyMax, LaplaceNoisyMax)
 def quiet_run(algorithm, z=3.0):
     candidate = candidate_of(algorithm)
     variant, problem = next(iter(candidate.first()))
-    return Run(problem, [candidate.build(variant, clip=1.0)], z=z)
+    return run_at(problem, [candidate.build(variant, clip=1.0)], z=z)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

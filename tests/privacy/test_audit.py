@@ -8,7 +8,7 @@ import pytest
 
 from dp_erm_bench.contract.problems import neighbours
 from dp_erm_bench.contract.replay import CLIP, LOUD
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import Gaussian
@@ -154,16 +154,18 @@ TWINS = {
 }
 
 
+def listened(run):
+    return run.mechanisms, lambda _: run.iterates()
+
+
 def violations(solver, strength=0.02):
     found = []
     for kind in Adjacency:
         for pair in neighbours(kind, PARTS, strength):
             first, second = (
-                Run(p, [solver], LOUD, checkpoints=range(11)) for p in pair
+                run_at(p, [solver], LOUD, checkpoints=range(11)) for p in pair
             )
-            report = replay_audit(
-                first.mechanisms, first.iterates, second.mechanisms, second.iterates
-            )
+            report = replay_audit(*listened(first), *listened(second))
             found += report.violations()
     return found
 

@@ -196,7 +196,7 @@ def test_a_fault_of_the_code_is_an_error_with_its_place(monkeypatch):
     def broken(*given):
         raise ZeroDivisionError("by hand")
 
-    monkeypatch.setattr(execute, "solve", broken)
+    monkeypatch.setattr(execute, "Run", broken)
     records = run_batch([trial(k, "greedy_cd") for k in "ab"])
     for record in records:
         check(record)
@@ -209,7 +209,7 @@ def test_interruptions_are_not_swallowed(monkeypatch):
     def stopped(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(execute, "solve", stopped)
+    monkeypatch.setattr(execute, "Run", stopped)
     with pytest.raises(KeyboardInterrupt):
         run_batch([trial("a", "greedy_cd")])
 
@@ -269,12 +269,12 @@ def test_an_algorithm_is_warmed_up_once_and_runs(monkeypatch, name):
     from dp_erm_bench.runner import warm
 
     seen = []
-    run = warm._run
+    record = warm.Run.record
     warm.warm_up.cache_clear()
     monkeypatch.setattr(
-        warm,
-        "_run",
-        lambda problem, solver: run(problem, solver) or seen.append(solver),
+        warm.Run,
+        "record",
+        lambda run, rows: record(run, rows) and seen.extend(run.solvers),
     )
     for _ in range(2):
         warm.warm_up(name)
@@ -294,9 +294,9 @@ def test_a_solver_of_ones_own_runs_in_its_trials_only(monkeypatch):
 def test_what_cannot_be_warmed_up_is_left_to_its_trials(monkeypatch):
     from dp_erm_bench.runner import warm
 
-    def fail(problem, solver):
+    def fail(*given):
         raise ArithmeticError("not on four records")
 
     warm.warm_up.cache_clear()
-    monkeypatch.setattr(warm, "_run", fail)
+    monkeypatch.setattr(warm, "Run", fail)
     warm.warm_up("sgd")

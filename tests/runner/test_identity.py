@@ -11,7 +11,6 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dp_erm_bench import (
-    api,
     fit,
     load_problem,
     paths,
@@ -24,6 +23,7 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.experiment import grid, parameters, problem_specs, studies, trials
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.plugins import passed
+from dp_erm_bench.run import Run
 from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.execute import run_batch
 from dp_erm_bench.solvers.base import shape, value
@@ -217,9 +217,11 @@ def test_a_fit_is_the_sweeps_trial(name, here, monkeypatch):
     if name == "a mirror's" and VARIABLE not in os.environ:
         pytest.skip("no mirror of the real data sets")
     (setting,), seed = settings_of(changes)
-    solve = execute.solve
+    solved = execute.solved_together
     monkeypatch.setattr(
-        execute, "solve", lambda *given: found.append(solve(*given)) or found[-1]
+        execute,
+        "solved_together",
+        lambda *given: found.append(solved(*given)) or found[-1],
     )
     (record,) = run_batch([setting.trial(seed, 51)])
     if record["status"] == "skipped":
@@ -229,6 +231,7 @@ def test_a_fit_is_the_sweeps_trial(name, here, monkeypatch):
         return
     result, path = fitted(changes), record["trajectory"]
     assert record["status"] == "ok"
+    assert len(found) == 1
     assert result.w.tobytes() == found[0].rows.w[0].tobytes()
     for column in ("iteration", "passes", "objective", "nnz", "test_objective"):
         if path[column]:
@@ -240,13 +243,13 @@ def test_a_fit_is_the_sweeps_trial(name, here, monkeypatch):
 
 def test_a_fit_runs_on_one_thread_as_trials_do(monkeypatch):
     """Sums of many threads may differ in their last bits."""
-    threads, solve = [], api.solve
+    threads, record = [], Run.record
 
-    def listening(*given):
+    def listening(run, n_checkpoints):
         threads.extend(pool["num_threads"] for pool in threadpool_info())
-        return solve(*given)
+        return record(run, n_checkpoints)
 
-    monkeypatch.setattr(api, "solve", listening)
+    monkeypatch.setattr(Run, "record", listening)
     with threadpool_limits(limits=2):
         fitted({})
         assert {pool["num_threads"] for pool in threadpool_info()} == {2}

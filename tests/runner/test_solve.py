@@ -10,7 +10,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.runner.solve import checkpoints_of, solve
+from dp_erm_bench.run import Run, checkpoints_of
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
@@ -47,7 +47,8 @@ def trials(algorithm, *given):
 
 def run(problem, solvers, budget=BUDGET, calibration="certified", checkpoints=4):
     identities = [f"trial {b}" for b in range(len(solvers))]
-    return solve(problem, solvers, budget, calibration, identities, checkpoints)
+    made = Run(problem, solvers, budget, calibration, identities)
+    return made.record(checkpoints)
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 2, 7, 50, 51, 1000, 45_312 * 50])
@@ -153,7 +154,7 @@ def test_held_out_records_are_measured(problem):
 def test_recording_is_not_on_the_clock(problem, monkeypatch):
     import time
 
-    from dp_erm_bench.runner.solve import Recorder
+    from dp_erm_bench.run import Recorder
 
     add = Recorder.add
 

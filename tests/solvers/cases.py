@@ -5,7 +5,8 @@ Nothing here lists the algorithms, losses or penalties: the yaml files do.
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.run import Run
 
 ALGORITHMS = registry.names("algorithm")
 LOSSES = registry.names("loss")
@@ -28,8 +29,14 @@ def supported(variant, problem):
     return solver_of(variant, clip=1.0).refusal(problem) is None
 
 
+def solve(problem, solvers, budget, calibration, identities, checkpoints):
+    """A recorded run under a budget."""
+    run = Run(problem, solvers, budget, calibration, identities)
+    return run.record(checkpoints)
+
+
 def end(problem, solver, length, ahead=True):
     """The last iterate of a run without noise."""
     known = problem.with_smoothness("data")
-    run = Run(known, [solver], z=0.0, checkpoints=(0, length), ahead=ahead)
+    run = run_at(known, [solver], z=0.0, checkpoints=(0, length), ahead=ahead)
     return run.iterates()[-1][0]

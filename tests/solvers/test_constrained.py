@@ -13,11 +13,10 @@ from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers.sgd import SGD
 from dp_erm_bench.trust.replay import replay_audit
 from tests.serving import BALLS, SETS, built
-from tests.solvers.cases import ALGORITHMS, LOSSES, PENALTIES, Run
+from tests.solvers.cases import ALGORITHMS, LOSSES, PENALTIES, run_at, solve
 
 CONSTRAINED = [n for n in ALGORITHMS if registry.target("algorithm", n).constrained]
 LABEL = 2.0
@@ -48,7 +47,7 @@ def instance(loss, ball, penalty="none", strength=0.2, radius=0.3, label=LABEL):
 
 def end(problem, solver, length):
     known = problem.with_smoothness("data")
-    run = Run(known, [solver], z=0.0, checkpoints=(0, length), ahead=True)
+    run = run_at(known, [solver], z=0.0, checkpoints=(0, length), ahead=True)
     return run.iterates()[-1][0]
 
 
@@ -90,8 +89,8 @@ def test_compiled_and_plain_steps_agree_and_stay_in_the_set(ball, penalty, batch
     problem = instance("logistic", ball, penalty)
     solvers = [SGD(batch_size=batch_size, n_iter=10, clip=c) for c in (0.5, 2.0)]
     given = {"z": 20.0, "identities": ("a", "b")}
-    plain = Run(problem, solvers, **given).iterates()
-    fast = Run(problem, solvers, **given, ahead=True).iterates()
+    plain = run_at(problem, solvers, **given).iterates()
+    fast = run_at(problem, solvers, **given, ahead=True).iterates()
     for a, b in zip(plain, fast, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
         assert problem.constraint.contains(a).all()
@@ -209,12 +208,15 @@ def test_what_is_declared_holds_on_the_set_and_is_nearly_reached(
     solvers, largest = [SGD(batch_size="full", n_iter=12)] * 6, 0.0
     for pair in corner_pairs(space, adjacency):
         runs = [
-            Run(p, solvers, z=300.0, identities=(*"abcdef",), adjacency=adjacency)
+            run_at(p, solvers, z=300.0, identities=(*"abcdef",), adjacency=adjacency)
             for p in pair
         ]
         first, second = runs
         report = replay_audit(
-            first.mechanisms, first.iterates, second.mechanisms, second.iterates
+            first.mechanisms,
+            lambda _: first.iterates(),  # noqa: B023
+            second.mechanisms,
+            lambda _: second.iterates(),  # noqa: B023
         )
         assert report.violations() == []
         largest = max(largest, report.ratios["gradient"])

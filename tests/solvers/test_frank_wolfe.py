@@ -13,8 +13,8 @@ from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.mechanisms import make_mechanisms
-from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers.frank_wolfe import FrankWolfe
+from tests.solvers.cases import solve
 
 HULL = np.random.default_rng(1).normal(size=(14, 9)) * (np.arange(9) < 7)
 SETS = ["l1_ball", "polytope", "simplex"]

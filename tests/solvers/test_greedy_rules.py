@@ -18,7 +18,7 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import stack
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.greedy_rules import RULES, ExcessRule
-from tests.solvers.cases import LOSSES, PENALTIES, Run
+from tests.solvers.cases import LOSSES, PENALTIES, run_at
 from tests.solvers.test_limits import instance
 
 ALL_RULES = {**RULES, "excess": ExcessRule()}
@@ -193,7 +193,7 @@ def test_ties_at_zero_would_break_the_level_of_poster_noise():
 
 def test_poster_noise_on_gs_s_has_no_ties():
     problem = problem_of("logistic", "l1", dead=None)
-    run = Run(problem, [GreedyCD(rule="GS-s", noise="poster", clip=1.0)])
+    run = run_at(problem, [GreedyCD(rule="GS-s", noise="poster", clip=1.0)])
     seen = []
     select = run.mechanisms["select"]
     select.intercept = lambda query, publish: publish()

@@ -7,7 +7,7 @@ from dp_erm_bench.contract.problems import gap, instance
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
-from tests.solvers.cases import LOSSES, PENALTIES, Run, end
+from tests.solvers.cases import LOSSES, PENALTIES, end, run_at
 
 every_loss = pytest.mark.parametrize("loss", LOSSES)
 every_penalty = pytest.mark.parametrize("penalty", PENALTIES)
@@ -31,7 +31,7 @@ def test_constant_steps_do_not_converge():
     problem = instance("squared", "l2").with_smoothness("data")
     lengths = (0, 4_000, 16_000, 64_000)
     solver = SGD(n_iter=64_000, step=0.1)
-    run = Run(problem, [solver], z=0.0, checkpoints=lengths, ahead=True)
+    run = run_at(problem, [solver], z=0.0, checkpoints=lengths, ahead=True)
     gaps = [gap(problem, w)[0] for w in run.iterates()[1:]]
     assert min(gaps) > 1e-3
 
@@ -39,7 +39,7 @@ def test_constant_steps_do_not_converge():
 def test_the_step_size_falls_as_said():
     problem = instance("squared", "l2").with_smoothness("data")
     solver = SGD(n_iter=3, step=0.5, decay=2.0, batch_size="full")
-    w = Run(problem, [solver], z=0.0, checkpoints=range(4)).iterates()
+    w = run_at(problem, [solver], z=0.0, checkpoints=range(4)).iterates()
     for t in range(3):
         size = 0.5 / problem.smoothness.norm / (1.0 + 2.0 * t)
         moved = w[t][0] - size * problem.gradient(w[t][0])
@@ -50,14 +50,14 @@ def test_the_step_size_falls_as_said():
 @pytest.mark.parametrize("order", ["cyclic", "cyclic_reversed"])
 def test_cycles_run_as_named(order):
     problem = instance("squared", "none")
-    schedule = Run(problem, [RandomCD(order=order, n_iter=2 * P)]).schedule
+    schedule = run_at(problem, [RandomCD(order=order, n_iter=2 * P)]).schedule
     cycle = np.arange(P) if order == "cyclic" else np.arange(P)[::-1]
     np.testing.assert_array_equal(schedule[0], np.tile(cycle, 2))
 
 
 def test_uniform_picks_are_uniform():
     problem = instance("squared", "none")
-    picks = Run(problem, [RandomCD(n_iter=80_000)]).schedule[0]
+    picks = run_at(problem, [RandomCD(n_iter=80_000)]).schedule[0]
     counts = np.bincount(picks, minlength=P)
     assert counts.size == P
     chi2 = (np.square(counts - 10_000) / 10_000).sum()
@@ -68,7 +68,7 @@ def test_inner_averages_are_those_of_algorithm_1():
     """The mean of theta^1 .. theta^K, from which the next round starts."""
     problem = instance("logistic", "l1").with_smoothness("data")
     K, names = 5, ("a",)
-    inner = Run(problem, [RandomCD(n_iter=10, n_inner=K)], z=1.0, identities=names)
+    inner = run_at(problem, [RandomCD(n_iter=10, n_inner=K)], z=1.0, identities=names)
     inner.mechanisms["measure"].scale[:] = 0.01
     whole = inner.iterates()
     noise = inner.releases[0].draw(inner.mechanisms["measure"].seeds[0], 0, 10) * 0.01

@@ -12,10 +12,10 @@ from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.mechanisms import make_mechanisms
-from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers.gd import GD
 from dp_erm_bench.solvers.mirror_descent import MAPS, MirrorDescent, smoothness_in_l1
 from dp_erm_bench.solvers.sgd import SGD
+from tests.solvers.cases import solve
 
 SETS = {"none": "none", "simplex": {"name": "simplex", "radius": 3.0}}
 SETS["l1_ball"] = {"name": "l1_ball", "radius": 3.0}

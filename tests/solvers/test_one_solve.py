@@ -16,7 +16,6 @@ from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.perturbed import Minimiser
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.mechanisms import make_mechanisms
-from dp_erm_bench.runner.solve import solve
 from dp_erm_bench.solvers import one_solve
 from dp_erm_bench.solvers.approximate_minima_perturbation import (
     ApproximateMinimaPerturbation,
@@ -24,6 +23,7 @@ from dp_erm_bench.solvers.approximate_minima_perturbation import (
 from dp_erm_bench.solvers.objective_perturbation import ObjectivePerturbation
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 from dp_erm_bench.solvers.permutation_sgd import PermutationSGD
+from tests.solvers.cases import solve
 
 BOTH = list(Adjacency)
 SOLVED = (OutputPerturbation, ObjectivePerturbation, ApproximateMinimaPerturbation)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
@@ -52,7 +52,7 @@ def some_solver(rng, n):
 
 
 def last(problem, solver, adjacency):
-    run = Run(problem, [solver], z=0.0, adjacency=adjacency)
+    run = run_at(problem, [solver], z=0.0, adjacency=adjacency)
     (release,) = run.releases
     return run.iterates()[-1], float(np.max(release.sensitivity))
 

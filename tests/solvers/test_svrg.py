@@ -17,7 +17,7 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.events import Event
 from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.solvers.svrg import SVRG, correction_bound
-from tests.solvers.cases import LOSSES, Run, end
+from tests.solvers.cases import LOSSES, end, run_at
 
 every_loss = pytest.mark.parametrize("loss", LOSSES)
 
@@ -34,7 +34,7 @@ def test_first_steps_of_an_epoch_follow_the_snapshot(ahead):
     """Without noise, w = u makes the correction zero: a full gradient step."""
     problem = instance("squared", "l2").with_smoothness("data")
     solver = SVRG(n_inner=4, n_iter=12, batch_size=5, step=0.3)
-    run = Run(problem, [solver], z=0.0, checkpoints=range(13), ahead=ahead)
+    run = run_at(problem, [solver], z=0.0, checkpoints=range(13), ahead=ahead)
     w, size = [v[0] for v in run.iterates()], 0.3 / problem.smoothness.norm
     for k in range(12):
         moved = w[k] - size * problem.gradient(w[k])
@@ -47,7 +47,7 @@ def test_first_steps_of_an_epoch_follow_the_snapshot(ahead):
 def test_snapshots_are_published_when_an_epoch_begins(ahead, k):
     problem = problem_of("logistic", "l2")
     solver = SVRG(n_inner=4, n_iter=12, batch_size=5, clip=1.0)
-    run = Run(problem, [solver], checkpoints=(0, k), ahead=ahead)
+    run = run_at(problem, [solver], checkpoints=(0, k), ahead=ahead)
     run.iterates()
     used = {name: made.used for name, made in run.mechanisms.items()}
     assert used == {"snapshot": math.ceil(k / 4), "correction": k}
@@ -77,7 +77,7 @@ def counted(monkeypatch, run):
 def test_passes_count_the_gradients_that_are_computed(monkeypatch):
     problem = problem_of("logistic", "l2")
     solver = SVRG(n_inner=50, n_iter=120, batch_size=10, clip=1.0)
-    asked = counted(monkeypatch, Run(problem, [solver], checkpoints=(0, 120)))
+    asked = counted(monkeypatch, run_at(problem, [solver], checkpoints=(0, 120)))
     passes = solver.passes_at(problem, 120)
     assert passes == 3 + 2 * 120 * 10 / 40
     assert asked["sums"] == 3
@@ -124,7 +124,7 @@ def test_reference_numbers_of_the_composition():
 def test_the_declared_events_are_those_of_the_composition():
     problem = problem_of("logistic", "l2")
     solver = SVRG(n_epochs=4, n_inner=50, batch_size=2, snapshot_weight=4.0, clip=1.0)
-    run = Run(problem, [solver], checkpoints=(0,))
+    run = run_at(problem, [solver], checkpoints=(0,))
     snapshot, correction = (release.event() for release in run.releases)
     assert snapshot == Event("gaussian", 4, 4.0)
     assert correction == Event("poisson_gaussian", 200, rate=0.05)
@@ -137,7 +137,7 @@ def test_the_declared_events_are_those_of_the_composition():
 @pytest.mark.parametrize("adjacency, factor", [("zero_out", 1.0), ("replace_one", 2.0)])
 def test_sensitivities(loss, bound, adjacency, factor):
     problem = problem_of(loss, "l2")
-    run = Run(problem, [SVRG(clip=0.5)], adjacency=Adjacency(adjacency))
+    run = run_at(problem, [SVRG(clip=0.5)], adjacency=Adjacency(adjacency))
     snapshot, correction = run.releases
     assert snapshot.sensitivity == factor * 0.5
     assert correction.sensitivity == factor * bound * 0.5
@@ -206,7 +206,7 @@ def test_any_split_keeps_the_budget():
     noise = []
     for weight in (0.5, 2.0, 8.0, None):
         solver = SVRG(clip=1.0, snapshot_weight=weight, n_epochs=2, batch_size=4)
-        run = Run(problem, [solver], checkpoints=(0,))
+        run = run_at(problem, [solver], checkpoints=(0,))
         events = tuple(release.event() for release in run.releases)
         made = calibrate(events, budget)
         assert made.epsilon_certified <= 1.0

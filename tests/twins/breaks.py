@@ -9,8 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from dp_erm_bench.audit import claim, statistic
-from dp_erm_bench.contract import runs
+from dp_erm_bench import run
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.one_solve import OneSolve
@@ -192,7 +191,7 @@ class Twin:
             yield
             return
         fault = self.fault
-        declare, make = runs.smoothness_releases, runs.shared_mechanisms
+        declare, make = run.smoothness_releases, run.shared_mechanisms
 
         def releases(problem, *args):
             return tuple(fault.declare(r, problem) for r in declare(problem, *args))
@@ -204,11 +203,11 @@ class Twin:
             return made
 
         with contextlib.ExitStack() as stack:
-            for module in (runs, statistic, claim) if fault.declare else ():
-                replaced = patch.object(module, "smoothness_releases", releases)
+            if fault.declare:
+                replaced = patch.object(run, "smoothness_releases", releases)
                 stack.enter_context(replaced)
-            for module in (runs, statistic) if fault.spoil else ():
-                replaced = patch.object(module, "shared_mechanisms", mechanisms)
+            if fault.spoil:
+                replaced = patch.object(run, "shared_mechanisms", mechanisms)
                 stack.enter_context(replaced)
             yield
 

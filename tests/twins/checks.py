@@ -15,7 +15,7 @@ from dp_erm_bench.audit.statistic import AuditError
 from dp_erm_bench.contract import cases, limits, replay, suite
 from dp_erm_bench.contract.base import FAILS
 from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.mechanisms import make_mechanisms
@@ -103,7 +103,7 @@ def scale(twin):
     given.pop("clip" if "clip" not in kind.reference else "", None)
     solver = Candidate("twin", twin.solver(), {}).build(**given)
     budget = Budget(1.0, DELTA, Adjacency.REPLACE_ONE)
-    run = Run(public, [solver], epsilon=1.0)
+    run = run_at(public, [solver], epsilon=1.0)
     if run.shares:
         made = shared_mechanisms(run.shares, budget, ["a"])
     else:

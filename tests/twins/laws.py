@@ -8,7 +8,7 @@ from scipy import stats
 from dp_erm_bench.audit.minimisers import _terms
 from dp_erm_bench.audit.winners import inside_chances, laplace_chances
 from dp_erm_bench.contract.problems import neighbours
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
@@ -57,7 +57,7 @@ def one_run(solver, name, identities):
     """Queries, answers, the release, its scale (k,) as declared, and the samples."""
     data, batch = problem(), [solver] * len(identities)
     z = SOFT if name == "select" else Z
-    run = Run(data, batch, z=z, identities=identities)
+    run = run_at(data, batch, z=z, identities=identities)
     asked, told, sums = [], [], []
     honest = {release.name: release for release in (*run.shares, *run.releases)}[name]
     scale = run.mechanisms[name].scale[0].copy()

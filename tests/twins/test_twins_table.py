@@ -5,7 +5,7 @@ import pytest
 
 from dp_erm_bench.audit.recount import KINDS as RELEASES
 from dp_erm_bench.contract import suite
-from dp_erm_bench.contract.runs import Run
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.releases.events import KINDS as EVENTS
 from tests.twins import laws, table
 from tests.twins.breaks import BREAKS, TWINS, Break, Twin, within
@@ -63,9 +63,7 @@ def released():
     """The releases of all kinds."""
     for kind in KINDS.values():
         solver = Narrow("sound", kind.solver, kind.params).build({})
-        run = Run(laws.problem(), [solver])
-        if run.shares:
-            run.publish(run.mechanisms)
+        run = run_at(laws.problem(), [solver]).declare()
         (found,) = (r for r in (*run.shares, *run.releases) if r.name == kind.release)
         yield found
 

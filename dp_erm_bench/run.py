@@ -1,0 +1,249 @@
+"""One run: declare, publish constants, calibrate, make mechanisms, iterate, record.
+
+This order stands here and nowhere else. A sweep, a single fit, the warm-up, the probe,
+the checks of `dp-erm-bench check` and the statistical audit all run a `Run`; who
+listens to mechanisms or fixes their noise says so to it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import Calibration, calibrate
+from dp_erm_bench.accounting.shares import left_over, shared_mechanisms, with_shares
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.problems.erm.oracles import make_oracle
+from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.mechanisms import Mechanisms, make_mechanisms
+from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
+from dp_erm_bench.solvers.base import Solver, stack
+from dp_erm_bench.solvers.bounds import refuse_unbounded
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Recorder:
+    """Rows of the trajectories, one per checkpoint, each of shape (B,)."""
+
+    oracle: Oracle
+    solver: Solver
+    iteration: list[int] = field(default_factory=list)
+    passes: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    objective: list[Array] = field(default_factory=list)
+    nnz: list[NDArray[np.int64]] = field(default_factory=list)
+    test_objective: list[Array] = field(default_factory=list)
+    test_accuracy: list[Array] = field(default_factory=list)
+    w: Array = field(default_factory=lambda: np.empty(0))
+
+    def add(self, iteration: int, seconds: float, w: Array) -> None:
+        """Record the iterates of one checkpoint; ``seconds`` is per trial."""
+        problem = self.oracle.problem
+        self.iteration.append(iteration)
+        self.passes.append(self.solver.passes_at(problem, iteration))
+        self.seconds.append(seconds)
+        self.objective.append(self.oracle.objective(w))
+        self.nnz.append(np.count_nonzero(w, axis=1))
+        self._test(w)
+        self.w = w.copy()
+
+    def _test(self, w: Array) -> None:
+        data, loss = self.oracle.problem.dataset, self.oracle.problem.loss
+        if data.X_test is None or data.y_test is None:
+            return
+        margins = w @ data.X_test.T
+        penalty = self.oracle.problem.penalty.value(w)
+        self.test_objective.append(
+            loss.value(data.y_test, margins).mean(axis=1) + penalty
+        )
+        if loss.classification:
+            right = np.where(margins >= 0.0, 1.0, -1.0) == data.y_test
+            self.test_accuracy.append(right.mean(axis=1))
+
+
+@dataclass(eq=False)
+class Run:
+    """A batch of trials that differ in value parameters and streams only.
+
+    Private smoothness constants are released before the solver can declare: with them
+    ``mechanisms`` holds that release alone until ``declare`` is called, by the first
+    iterate at the latest. Without them everything is declared at once.
+
+    Parameters
+    ----------
+    problem : Problem
+        After ``declare`` with the smoothness constants that are used.
+    solvers : sequence of Solver
+        One per trial, of equal shape parameters.
+    budget : Budget
+    noise : str or float
+        A name of conf/calibration; or a noise multiplier z = scale / sensitivity (0
+        for none): nothing is proved then, sensitivities may be infinite, and
+        smoothness=auto stands for the problem's own constants.
+    identities : sequence of str
+        One per trial; they seed the streams.
+    checkpoints : sequence of int, optional
+        Iterations whose iterates are looked at, every one by default; they never
+        change the numbers.
+    ahead : bool
+        Whether compiled steps may take noise ahead.
+    streams : sequence of str, optional
+        Identities of the mechanisms, where they are not those of the schedule.
+    listen : callable, optional
+        Called with mechanisms as soon as they are made: an auditor's ears.
+    seen : callable, optional
+        What an auditor makes of a release before its mechanism is made.
+
+    Attributes
+    ----------
+    solver : Solver
+        The batch's: the variants that are run, their value fields stacked.
+    shares : tuple of Release
+        What takes a fixed share of the budget.
+    mechanisms : Mechanisms
+    schedule : object
+        What the solver planned.
+    releases : tuple of Release
+        What the solver declares.
+    calibration : Calibration
+        Counts the shares, too.
+    rows : Recorder
+        After ``record``: the trajectories and the last iterates.
+
+    Raises
+    ------
+    Unsupported
+        If the algorithm cannot serve the problem under this budget, here or when it
+        declares.
+    """
+
+    problem: Problem
+    solvers: Sequence[Solver]
+    budget: Budget
+    noise: str | float = "certified"
+    identities: Sequence[str] = ("0",)
+    checkpoints: Sequence[int] | None = None
+    ahead: bool = True
+    streams: Sequence[str] = ()
+    listen: Callable[[Mechanisms], None] = lambda mechanisms: None
+    seen: Callable[[Release], Release] = lambda release: release
+    schedule: Any = field(default=None, init=False)
+    releases: tuple[Release, ...] = field(default=(), init=False)
+    calibration: Calibration = field(init=False)
+    rows: Recorder = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what is released before the solver declares, or let it declare."""
+        if isinstance(self.noise, str):
+            self.solvers = _variants(self.solvers, self.noise)
+        self.solver = stack(self.solvers)
+        self.budget = self.budget.resolved(self.problem.n)
+        self.streams = self.streams or self.identities
+        self._constants = (self.solver.smoothness, self.solver.smoothness_bounds)
+        known = (*self._constants, self.budget.adjacency)
+        self.shares = smoothness_releases(self.problem, *known)
+        self.mechanisms = shared_mechanisms(self.shares, self.budget, self.streams)
+        self.mechanisms.ahead = self.ahead
+        self.listen(self.mechanisms)
+        self._declared = False
+        if not self.shares:
+            self.declare()
+
+    def declare(self) -> Run:
+        """Publish private constants, declare, calibrate, make mechanisms; once.
+
+        Returns
+        -------
+        Run
+            Itself.
+        """
+        if self._declared:
+            return self
+        self._declared = True
+        origin, made = self._constants, self.mechanisms
+        if isinstance(self.noise, str) or self.solver.smoothness != "auto":
+            self.problem = with_constants(self.problem, *origin, made)
+        if reason := self.solvers[0].refusal(self.problem):
+            raise Unsupported(reason)
+        self.schedule = self.solver.plan(self.problem, self.identities)
+        declared = (self.problem, self.budget.adjacency, self.schedule)
+        self.releases = tuple(map(self.seen, self.solver.releases(*declared)))
+        self.calibration = self._calibrated()
+        made = make_mechanisms(self.releases, self.calibration.z, self.streams)
+        self.mechanisms.include(made)
+        self.listen(made)
+        return self
+
+    def _calibrated(self) -> Calibration:
+        if not isinstance(self.noise, str):
+            return Calibration(self.noise, self.budget, "none", math.inf, "given")
+        if math.isfinite(self.budget.epsilon):
+            refuse_unbounded(self.solver, self.releases)
+        events = tuple(release.event() for release in self.releases)
+        rest = left_over(self.budget, self.shares)
+        found = calibrate(events, rest, self.noise, self.solver.printed)
+        return with_shares(found, self.budget, self.shares)
+
+    def steps(self, oracle: Oracle, checkpoints: Sequence[int]) -> Iterator[Array]:
+        """Yield the iterates at checkpoints, (B, p), which later steps may change.
+
+        The mechanisms serve this once; they check their uses at the end.
+        """
+        mechanisms, schedule = self.mechanisms, self.schedule
+        yield from self.solver.iterates(oracle, mechanisms, checkpoints, schedule)
+        mechanisms.finish()
+
+    def oracle(self) -> Oracle:
+        """Return an oracle of the problem, at the start."""
+        batch, clipped = self.mechanisms.batch, self.solver.clips
+        return make_oracle(self.declare().problem, batch, clipped=clipped)
+
+    def iterates(self) -> list[Array]:
+        """Return copies of the iterates at the checkpoints, each (B, p)."""
+        oracle = self.oracle()
+        if self.checkpoints is None:
+            self.checkpoints = range(self.solver.iterations(self.problem) + 1)
+        return [w.copy() for w in self.steps(oracle, self.checkpoints)]
+
+    def record(self, n_checkpoints: int) -> Run:
+        """Run, and write trajectories of at most so many rows; return itself."""
+        oracle = self.oracle()
+        self.rows = Recorder(oracle, self.solver)
+        grid = checkpoints_of(self.solver.iterations(self.problem), n_checkpoints)
+        elapsed, start = 0.0, time.perf_counter()
+        with np.errstate(over="ignore", invalid="ignore"):
+            for checkpoint, w in zip(grid, self.steps(oracle, grid), strict=True):
+                elapsed += time.perf_counter() - start
+                self.rows.add(checkpoint, elapsed / oracle.batch, w)
+                start = time.perf_counter()
+        return self
+
+
+def checkpoints_of(iterations: int, count: int) -> list[int]:
+    """Return at most ``count`` iteration numbers, evenly spread, ends included."""
+    grid = np.linspace(0, iterations, max(count, 2))
+    return sorted({round(point) for point in grid.tolist()})
+
+
+def _variants(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]:
+    """Return the variants of the algorithm that a calibration is meant for."""
+    allowed = solvers[0].calibrations
+    if calibration not in allowed:
+        name = type(solvers[0]).__name__
+        raise Unsupported(
+            f"calibration={calibration}: must be {' or '.join(allowed)} for {name}"
+        )
+    if calibration == "paper":
+        return [solver.printed_form() for solver in solvers]
+    return solvers
