@@ -18,7 +18,7 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from dp_erm_bench.kernels.machine_code import TOKEN, alone, machine_code_of
 
-_FAST = {"reassoc", "contract", "nsz", "arcp"}
+FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 def kernel(function: Any) -> Any:
@@ -28,7 +28,7 @@ def kernel(function: Any) -> Any:
     loop, hence ``error_model='numpy'``. Not the whole of ``fastmath``: it would
     let the compiler assume that there are no NaN and no infinities.
     """
-    return _compiled(function, _FAST)
+    return _compiled(function, FAST)
 
 
 def exact(function: Any) -> Any:

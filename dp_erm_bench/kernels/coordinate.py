@@ -14,8 +14,7 @@ def coordinate_steps(  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    loss : (int, float)
-        Code and parameter.
+    loss : Loss
     X, y : arrays of shape (n, p), (n,)
     psi : array of shape (4,)
         The penalty's parameters.

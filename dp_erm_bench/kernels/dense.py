@@ -3,7 +3,7 @@
 import numpy as np
 
 from dp_erm_bench.kernels.compiled import kernel
-from dp_erm_bench.kernels.residuals import residuals
+from dp_erm_bench.kernels.losses import residuals
 
 # Rows of a block: 4 columns and 4 residual vectors of it stay in the L1 cache.
 _ROWS = 512

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import exact
+from dp_erm_bench.kernels.compiled import exact, kernel
 
 _LOG2E = 1.0 / math.log(2.0)
 # ln 2 in two parts, the first of 32 bits: k times it is exact for any exponent.
@@ -22,6 +22,12 @@ _ROOT_BITS = np.int64(np.float64(math.sqrt(0.5)).view(np.int64))
 # Keeps the exponent non-negative, so that a logical shift (which every vector
 # unit has) does the work of an arithmetic one.
 _LIFT = np.int64(1100)
+
+
+@kernel
+def between(low, value, high):  # type: ignore[no-untyped-def]
+    """Return the value clipped to [low, high]; unlike min and max, NaN stays."""
+    return low if value < low else (high if value > high else value)
 
 
 @exact

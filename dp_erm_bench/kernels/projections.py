@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from dp_erm_bench.kernels.compiled import kernel
-from dp_erm_bench.kernels.residuals import between
+from dp_erm_bench.kernels.elementary import between
 
 WHOLE_SPACE = 0
 L2_BALL = 1

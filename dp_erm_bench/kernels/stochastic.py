@@ -8,7 +8,6 @@ from dp_erm_bench.kernels.compiled import kernel
 from dp_erm_bench.kernels.dense import prox
 from dp_erm_bench.kernels.elementary import log
 from dp_erm_bench.kernels.projections import project
-from dp_erm_bench.kernels.residuals import derivative
 
 
 @kernel
@@ -23,7 +22,7 @@ def record_sum(loss, rows, y, norms, w, records, clip, out):  # type: ignore[no-
         z = 0.0
         for j in range(w.size):
             z += x[j] * w[j]
-        r = derivative(loss, y[i], z)
+        r = loss.derivative(y[i], z)
         length = abs(r) * norms[i]
         if length > clip:
             r *= clip / length

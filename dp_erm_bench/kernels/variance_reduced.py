@@ -4,13 +4,12 @@ import numpy as np
 
 from dp_erm_bench.kernels.compiled import kernel
 from dp_erm_bench.kernels.dense import prox
-from dp_erm_bench.kernels.residuals import derivative
 
 
 @kernel
 def clipped_derivative(loss, y, z, norm, clip):  # type: ignore[no-untyped-def]
     """Return phi'(z, y), scaled so that its product with ``norm`` is within clip."""
-    r = derivative(loss, y, z)
+    r = loss.derivative(y, z)
     length = abs(r) * norm
     return r * (clip / length) if length > clip else r
 

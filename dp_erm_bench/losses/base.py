@@ -2,12 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.errors import UsageError
 
 Array = NDArray[np.float64]
 
@@ -43,10 +44,6 @@ class Loss(ABC):
     ----------
     name : str
         The name of its yaml.
-    code : int
-        What the compiled kernels know it by (``kernels.residuals``).
-    parameter : float
-        The loss's own parameter, for the kernels; 0 if it has none.
     lipschitz : float
         G, the supremum of the absolute derivative in z; infinite if unbounded.
     smoothness : float
@@ -64,57 +61,29 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
-    code: ClassVar[int]
     classification: ClassVar[bool]
     convex: ClassVar[bool] = True
     smooth: ClassVar[bool] = True
     monotone: ClassVar[bool] = False
-    parameter: float = 0.0
     lipschitz: float
     smoothness: float
 
-    @property
-    def kernel(self) -> tuple[int, float]:
-        """Return (code, parameter), the form that the kernels take.
+    @cached_property
+    def _numba_type_(self) -> Any:
+        # Brings numba, which naming a loss does not need.
+        from dp_erm_bench.kernels.losses import loss_type
 
-        Raises
-        ------
-        Unsupported
-            If no kernels compute this loss.
-        """
-        reason = self.uncompiled
-        if reason:
-            raise Unsupported(reason)
-        return self.code, float(self.parameter)
+        return loss_type(type(self))
 
     @property
     def uncompiled(self) -> str | None:
-        """Return why no compiled kernels compute this loss, None if some do.
+        """Return why no kernels compute this loss, None if some do."""
+        if type(self).__module__.startswith(f"{__name__.partition('.')[0]}."):
+            return None
+        from dp_erm_bench.kernels.losses import uncompiled
 
-        Either no kernel has its code, or it has inherited the code of a loss of which
-        it changes the value or the derivative.
-        """
-        # Brings numba, which naming a loss does not need.
-        from dp_erm_bench.kernels.residuals import CODES
-
-        name, code = getattr(self, "name", type(self).__name__), self._own("code")
-        if code is None or self.code not in CODES:
-            return (
-                f"loss={name}: no algorithm runs on it, as "
-                "dp_erm_bench/kernels/residuals.py has no kernels of its code"
-            )
-        for method in ("value", "derivative"):
-            if self._own(method) < code:  # type: ignore[operator]
-                return (
-                    f"loss={name}: no algorithm runs on it, as {method} is its own and "
-                    f"its code {self.code} is that of another loss's kernels"
-                )
-        return None
-
-    def _own(self, name: str) -> int | None:
-        """Return how far up from the object a name is defined, None if nowhere."""
-        places = enumerate((self, *type(self).__mro__))
-        return next((i for i, place in places if name in vars(place)), None)
+        reason = uncompiled(type(self))
+        return reason and f"loss={self.name}: no algorithm runs on it, as {reason}"
 
     @abstractmethod
     def value(self, y: Array, z: Array) -> Array:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_erm_bench.kernels.elementwise import between
 from dp_erm_bench.losses.base import Array, Loss, check_finite, check_positive
 
 
@@ -21,7 +22,6 @@ class Huber(Loss):
     """
 
     name: ClassVar[str] = "huber"
-    code: ClassVar[int] = 2
     classification: ClassVar[bool] = False
     kappa: float = 1.0
 
@@ -30,19 +30,18 @@ class Huber(Loss):
     def __post_init__(self) -> None:
         """Check kappa, which is also the Lipschitz constant."""
         kappa = check_positive(self.name, "kappa", self.kappa)
-        for key in ("kappa", "parameter", "lipschitz"):
+        for key in ("kappa", "lipschitz"):
             object.__setattr__(self, key, kappa)
 
     def value(self, y: Array, z: Array) -> Array:
         """Return the loss."""
-        residual = np.abs(z - y)
-        inner = np.minimum(residual, self.kappa)
-        value: Array = inner * (residual - 0.5 * inner)
-        return value
+        residual = abs(z - y)
+        inner = between(0.0, residual, self.kappa)
+        return inner * (residual - 0.5 * inner)
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Return z - y, clipped to +-kappa."""
-        return np.asarray(np.clip(z - y, -self.kappa, self.kappa))
+        return between(-self.kappa, z - y, self.kappa)
 
     def second_derivative(self, y: Array, z: Array) -> Array:
         """Return 1 where the loss is quadratic, else 0."""

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_erm_bench.kernels.elementwise import sigmoid, softplus
 from dp_erm_bench.losses.base import Array, Loss, check_signs
 
 
@@ -13,7 +14,6 @@ class Logistic(Loss):
     """phi(z, y) = log(1 + exp(-y z)) with y in {-1, +1}."""
 
     name: ClassVar[str] = "logistic"
-    code: ClassVar[int] = 0
     classification: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
     lipschitz = 1.0
@@ -21,14 +21,11 @@ class Logistic(Loss):
 
     def value(self, y: Array, z: Array) -> Array:
         """Return log(1 + exp(-y z)) without overflow."""
-        margin = -y * z
-        value: Array = np.maximum(margin, 0.0) + np.log1p(np.exp(-np.abs(margin)))
-        return value
+        return softplus(-y * z)
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Return -y / (1 + exp(y z)) without overflow."""
-        decay = np.exp(-np.abs(z))
-        return -y * np.where(y * z > 0.0, decay, 1.0) / (1.0 + decay)
+        return -y * sigmoid(-y * z)
 
     def second_derivative(self, y: Array, z: Array) -> Array:
         """Return s(z) (1 - s(z)) with s the logistic function."""

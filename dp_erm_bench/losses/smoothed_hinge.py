@@ -1,10 +1,12 @@
 """The smoothed hinge loss."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from dp_erm_bench.kernels.elementwise import between
 from dp_erm_bench.losses.base import Array, Loss, check_positive, check_signs
 
 
@@ -23,7 +25,6 @@ class SmoothedHinge(Loss):
     """
 
     name: ClassVar[str] = "smoothed_hinge"
-    code: ClassVar[int] = 3
     classification: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
     h: float = 0.5
@@ -33,20 +34,18 @@ class SmoothedHinge(Loss):
     def __post_init__(self) -> None:
         """Check h and derive the smoothness, 1 / (2 h)."""
         h = check_positive(self.name, "h", self.h)
-        for key, value in (("h", h), ("parameter", h), ("smoothness", 0.5 / h)):
+        for key, value in (("h", h), ("smoothness", 0.5 / h)):
             object.__setattr__(self, key, value)
 
     def value(self, y: Array, z: Array) -> Array:
         """Return the loss."""
-        lack = np.maximum(1.0 + self.h - y * z, 0.0)
-        part = np.minimum(lack / (2.0 * self.h), 1.0)
-        value: Array = part * (lack - self.h * part)
-        return value
+        lack = between(0.0, 1.0 + self.h - y * z, math.inf)
+        part = between(0.0, lack / (2.0 * self.h), 1.0)
+        return part * (lack - self.h * part)
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Return -y times the part of the slope, which is in [0, 1]."""
-        part = np.clip((1.0 + self.h - y * z) / (2.0 * self.h), 0.0, 1.0)
-        return np.asarray(-y * part)
+        return -y * between(0.0, (1.0 + self.h - y * z) / (2.0 * self.h), 1.0)
 
     def second_derivative(self, y: Array, z: Array) -> Array:
         """Return 1 / (2 h) on the parabola, else 0."""

@@ -14,14 +14,13 @@ class Squared(Loss):
     """phi(z, y) = (z - y)^2 / 2; its derivative is unbounded on the whole space."""
 
     name: ClassVar[str] = "squared"
-    code: ClassVar[int] = 1
     classification: ClassVar[bool] = False
     lipschitz = math.inf
     smoothness = 1.0
 
     def value(self, y: Array, z: Array) -> Array:
         """Return (z - y)^2 / 2."""
-        return 0.5 * (z - y) ** 2
+        return 0.5 * (z - y) * (z - y)
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Return z - y."""

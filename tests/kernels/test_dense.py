@@ -34,7 +34,7 @@ def gradients(X, r, clip):
 def test_clipped_gradients(n, batch, loss, make_arrays):
     arrays = make_arrays(n, 5, batch, loss, seed=n + batch)
     r = np.empty((batch, n))
-    dense.all_residuals(loss.kernel, arrays.y, arrays.margins, r)
+    dense.all_residuals(loss, arrays.y, arrays.margins, r)
     np.testing.assert_allclose(r, loss.derivative(arrays.y, arrays.margins), rtol=1e-13)
     clip = thresholds(arrays.rng, (batch, 5))
     expected = clipped_mean(arrays.X, r, clip)
@@ -72,7 +72,7 @@ def test_coordinate_gradients(batch, loss, make_arrays):
         clip = thresholds(arrays.rng, batch)
         out = np.empty(batch)
         dense.coordinate_gradients(
-            loss.kernel, arrays.X, arrays.y, arrays.margins, j, clip, out
+            loss, arrays.X, arrays.y, arrays.margins, j, clip, out
         )
         r = loss.derivative(arrays.y, arrays.margins)
         full = clipped_mean(arrays.X, r, np.repeat(clip[:, None], 6, axis=1))

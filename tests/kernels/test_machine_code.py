@@ -36,9 +36,10 @@ RESIDUAL = """
 import json
 import numpy as np
 from dp_erm_bench.kernels.dense import all_residuals as kernel
+from dp_erm_bench.losses.logistic import Logistic
 
 out, zeros = np.empty((1, 1)), np.zeros((1, 1))
-kernel((0, 0.0), np.ones(1), zeros, out)
+kernel(Logistic(), np.ones(1), zeros, out)
 print(json.dumps({
     "value": out[0, 0],
     "hits": sum(kernel.stats.cache_hits.values()),
@@ -91,12 +92,11 @@ def result(folder, code=RESIDUAL, **given):
 
 
 def halve(folder):
-    """Halve the derivative of the logistic loss, in one file."""
-    file = folder / "dp_erm_bench" / "kernels" / "residuals.py"
+    """Halve the derivative of the logistic loss, in its file."""
+    file = folder / "dp_erm_bench" / "losses" / "logistic.py"
     source = file.read_text()
-    assert source.count("= -y[i] / (1.0") == source.count("return -y / (1.0") == 1
-    source = source.replace("= -y[i] / (1.0", "= -0.5 * y[i] / (1.0")
-    file.write_text(source.replace("return -y / (1.0", "return -0.5 * y / (1.0"))
+    assert source.count("return -y * sigmoid") == 1
+    file.write_text(source.replace("return -y * sigmoid", "return -0.5 * y * sigmoid"))
 
 
 def test_an_edit_reaches_the_kernels_of_other_files(copied):
@@ -137,7 +137,7 @@ def test_processes_that_compile_at_once_keep_their_files_apart(copied):
     assert names and all("-" in name for name in names)
 
 
-USING = "import dp_erm_bench.kernels.residuals, time; print(1, flush=True); input()"
+USING = "import dp_erm_bench.kernels.losses, time; print(1, flush=True); input()"
 
 
 def old_folders(copied, count):

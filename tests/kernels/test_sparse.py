@@ -56,12 +56,8 @@ def test_coordinate_gradients_and_moves(both, loss):
     batch = both.w.shape[0]
     j, c = both.rng.integers(0, 6, batch), np.full(batch, 0.4)
     expected, got = np.empty(batch), np.empty(batch)
-    dense.coordinate_gradients(
-        loss.kernel, both.X, both.y, both.margins, j, c, expected
-    )
-    sparse.coordinate_gradients(
-        loss.kernel, both.columns, both.y, both.margins, j, c, got
-    )
+    dense.coordinate_gradients(loss, both.X, both.y, both.margins, j, c, expected)
+    sparse.coordinate_gradients(loss, both.columns, both.y, both.margins, j, c, got)
     np.testing.assert_allclose(got, expected, atol=1e-14)
     first, second = both.margins.copy(), both.margins.copy()
     by = both.rng.normal(size=batch)
@@ -79,7 +75,7 @@ def test_coordinate_steps(both, loss, make_psi, summed):
     for kernel, X in ((coordinate, both.X), (sparse, both.columns)):
         w, z = both.w.copy(), both.margins.copy()
         total = np.zeros((batch if summed else 0, p))
-        data = (loss.kernel, X, both.y, make_psi(), w, z)
+        data = (loss, X, both.y, make_psi(), w, z)
         kernel.coordinate_steps(*data, j, noise, clip, steps, total)
         results.append((w, z, total))
     assert not np.array_equal(results[0][0], both.w)
@@ -96,7 +92,7 @@ def test_stochastic_steps(domain, both, loss, make_psi):
     rows = np.ascontiguousarray(both.X)
     for kernel, X in ((stochastic, rows), (sparse, both.rows)):
         w = both.w[0].copy()
-        data = (loss.kernel, X, both.y, both.norms, make_psi(), w)
+        data = (loss, X, both.y, both.norms, make_psi(), w)
         draws = (records, offsets, noise)
         kernel.stochastic_steps(*data, *draws, 0.7, steps, 5.0, domain)
         results.append(w)

@@ -40,7 +40,7 @@ def compiled(kernel, rows, loss, arrays, psi, clip, step, cuts=(0, 6)):
     records, offsets, noise, anchor, mean = draws(arrays.w.shape[1])
     _, y, norms = rows_of(arrays)
     w = arrays.w[0].copy()
-    data = (loss.kernel, rows, y, norms, psi, w, anchor, mean)
+    data = (loss, rows, y, norms, psi, w, anchor, mean)
     for a, b in zip(cuts[:-1], cuts[1:], strict=True):
         part = (records, offsets[a : b + 1], noise[a:b])
         kernel(*data, *part, (clip, step, EXPECTED))
@@ -76,7 +76,7 @@ def test_clipped_derivatives_stay_within_the_threshold(loss):
     for _ in range(200):
         y = rng.choice([-1.0, 1.0]) if signs else rng.normal()
         z, norm, clip = 5.0 * rng.normal(), rng.exponential(), rng.exponential(0.3)
-        found = kernels.clipped_derivative(loss.kernel, y, z, norm, clip)
+        found = kernels.clipped_derivative(loss, y, z, norm, clip)
         exact = float(loss.derivative(np.array(y), np.array(z)))
         expected = exact * min(1.0, clip / max(abs(exact) * norm, 1e-300))
         assert found == pytest.approx(expected, abs=1e-14)

@@ -38,16 +38,6 @@ def test_there_are_losses_and_they_are_named_like_their_yaml():
     assert all(isinstance(loss, Loss) for loss in LOSSES)
 
 
-def test_codes_differ():
-    assert len({loss.code for loss in LOSSES}) == len(NAMES)
-
-
-def test_kernels_get_the_code_and_the_parameter(loss):
-    fields = dataclasses.asdict(loss)
-    assert loss.kernel == (loss.code, *(fields.values() or [0.0]))
-    assert [type(part) for part in loss.kernel] == [int, float]
-
-
 def test_losses_are_frozen_and_equal_by_value(loss):
     with pytest.raises(dataclasses.FrozenInstanceError):
         loss.name = "other"
@@ -204,7 +194,7 @@ def test_wrong_parameters_are_refused_in_one_sentence(make, key, wrong):
 
 def test_parameters_may_be_integers():
     assert repr(Huber(2)) == repr(Huber(2.0)) == "Huber(kappa=2.0)"
-    assert SmoothedHinge(1).kernel == SmoothedHinge(1.0).kernel
+    assert SmoothedHinge(1) == SmoothedHinge(1.0)
 
 
 def test_constants_are_those_of_the_parameters():

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.kernels.dense import all_residuals
-from dp_erm_bench.kernels.residuals import loss_sum
+from dp_erm_bench.kernels.losses import loss_sum
 from dp_erm_bench.problems.erm.problem import Problem
 
 Indices = NDArray[np.int64]
@@ -42,7 +42,7 @@ class Oracle(ABC):
     def __init__(self, problem: Problem, batch: int) -> None:
         self.problem = problem
         self.y = problem.dataset.y
-        self.loss = problem.loss.kernel
+        self.loss = problem.loss
         self.constraint = problem.constraint.kernel
         # Inside the domain from the start: bounds on derivatives hold only there.
         start = problem.constraint.project(np.zeros((batch, problem.p)))

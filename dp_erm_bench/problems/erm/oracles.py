@@ -1,6 +1,6 @@
 """The choice of an oracle, made once per batch of trials."""
 
-from dp_erm_bench.kernels.residuals import SQUARED
+from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.gram_oracle import GramOracle
 from dp_erm_bench.problems.erm.oracle import Oracle
@@ -26,6 +26,6 @@ def make_oracle(problem: Problem, batch: int, *, clipped: bool = True) -> Oracle
     if problem.dataset.sparse:
         return SparseOracle(problem, batch)
     small = problem.p <= min(problem.n, MOST_FEATURES)
-    if problem.loss.kernel[0] == SQUARED and small and not clipped:
+    if isinstance(problem.loss, Squared) and small and not clipped:
         return GramOracle(problem, batch)
     return DenseOracle(problem, batch)

@@ -1,0 +1,175 @@
+"""How kernels take a loss: as its own type, whose methods they compile in.
+
+A loss's `value` and `derivative` are compiled as they stand in its class, for one
+record, and inlined where a kernel calls them. To numba each class of losses is a type
+of its own, called by the class's name and the digest of its file; its fields are the
+loss's parameters. Nothing is handed over as a function: numba keeps no machine code of
+kernels that take one.
+"""
+
+import dataclasses
+import functools
+import sys
+from typing import Any
+
+import numba
+from numba.core import cgutils, types
+from numba.core.imputils import impl_ret_untracked, lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import (
+    NativeValue,
+    models,
+    overload,
+    overload_method,
+    register_model,
+    unbox,
+)
+
+from dp_erm_bench.kernels import elementary, elementwise
+from dp_erm_bench.kernels.compiled import FAST, kernel
+from dp_erm_bench.kernels.machine_code import TOKEN
+from dp_erm_bench.plugins.sources import digest, sources
+
+_classes: dict[str, Any] = {}
+"""Classes of losses by the names of their types."""
+
+
+class LossType(types.Type):
+    """A loss in machine code: a structure of its parameters.
+
+    It holds names alone, so that numba's index of another process can be read where
+    the class is not loaded.
+    """
+
+    def __init__(self, name: str, fields: tuple[str, ...]) -> None:
+        self.fields = fields
+        super().__init__(name=name)
+
+
+@functools.cache
+def loss_type(cls: Any) -> LossType:
+    """Return the type of a class of losses."""
+    name = _name(cls)
+    _classes[name] = cls
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return LossType(name, tuple(field.name for field in fields))
+
+
+def _name(cls: Any) -> str:
+    """Return the name of a class's type, which names its code in other processes too.
+
+    The folder of the machine code stands for the package's own losses. What no file
+    holds as a whole (a notebook's class) is compiled anew in every process.
+    """
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    if name.startswith(f"{__name__.partition('.')[0]}."):
+        return name
+    file = getattr(sys.modules[cls.__module__], "__file__", None)
+    if file and "<locals>" not in name:
+        return f"{name} {digest(sources(file))}"
+    return f"{name} {TOKEN}-{len(_classes)}"
+
+
+@register_model(LossType)
+class _Model(models.StructModel):
+    def __init__(self, manager: Any, loss: LossType) -> None:
+        super().__init__(manager, loss, [(f, types.float64) for f in loss.fields])
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = LossType
+
+    def generic_resolve(self, loss, name):  # type: ignore[no-untyped-def,override]
+        return types.float64 if name in loss.fields else None
+
+
+@lower_getattr_generic(LossType)
+def _field(context: Any, builder: Any, loss: LossType, value: Any, name: str) -> Any:
+    fields = cgutils.create_struct_proxy(loss)(context, builder, value=value)
+    return impl_ret_untracked(context, builder, types.float64, getattr(fields, name))
+
+
+@unbox(LossType)
+def _numbers(loss: LossType, instance: Any, c: Any) -> NativeValue:
+    fields = cgutils.create_struct_proxy(loss)(c.context, c.builder)
+    for name in loss.fields:
+        number = c.pyapi.object_getattr_string(instance, name)
+        setattr(fields, name, c.pyapi.float_as_double(number))
+        c.pyapi.decref(number)
+    failed = cgutils.is_not_null(c.builder, c.pyapi.err_occurred())
+    return NativeValue(fields._getvalue(), is_error=failed)
+
+
+_OPTIONS = {"error_model": "numpy", "fastmath": FAST}
+# Inlined before it is compiled: alone, its scalar code would be made into vectors of
+# two, which then keep the loop over records from becoming vector code.
+_INLINED: Any = {"jit_options": _OPTIONS, "inline": "always"}
+_METHOD: Any = {**_INLINED, "strict": False}
+
+
+@overload_method(LossType, "value", **_METHOD)
+def _value(loss, y, z):  # type: ignore[no-untyped-def]
+    return _classes[loss.name].value
+
+
+@overload_method(LossType, "derivative", **_METHOD)
+def _derivative(loss, y, z):  # type: ignore[no-untyped-def]
+    return _classes[loss.name].derivative
+
+
+@overload(elementwise.between)
+def _between(low, x, high):  # type: ignore[no-untyped-def]
+    return lambda low, x, high: elementary.between(low, x, high)
+
+
+@overload(elementwise.exp)
+def _exp(x):  # type: ignore[no-untyped-def]
+    return lambda x: elementary.exp(x)
+
+
+@overload(elementwise.log)
+def _log(x):  # type: ignore[no-untyped-def]
+    return lambda x: elementary.log(x)
+
+
+@overload(elementwise.softplus, **_INLINED)
+def _softplus(x):  # type: ignore[no-untyped-def]
+    exp, log = elementary.exp, elementary.log
+    return lambda x: max(x, 0.0) + log(1.0 + exp(-abs(x)))
+
+
+@overload(elementwise.sigmoid, **_INLINED)
+def _sigmoid(x):  # type: ignore[no-untyped-def]
+    exp = elementary.exp
+    return lambda x: 1.0 / (1.0 + exp(-x))
+
+
+@kernel
+def residuals(loss, y, z, out):  # type: ignore[no-untyped-def]
+    """Write phi'(z, y) of n records into ``out``; y, z, out: (n,)."""
+    for i in range(y.size):
+        out[i] = loss.derivative(y[i], z[i])
+
+
+@kernel
+def loss_sum(loss, y, z):  # type: ignore[no-untyped-def]
+    """Return the sum of phi(z, y) over n records; y, z: (n,)."""
+    total = 0.0
+    for i in range(y.size):
+        total += loss.value(y[i], z[i])
+    return total
+
+
+@functools.cache
+def uncompiled(cls: Any) -> str | None:
+    """Return which method of a class of losses cannot be compiled, and why, if any."""
+    arguments = (loss_type(cls), types.float64, types.float64)
+    for method in ("value", "derivative"):
+        try:
+            numba.njit(getattr(cls, method)).compile(arguments)
+        except Exception as error:
+            lines = [line.strip() for line in str(error).splitlines()]
+            what = [line for line in lines if line and not line.startswith("Failed in")]
+            return f"its {method} cannot be compiled, {(what or [repr(error)])[0]}"
+    return None
