@@ -40,6 +40,10 @@ def check_signs(name: str, y: Array) -> None:
 class Loss(ABC):
     """A loss phi(z, y) of the margin z = x.w and the label y.
 
+    `value` and `derivative` are called with arrays, and compiled as they stand for the
+    kernels, with numbers: write them with operators and `kernels.elementwise`. Numeric
+    fields of the (data)class are the parameters that they may read of ``self``.
+
     Attributes
     ----------
     name : str
