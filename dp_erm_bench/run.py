@@ -190,9 +190,9 @@ class Run:
             return Calibration(self.noise, self.budget, "none", math.inf, "given")
         if math.isfinite(self.budget.epsilon):
             refuse_unbounded(self.solver, self.releases)
-        events = tuple(release.event() for release in self.releases)
+        laws = tuple(release.law() for release in self.releases)
         rest = left_over(self.budget, self.shares)
-        found = calibrate(events, rest, self.noise, self.solver.printed)
+        found = calibrate(laws, rest, self.noise, self.solver.printed)
         return with_shares(found, self.budget, self.shares)
 
     def steps(self, oracle: Oracle, checkpoints: Sequence[int]) -> Iterator[Array]:

@@ -18,13 +18,13 @@ from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm import optimum
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.releases.events import Event
 from dp_erm_bench.runner import process, worker
+from tests.privacy.made import law_of
 
 BUDGET = Budget(1.0, 1e-6)
-GAUSSIAN = (Event("gaussian", 50),)
-MIXED = (Event("laplace", 20), Event("pure", 20))
-SAMPLED = (Event("poisson_gaussian", 20, rate=0.1),)
+GAUSSIAN = (law_of("gaussian", 50),)
+MIXED = (law_of("laplace", 20), law_of("pure", 20))
+SAMPLED = (law_of("poisson_gaussian", 20, rate=0.1),)
 SIGNED = b'"digest": "'
 
 

@@ -1,4 +1,4 @@
-"""From events and a budget to one noise multiplier.
+"""From laws and a budget to one noise multiplier.
 
 A release that takes a fixed share of the budget is certified apart (``shares``), and
 the search is run on what it leaves.
@@ -14,14 +14,15 @@ import numpy as np
 import scipy
 
 from dp_erm_bench import releases
+from dp_erm_bench.accounting.authors import authors_multiplier
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.certify import Events, certify, check_known
+from dp_erm_bench.accounting.certify import Laws, certify, check_known
 from dp_erm_bench.accounting.least import certified_multiplier, proof_of_least
-from dp_erm_bench.accounting.printed import authors_multiplier, printed_multiplier
 from dp_erm_bench.cached import is_sealing, load_json, save_json
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import digest
-from dp_erm_bench.releases.events import composed
+from dp_erm_bench.releases.law import Law, composed
+from dp_erm_bench.releases.printed import printed_rule
 
 MODES = ("certified", "paper", "authors")
 
@@ -54,7 +55,7 @@ class Calibration:
 
 
 def calibrate(
-    events: Events,
+    laws: Laws,
     budget: Budget,
     mode: str = "certified",
     printed: str | None = None,
@@ -63,7 +64,7 @@ def calibrate(
 
     Parameters
     ----------
-    events : tuple of Event
+    laws : tuple of Law
         All that a run releases.
     budget : Budget
         Delta must be a number (``budget.resolved(n)``).
@@ -77,7 +78,8 @@ def calibrate(
     Returns
     -------
     Calibration
-        Cached in memory and on disk by events, budget, mode and :func:`sources`. What
+        Cached in memory, and on disk by laws, budget, mode and :func:`sources`, but for
+        laws from outside the package. What
         is read is proved again, once in a process, see :func:`confirmed`.
 
     Raises
@@ -85,21 +87,21 @@ def calibrate(
     UsageError
         For an unknown mode, or a mode that the algorithm does not have.
     TypeError
-        For an event that no accountant knows.
+        For a law that no accountant knows.
     Unsupported
         For delta = 0 with noise that is not purely private, or if no noise reaches
         the budget, see :func:`check_reachable`.
     """
     if mode not in MODES:
         raise UsageError(f"calibration={mode}: must be {', '.join(MODES)}")
-    check_known(events, budget.number)
-    check_reachable(events, budget)
+    check_known(laws, budget.number)
+    check_reachable(laws, budget)
     return _calibrated(
-        composed(events), budget, mode, printed if mode == "paper" else None
+        composed(laws), budget, mode, printed if mode == "paper" else None
     )
 
 
-def check_reachable(events: Events, budget: Budget) -> None:
+def check_reachable(laws: Laws, budget: Budget) -> None:
     """Refuse a budget that the curvature of perturbed objectives alone exceeds.
 
     Raises
@@ -107,7 +109,7 @@ def check_reachable(events: Events, budget: Budget) -> None:
     Unsupported
         The sentence says how small log(1 + beta / ridge) must be.
     """
-    least = math.fsum(event.times * event.curvature for event in events)
+    least = math.fsum(law.times * law.least() for law in laws)
     if least >= budget.epsilon:
         raise Unsupported(
             f"epsilon={budget.epsilon:g}: the curvature alone, log(1 + beta / ridge), "
@@ -117,27 +119,33 @@ def check_reachable(events: Events, budget: Budget) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def _calibrated(
-    events: Events, budget: Budget, mode: str, printed: str | None
+    laws: Laws, budget: Budget, mode: str, printed: str | None
 ) -> Calibration:
-    """Compute or load a calibration of canonical events."""
-    if math.isinf(budget.epsilon) or not events:
-        spent = math.inf if events else 0.0
+    """Compute or load a calibration of laws in canonical order."""
+    if math.isinf(budget.epsilon) or not laws:
+        spent = math.inf if laws else 0.0
         return Calibration(0.0, budget, "none", spent, mode)
-    key = digest(
-        [sources(), [asdict(e) for e in events], asdict(budget), mode, printed]
-    )
+    if not all(map(is_ours, laws)):
+        return computed(laws, budget, mode, printed)
+    named = [[law.name, asdict(law)] for law in laws]
+    key = digest([sources(), named, asdict(budget), mode, printed])
     read = load_json("calibration", key)
     if read is not None and read.vouched:
         return Calibration(budget=budget, **read.value)
     known = None
     if read is not None and mode == "certified":
-        known = confirmed(read.value, events, budget)
+        known = confirmed(read.value, laws, budget)
     if known is None or is_sealing():
-        known = known or computed(events, budget, mode, printed)
+        known = known or computed(laws, budget, mode, printed)
         facts = asdict(known)
         del facts["budget"]
         save_json("calibration", key, facts)
     return known
+
+
+def is_ours(law: Law) -> bool:
+    """Return whether the package defines a law, so that ``sources`` covers it."""
+    return type(law).__module__.startswith(f"{releases.__name__}.")
 
 
 @functools.cache
@@ -149,7 +157,7 @@ def sources() -> str:
     return digest([code, np.__version__, scipy.__version__])
 
 
-def confirmed(facts: Any, events: Events, budget: Budget) -> Calibration | None:
+def confirmed(facts: Any, laws: Laws, budget: Budget) -> Calibration | None:
     """Return a certified calibration that was read from disk, if it is proved again.
 
     Of what was read z and the name of the accountant are taken; the rest is what is
@@ -158,24 +166,23 @@ def confirmed(facts: Any, events: Events, budget: Budget) -> Calibration | None:
     z, name = facts.get("z"), facts.get("accountant")
     if not (isinstance(z, float) and isinstance(name, str)):
         return None
-    proof = proof_of_least(z, name, events, budget)
+    proof = proof_of_least(z, name, laws, budget)
     if proof is None:
         return None
     return Calibration(z, budget, proof.accountant, proof.epsilon, "certified")
 
 
-def computed(
-    events: Events, budget: Budget, mode: str, printed: str | None
-) -> Calibration:
+def computed(laws: Laws, budget: Budget, mode: str, printed: str | None) -> Calibration:
     """Compute a calibration with noise."""
     if mode == "certified":
-        z, proof = certified_multiplier(events, budget)
+        z, proof = certified_multiplier(laws, budget)
         return Calibration(z, budget, proof.accountant, proof.epsilon, mode)
     if mode == "authors":
-        z = authors_multiplier(budget, events)
+        z = authors_multiplier(budget, laws)
     else:
-        z = printed_multiplier(printed, budget, events)
-    proof = certify(events, z, budget.number, budget.adjacency)
+        rule = printed_rule(printed)
+        z = rule(laws, budget.epsilon, budget.number, budget.adjacency)
+    proof = certify(laws, z, budget.number, budget.adjacency)
     unproved = mode == "paper" and proof.epsilon > budget.epsilon
     label = "paper (not proved)" if unproved else mode
     return Calibration(z, budget, proof.accountant, proof.epsilon, label)

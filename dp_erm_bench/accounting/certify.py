@@ -1,20 +1,21 @@
-"""The smallest epsilon that can be proved for a composition of events."""
+"""The smallest epsilon that can be proved for a composition of laws."""
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from dp_erm_bench.accounting.gdp import gdp_epsilon
-from dp_erm_bench.accounting.objective import objective_epsilon
+from dp_erm_bench.accounting.gdp import folded, gaussian_mu, gdp_epsilon
 from dp_erm_bench.accounting.pld import pld_epsilon
-from dp_erm_bench.accounting.rdp import rdp_epsilon
+from dp_erm_bench.accounting.rdp import default_orders, rdp_epsilon
+from dp_erm_bench.accounting.search import smallest_true
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import KINDS, PURE_KINDS, Event, composed
+from dp_erm_bench.releases.law import Law, composed
 
-Events = tuple[Event, ...]
+Laws = tuple[Law, ...]
 
 
 @dataclass(frozen=True)
@@ -34,34 +35,64 @@ class Certificate:
     accountant: str
 
 
-def pure_epsilon(events: Events, z: float) -> float | None:
-    """Return the sum of the pure levels, None if a kind has none.
+def pure_epsilon(laws: Laws, z: float) -> float | None:
+    """Return the sum of the pure levels, None if a law has none.
 
     Basic composition (Dwork and Roth, 2014, Theorem 3.16); it holds at delta = 0.
     """
-    if any(event.kind not in PURE_KINDS for event in events):
+    total = 0.0
+    for law in laws:
+        level = law.level(z)
+        if level is None:
+            return None
+        total += law.times * level
+    return total * (1 + 4e-16 * len(laws))
+
+
+def gaussian_epsilon(laws: Laws, z: float, delta: float) -> float | None:
+    """Return the exact epsilon of Gaussian releases, None if a law is another."""
+    mu = gaussian_mu(laws, z)
+    return None if mu is None else gdp_epsilon(mu, delta)
+
+
+def profile_of(laws: Laws, z: float) -> Callable[[float], float] | None:
+    """Return delta(epsilon) of one use of a law that has a profile.
+
+    Gaussian releases may be beside it; None for all other compositions.
+    """
+    special = [law for law in laws if law.profiled]
+    mu, others = folded(laws, z)
+    if others != special or [law.times for law in special] != [1]:
         return None
-    total = sum(event.times * event.level(z) for event in events)
-    return total * (1 + 4e-16 * len(events))
+    return lambda epsilon: special[0].delta(epsilon, z, mu)
 
 
-def gaussian_epsilon(events: Events, z: float, delta: float) -> float | None:
-    """Return the exact epsilon of Gaussian releases, None if a kind is another."""
-    if any(event.kind != "gaussian" for event in events):
+def profile_epsilon(laws: Laws, z: float, delta: float) -> float | None:
+    """Return the epsilon of the profile, None for laws that it does not know."""
+    profile = profile_of(laws, z)
+    if profile is None:
         return None
-    square = math.fsum(e.times / e.multiplier(z) ** 2 for e in events)
-    return gdp_epsilon(math.sqrt(square), delta)
+    if delta <= 0:
+        return math.inf
+    return smallest_true(lambda epsilon: profile(epsilon) <= delta)
 
 
-def check_known(events: Events, delta: float) -> None:
-    """Refuse kinds that no accountant knows, and delta = 0 where noise is Gaussian."""
-    for event in events:
-        if event.kind not in KINDS:
-            raise TypeError(
-                f"event kind {event.kind!r}: no accountant knows it "
-                f"(known: {', '.join(KINDS)})"
-            )
-    mixed = {e.kind for e in events if e.times} - set(PURE_KINDS)
+def is_known(law: Law) -> bool:
+    """Return whether a law answers an accountant."""
+    z = 1 / law.weight
+    asked = (law.mu_square, law.level, law.steepness)
+    if law.profiled or any(ask(z) is not None for ask in asked):
+        return True
+    return law.rdp(z, default_orders()) is not None
+
+
+def check_known(laws: Laws, delta: float) -> None:
+    """Refuse laws that no accountant knows, and delta = 0 where noise is Gaussian."""
+    for law in laws:
+        if not is_known(law):
+            raise TypeError(f"law {law.name!r}: no accountant knows it")
+    impure = [law for law in laws if law.level(1 / law.weight) is None]
+    mixed = {law.name for law in impure if law.times}
     if delta == 0 and mixed:
         raise Unsupported(
             f"delta=0: must be positive, as {sorted(mixed)[0]} noise is private "
@@ -69,17 +100,15 @@ def check_known(events: Events, delta: float) -> None:
         )
 
 
-def certify(
-    events: Events, z: float, delta: float, adjacency: Adjacency
-) -> Certificate:
-    """Return the smallest epsilon proved by the accountants that know all events.
+def certify(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certificate:
+    """Return the smallest epsilon proved by the accountants that know all laws.
 
     Parameters
     ----------
-    events : tuple of Event
+    laws : tuple of Law
         What is released, adaptively.
     z : float
-        Common noise multiplier, at least 0; scale / sensitivity of an event is
+        Common noise multiplier, at least 0; scale / sensitivity of a law is
         z * weight.
     delta : float
         In [0, 1).
@@ -94,21 +123,21 @@ def certify(
     Raises
     ------
     TypeError
-        For an event that no accountant knows.
+        For a law that no accountant knows.
     Unsupported
         For delta = 0 with noise that is not purely private.
     """
-    check_known(events, delta)
-    events = composed(events)
-    trivial = without_proof(events, z)
+    check_known(laws, delta)
+    laws = composed(laws)
+    trivial = without_proof(laws, z)
     if trivial is not None:
         return trivial
-    return smaller(quick(events, z, delta), slow(events, z, delta, adjacency))
+    return smaller(quick(laws, z, delta), slow(laws, z, delta, adjacency))
 
 
-def without_proof(events: Events, z: float) -> Certificate | None:
+def without_proof(laws: Laws, z: float) -> Certificate | None:
     """Return the certificate where nothing is released, or without noise."""
-    if not events:
+    if not laws:
         return Certificate(0.0, "none")
     return None if z > 0 else Certificate(math.inf, "none")
 
@@ -118,27 +147,27 @@ def smaller(first: Certificate, second: Certificate) -> Certificate:
     return first if first.epsilon <= second.epsilon else second
 
 
-def quick(events: Events, z: float, delta: float) -> Certificate:
+def quick(laws: Laws, z: float, delta: float) -> Certificate:
     """Return the best certificate of the accountants that take microseconds."""
     with np.errstate(over="ignore"):
-        exact = gaussian_epsilon(events, z, delta)
+        exact = gaussian_epsilon(laws, z, delta)
         if exact is not None:
             return Certificate(exact, "gdp")
         proved = {
-            "pure": pure_epsilon(events, z),
-            "rdp": rdp_epsilon(events, z, delta),
-            "profile": objective_epsilon(events, z, delta),
+            "pure": pure_epsilon(laws, z),
+            "rdp": rdp_epsilon(laws, z, delta),
+            "profile": profile_epsilon(laws, z, delta),
         }
     known = [Certificate(e, name) for name, e in proved.items() if e is not None]
     return functools.reduce(smaller, known, Certificate(math.inf, "none"))
 
 
-def slow(events: Events, z: float, delta: float, adjacency: Adjacency) -> Certificate:
+def slow(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certificate:
     """Return the certificate of the PLD accountant where it may win.
 
     It never beats the exact answer for Gaussian releases.
     """
-    if delta == 0 or all(event.kind == "gaussian" for event in events):
+    if delta == 0 or gaussian_mu(laws, z) is not None:
         return Certificate(math.inf, "none")
-    epsilon = pld_epsilon(events, z, delta, adjacency)
+    epsilon = pld_epsilon(laws, z, delta, adjacency)
     return Certificate(math.inf if epsilon is None else epsilon, "pld")

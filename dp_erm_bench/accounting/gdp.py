@@ -14,6 +14,7 @@ from scipy.special import erfcx, ndtr
 
 from dp_erm_bench.accounting.search import smallest_true
 from dp_erm_bench.releases.gaussian import log_gdp_delta
+from dp_erm_bench.releases.law import Law
 
 
 def mu_for(epsilon: float, delta: float) -> float:
@@ -61,3 +62,17 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     if log_gdp_delta(0.0, mu) <= goal:
         return 0.0
     return smallest_true(lambda epsilon: log_gdp_delta(epsilon, mu) <= goal)
+
+
+def folded(laws: tuple[Law, ...], z: float) -> tuple[float, list[Law]]:
+    """Return the mu of the Gaussian releases, all as one, and the other laws."""
+    squares = [law.mu_square(z) for law in laws]
+    mu = math.sqrt(math.fsum(square for square in squares if square is not None))
+    pairs = zip(laws, squares, strict=True)
+    return mu, [law for law, square in pairs if square is None]
+
+
+def gaussian_mu(laws: tuple[Law, ...], z: float) -> float | None:
+    """Return the mu of a composition, None unless all of it is exactly GDP."""
+    mu, others = folded(laws, z)
+    return None if others else mu

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from dp_erm_bench.releases.losses import Law
+from dp_erm_bench.releases.losses import Losses
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class Steps(NamedTuple):
     times: int
 
 
-def discretised(law: Law, step: float, times: int) -> Steps:
+def discretised(law: Losses, step: float, times: int) -> Steps:
     """Return a law on the lattice, dominating it (see the module's docstring)."""
     cells = np.floor(law.losses / step)
     inside = law.losses - cells * step

@@ -1,19 +1,16 @@
 """The whole privacy profile delta(epsilon) of a composition, not one point of it."""
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.accounting.certify import Events, check_known
+from dp_erm_bench.accounting.certify import Laws, check_known, profile_of
+from dp_erm_bench.accounting.gdp import gaussian_mu
 from dp_erm_bench.accounting.lattice import Composition, discretised
-from dp_erm_bench.accounting.objective import objective_facts
-from dp_erm_bench.accounting.pld import CELLS, KNOWN, lattice_step, parts_of, tractable
-from dp_erm_bench.accounting.rdp import default_orders, rdp_curve
+from dp_erm_bench.accounting.pld import CELLS, is_tractable, lattice_step, pairs_of
+from dp_erm_bench.accounting.rdp import default_orders
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import composed
 from dp_erm_bench.releases.gaussian import gdp_delta
-from dp_erm_bench.releases.objective_gaussian import objective_delta
+from dp_erm_bench.releases.law import composed
 
 Floats = NDArray[np.float64]
 
@@ -21,14 +18,12 @@ Floats = NDArray[np.float64]
 TYPICAL = 0.05
 
 
-def delta_at(
-    events: Events, z: float, adjacency: Adjacency, epsilons: Floats
-) -> Floats:
+def delta_at(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Floats:
     """Return upper bounds on delta at given epsilons.
 
     Parameters
     ----------
-    events : tuple of Event
+    laws : tuple of Law
         What is released, adaptively.
     z : float
         Common noise multiplier.
@@ -43,31 +38,30 @@ def delta_at(
         Exact for Gaussian releases, else by the privacy-loss distribution, good for
         deltas above about 1e-12, or by Renyi divergences; 1 where nothing is proved.
     """
-    check_known(events, TYPICAL)
-    events = composed(events)
-    if not events:
+    check_known(laws, TYPICAL)
+    laws = composed(laws)
+    if not laws:
         return np.zeros_like(epsilons)
     if not z > 0:
         return np.ones_like(epsilons)
-    facts = objective_facts(events, z)
-    if facts is not None:
-        return np.array([objective_delta(e, *facts) for e in epsilons.tolist()])
-    if all(event.kind == "gaussian" for event in events):
-        mu = math.sqrt(math.fsum(e.times / e.multiplier(z) ** 2 for e in events))
+    profile, mu = profile_of(laws, z), gaussian_mu(laws, z)
+    if profile is not None:
+        return np.array([profile(epsilon) for epsilon in epsilons.tolist()])
+    if mu is not None:
         return np.array([gdp_delta(epsilon, mu) for epsilon in epsilons.tolist()])
-    proved = _renyi_deltas(events, z, epsilons)
-    if all(event.kind in KNOWN and tractable(event, z) for event in events):
-        proved = np.minimum(proved, _pld_deltas(events, z, adjacency, epsilons))
+    proved = _renyi_deltas(laws, z, epsilons)
+    if is_tractable(laws, z):
+        proved = np.minimum(proved, _pld_deltas(laws, z, adjacency, epsilons))
     return proved
 
 
-def _renyi_deltas(events: Events, z: float, epsilons: Floats) -> Floats:
+def _renyi_deltas(laws: Laws, z: float, epsilons: Floats) -> Floats:
     """Return min over a of e^((a-1) (eps(a) - eps)) (1 - 1/a)^a / (a - 1), at most 1.
 
     Canonne, Kamath, Steinke, NeurIPS 2020, Proposition 12, solved for delta.
     """
     orders = default_orders()
-    curves = [(event.times, rdp_curve(event, z, orders)) for event in events]
+    curves = [(law.times, law.rdp(z, orders)) for law in laws]
     total = np.zeros_like(orders)
     for times, curve in curves:
         total = total + times * (np.inf if curve is None else curve)
@@ -76,16 +70,14 @@ def _renyi_deltas(events: Events, z: float, epsilons: Floats) -> Floats:
     return np.asarray(np.exp(np.minimum(logs.min(axis=1), 0.0)))
 
 
-def _pld_deltas(
-    events: Events, z: float, adjacency: Adjacency, epsilons: Floats
-) -> Floats:
-    tail = 1e-13 / sum(event.times for event in events)
-    parts = parts_of(events, z, adjacency, tail)
-    step = lattice_step(parts, CELLS)
-    orders = (False,) if all(part.mirrored for part in parts) else (False, True)
+def _pld_deltas(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Floats:
+    tail = 1e-13 / sum(law.times for law in laws)
+    pairs = pairs_of(laws, z, adjacency, tail)
+    step = lattice_step(pairs, CELLS)
+    orders = (False,) if all(pair.mirrored for pair in pairs) else (False, True)
     found = []
     for order in orders:
-        steps = [discretised(p.law(step, tail, order), step, p.times) for p in parts]
+        steps = [discretised(p.losses(step, tail, order), step, p.times) for p in pairs]
         found.append(_deltas(Composition(steps, step), epsilons))
     worst: Floats = np.max(found, axis=0)
     return worst

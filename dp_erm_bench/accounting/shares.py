@@ -31,7 +31,7 @@ def shared_mechanisms(
 
 def spent_by(release: LaplaceVector, budget: Budget) -> float:
     """Return the pure epsilon that a release takes of a finite budget."""
-    spent = pure_epsilon((release.event(),), release.multiplier(budget.epsilon))
+    spent = pure_epsilon((release.law(),), release.multiplier(budget.epsilon))
     assert spent is not None
     return spent
 

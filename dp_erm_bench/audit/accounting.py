@@ -16,12 +16,12 @@ import numpy as np
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
-from dp_erm_bench.accounting.certify import certify
-from dp_erm_bench.audit.single_accountants import Events, accountants, multiplier
+from dp_erm_bench.accounting.certify import Laws, certify
+from dp_erm_bench.accounting.single import accountants, multiplier
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
 from dp_erm_bench.problems.erm.problem import Problem
-from dp_erm_bench.releases.events import composed
+from dp_erm_bench.releases.law import composed
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 
@@ -80,10 +80,10 @@ def unit_problem(n: int = N, p: int = P) -> Problem:
     return problem_from_arrays(X, labels, loss="logistic", bounds={"columns": 1.0})
 
 
-def declared(solver: Solver, problem: Problem, budget: Budget) -> Events:
+def declared(solver: Solver, problem: Problem, budget: Budget) -> Laws:
     """Return what a solver releases, as an accountant sees it."""
     run = Run(problem, [solver], budget, 1.0, ["accounting"])
-    return composed(tuple(release.event() for release in run.releases))
+    return composed(tuple(release.law() for release in run.releases))
 
 
 def noise_rows(
@@ -114,14 +114,14 @@ def noise_rows(
     if reason:
         unknown = Base(algorithm, budget, n_iter, math.nan)
         return [unknown.row("default", "best", math.nan, reason=reason)]
-    events = declared(solver, problem, budget)
-    best = calibrate(events, budget)
+    laws = declared(solver, problem, budget)
+    best = calibrate(laws, budget)
     base = Base(algorithm, budget, n_iter, best.z)
     rows = [base.row("default", "best", best.z, best.epsilon_certified)]
-    rows += base.asked("default", events)
+    rows += base.asked("default", laws)
     for mode in ("paper", "authors"):
         if mode in solver.calibrations:
-            rows += _printed_rows(base, solver, problem, mode, events)
+            rows += _printed_rows(base, solver, problem, mode, laws)
     return rows
 
 
@@ -167,11 +167,11 @@ class Base:
             reason,
         )
 
-    def asked(self, form: str, events: Events) -> Iterator[NoiseRow]:
+    def asked(self, form: str, laws: Laws) -> Iterator[NoiseRow]:
         """Yield a row per accountant."""
         # Asked near the answer, a PLD is cheap.
         start = self.best
-        for name, (epsilon_at, reason) in accountants(events, self.budget).items():
+        for name, (epsilon_at, reason) in accountants(laws, self.budget).items():
             z = multiplier(epsilon_at, self.budget.epsilon, start)
             if z is None:
                 yield self.row(form, name, math.nan, reason=reason)
@@ -180,7 +180,7 @@ class Base:
 
 
 def _printed_rows(
-    base: Base, solver: Solver, problem: Problem, mode: str, events: Events
+    base: Base, solver: Solver, problem: Problem, mode: str, laws: Laws
 ) -> Iterator[NoiseRow]:
     """Yield the noise of a printed rule, and what else its releases would need."""
     try:
@@ -193,7 +193,7 @@ def _printed_rows(
     budget = base.budget
     proof = certify(released, found.z, budget.number, budget.adjacency)
     yield base.row("printed", mode, found.z, proof.epsilon)
-    if released != events:
+    if released != laws:
         yield from base.asked("printed", released)
 
 

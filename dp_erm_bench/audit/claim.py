@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.certify import Events
+from dp_erm_bench.accounting.certify import Laws
 from dp_erm_bench.accounting.profile import delta_at
 from dp_erm_bench.audit.minimisers import secret
 from dp_erm_bench.errors import UsageError
@@ -33,7 +33,7 @@ class Claim:
         The calibrated common multiplier.
     multipliers : dict
         Noise scale / sensitivity of each release.
-    events : tuple of Event
+    laws : tuple of Law
         All releases, relative to ``z``, those of a share of the budget too.
     epsilon : float
         The certified epsilon at the budget's delta.
@@ -44,7 +44,7 @@ class Claim:
     budget: Budget
     z: float
     multipliers: dict[str, float]
-    events: Events
+    laws: Laws
     epsilon: float
     secret: bool = False
     _deltas: list[Array] = field(default_factory=list)
@@ -56,8 +56,8 @@ class Claim:
         Normal noise has it, and by the central limit theorem so have sums of many
         releases; a few bounded losses have not.
         """
-        uses = sum(event.times for event in self.events)
-        return uses >= MANY or all("gaussian" in e.kind for e in self.events)
+        uses = sum(law.times for law in self.laws)
+        return uses >= MANY or all(law.normal for law in self.laws)
 
     def profile(self) -> tuple[Array, Array]:
         """Return epsilons and the deltas proved for them; computed once.
@@ -66,7 +66,7 @@ class Claim:
         """
         if not self._deltas:
             relation = self.budget.adjacency
-            deltas = delta_at(self.events, self.z, relation, GRID)
+            deltas = delta_at(self.laws, self.z, relation, GRID)
             known = np.where(GRID >= self.epsilon, self.budget.number, 1.0)
             self._deltas.append(np.minimum(deltas, known))
         return GRID, self._deltas[0]
@@ -75,7 +75,7 @@ class Claim:
 def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
     """Return what is claimed of a solver under a budget, as `Run` calibrates it.
 
-    Events know no data and no constants, so those of one run stand for all.
+    Laws know no data and no constants, so those of one run stand for all.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
     parts |= {r.name: (r, r.multiplier(budget.epsilon)) for r in run.shares}
     z = run.calibration.z or 1.0
     scaled = tuple(
-        replace(release.event(), weight=release.weight * at / z)
+        replace(release.law(), weight=release.weight * at / z)
         for release, at in parts.values()
         if at > 0.0
     )
@@ -100,7 +100,7 @@ def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
         budget=budget,
         z=z,
         multipliers={name: r.weight * at for name, (r, at) in parts.items()},
-        events=scaled,
+        laws=scaled,
         epsilon=run.calibration.epsilon_certified,
         secret=any(secret(release) for release in run.releases),
     )

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.printed import mangold2023
-from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.laplace import LaplaceLaw
+from dp_erm_bench.releases.printed import mangold2023
 
 Floats = NDArray[np.float64]
 PANELS, NODES, CELLS = 1500, 6, 60
@@ -55,8 +55,8 @@ class Instance:
     @property
     def z(self) -> float:
         """Return the printed noise scale / sensitivity."""
-        budget = Budget(self.epsilon, self.delta, self.adjacency)  # type: ignore[arg-type]
-        return mangold2023(budget, (Event("laplace", self.n_iter),))
+        laws = (LaplaceLaw(self.n_iter),)
+        return mangold2023(laws, self.epsilon, self.delta, Adjacency(self.adjacency))
 
 
 INSTANCES = (

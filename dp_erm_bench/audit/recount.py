@@ -29,7 +29,8 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
-from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonMechanism
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.releases.sampling import PoissonMechanism
 
 KINDS: Mapping[type[Release], str] = {
     Gaussian: "gaussian",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.poisson_gaussian import PoissonMechanism
+from dp_erm_bench.releases.sampling import PoissonMechanism
 
 Array = NDArray[np.float64]
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]

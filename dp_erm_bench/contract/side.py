@@ -24,7 +24,7 @@ from dp_erm_bench.releases.base import Array, Mechanism, Query
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism
-from dp_erm_bench.releases.poisson_gaussian import PoissonMechanism
+from dp_erm_bench.releases.sampling import PoissonMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.replay import Log, Writer
 
@@ -45,7 +45,7 @@ class Told:
     error : str
         What was raised.
     declared : list
-        Length, passes, releases with their sensitivities and events.
+        Length, passes, releases with their sensitivities and laws.
     log : Log
     complaints : list of str
         What is wrong with the run by itself.
@@ -237,7 +237,7 @@ def _declared(run: Run) -> list[Any]:
     found: list[Any] = []
     for release in run.releases:
         size = np.asarray(release.sensitivity, dtype=np.float64)
-        found.append((release.name, size.shape, size.tobytes(), release.event()))
+        found.append((release.name, size.shape, size.tobytes(), release.law()))
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import BudgetExhausted
-from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.streams import stream_seeds
 
 Array = NDArray[np.float64]
@@ -34,10 +34,13 @@ class Release(ABC):
 
     Attributes
     ----------
+    mechanism : type of Mechanism
+        What publishes it.
     vectors : bool
         Whether one use may publish a vector, of given euclidean sensitivity.
     """
 
+    mechanism: ClassVar["type[Mechanism]"]
     vectors: ClassVar[bool] = False
 
     name: str
@@ -46,7 +49,7 @@ class Release(ABC):
     weight: float = 1.0
 
     @abstractmethod
-    def event(self) -> Event:
+    def law(self) -> Law:
         """Return what an accountant composes."""
 
     @staticmethod

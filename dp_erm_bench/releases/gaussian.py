@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from scipy.special import erfcx, ndtr
 
 from dp_erm_bench.kernels import draws
+from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.law import Floats, Law
 
 TINY = 1e-5
 """Below this mu the closed form loses digits: about 1e-16 / mu of delta."""
@@ -66,6 +67,42 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     return math.exp(log_gdp_delta(epsilon, mu))
 
 
+def gaussian_rdp(orders: Floats, z: float) -> Floats:
+    """Return the curve alpha / (2 z^2) of a Gaussian (Mironov 2017, Corollary 3)."""
+    return orders / 2 / z / z
+
+
+@dataclass(frozen=True)
+class GaussianLaw(Law):
+    """The Gaussian mechanism."""
+
+    name: ClassVar[str] = "gaussian"
+    normal: ClassVar[bool] = True
+
+    def mu_square(self, z: float) -> float:
+        """Return mu^2 of all uses, infinite where the noise is next to none."""
+        square = self.multiplier(z) ** 2
+        return self.times / square if square > 0 else math.inf
+
+    def rdp(self, z: float, orders: Floats) -> Floats:
+        """Return the curve alpha / (2 z^2)."""
+        return gaussian_rdp(orders, self.multiplier(z))
+
+    def rho(self, z: float) -> float:
+        """Return 1 / (2 z^2) (Bun and Steinke, TCC 2016, Proposition 1.6)."""
+        return 0.5 * (1 / self.multiplier(z)) ** 2
+
+    def steepness(self, z: float) -> float:
+        """Return mu of all uses: they are composed as one."""
+        return 1 / self.multiplier(z) * math.sqrt(self.times)
+
+    def library_event(self, z: float) -> Any:
+        """Return the library's Gaussian event."""
+        from dp_accounting import GaussianDpEvent
+
+        return GaussianDpEvent(self.multiplier(z))
+
+
 @dataclass(frozen=True, eq=False)
 class Gaussian(Release):
     """A number or vector plus normal noise of deviation z * sensitivity.
@@ -74,8 +111,9 @@ class Gaussian(Release):
     """
 
     vectors: ClassVar[bool] = True
+    mechanism = AdditiveMechanism
     draw = staticmethod(draws.gaussian)
 
-    def event(self) -> Event:
+    def law(self) -> GaussianLaw:
         """Return the Gaussian mechanism."""
-        return Event("gaussian", self.times, self.weight)
+        return GaussianLaw(self.times, self.weight)

@@ -1,18 +1,64 @@
 """Laplace noise on a number."""
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
 
 from dp_erm_bench.kernels import draws
+from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.law import Floats, PureLaw, log_mean_exp
+from dp_erm_bench.releases.losses import Losses, exponential_part
+
+
+def laplace_rdp(orders: Floats, z: float) -> Floats:
+    """Return the curve of a Laplace release (Mironov 2017, Proposition 6).
+
+    log[ a/(2a-1) e^((a-1)/z) + (a-1)/(2a-1) e^(-a/z) ] / (a-1) for order a.
+    """
+    upper = orders / (2 * orders - 1)
+    return log_mean_exp((upper, 1 - upper), ((orders - 1) / z, -orders / z)) / (
+        orders - 1
+    )
+
+
+def laplace_losses(level: float, step: float) -> Losses:
+    """Return the law of Lap(0, 1) against Lap(level, 1), level = 1/z.
+
+    The loss (|x - level| - |x|) is level with probability 1/2 (x < 0), -level with
+    probability e^-level / 2 (x > level), and in between, where x = (level - l)/2, has
+    density e^((l - level)/2) / 4.
+    """
+    losses, masses = exponential_part(level, 0.25, step)
+    ends = np.array([level, -level])
+    atoms = np.array([0.5, math.exp(-level) / 2])
+    return Losses(np.append(losses, ends), np.append(masses, atoms), 0.0)
+
+
+@dataclass(frozen=True)
+class LaplaceLaw(PureLaw):
+    """The Laplace mechanism, of level 1 / (scale / sensitivity)."""
+
+    name: ClassVar[str] = "laplace"
+
+    def rdp(self, z: float, orders: Floats) -> Floats:
+        """Return the curve of two Laplace densities."""
+        return laplace_rdp(orders, self.multiplier(z))
+
+    def losses(self, level: float, step: float) -> Losses:
+        """Return the losses of two Laplace densities."""
+        return laplace_losses(level, step)
 
 
 @dataclass(frozen=True, eq=False)
 class Laplace(Release):
     """A number plus Laplace noise of scale z * sensitivity."""
 
+    mechanism = AdditiveMechanism
     draw = staticmethod(draws.laplace)
 
-    def event(self) -> Event:
+    def law(self) -> LaplaceLaw:
         """Return the Laplace mechanism."""
-        return Event("laplace", self.times, self.weight)
+        return LaplaceLaw(self.times, self.weight)

@@ -1,11 +1,40 @@
 """Laplace noise on scores."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.base import Array, Seed
-from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.law import PureLaw
 from dp_erm_bench.releases.noisy_max import NoisyMax
+
+
+@dataclass(frozen=True)
+class NoisyMaxLaw(PureLaw):
+    """A noisy maximum of which the level (1 + spread) sensitivity / scale is proved.
+
+    The likelihood ratio of a winner is e^((Delta_i + Delta_j)/b) at most: scores are
+    not monotone (gradients never are: a record may raise one score and lower another).
+
+    Attributes
+    ----------
+    spread : float
+        Ratio kappa of the largest to the smallest score sensitivity where each score
+        has noise of its own scale.
+    """
+
+    name: ClassVar[str] = "pure"
+    spread: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no ratio of a larger to a smaller number."""
+        super().__post_init__()
+        if not 1 <= self.spread < float("inf"):
+            raise ValueError(f"spread={self.spread}: must be at least 1")
+
+    def level(self, z: float) -> float:
+        """Return the pure level of one use."""
+        return (1.0 + self.spread) / self.multiplier(z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +51,9 @@ class LaplaceNoisyMax(NoisyMax):
 
     draw = staticmethod(draws.laplace)
 
-    def event(self) -> Event:
+    def law(self) -> PureLaw:
         """Return a mechanism of which the pure level alone is known."""
-        return Event("pure", self.times, self.weight)
+        return NoisyMaxLaw(self.times, self.weight)
 
     def winner(self, seed: Seed, start: int, scores: Array, scale: float) -> int:
         """Return the largest score's index after noise from a stream."""

@@ -26,12 +26,25 @@ SHARES = np.array([5.0, 8.0, 5.0]) / 18
 STEEPEST = 30.0
 
 
-class Law(NamedTuple):
+class Losses(NamedTuple):
     """Nodes of a privacy-loss law: losses, masses, and the mass at infinity."""
 
     losses: Floats
     masses: Floats
     infinite: float
+
+
+class Dominating(NamedTuple):
+    """A dominating pair: its uses, typical loss and span of losses.
+
+    ``losses`` makes the law of its loss from (lattice step, cut-off mass, reversed).
+    """
+
+    times: int
+    scale: float
+    span: float
+    losses: Callable[[float, float, bool], Losses]
+    mirrored: bool = True
 
 
 def integrated(breaks: Floats) -> tuple[Floats, Floats]:
@@ -49,13 +62,13 @@ def lattice_points(low: float, high: float, step: float) -> Floats:
     return step * np.arange(first, end).astype(np.float64)
 
 
-def pure_law(level: float) -> Law:
+def pure_losses(level: float) -> Losses:
     """Return randomised response, which dominates every ``level``-DP mechanism.
 
     Profile (1 - e^(eps - level)) / (1 + e^-level) (Kairouz, Oh, Viswanath, ICML 2015).
     """
     p = 1 / (1 + math.exp(-level))
-    return Law(np.array([level, -level]), np.array([p, math.exp(-level) * p]), 0.0)
+    return Losses(np.array([level, -level]), np.array([p, math.exp(-level) * p]), 0.0)
 
 
 def exponential_part(level: float, rate: float, step: float) -> tuple[Floats, Floats]:
@@ -64,31 +77,6 @@ def exponential_part(level: float, rate: float, step: float) -> tuple[Floats, Fl
     panels = np.linspace(-level, level, 3 + math.ceil(20 * level))
     losses, widths = integrated(np.sort(np.concatenate([inner, panels])))
     return losses, rate * np.exp((losses - level) / 2) * widths
-
-
-def laplace_law(level: float, step: float) -> Law:
-    """Return the law of Lap(0, 1) against Lap(level, 1), level = 1/z.
-
-    The loss (|x - level| - |x|) is level with probability 1/2 (x < 0), -level with
-    probability e^-level / 2 (x > level), and in between, where x = (level - l)/2, has
-    density e^((l - level)/2) / 4.
-    """
-    losses, masses = exponential_part(level, 0.25, step)
-    ends = np.array([level, -level])
-    atoms = np.array([0.5, math.exp(-level) / 2])
-    return Law(np.append(losses, ends), np.append(masses, atoms), 0.0)
-
-
-def bounded_range_law(level: float, step: float) -> Law:
-    """Return a law that dominates every ``level``-bounded-range mechanism.
-
-    The largest profile over the two-point pairs of Dong, Durfee, Rogers (ICML
-    2020) is delta(e) = (1 - u)^2 / (1 - e^-level), u = e^((e - level)/2). As
-    P(l > e) = delta(e) - delta'(e) for every profile, that is
-    P(l > e) = (1 - u) / (1 - e^-level): density e^((l - level)/2) / (2 (1 - e^-level)).
-    """
-    rate = -0.5 / math.expm1(-level)
-    return Law(*exponential_part(level, rate, step), 0.0)
 
 
 @dataclass(frozen=True)
@@ -127,7 +115,7 @@ class MonotonePair:
         low, high = self.loss(np.array(self.ends(tail)))
         return float(high - low)
 
-    def law(self, step: float, tail: float) -> Law:
+    def law(self, step: float, tail: float) -> Losses:
         """Return the nodes of the law; ``tail`` bounds each cut-off mass."""
         low, high = self.ends(tail)
         bottom, top = self.loss(np.array([low, high]))
@@ -140,7 +128,7 @@ class MonotonePair:
         masses = np.append(self.density(x) * widths, self.below(low))
         infinite = sum(w * float(ndtr(c - high)) for w, c in self.centres)
         masses *= (1 - infinite) / masses.sum()
-        return Law(np.append(self.loss(x), bottom), masses, infinite)
+        return Losses(np.append(self.loss(x), bottom), masses, infinite)
 
     def below(self, x: float) -> float:
         """Return the mass of P below an outcome."""
@@ -154,78 +142,4 @@ def gaussian_pair(mu: float) -> MonotonePair:
         steepness=mu,
         loss=lambda x: mu * x - mu * mu / 2,
         outcome=lambda loss: loss / mu + mu / 2,
-    )
-
-
-def removal_loss(x: Floats, rate: float, mu: float) -> Floats:
-    """Return log(1 - q + q e^(mu x - mu^2/2)) without cancellation or overflow."""
-    exponent = mu * x - mu * mu / 2
-    near = np.log1p(rate * np.expm1(np.minimum(exponent, 700.0)))
-    return np.where(exponent < 700, near, exponent + math.log(rate))
-
-
-def removal_outcome(loss: Floats, rate: float, mu: float) -> Floats:
-    """Return the inverse of ``removal_loss``; -inf at and below log(1 - q)."""
-    with np.errstate(divide="ignore"):
-        return (np.log(np.maximum(np.expm1(loss) / rate + 1, 0)) + mu * mu / 2) / mu
-
-
-def removal_pair(rate: float, mu: float) -> MonotonePair:
-    """Return (1-q) N(0,1) + q N(mu,1) against N(0,1): a record is removed.
-
-    Dominating pair of the Poisson sampled Gaussian (Zhu, Dong, Wang, "Optimal
-    Accounting of DP via Characteristic Function", AISTATS 2022, Theorem 11).
-    """
-    return MonotonePair(
-        centres=((1 - rate, 0.0), (rate, mu)),
-        steepness=mu,
-        loss=lambda x: removal_loss(x, rate, mu),
-        outcome=lambda loss: removal_outcome(loss, rate, mu),
-    )
-
-
-def addition_pair(rate: float, mu: float) -> MonotonePair:
-    """Return N(0,1) against (1-q) N(0,1) + q N(mu,1), x turned into -x."""
-    return MonotonePair(
-        centres=((1.0, 0.0),),
-        steepness=mu,
-        loss=lambda x: -removal_loss(-x, rate, mu),
-        outcome=lambda loss: -removal_outcome(-loss, rate, mu),
-    )
-
-
-def replacement_outcome(loss: Floats, rate: float, half: float) -> Floats:
-    """Return the x at which the loss of ``replacement_pair`` has a value.
-
-    With c = q e^(-m^2/2) and y = e^(m x): (1-q + c y)/(1-q + c/y) = e^l is a quadratic
-    in y, whose root is y = e^(l/2) e^(asinh((1-q) sinh(l/2) / c)).
-    """
-    ratio = math.log1p(-rate) - math.log(rate) + half * half / 2
-    size = np.abs(loss) / 2
-    with np.errstate(divide="ignore"):
-        log_sinh = size + np.log(-np.expm1(-2 * size)) - math.log(2)
-    exponent = log_sinh + ratio
-    bend = np.where(
-        exponent > 30,
-        exponent + math.log(2),
-        np.arcsinh(np.exp(np.minimum(exponent, 30))),
-    )
-    return np.sign(loss) * (size + bend) / half
-
-
-def replacement_pair(rate: float, mu: float) -> MonotonePair:
-    """Return (1-q) N(0,1) + q N(m,1) against (1-q) N(0,1) + q N(-m,1), m = mu/2.
-
-    The pair of Poisson sampling with a replaced record: the record's clipped term, if
-    sampled, is v in one dataset and v' in the other, with norms at most half the
-    sensitivity. That opposite vectors are the worst ones is the claim of dp_accounting
-    (GaussianPrivacyLoss, REPLACE), on which this rests. The two directions are mirror
-    images.
-    """
-    m = mu / 2
-    return MonotonePair(
-        centres=((1 - rate, 0.0), (rate, m)),
-        steepness=2 * m,
-        loss=lambda x: removal_loss(x, rate, m) - removal_loss(-x, rate, m),
-        outcome=lambda loss: replacement_outcome(loss, rate, m),
     )

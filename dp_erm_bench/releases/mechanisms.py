@@ -1,17 +1,8 @@
 """The mechanisms of a trial by name."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.base import Intercept, Mechanism, Release
-from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.noisy_max import MaxMechanism, NoisyMax
-from dp_erm_bench.releases.objective_gaussian import (
-    ObjectiveGaussian,
-    ObjectiveMechanism,
-)
-from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
-from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonMechanism
 
 
 class Mechanisms(dict[str, Mechanism]):
@@ -56,19 +47,5 @@ def make_mechanisms(
     for release in releases:
         if release.name in made:
             raise ValueError(f"two releases are named {release.name}")
-        made[release.name] = _kind(release)(release, z, identities)
+        made[release.name] = release.mechanism(release, z, identities)
     return made
-
-
-def _kind(release: Release) -> type[Mechanism]:
-    kinds: Mapping[type[Release], type[Mechanism]] = {
-        ObjectiveGaussian: ObjectiveMechanism,
-        ObjectiveNormLaplace: ObjectiveMechanism,
-        NoisyMax: MaxMechanism,
-        InsideNoisyMax: MaxMechanism,
-        PoissonGaussian: PoissonMechanism,
-    }
-    for kind, mechanism in kinds.items():
-        if isinstance(release, kind):
-            return mechanism
-    return AdditiveMechanism

@@ -1,7 +1,9 @@
 """The exponential mechanism: Gumbel noise on scores."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -9,9 +11,112 @@ from dp_erm_bench.kernels import draws
 from dp_erm_bench.kernels.selection import gumbel_argmax
 from dp_erm_bench.releases.additive import Indices
 from dp_erm_bench.releases.base import Array, Mechanism, Release, Seed
-from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.law import Floats, PureLaw
+from dp_erm_bench.releases.losses import Losses, exponential_part
 
 Score = Callable[[Array], Array]
+
+
+def log_sinh_ratio(x: Floats) -> Floats:
+    """Return log(sinh(x/2) / (x/2)) for x >= 0, accurate near 0 and for large x."""
+    small = np.where(x < 0.1, x, 0.0) ** 2
+    series = small / 24 - small**2 / 2880 + small**3 / 181440
+    large = np.where(x < 0.1, 1.0, x)
+    return np.where(
+        x < 0.1, series, large / 2 - np.log(large) + np.log1p(-np.exp(-large))
+    )
+
+
+def bounded_range_rdp(orders: Floats, level: float) -> Floats:
+    """Return the curve of a ``level``-bounded-range mechanism.
+
+    The exponential mechanism's log-ratios lie in some [t - level, t] (Durfee and
+    Rogers, NeurIPS 2019); the worst pair puts them on its two ends (Dong, Durfee,
+    Rogers, "Optimal DP Composition for Exponential Mechanisms", ICML 2020)
+    and the curve is the largest over t. Setting the derivative in t to zero gives
+    t* = level/2 + g(a level) - g((a-1) level), which lies in [0, level] because
+    (1 - e^-x)/x falls and (e^x - 1)/x grows, and
+
+        (a - 1) eps(a) = a g(a level) - (a-1) g((a-1) level) - g(level)
+
+    with g(x) = log(sinh(x/2)/(x/2)); at most a level^2 / 8.
+    """
+    whole = orders * log_sinh_ratio(orders * level)
+    part = (orders - 1) * log_sinh_ratio((orders - 1) * level)
+    single = log_sinh_ratio(np.full_like(orders, level))
+    return np.maximum(whole - part - single, 0) / (orders - 1)
+
+
+def bounded_range_losses(level: float, step: float) -> Losses:
+    """Return a law that dominates every ``level``-bounded-range mechanism.
+
+    The largest profile over the two-point pairs of Dong, Durfee, Rogers (ICML
+    2020) is delta(e) = (1 - u)^2 / (1 - e^-level), u = e^((e - level)/2). As
+    P(l > e) = delta(e) - delta'(e) for every profile, that is
+    P(l > e) = (1 - u) / (1 - e^-level): density e^((l - level)/2) / (2 (1 - e^-level)).
+    """
+    rate = -0.5 / math.expm1(-level)
+    return Losses(*exponential_part(level, rate, step), 0.0)
+
+
+@dataclass(frozen=True)
+class BoundedRangeLaw(PureLaw):
+    """A mechanism of bounded range 2 / (scale / sensitivity).
+
+    One record may raise one score and lower another, so that a winner's likelihood
+    ratio is e^((Delta_i + Delta_j)/b) at most.
+    """
+
+    name: ClassVar[str] = "bounded_range"
+
+    def level(self, z: float) -> float:
+        """Return the range, which is a pure level too."""
+        return 2.0 / self.multiplier(z)
+
+    def rdp(self, z: float, orders: Floats) -> Floats:
+        """Return the curve of the worst pair of that range."""
+        return bounded_range_rdp(orders, self.level(z))
+
+    def rho(self, z: float) -> float:
+        """Return range^2 / 8 (Cesar and Rogers, ALT 2021)."""
+        return 0.125 * self.level(z) ** 2
+
+    def losses(self, level: float, step: float) -> Losses:
+        """Return the losses of the largest profile of that range."""
+        return bounded_range_losses(level, step)
+
+
+class MaxMechanism(Mechanism):
+    """Publishes the index of the largest score after noise of one scale."""
+
+    def _scale(self, multiplier: float, batch: int) -> Array:
+        scale = super()._scale(multiplier, batch)
+        widest: Array = scale.max(axis=1, keepdims=True)
+        return widest
+
+    def publish(self, gradient: Array, score: Score) -> Indices:
+        """Return the winner of each trial, (B,).
+
+        Parameters
+        ----------
+        gradient : array of shape (B, p)
+        score : callable
+            Maps a gradient to scores, (B, p); minus infinity excludes.
+        """
+        assert isinstance(self.release, NoisyMax)
+        scores = score(gradient)
+        self.spend(1)
+        start, self._drawn = self._drawn, self._drawn + scores.shape[1]
+        trials = zip(self.seeds, scores, self.scale[:, 0], strict=True)
+        return np.array([self.release.winner(s, start, x, b) for s, x, b in trials])
+
+    def query(self, gradient: Array, score: Score) -> Array:
+        """Return what the noise is added to: the scores."""
+        return score(gradient)
+
+    def sensitivity_of(self, gradient: Array, score: Score) -> Array:
+        """Return the sensitivity of each entry of the query."""
+        return np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +134,12 @@ class NoisyMax(Release):
     exponential mechanisms", ICML 2020 (bounded range).
     """
 
+    mechanism = MaxMechanism
     draw = staticmethod(draws.gumbel)
 
-    def event(self) -> Event:
+    def law(self) -> PureLaw:
         """Return a mechanism of bounded range 2 / z (scores are not monotone)."""
-        return Event("bounded_range", self.times, self.weight)
+        return BoundedRangeLaw(self.times, self.weight)
 
     def winner(self, seed: Seed, start: int, scores: Array, scale: float) -> int:
         """Return the largest score's index after noise from a stream.
@@ -43,45 +149,3 @@ class NoisyMax(Release):
         if scale == 0.0:
             return int(scores.argmax())
         return int(gumbel_argmax(seed, start, scores, scale))
-
-
-class MaxMechanism(Mechanism):
-    """Publishes the index of the largest noisy score."""
-
-    def _scale(self, multiplier: float, batch: int) -> Array:
-        scale = super()._scale(multiplier, batch)
-        if not isinstance(self.release, NoisyMax):
-            return scale
-        widest: Array = scale.max(axis=1, keepdims=True)
-        return widest
-
-    def publish(self, gradient: Array, score: Score) -> Indices:
-        """Return the winner of each trial, (B,).
-
-        Parameters
-        ----------
-        gradient : array of shape (B, p)
-        score : callable
-            Maps a gradient to scores, (B, p); minus infinity excludes.
-        """
-        if isinstance(self.release, NoisyMax):
-            return self._winners(score(gradient))
-        noise = self.unit_noise(1, gradient.shape[1])[:, 0] * self.scale
-        winners: Indices = score(gradient + noise).argmax(axis=1)
-        return winners
-
-    def _winners(self, scores: Array) -> Indices:
-        assert isinstance(self.release, NoisyMax)
-        self.spend(1)
-        start, self._drawn = self._drawn, self._drawn + scores.shape[1]
-        trials = zip(self.seeds, scores, self.scale[:, 0], strict=True)
-        return np.array([self.release.winner(s, start, x, b) for s, x, b in trials])
-
-    def query(self, gradient: Array, score: Score) -> Array:
-        """Return what the noise is added to: the gradient or its scores."""
-        inside = not isinstance(self.release, NoisyMax)
-        return gradient if inside else score(gradient)
-
-    def sensitivity_of(self, gradient: Array, score: Score) -> Array:
-        """Return the sensitivity of each entry of the query."""
-        return np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))

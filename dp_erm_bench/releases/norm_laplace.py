@@ -6,8 +6,16 @@ from typing import ClassVar
 import numpy as np
 
 from dp_erm_bench.kernels import draws
-from dp_erm_bench.releases.base import Array, Release, Seed
-from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.additive import AdditiveMechanism
+from dp_erm_bench.releases.base import Array, Mechanism, Release, Seed
+from dp_erm_bench.releases.law import PureLaw
+
+
+@dataclass(frozen=True)
+class NormLaplaceLaw(PureLaw):
+    """A vector with noise of density exp(-norm2), of level sensitivity / scale."""
+
+    name: ClassVar[str] = "norm_laplace"
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +33,12 @@ class NormLaplace(Release):
     minimization", JMLR 2011, Algorithm 1.
     """
 
+    mechanism: ClassVar[type[Mechanism]] = AdditiveMechanism
     vectors: ClassVar[bool] = True
 
-    def event(self) -> Event:
+    def law(self) -> PureLaw:
         """Return a mechanism of which the pure level 1/z is known."""
-        return Event("norm_laplace", self.times, self.weight)
+        return NormLaplaceLaw(self.times, self.weight)
 
     @staticmethod
     def draw(seed: Seed, start: int, count: int) -> Array:

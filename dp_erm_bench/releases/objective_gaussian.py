@@ -53,19 +53,17 @@ perturbation", NeurIPS 2023 (the profile for generalised linear models).
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.base import Array, Mechanism, Release
-from dp_erm_bench.releases.events import Event
 from dp_erm_bench.releases.gaussian import gdp_delta
+from dp_erm_bench.releases.law import Floats, Law
 
-Floats = NDArray[np.float64]
 APART = 8.0
 
 
@@ -110,30 +108,49 @@ def objective_delta(
     return min(1.0, terms * one)
 
 
-@dataclass(frozen=True, eq=False)
-class ObjectiveGaussian(Release):
-    """The minimiser of an objective with a secret normal linear term.
+def check_curvature(curvature: float) -> None:
+    """Raise ValueError for what is no log(1 + beta / ridge)."""
+    if not 0 <= curvature < float("inf"):
+        raise ValueError(f"curvature={curvature}: must not be negative")
 
-    Parameters
+
+@dataclass(frozen=True)
+class ObjectiveGaussianLaw(Law):
+    """A minimiser with Gaussian noise in its objective.
+
+    Attributes
     ----------
-    sensitivity : float
-        Largest norm of the change of the gradient of sum_i phi between neighbours:
-        Lambda under ``zero_out``, 2 Lambda under ``replace_one``.
     curvature : float
-        log(1 + beta / ridge).
+        log(1 + beta / ridge), what the objective's curvature alone costs.
     terms : int
-        1 under ``zero_out``, 2 under ``replace_one``.
+        Records' terms by which neighbouring objectives differ: 1, or 2 where one
+        is exchanged for another.
     """
 
-    vectors: ClassVar[bool] = True
-    curvature: float = field(kw_only=True)
-    terms: int = field(kw_only=True)
-    draw = staticmethod(draws.gaussian)
+    name: ClassVar[str] = "objective"
+    profiled: ClassVar[bool] = True
+    curvature: float = 0.0
+    terms: int = 1
 
-    def event(self) -> Event:
-        """Return objective perturbation with Gaussian noise."""
-        event = Event("objective", self.times, self.weight, terms=self.terms)
-        return replace(event, curvature=self.curvature)
+    def __post_init__(self) -> None:
+        """Refuse numbers outside their ranges."""
+        super().__post_init__()
+        check_curvature(self.curvature)
+        if self.terms not in (1, 2):
+            raise ValueError(f"terms={self.terms}: must be 1 or 2")
+
+    def least(self) -> float:
+        """Return the curvature."""
+        return self.curvature
+
+    def rdp(self, z: float, orders: Floats) -> Floats:
+        """Return the curve of step 4."""
+        return objective_rdp(orders, self.multiplier(z), self.curvature)
+
+    def delta(self, epsilon: float, z: float, mu: float) -> float:
+        """Return the delta of steps 5 and 6."""
+        scale = self.multiplier(z)
+        return objective_delta(epsilon, scale, self.curvature, self.terms, mu)
 
 
 class ObjectiveMechanism(Mechanism):
@@ -159,3 +176,30 @@ class ObjectiveMechanism(Mechanism):
         """Return the declared sensitivity, (B, 1)."""
         declared: Array = np.broadcast_to(self.release.sensitivity, self.scale.shape)
         return declared
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectiveGaussian(Release):
+    """The minimiser of an objective with a secret normal linear term.
+
+    Parameters
+    ----------
+    sensitivity : float
+        Largest norm of the change of the gradient of sum_i phi between neighbours:
+        Lambda under ``zero_out``, 2 Lambda under ``replace_one``.
+    curvature : float
+        log(1 + beta / ridge).
+    terms : int
+        1 under ``zero_out``, 2 under ``replace_one``.
+    """
+
+    mechanism = ObjectiveMechanism
+    vectors: ClassVar[bool] = True
+    curvature: float = field(kw_only=True)
+    terms: int = field(kw_only=True)
+    draw = staticmethod(draws.gaussian)
+
+    def law(self) -> ObjectiveGaussianLaw:
+        """Return objective perturbation with Gaussian noise."""
+        numbers = (self.times, self.weight)
+        return ObjectiveGaussianLaw(*numbers, self.curvature, self.terms)

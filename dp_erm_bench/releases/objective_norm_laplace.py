@@ -1,9 +1,38 @@
 """The minimiser of an objective with a secret norm-Laplace term."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.law import PureLaw
 from dp_erm_bench.releases.norm_laplace import NormLaplace
+from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism, check_curvature
+
+
+@dataclass(frozen=True)
+class ObjectiveNormLaplaceLaw(PureLaw):
+    """A minimiser with norm-Laplace noise in its objective.
+
+    Attributes
+    ----------
+    curvature : float
+        log(1 + beta / ridge), which adds to the level of the noise.
+    """
+
+    name: ClassVar[str] = "objective_pure"
+    curvature: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse numbers outside their ranges."""
+        super().__post_init__()
+        check_curvature(self.curvature)
+
+    def least(self) -> float:
+        """Return the curvature."""
+        return self.curvature
+
+    def level(self, z: float) -> float:
+        """Return the pure level of one use."""
+        return self.curvature + super().level(z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -13,12 +42,12 @@ class ObjectiveNormLaplace(NormLaplace):
     Parameters
     ----------
     sensitivity, curvature
-        As for :class:`ObjectiveGaussian`; the level is curvature + 1/z.
+        As for ``ObjectiveGaussian``; the level is curvature + 1/z.
     """
 
+    mechanism = ObjectiveMechanism
     curvature: float = field(kw_only=True)
 
-    def event(self) -> Event:
+    def law(self) -> PureLaw:
         """Return objective perturbation with a pure level."""
-        event = Event("objective_pure", self.times, self.weight)
-        return replace(event, curvature=self.curvature)
+        return ObjectiveNormLaplaceLaw(self.times, self.weight, self.curvature)

@@ -1,82 +1,171 @@
 """Normal noise on the sum over a Poisson sample."""
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dp_erm_bench.kernels import draws
-from dp_erm_bench.releases.additive import AdditiveMechanism, Indices
-from dp_erm_bench.releases.base import Array, Release
-from dp_erm_bench.releases.events import Event
-from dp_erm_bench.releases.sampling import CoinStream, SampleCount
-from dp_erm_bench.releases.streams import stream_seeds
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.gaussian import GaussianLaw, gaussian_rdp
+from dp_erm_bench.releases.law import Floats, Law
+from dp_erm_bench.releases.losses import Dominating, MonotonePair
+from dp_erm_bench.releases.sampling import SampledRelease
 
-Batch = tuple[Indices, Indices]
+
+@dataclass(frozen=True)
+class PoissonGaussianLaw(Law):
+    """The Gaussian mechanism on a Poisson sample.
+
+    Attributes
+    ----------
+    sampling : float
+        The sampling rate, in (0, 1): at rate 1 it is the Gaussian mechanism.
+    """
+
+    name: ClassVar[str] = "poisson_gaussian"
+    normal: ClassVar[bool] = True
+    sampled: ClassVar[bool] = True
+    sampling: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no rate."""
+        super().__post_init__()
+        if not 0 < self.sampling < 1:
+            raise ValueError(f"rate={self.sampling}: must be in (0, 1]")
+
+    def rate(self) -> float:
+        """Return the sampling rate."""
+        return self.sampling
+
+    def rdp(self, z: float, orders: Floats) -> Floats:
+        """Return the curve of all records.
+
+        It is charged as if never sampled, a valid bound because Renyi divergence is
+        jointly quasi-convex; privacy-loss distributions do better.
+        """
+        return gaussian_rdp(orders, self.multiplier(z))
+
+    def steepness(self, z: float) -> float:
+        """Return mu of one use."""
+        return 1 / self.multiplier(z)
+
+    def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
+        """Return the pairs of the adjacency, z being scale / its sensitivity."""
+        mu, rate = 1 / self.multiplier(z), self.sampling
+        replaced = adjacency is Adjacency.REPLACE_ONE
+        if replaced:
+            pair = replacement_pair(rate, mu)
+            pairs = (pair, pair)
+            scale = 2 * rate * math.sqrt(math.sinh(min(mu * mu / 4, 600)))
+        else:
+            pairs = (removal_pair(rate, mu), addition_pair(rate, mu))
+            scale = rate * math.sqrt(math.expm1(min(mu * mu, 600)))
+        return Dominating(
+            self.times,
+            scale,
+            max(pair.span(tail) for pair in pairs),
+            lambda step, tail, reverse: pairs[reverse].law(step, tail),
+            mirrored=replaced,
+        )
+
+    def guess(self, square: float) -> float:
+        """Return the z of s^2 = q^2 (e^(1/z^2) - 1).
+
+        Bu, Dong, Long, Su, "Deep Learning with Gaussian DP", HDSR 2020.
+        """
+        return super().guess(math.log1p(square / self.sampling**2))
+
+    def library_event(self, z: float) -> Any:
+        """Return the library's Poisson sampled Gaussian event."""
+        from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+
+        return PoissonSampledDpEvent(self.sampling, GaussianDpEvent(self.multiplier(z)))
 
 
 @dataclass(frozen=True, eq=False)
-class PoissonGaussian(Release):
-    """A sum over a Poisson sample of the records, plus normal noise.
+class PoissonGaussian(SampledRelease):
+    """A sum over a Poisson sample of the records, plus normal noise."""
 
-    Parameters
-    ----------
-    rate : float
-        The probability with which each record is in the sample. The sample is
-        part of the mechanism: it stays secret.
-    """
-
-    vectors: ClassVar[bool] = True
-    # Nothing is claimed by default: the sum is charged for all records.
-    rate: float = 1.0
     draw = staticmethod(draws.gaussian)
 
-    def event(self) -> Event:
-        """Return the Poisson-subsampled Gaussian mechanism."""
-        return Event("poisson_gaussian", self.times, self.weight, rate=self.rate)
+    def law(self) -> Law:
+        """Return the sampled Gaussian mechanism; at rate 1, the mechanism itself."""
+        if self.rate == 1:
+            return GaussianLaw(self.times, self.weight)
+        return PoissonGaussianLaw(self.times, self.weight, self.rate)
 
 
-class PoissonMechanism(AdditiveMechanism):
-    """Samples records, and adds noise to a sum over the sample.
+def removal_loss(x: Floats, rate: float, mu: float) -> Floats:
+    """Return log(1 - q + q e^(mu x - mu^2/2)) without cancellation or overflow."""
+    exponent = mu * x - mu * mu / 2
+    near = np.log1p(rate * np.expm1(np.minimum(exponent, 700.0)))
+    return np.where(exponent < 700, near, exponent + math.log(rate))
 
-    The sample belongs to the mechanism: it is drawn from a stream of its own,
-    secret like the noise. Each use takes one sample of each trial (``SampleCount``);
-    at rate 1 there is nothing to sample.
+
+def removal_outcome(loss: Floats, rate: float, mu: float) -> Floats:
+    """Return the inverse of ``removal_loss``; -inf at and below log(1 - q)."""
+    with np.errstate(divide="ignore"):
+        return (np.log(np.maximum(np.expm1(loss) / rate + 1, 0)) + mu * mu / 2) / mu
+
+
+def removal_pair(rate: float, mu: float) -> MonotonePair:
+    """Return (1-q) N(0,1) + q N(mu,1) against N(0,1): a record is removed.
+
+    Dominating pair of the Poisson sampled Gaussian (Zhu, Dong, Wang, "Optimal
+    Accounting of DP via Characteristic Function", AISTATS 2022, Theorem 11).
     """
+    return MonotonePair(
+        centres=((1 - rate, 0.0), (rate, mu)),
+        steepness=mu,
+        loss=lambda x: removal_loss(x, rate, mu),
+        outcome=lambda loss: removal_outcome(loss, rate, mu),
+    )
 
-    def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
-        super().__init__(release, z, identities)
-        assert isinstance(release, PoissonGaussian)
-        self.rate = release.rate
-        seeds = stream_seeds(identities, f"{release.name}/sample")
-        self._coins = [CoinStream(seed, release.rate) for seed in seeds]
-        self._count = SampleCount(release.name, release.rate, len(identities))
 
-    def sample(self, trial: int, n: int, steps: int) -> Batch:
-        """Return the samples of a trial's next steps.
+def addition_pair(rate: float, mu: float) -> MonotonePair:
+    """Return N(0,1) against (1-q) N(0,1) + q N(mu,1), x turned into -x."""
+    return MonotonePair(
+        centres=((1.0, 0.0),),
+        steepness=mu,
+        loss=lambda x: -removal_loss(-x, rate, mu),
+        outcome=lambda loss: -removal_outcome(-loss, rate, mu),
+    )
 
-        Returns
-        -------
-        records : int array
-        offsets : int array of shape (steps + 1,)
-            Step t samples ``records[offsets[t]:offsets[t + 1]]``.
-        """
-        self._count.sampled(trial, steps)
-        successes = self._coins[trial].successes(n * steps)
-        ends = np.arange(steps + 1) * n
-        return successes % n, np.searchsorted(successes, ends)
 
-    def publish(self, value: Array, coordinate: Indices | None = None) -> Array:
-        """Return the noisy sum; NotSampled is raised unless its sample was taken."""
-        self._count.require(1)
-        return super().publish(value, coordinate)
+def replacement_outcome(loss: Floats, rate: float, half: float) -> Floats:
+    """Return the x at which the loss of ``replacement_pair`` has a value.
 
-    def spend(self, uses: int) -> None:
-        """Count ``uses`` more, and a sample for each."""
-        super().spend(uses)
-        self._count.used(uses)
+    With c = q e^(-m^2/2) and y = e^(m x): (1-q + c y)/(1-q + c/y) = e^l is a quadratic
+    in y, whose root is y = e^(l/2) e^(asinh((1-q) sinh(l/2) / c)).
+    """
+    ratio = math.log1p(-rate) - math.log(rate) + half * half / 2
+    size = np.abs(loss) / 2
+    with np.errstate(divide="ignore"):
+        log_sinh = size + np.log(-np.expm1(-2 * size)) - math.log(2)
+    exponent = log_sinh + ratio
+    bend = np.where(
+        exponent > 30,
+        exponent + math.log(2),
+        np.arcsinh(np.exp(np.minimum(exponent, 30))),
+    )
+    return np.sign(loss) * (size + bend) / half
 
-    def finish(self) -> None:
-        """Raise NotSampled if noise was taken ahead and its samples never were."""
-        self._count.finish()
+
+def replacement_pair(rate: float, mu: float) -> MonotonePair:
+    """Return (1-q) N(0,1) + q N(m,1) against (1-q) N(0,1) + q N(-m,1), m = mu/2.
+
+    The pair of Poisson sampling with a replaced record: the record's clipped term, if
+    sampled, is v in one dataset and v' in the other, with norms at most half the
+    sensitivity. That opposite vectors are the worst ones is the claim of dp_accounting
+    (GaussianPrivacyLoss, REPLACE), on which this rests. The two directions are mirror
+    images.
+    """
+    m = mu / 2
+    return MonotonePair(
+        centres=((1 - rate, 0.0), (rate, m)),
+        steepness=2 * m,
+        loss=lambda x: removal_loss(x, rate, m) - removal_loss(-x, rate, m),
+        outcome=lambda loss: replacement_outcome(loss, rate, m),
+    )

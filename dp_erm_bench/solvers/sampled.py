@@ -9,7 +9,7 @@ import numpy as np
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.base import Mechanism
-from dp_erm_bench.releases.poisson_gaussian import PoissonMechanism
+from dp_erm_bench.releases.sampling import PoissonMechanism
 from dp_erm_bench.solvers.base import Array, Indices, inverse
 from dp_erm_bench.solvers.bounds import norm_bound
 

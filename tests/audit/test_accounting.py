@@ -7,12 +7,13 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.accounting import calibration
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.rdp import zcdp_epsilon
+from dp_erm_bench.accounting.single import renyi_epsilon
 from dp_erm_bench.audit import accounting
 from dp_erm_bench.audit.accounting import noise_rows, noise_table, unit_problem
-from dp_erm_bench.audit.single_accountants import renyi_epsilon, zcdp_epsilon
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event
+from tests.privacy.made import law_of
 
 REPLACE, ZERO = Adjacency
 ALGORITHMS = [
@@ -98,19 +99,19 @@ def test_samples_have_no_closed_form_and_no_replaced_renyi():
 
 def test_closed_form():
     # rho(1, 1e-6) = 0.0174689.
-    gaussian = (Event("gaussian", 1),)
+    gaussian = (law_of("gaussian", 1),)
     z = math.sqrt(0.5 / 0.0174689)
     assert zcdp_epsilon(gaussian, z, 1e-6) == pytest.approx(1.0, rel=1e-5)
     # 2 / z^2 for a pure level 2 / z, four times a bounded range of 2 / z.
     for kind, times in (("laplace", 1), ("bounded_range", 1), ("pure", 4)):
-        same = zcdp_epsilon((Event("gaussian", times),), z, 1e-6)
-        assert zcdp_epsilon((Event(kind, 1),), z, 1e-6) == pytest.approx(same)
-    for silent in (Event("poisson_gaussian", 1, rate=0.1), Event("objective", 1)):
+        same = zcdp_epsilon((law_of("gaussian", times),), z, 1e-6)
+        assert zcdp_epsilon((law_of(kind, 1),), z, 1e-6) == pytest.approx(same)
+    for silent in (law_of("poisson_gaussian", 1, rate=0.1), law_of("objective", 1)):
         assert zcdp_epsilon((silent, *gaussian), z, 1e-6) is None
 
 
 def test_an_objective_has_a_profile_and_a_renyi_curve():
-    events = (Event("objective", 1, curvature=0.1, terms=2),)
+    events = (law_of("objective", 1, curvature=0.1, terms=2),)
     budget = Budget(1, 1e-6)
     best = calibration.calibrate(events, budget)
     asked = accounting.accountants(events, budget)
@@ -123,12 +124,12 @@ def test_an_objective_has_a_profile_and_a_renyi_curve():
 
 def test_renyi_of_samples_is_the_librarys():
     # Poisson zero-out, q = .05, T = 200: sigma / C = 3.42561.
-    events = (Event("poisson_gaussian", 200, rate=0.05),)
+    events = (law_of("poisson_gaussian", 200, rate=0.05),)
     assert renyi_epsilon(events, 3.42561, 1e-6, True) == pytest.approx(1, rel=1e-3)
     assert renyi_epsilon(events, 3.42561, 1e-6, False) is None
-    mixed = (*events, Event("laplace", 1))
+    mixed = (*events, law_of("laplace", 1))
     assert renyi_epsilon(mixed, 3.42561, 1e-6, True) is None
-    more = renyi_epsilon((*events, Event("gaussian", 1)), 3.42561, 1e-6, True)
+    more = renyi_epsilon((*events, law_of("gaussian", 1)), 3.42561, 1e-6, True)
     assert more > 1.01
 
 
@@ -180,7 +181,7 @@ def test_an_asked_accountant_is_started_at_the_answer(monkeypatch):
         return {"pld": (listen, reason)}
 
     monkeypatch.setattr(accounting, "accountants", counted)
-    best = calibration.calibrate((Event("gaussian", T),), Budget(1, 1e-6)).z
+    best = calibration.calibrate((law_of("gaussian", T),), Budget(1, 1e-6)).z
     noise_rows("random_cd", T, Budget(1, 1e-6))
     assert len(calls) <= 6
     assert all(0.9 * best < z < 1.1 * best for z in calls)

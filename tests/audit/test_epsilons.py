@@ -13,7 +13,7 @@ from dp_erm_bench.audit.compositions import composed, distribution
 from dp_erm_bench.audit.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.audit.uses import Use
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event
+from tests.privacy.made import law_of
 
 REPLACE, ZERO = Adjacency
 T = 50
@@ -62,7 +62,7 @@ USES = st.lists(
 @given(USES, st.floats(-20, -5), st.sampled_from(Adjacency))
 def test_lower_and_upper_bounds_of_any_composition(called, log_delta, adjacency):
     delta = math.exp(log_delta)
-    events = tuple(Event(use.kind, use.times, use.ratio) for use in called)
+    events = tuple(law_of(use.kind, use.times, use.ratio) for use in called)
     proof = certify(events, 1.0, delta, adjacency)
     # A lattice is coarse against the far tail of a few bounded losses.
     again = proved_epsilon(called, delta, adjacency, proof.accountant)

@@ -18,9 +18,9 @@ from dp_erm_bench.audit.greedy import (
     violation,
     violation_table,
 )
-from dp_erm_bench.releases.events import Event
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.mechanisms import make_mechanisms
+from tests.privacy.made import law_of
 
 ONE = INSTANCES[0]
 
@@ -94,12 +94,12 @@ def test_our_certificate_does_not_claim_the_instance():
     M = np.ones(3)
     scores = radius / np.sqrt(M)
     release = InsideNoisyMax("select", radius, 1, spread=scores.max() / scores.min())
-    assert release.event().spread == pytest.approx(30.0)
+    assert release.law().spread == pytest.approx(30.0)
     # The proved level, (1 + kappa) / z, is above what is claimed there: no proof.
-    assert release.event().level(ONE.z) > 1.0
+    assert release.law().level(ONE.z) > 1.0
     assert (
         calibrate(
-            (release.event(), Event("laplace", 1)),
+            (release.law(), law_of("laplace", 1)),
             Budget(1, 1e-8),
             "paper",
             "mangold2023",

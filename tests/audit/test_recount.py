@@ -11,7 +11,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
-from dp_erm_bench.accounting.objective import objective_epsilon
+from dp_erm_bench.accounting.certify import profile_epsilon
 from dp_erm_bench.accounting.rdp import rdp_epsilon
 from dp_erm_bench.audit import epsilons
 from dp_erm_bench.audit.recount import KINDS, Recount, recount, uses_of
@@ -22,13 +22,12 @@ from dp_erm_bench.contract.recounted import calibrated_run
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from tests.privacy.made import built_in
+from tests.privacy.made import built_in, law_of
 
 EPSILONS = (0.3, 1.0, 4.0)
 DELTA = 1e-6
@@ -47,11 +46,11 @@ def distinct():
     for name, candidate in CANDIDATES.items():
         for given, problem in candidate.first():
             run = run_at(problem, [candidate.build(given, clip=1.0)])
-            events = tuple(release.event() for release in run.releases)
+            events = tuple(release.law() for release in run.releases)
             kept.setdefault((name, events), (name, given))
     cases = []
     for (_, events), variant in kept.items():
-        least = sum(event.times * event.curvature for event in events)
+        least = sum(event.times * event.least() for event in events)
         cases += [(variant, epsilon) for epsilon in EPSILONS if epsilon > least]
     return cases
 
@@ -256,13 +255,13 @@ def test_no_noise_is_found(algorithm):
     ],
 )
 def test_complaints(found, words):
-    calibration = calibrate((Event("gaussian", 3),), Budget(1, 1e-6))
+    calibration = calibrate((law_of("gaussian", 3),), Budget(1, 1e-6))
     complaint = found.complaint(calibration)
     assert words in complaint and bool(words) == bool(complaint)
 
 
 def test_more_than_the_budget_is_found():
-    calibration = calibrate((Event("gaussian", 3),), Budget(1, 1e-6))
+    calibration = calibrate((law_of("gaussian", 3),), Budget(1, 1e-6))
     lied = dataclasses.replace(calibration, epsilon_certified=1.2)
     assert "exceeds the budget 1" in Recount((), 1.2, 0.5, 1e-3).complaint(lied)
     paper = dataclasses.replace(lied, label="paper (not proved)")
@@ -294,7 +293,7 @@ def test_the_smallest_ratio_of_all_entries_and_trials_counts():
 def test_what_was_not_called_costs_nothing():
     mechanisms = made_of(Gaussian("noise", 1.0, 4))
     assert uses_of(mechanisms) == ()
-    calibration = calibrate((Event("gaussian", 4),), Budget(1, 1e-6))
+    calibration = calibrate((law_of("gaussian", 4),), Budget(1, 1e-6))
     assert recount(mechanisms, calibration).epsilon == 0.0
 
 
@@ -321,7 +320,7 @@ def test_every_release_of_the_package_is_known():
 def test_an_objective_is_counted_with_its_curvature():
     release = ObjectiveGaussian("noise", 2.0, 1, curvature=0.2, terms=2)
     budget = Budget(1.0, DELTA)
-    calibration = calibrate((release.event(),), budget)
+    calibration = calibrate((release.law(),), budget)
     mechanisms = made_of(release, calibration.z)
     mechanisms["noise"].spend(1)
     found = recount(mechanisms, calibration)
@@ -336,9 +335,9 @@ def test_an_objective_is_counted_with_its_curvature():
 @pytest.mark.parametrize("curvature", [0.01, 0.2])
 def test_perturbed_objectives_agree(accountant, adjacency, curvature):
     terms = 2 if adjacency is REPLACE else 1
-    events = (Event("objective", 1, curvature=curvature, terms=terms),)
+    events = (law_of("objective", 1, curvature=curvature, terms=terms),)
     first = {
-        "profile": objective_epsilon(events, 5.0, DELTA),
+        "profile": profile_epsilon(events, 5.0, DELTA),
         "rdp": rdp_epsilon(events, 5.0, DELTA),
     }
     uses = [Use("objective", 5.0, 1, curvature=curvature)]
@@ -351,8 +350,8 @@ def test_perturbed_objectives_agree(accountant, adjacency, curvature):
 @pytest.mark.parametrize("z", [0.8, 5.0])
 def test_a_minimiser_with_noise_beside_it_agrees(z, weight, adjacency):
     terms = 2 if adjacency is REPLACE else 1
-    one = Event("objective", 1, curvature=0.1, terms=terms)
-    first = objective_epsilon((one, Event("gaussian", 1, weight)), z, DELTA)
+    one = law_of("objective", 1, curvature=0.1, terms=terms)
+    first = profile_epsilon((one, law_of("gaussian", 1, weight)), z, DELTA)
     uses = [Use("objective", z, 1, curvature=0.1), Use("gaussian", z * weight, 1)]
     found = epsilons.proved_epsilon(uses, DELTA, adjacency, "profile")
     assert found == pytest.approx(first, rel=1e-6)
@@ -361,8 +360,8 @@ def test_a_minimiser_with_noise_beside_it_agrees(z, weight, adjacency):
 @pytest.mark.parametrize("kind", ["norm_laplace", "objective_pure"])
 def test_pure_vectors_agree(kind):
     curvature = 0.05 if kind == "objective_pure" else 0.0
-    events = (Event(kind, 20, curvature=curvature),)
-    first = rdp_epsilon(events, 30.0, DELTA)
+    facts = {"curvature": curvature} if curvature else {}
+    first = rdp_epsilon((law_of(kind, 20, **facts),), 30.0, DELTA)
     uses = [Use(kind, 30.0, 20, curvature=curvature)]
     found = epsilons.proved_epsilon(uses, DELTA, ZERO, "rdp")
     assert found == pytest.approx(first, rel=1e-4)

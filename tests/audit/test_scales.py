@@ -29,7 +29,7 @@ def scales(algorithm, adjacency, mode="certified", **given):
     if mode == "paper":
         solver = solver.printed_form()
     run = run_at(problem, [solver], adjacency=adjacency)
-    events = tuple(release.event() for release in run.releases)
+    events = tuple(release.law() for release in run.releases)
     z = calibrate(events, Budget(1, 1e-6, adjacency), mode, solver.printed).z
     made = make_mechanisms(run.releases, z, ["a"])
     assert all(np.ptp(mechanism.scale) == 0 for mechanism in made.values())
@@ -90,7 +90,7 @@ def test_scales_follow_each_coordinates_bound():
     solver = registry.build("algorithm", "random_cd", n_iter=T, smoothness="public")
     run = run_at(problem.with_smoothness("public"), [solver])
     (release,) = run.releases
-    z = calibrate((release.event(),), Budget(1, 1e-6)).z
+    z = calibrate((release.law(),), Budget(1, 1e-6)).z
     made = make_mechanisms(run.releases, z, ["a"])["measure"]
     bounds = problem.lipschitz * problem.dataset.bounds.columns
     expected = math.sqrt(T) / 0.236704 * 2 * bounds / problem.n

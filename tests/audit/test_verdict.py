@@ -14,14 +14,14 @@ from dp_erm_bench.audit.pairs import audited_solver, worst_pair
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event
+from tests.privacy.made import law_of
 
 DELTA = 1e-6
 
 
 def gaussian_claim(epsilon):
     budget = Budget(epsilon, DELTA)
-    events, z = (Event("gaussian", 1),), 1 / mu_for(epsilon, DELTA)
+    events, z = (law_of("gaussian", 1),), 1 / mu_for(epsilon, DELTA)
     return Claim(budget, z, {}, events, epsilon)
 
 
@@ -94,7 +94,7 @@ def test_claims_are_calibrated_as_runs_are(algorithm):
     claim = claim_of(solver, problem, Budget(2.0, "1/n^2", "zero_out"))
     assert claim.budget.number == problem.n**-2.0
     assert 2.0 * (1 - 1e-4) < claim.epsilon <= 2.0
-    proof = certify(claim.events, claim.z, claim.budget.number, Adjacency.ZERO_OUT)
+    proof = certify(claim.laws, claim.z, claim.budget.number, Adjacency.ZERO_OUT)
     assert proof.epsilon == pytest.approx(claim.epsilon, rel=1e-9)
     epsilons, deltas = claim.profile()
     assert deltas[epsilons >= 2.0].max() <= claim.budget.number
@@ -109,8 +109,8 @@ def test_the_share_of_private_constants_is_a_part_of_the_claim():
     problem = worst_pair(plain, Adjacency.ZERO_OUT).first
     budget = Budget(2.0, DELTA, "zero_out")
     claims = [claim_of(solver, problem, budget) for solver in (plain, private)]
-    assert claims[1].z > claims[0].z and len(claims[1].events) == 2
-    both = certify(claims[1].events, claims[1].z, DELTA, Adjacency.ZERO_OUT)
+    assert claims[1].z > claims[0].z and len(claims[1].laws) == 2
+    both = certify(claims[1].laws, claims[1].z, DELTA, Adjacency.ZERO_OUT)
     # Composing at once proves no more than adding up.
     assert both.epsilon <= claims[1].epsilon <= 2.0
 
@@ -135,7 +135,9 @@ def test_no_shape_is_read_into_a_few_bounded_losses():
         ("gaussian", 1, True),
         ("poisson_gaussian", 1, True),
     ):
-        claim = dataclasses.replace(gaussian_claim(1.0), events=(Event(kind, times),))
+        rate = {"rate": 0.5} if kind == "poisson_gaussian" else {}
+        laws = (law_of(kind, times, **rate),)
+        claim = dataclasses.replace(gaussian_claim(1.0), laws=laws)
         assert claim.bell_shaped == shaped
         first, second = samples(1.0, 400, 0)
         assert np.isnan(verdict(first, second, claim).gaussian) != shaped

@@ -154,7 +154,7 @@ def test_winners_are_those_of_the_draws(kind):
 
 def test_what_was_heard_overrules_what_was_said():
     release = Gaussian("noise", 2.0, 5)
-    calibration = calibrate((release.event(),), Budget(1, 1e-6))
+    calibration = calibrate((release.law(),), Budget(1, 1e-6))
     mechanisms = make_mechanisms([release], calibration.z, NAMES)
     halved(mechanisms["noise"])
     heard = listen(mechanisms)
@@ -168,7 +168,7 @@ def test_what_was_heard_overrules_what_was_said():
 
 def test_a_use_that_was_not_counted_is_heard():
     release = Gaussian("noise", 2.0, 5)
-    calibration = calibrate((release.event(),), Budget(1, 1e-6))
+    calibration = calibrate((release.law(),), Budget(1, 1e-6))
     mechanisms = make_mechanisms([release], calibration.z, NAMES)
     heard = listen(mechanisms)
     for _ in range(6):
@@ -183,7 +183,7 @@ def test_a_use_that_was_not_counted_is_heard():
 def test_a_vector_is_heard_entry_by_entry():
     release = LaplaceVector("noise", np.array([[1.0, 0.0, 2.0]]), 1, epsilon_share=0.5)
     budget = Budget(1.0, 1e-6)
-    calibration = calibrate((release.event(),), Budget(0.5, 0.0))
+    calibration = calibrate((release.law(),), Budget(0.5, 0.0))
     for spoil, level in ((honest, 0.5), (halved, 1.0)):
         mechanisms = shared_mechanisms((release,), budget, NAMES)
         spoil(mechanisms["noise"])

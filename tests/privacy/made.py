@@ -6,10 +6,45 @@ from pathlib import Path
 
 from dp_erm_bench import releases
 from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.gaussian import GaussianLaw
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
-from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
+from dp_erm_bench.releases.laplace import LaplaceLaw
+from dp_erm_bench.releases.laplace_noisy_max import NoisyMaxLaw
+from dp_erm_bench.releases.law import Law, PureLaw
+from dp_erm_bench.releases.noisy_max import BoundedRangeLaw
+from dp_erm_bench.releases.norm_laplace import NormLaplaceLaw
+from dp_erm_bench.releases.objective_gaussian import (
+    ObjectiveGaussian,
+    ObjectiveGaussianLaw,
+)
+from dp_erm_bench.releases.objective_norm_laplace import (
+    ObjectiveNormLaplace,
+    ObjectiveNormLaplaceLaw,
+)
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
+from dp_erm_bench.releases.printed import printed_rule
 
+
+class Magic(Law):
+    """A law that answers no accountant."""
+
+    name = "magic"
+
+
+LAWS = {
+    law.name: law
+    for law in (
+        GaussianLaw,
+        LaplaceLaw,
+        NormLaplaceLaw,
+        BoundedRangeLaw,
+        NoisyMaxLaw,
+        ObjectiveNormLaplaceLaw,
+        PoissonGaussianLaw,
+        ObjectiveGaussianLaw,
+    )
+}
+PURE_KINDS = tuple(name for name, law in LAWS.items() if issubclass(law, PureLaw))
 REQUIRED = {
     InsideNoisyMax: {"spread": 1.0},
     ObjectiveGaussian: {"curvature": 0.0, "terms": 1},
@@ -31,3 +66,17 @@ def built_in():
             if own and issubclass(kind, Release) and not inspect.isabstract(kind):
                 found[kind.__name__] = kind
     return tuple(found.values())
+
+
+def law_of(kind, times, weight=1.0, rate=None, **facts):
+    """Return the law of a name; a Poisson sample's is the one of its release."""
+    if kind == PoissonGaussianLaw.name and rate is not None:
+        return PoissonGaussian("any", 1.0, times, weight, rate=rate).law()
+    assert rate in (None, 1.0)
+    return LAWS.get(kind, Magic)(times, weight, **facts)
+
+
+def printed_multiplier(name, budget, laws):
+    """Return the z that a paper prints for a budget."""
+    rule = printed_rule(name)
+    return rule(laws, budget.epsilon, budget.number, budget.adjacency)

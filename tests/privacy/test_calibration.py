@@ -12,7 +12,8 @@ from dp_erm_bench.accounting.calibration import Calibration, calibrate
 from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.law import Law
+from tests.privacy.made import law_of
 
 REPLACE, ZERO = Adjacency
 T = 50
@@ -21,17 +22,17 @@ T = 50
 @pytest.mark.parametrize(
     ("events", "scale", "accountant", "digits"),
     [
-        ((Event("laplace", T), Event("pure", T)), 0.130949, "pld", 1e-4),
-        ((Event("laplace", T), Event("bounded_range", T)), 0.0893201, "rdp", 1e-3),
-        ((Event("gaussian", T),), 0.0597460, "gdp", 1e-6),
-        ((Event("pure", T),), 0.116397, "pld", 1e-4),
-        ((Event("bounded_range", T),), 0.0632621, "rdp", 1e-3),
-        ((Event("gaussian", 1),), 0.00844936, "gdp", 1e-6),
-        ((Event("gaussian", T, weight=10.0),), 0.00597460, "gdp", 1e-6),
+        ((law_of("laplace", T), law_of("pure", T)), 0.130949, "pld", 1e-4),
+        ((law_of("laplace", T), law_of("bounded_range", T)), 0.0893201, "rdp", 1e-3),
+        ((law_of("gaussian", T),), 0.0597460, "gdp", 1e-6),
+        ((law_of("pure", T),), 0.116397, "pld", 1e-4),
+        ((law_of("bounded_range", T),), 0.0632621, "rdp", 1e-3),
+        ((law_of("gaussian", 1),), 0.00844936, "gdp", 1e-6),
+        ((law_of("gaussian", T, weight=10.0),), 0.00597460, "gdp", 1e-6),
     ],
 )
 def test_reference_scales(
-    events: tuple[Event, ...], scale: float, accountant: str, digits: float
+    events: tuple[Law, ...], scale: float, accountant: str, digits: float
 ) -> None:
     # n = 1000, L = 1, eps = 1, delta = 1e-6, replace_one: sensitivity 2 / 1000.
     found = calibrate(events, Budget(1, 1e-6))
@@ -42,7 +43,7 @@ def test_reference_scales(
 
 @pytest.mark.parametrize(("adjacency", "sigma"), [(ZERO, 3.19589), (REPLACE, 5.97301)])
 def test_sampled_reference_scales(adjacency: Adjacency, sigma: float) -> None:
-    events = (Event("poisson_gaussian", 200, rate=0.05),)
+    events = (law_of("poisson_gaussian", 200, rate=0.05),)
     found = calibrate(events, Budget(1, 1e-6, adjacency))
     assert found.z * adjacency.of_sum(1.0) == pytest.approx(sigma, rel=1e-4)
 
@@ -58,7 +59,7 @@ def test_sampled_reference_scales(adjacency: Adjacency, sigma: float) -> None:
     ],
 )
 def test_tight_noise_of_sgd(n: int, batch: int, sigma: float, digits: float) -> None:
-    events = (Event("poisson_gaussian", 50 * n // batch, rate=batch / n),)
+    events = (law_of("poisson_gaussian", 50 * n // batch, rate=batch / n),)
     found = calibrate(events, Budget(1, "1/n^2").resolved(n))
     assert 2 * found.z == pytest.approx(sigma, rel=digits)
     assert 0.9999 <= found.epsilon_certified <= 1
@@ -66,12 +67,12 @@ def test_tight_noise_of_sgd(n: int, batch: int, sigma: float, digits: float) -> 
 
 KINDS = st.sampled_from(["gaussian", "laplace", "bounded_range", "pure"])
 EVENTS = st.lists(
-    st.builds(Event, KINDS, st.integers(1, 200), st.floats(0.2, 5)),
+    st.builds(law_of, KINDS, st.integers(1, 200), st.floats(0.2, 5)),
     min_size=1,
     max_size=3,
 ).map(tuple)
 SAMPLED = st.builds(
-    lambda times, rate: (Event("poisson_gaussian", times, rate=rate),),
+    lambda times, rate: (law_of("poisson_gaussian", times, rate=rate),),
     st.integers(1, 2000),
     st.floats(1e-3, 0.9),
 )
@@ -85,7 +86,7 @@ SAMPLED = st.builds(
     st.sampled_from(Adjacency),
 )
 def test_never_above_the_budget_and_nearly_all_of_it(
-    events: tuple[Event, ...], epsilon: float, log_delta: float, adjacency: Adjacency
+    events: tuple[Law, ...], epsilon: float, log_delta: float, adjacency: Adjacency
 ) -> None:
     budget = Budget(epsilon, math.exp(log_delta), adjacency)
     found = calibrate(events, budget)
@@ -101,45 +102,45 @@ def test_never_above_the_budget_and_nearly_all_of_it(
 @settings(max_examples=15)
 @given(EVENTS, st.floats(0.1, 5), st.floats(-20, -5))
 def test_noise_is_monotone(
-    events: tuple[Event, ...], epsilon: float, log_delta: float
+    events: tuple[Law, ...], epsilon: float, log_delta: float
 ) -> None:
     delta = math.exp(log_delta)
     z = calibrate(events, Budget(epsilon, delta)).z
-    more = (*events, Event("laplace", 5))
+    more = (*events, law_of("laplace", 5))
     assert calibrate(events, Budget(1.1 * epsilon, delta)).z < z
     assert calibrate(events, Budget(epsilon, 2 * delta)).z <= z * (1 + 1e-4)
     assert calibrate(more, Budget(epsilon, delta)).z >= z * (1 - 1e-4)
 
 
 def test_pure_budget() -> None:
-    found = calibrate((Event("laplace", T), Event("pure", T)), Budget(1, 0.0))
+    found = calibrate((law_of("laplace", T), law_of("pure", T)), Budget(1, 0.0))
     assert found.accountant == "pure"
     assert found.z == pytest.approx(T * 3)
     with pytest.raises(UsageError, match="^delta=0"):
-        calibrate((Event("gaussian", 1),), Budget(1, 0.0))
+        calibrate((law_of("gaussian", 1),), Budget(1, 0.0))
 
 
 @pytest.mark.parametrize("mode", calibration.MODES)
 def test_no_privacy_no_noise(mode: str) -> None:
     budget = Budget(math.inf, 1e-6)
-    found = calibrate((Event("laplace", 3),), budget, mode)
+    found = calibrate((law_of("laplace", 3),), budget, mode)
     assert found == Calibration(0.0, budget, "none", math.inf, mode)
 
 
 def test_no_release_costs_nothing() -> None:
     budget = Budget(1, 1e-6)
-    found = calibrate((Event("laplace", 0),), budget)
+    found = calibrate((law_of("laplace", 0),), budget)
     assert found == Calibration(0.0, budget, "none", 0.0, "certified")
 
 
 def test_bad_requests_are_refused() -> None:
-    event = Event("laplace", 1)
+    event = law_of("laplace", 1)
     with pytest.raises(UsageError, match="^calibration=loose: must be certified"):
         calibrate((event,), Budget(1, 1e-6), "loose")
     with pytest.raises(UsageError, match="depends on n"):
         calibrate((event,), Budget(1, "1/n^2"))
     with pytest.raises(TypeError, match="no accountant knows"):
-        calibrate((Event("magic", 1),), Budget(1, 1e-6))
+        calibrate((law_of("magic", 1),), Budget(1, 1e-6))
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_calibrations_are_remembered(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events, budget = (Event("laplace", 7), Event("pure", 7)), Budget(1, 1e-5)
+    events, budget = (law_of("laplace", 7), law_of("pure", 7)), Budget(1, 1e-5)
     found = calibrate(events, budget)
     (file,) = (cache / "calibration").iterdir()
     assert json.loads(file.read_text())["z"] == found.z
@@ -168,8 +169,8 @@ def test_calibrations_are_remembered(
         {"budget": Budget(2, 1e-5)},
         {"budget": Budget(1, 1e-6)},
         {"budget": Budget(1, 1e-5, ZERO)},
-        {"events": (Event("laplace", 8),)},
-        {"events": (Event("laplace", 7, weight=2.0),)},
+        {"laws": (law_of("laplace", 8),)},
+        {"laws": (law_of("laplace", 7, weight=2.0),)},
         {"mode": "paper", "printed": "mangold2023"},
         {"code": "other"},
     ],
@@ -177,7 +178,7 @@ def test_calibrations_are_remembered(
 def test_everything_that_matters_is_in_the_key(
     cache: Path, monkeypatch: pytest.MonkeyPatch, other: dict
 ) -> None:
-    base = {"events": (Event("laplace", 7),), "budget": Budget(1, 1e-5)}
+    base = {"laws": (law_of("laplace", 7),), "budget": Budget(1, 1e-5)}
     calibrate(**base)
     calibration._calibrated.cache_clear()
     changed = base | other
@@ -189,7 +190,7 @@ def test_everything_that_matters_is_in_the_key(
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"z": 1}', "null"])
 def test_a_damaged_cache_is_recomputed(cache: Path, text: str) -> None:
-    events, budget = (Event("laplace", 7),), Budget(1, 1e-5)
+    events, budget = (law_of("laplace", 7),), Budget(1, 1e-5)
     found = calibrate(events, budget)
     (file,) = (cache / "calibration").iterdir()
     file.write_text(text)

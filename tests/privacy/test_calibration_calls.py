@@ -10,7 +10,8 @@ from dp_erm_bench.accounting import certify, lattice, least
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate, computed
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event, composed
+from dp_erm_bench.releases.law import composed
+from tests.privacy.made import law_of
 
 REPLACE, ZERO = Adjacency
 EPSILONS = (0.1, 1.0, 10.0)
@@ -57,15 +58,15 @@ def noise_of(events, epsilon, adjacency=REPLACE, delta=1e-6):
 @each_epsilon
 @pytest.mark.parametrize("times", [10, 100_000])
 def test_a_closed_form_asks_nothing_slow(asked, epsilon, times):
-    noise_of((Event("gaussian", times),), epsilon)
-    noise_of((Event("poisson_gaussian", times, rate=1.0),), epsilon)
+    noise_of((law_of("gaussian", times),), epsilon)
+    noise_of((law_of("poisson_gaussian", times, rate=1.0),), epsilon)
     assert asked == []
 
 
 @pytest.mark.parametrize("times", [10, 100, 1000, 100_000])
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 def test_renyi_is_asked_once_whether_pld_would_be_less(asked, times, epsilon):
-    events = (Event("bounded_range", times), Event("laplace", times))
+    events = (law_of("bounded_range", times), law_of("laplace", times))
     assert noise_of(events, epsilon).accountant == "rdp"
     assert len(asked) == 1
 
@@ -74,7 +75,7 @@ def test_renyi_is_asked_once_whether_pld_would_be_less(asked, times, epsilon):
     ("times", "epsilon"), [(10, 0.1), (10, 10.0), (1000, 1.0), (100_000, 1.0)]
 )
 def test_pld_is_searched_from_the_renyi_answer(asked, sizes, times, epsilon):
-    events = (Event("pure", times), Event("laplace", times))
+    events = (law_of("pure", times), law_of("laplace", times))
     found = noise_of(events, epsilon)
     assert found.accountant == "pld"
     assert len(asked) <= 6
@@ -90,7 +91,8 @@ def test_pld_is_searched_from_the_renyi_answer(asked, sizes, times, epsilon):
 def test_samples_are_searched_coarsely_first(
     asked, sizes, rate, times, adjacency, epsilon
 ):
-    found = noise_of((Event("poisson_gaussian", times, rate=rate),), epsilon, adjacency)
+    laws = (law_of("poisson_gaussian", times, rate=rate),)
+    found = noise_of(laws, epsilon, adjacency)
     assert found.accountant == "pld"
     fine = [call for call in asked if len(call) == 1]
     assert len(asked) <= 16 and len(fine) <= 5
@@ -100,13 +102,13 @@ def test_samples_are_searched_coarsely_first(
 
 @each_adjacency
 def test_many_tiny_batches_stay_small(asked, sizes, adjacency):
-    events = (Event("poisson_gaussian", 50 * 45312, rate=1 / 45312),)
+    events = (law_of("poisson_gaussian", 50 * 45312, rate=1 / 45312),)
     noise_of(events, 1.0, adjacency, 1 / 45312**2)
     assert len(asked) <= 16 and max(sizes) <= lattice.LARGEST / 2
 
 
 SAMPLED = st.builds(
-    lambda times, rate: Event("poisson_gaussian", times, rate=rate),
+    lambda times, rate: law_of("poisson_gaussian", times, rate=rate),
     st.integers(2, 500),
     st.floats(5e-3, 0.5),
 )
@@ -120,8 +122,8 @@ def test_noise_of_samples_is_monotone(event, epsilon, log_delta, adjacency):
     def z(event=event, epsilon=epsilon, delta=delta):
         return calibrate((event,), Budget(epsilon, delta, adjacency)).z
 
-    more = Event("poisson_gaussian", 2 * event.times, rate=event.rate)
-    denser = Event("poisson_gaussian", event.times, rate=1.5 * event.rate)
+    more = law_of("poisson_gaussian", 2 * event.times, rate=event.rate())
+    denser = law_of("poisson_gaussian", event.times, rate=1.5 * event.rate())
     slack = 1 + 1e-4
     assert z(epsilon=1.2 * epsilon) < z()
     assert z(delta=2 * delta) <= z() * slack
@@ -138,7 +140,7 @@ def test_noise_of_samples_is_monotone(event, epsilon, log_delta, adjacency):
 )
 def test_more_uses_need_more_noise(kind, times, extra, epsilon):
     few, many = (
-        calibrate((Event(kind, count),), Budget(epsilon, 1e-6)).z
+        calibrate((law_of(kind, count),), Budget(epsilon, 1e-6)).z
         for count in (times, times + extra)
     )
     assert few < many * (1 + 1e-4)
@@ -148,7 +150,7 @@ def test_more_uses_need_more_noise(kind, times, extra, epsilon):
 @given(st.floats(0.1, 8), st.floats(1, 8), st.integers(1, 100))
 def test_a_wider_spread_needs_more_noise(epsilon, spread, times):
     even, wide = (
-        calibrate((Event("pure", times, spread=s),), Budget(epsilon, 1e-6)).z
+        calibrate((law_of("pure", times, spread=s),), Budget(epsilon, 1e-6)).z
         for s in (1.0, spread)
     )
     # A level (1 + spread) / z takes z in proportion.
@@ -159,6 +161,6 @@ def test_a_wider_spread_needs_more_noise(epsilon, spread, times):
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 50.0])
 @pytest.mark.parametrize("kind", ["gaussian", "laplace", "bounded_range", "pure"])
 def test_corners_stay_within_the_budget(kind, epsilon, delta):
-    found = noise_of((Event(kind, 7),), epsilon, delta=delta)
+    found = noise_of((law_of(kind, 7),), epsilon, delta=delta)
     assert 0.999 * epsilon <= found.epsilon_certified <= epsilon
     assert 0 < found.z < math.inf

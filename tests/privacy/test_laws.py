@@ -89,7 +89,7 @@ def test_two_candidates(kind, z):
 @pytest.mark.parametrize("kind", TWO)
 def test_two_candidates_lose_at_most_the_level(kind):
     z = 3.0
-    level = release_of(kind, "select", 1.0, 1).event().level(z)
+    level = release_of(kind, "select", 1.0, 1).law().level(z)
     win = TWO[kind]
 
     def won(lead):

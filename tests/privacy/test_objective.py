@@ -8,21 +8,19 @@ from scipy import integrate, stats
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
-from dp_erm_bench.accounting.certify import certify
-from dp_erm_bench.accounting.objective import objective_epsilon
-from dp_erm_bench.accounting.printed import printed_multiplier
+from dp_erm_bench.accounting.certify import certify, profile_epsilon
 from dp_erm_bench.accounting.rdp import rdp_epsilon
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event
 from dp_erm_bench.releases.objective_gaussian import objective_delta, objective_rdp
+from tests.privacy.made import law_of, printed_multiplier
 
 BETA, GRID = 0.25, np.linspace(-400.0, 400.0, 400_001)
 STEP = GRID[1] - GRID[0]
 
 
 def objective(curvature=0.4, terms=1, times=1):
-    return (Event("objective", times, curvature=curvature, terms=terms),)
+    return (law_of("objective", times, curvature=curvature, terms=terms),)
 
 
 def density(records, ridge, sigma, law=stats.norm):
@@ -82,7 +80,7 @@ def test_no_exact_divergence_exceeds_the_curve(terms, first, second, ridge, sigm
 @pytest.mark.parametrize(("terms", "first", "second"), PAIRS)
 def test_no_exact_ratio_exceeds_the_pure_level(terms, first, second, ridge, scale):
     p, q = (density(r, ridge, scale, stats.laplace) for r in (first, second))
-    level = Event("objective_pure", 1, curvature=math.log1p(BETA / ridge)).level(
+    level = law_of("objective_pure", 1, curvature=math.log1p(BETA / ridge)).level(
         scale / terms
     )
     seen = (p > 1e-250) & (q > 1e-250)
@@ -126,16 +124,16 @@ def test_what_the_noise_of_kifer_proves():
     one, two = objective(curvature), objective(curvature, terms=2)
     z = printed_multiplier("kifer2012", Budget(1.0, 1e-6, "zero_out"), one)
     assert z == pytest.approx(10.9576, rel=1e-5)
-    assert objective_epsilon(one, z, 1e-6) == pytest.approx(0.779713, rel=1e-5)
+    assert profile_epsilon(one, z, 1e-6) == pytest.approx(0.779713, rel=1e-5)
     half = printed_multiplier("kifer2012", Budget(1.0, 1e-6, "replace_one"), two)
     assert half == pytest.approx(z / 2)
-    assert objective_epsilon(two, half, 1e-6) == pytest.approx(1.21639, rel=1e-4)
+    assert profile_epsilon(two, half, 1e-6) == pytest.approx(1.21639, rel=1e-4)
     assert rdp_epsilon(two, half, 1e-6) == pytest.approx(1.24873, rel=1e-4)
 
 
 def test_what_chaudhuri_prints():
     """n = 1000, logistic, l2 = .01: eps' = .950615, density exp(-eps' norm / 2)."""
-    events = (Event("objective_pure", 1, curvature=math.log1p(0.25 / 10)),)
+    events = (law_of("objective_pure", 1, curvature=math.log1p(0.25 / 10)),)
     budget = Budget(1.0, 0, "replace_one")
     z = printed_multiplier("chaudhuri2011", budget, events)
     assert 2 * z == pytest.approx(2 / 0.950615, rel=1e-5)
@@ -201,7 +199,7 @@ def test_noise_beside_a_minimiser_adds_in_quadrature(epsilon, z, mu):
 def test_a_minimiser_and_its_noisy_copy_compose_by_the_profile():
     alone = calibrate(objective(0.2), Budget(1.0, 1e-6, "zero_out"))
     for weight in (3.0, 32.0):
-        both = (*objective(0.2), Event("gaussian", 1, weight=weight))
+        both = (*objective(0.2), law_of("gaussian", 1, weight=weight))
         found = calibrate(both, alone.budget)
         assert found.accountant == "profile"
         assert found.z == pytest.approx(alone.z * math.hypot(1.0, 1 / weight))
@@ -211,7 +209,7 @@ def test_a_minimiser_and_its_noisy_copy_compose_by_the_profile():
 @pytest.mark.parametrize("kind", ["objective", "objective_pure"])
 @pytest.mark.parametrize("mode", ["certified", "paper"])
 def test_a_budget_that_no_noise_reaches_is_refused(kind, mode):
-    events = (Event(kind, 1, curvature=0.7),)
+    events = (law_of(kind, 1, curvature=0.7),)
     printed = "kifer2012" if kind == "objective" else "chaudhuri2011"
     with pytest.raises(Unsupported, match="epsilon=0.7: .*curvature.*ridge"):
         calibrate(events, Budget(0.7, 1e-6), mode, printed)
@@ -220,7 +218,7 @@ def test_a_budget_that_no_noise_reaches_is_refused(kind, mode):
 def test_printed_constants_say_what_ridge_they_need():
     with pytest.raises(Unsupported, match=r"ridge of at least 2 beta"):
         printed_multiplier("kifer2012", Budget(1.0, 1e-6), objective(math.log(1.6)))
-    pure = (Event("objective_pure", 1, curvature=0.6),)
+    pure = (law_of("objective_pure", 1, curvature=0.6),)
     with pytest.raises(Unsupported, match=r"must exceed 1\.2"):
         printed_multiplier("chaudhuri2011", Budget(1.0, 1e-6), pure)
 
@@ -228,12 +226,12 @@ def test_printed_constants_say_what_ridge_they_need():
 @pytest.mark.parametrize(
     ("kind", "printed", "beside"),
     [
-        ("objective", "kifer2012", Event("gaussian", 1, weight=32.0)),
-        ("objective_pure", "chaudhuri2011", Event("norm_laplace", 1, weight=256.0)),
+        ("objective", "kifer2012", law_of("gaussian", 1, weight=32.0)),
+        ("objective_pure", "chaudhuri2011", law_of("norm_laplace", 1, weight=256.0)),
     ],
 )
 def test_printed_noise_is_certified_with_the_noise_beside_it(kind, printed, beside):
-    alone, budget = (Event(kind, 1, curvature=0.2),), Budget(1.0, 1e-6, "zero_out")
+    alone, budget = (law_of(kind, 1, curvature=0.2),), Budget(1.0, 1e-6, "zero_out")
     bare = calibrate(alone, budget, "paper", printed)
     both = calibrate((*alone, beside), budget, "paper", printed)
     assert both.z == bare.z
@@ -242,7 +240,7 @@ def test_printed_noise_is_certified_with_the_noise_beside_it(kind, printed, besi
 
 def test_the_printed_noise_of_frank_wolfe():
     for kind in ("pure", "bounded_range"):
-        events, budget = (Event(kind, 50),), Budget(1.0, 1e-6)
+        events, budget = (law_of(kind, 50),), Budget(1.0, 1e-6)
         z = printed_multiplier("talwar2015", budget, events)
         assert z * 2 / 1000 == pytest.approx(0.0743384, rel=1e-5)
 
@@ -250,16 +248,16 @@ def test_the_printed_noise_of_frank_wolfe():
 @pytest.mark.parametrize("facts", [{"curvature": -1.0}, {"terms": 3}])
 def test_impossible_events_are_refused(facts):
     with pytest.raises(ValueError, match=next(iter(facts))):
-        Event("objective", 1, **facts)
+        law_of("objective", 1, **facts)
 
 
 def test_extremes():
-    assert objective_epsilon(objective(), 1.0, 0.0) == math.inf
-    assert objective_epsilon((*objective(), *objective()), 1.0, 1e-6) is None
-    assert objective_epsilon(objective(times=2), 1.0, 1e-6) is None
-    other = (*objective(), Event("laplace", 1))
-    assert objective_epsilon(other, 1.0, 1e-6) is None
+    assert profile_epsilon(objective(), 1.0, 0.0) == math.inf
+    assert profile_epsilon((*objective(), *objective()), 1.0, 1e-6) is None
+    assert profile_epsilon(objective(times=2), 1.0, 1e-6) is None
+    other = (*objective(), law_of("laplace", 1))
+    assert profile_epsilon(other, 1.0, 1e-6) is None
     assert objective_delta(0.1, 1e-3, 0.4, 2) == 1.0
     # As the noise grows the curvature is left: delta = 1 - e^(eps - c) below it.
-    bare = objective_epsilon(objective(), 1e6, 1e-6)
+    bare = profile_epsilon(objective(), 1e6, 1e-6)
     assert bare == pytest.approx(0.4 + math.log1p(-1e-6), abs=1e-6)

@@ -5,12 +5,11 @@ import pytest
 from scipy import stats
 
 from dp_erm_bench.errors import BudgetExhausted
-from dp_erm_bench.releases.events import Event
 from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
-from tests.privacy.made import release_of
+from tests.privacy.made import law_of, release_of
 
 TRIALS = [f"trial {i}" for i in range(3000)]
 SECRET = (ObjectiveGaussian, ObjectiveNormLaplace)
@@ -99,14 +98,14 @@ def test_no_noise_is_exactly_zero(kind):
 
 
 def test_the_events_have_the_numbers_of_the_releases():
-    assert NormLaplace("any", 2.0, 7, weight=1.5).event() == Event(
+    assert NormLaplace("any", 2.0, 7, weight=1.5).law() == law_of(
         "norm_laplace", 7, 1.5
     )
     gaussian = ObjectiveGaussian("any", 2.0, 1, curvature=0.2, terms=2)
-    assert gaussian.event() == Event("objective", 1, curvature=0.2, terms=2)
+    assert gaussian.law() == law_of("objective", 1, curvature=0.2, terms=2)
     pure = ObjectiveNormLaplace("any", 2.0, 1, curvature=0.2)
-    assert pure.event() == Event("objective_pure", 1, curvature=0.2)
-    assert pure.event().level(0.5) == pytest.approx(2.2)
+    assert pure.law() == law_of("objective_pure", 1, curvature=0.2)
+    assert pure.law().level(0.5) == pytest.approx(2.2)
 
 
 def test_a_secret_term_is_no_query_of_the_audit():
@@ -125,6 +124,6 @@ def test_the_ratio_of_densities_is_bounded_by_the_level():
     points = rng.normal(size=(2000, 3)) * 5
     before = np.linalg.norm(points, axis=1) / z
     after = np.linalg.norm(points - move, axis=1) / z
-    level = Event("norm_laplace", 1).level(z)
+    level = law_of("norm_laplace", 1).level(z)
     assert np.abs(after - before).max() <= level * (1 + 1e-12)
     assert np.abs(after - before).max() >= 0.95 * level

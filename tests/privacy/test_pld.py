@@ -13,36 +13,44 @@ from dp_erm_bench.accounting.lattice import Composition, discretised
 from dp_erm_bench.accounting.pld import pld_epsilon
 from dp_erm_bench.releases import losses as laws
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event
+from dp_erm_bench.releases.laplace import laplace_losses
+from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.noisy_max import bounded_range_losses
+from dp_erm_bench.releases.poisson_gaussian import (
+    addition_pair,
+    removal_pair,
+    replacement_pair,
+)
+from tests.privacy.made import law_of
 
 REPLACE, ZERO = Adjacency
 STEP = 2.0**-10
 
 
-def hockey_stick(law: laws.Law, epsilon: float) -> float:
+def hockey_stick(law: laws.Losses, epsilon: float) -> float:
     over = law.losses > epsilon
     gain = -np.expm1(epsilon - law.losses[over])
     return float(law.masses[over] @ gain) + law.infinite
 
 
-def proved(events: tuple[Event, ...], z: float, delta: float, adjacency=REPLACE):
+def proved(events: tuple[Law, ...], z: float, delta: float, adjacency=REPLACE):
     epsilon = pld_epsilon(events, z, delta, adjacency)
     assert epsilon is not None
     return epsilon
 
 
-def sampled(times: int, rate: float) -> tuple[Event, ...]:
-    return (Event("poisson_gaussian", times, rate=rate),)
+def sampled(times: int, rate: float) -> tuple[Law, ...]:
+    return (law_of("poisson_gaussian", times, rate=rate),)
 
 
-LAWS: dict[str, tuple[laws.Law, Callable[[float], float]]] = {
+LAWS: dict[str, tuple[laws.Losses, Callable[[float], float]]] = {
     "pure": (
-        laws.pure_law(0.7),
+        laws.pure_losses(0.7),
         lambda e: -math.expm1(e - 0.7) / (1 + math.exp(-0.7)),
     ),
-    "laplace": (laws.laplace_law(0.7, STEP), lambda e: -math.expm1((e - 0.7) / 2)),
+    "laplace": (laplace_losses(0.7, STEP), lambda e: -math.expm1((e - 0.7) / 2)),
     "bounded_range": (
-        laws.bounded_range_law(0.7, STEP),
+        bounded_range_losses(0.7, STEP),
         lambda e: math.expm1((e - 0.7) / 2) ** 2 / -math.expm1(-0.7),
     ),
 }
@@ -64,10 +72,10 @@ def normal(x: float, centre: float) -> float:
 
 PAIRS = {
     "gaussian": (laws.gaussian_pair(1.3), (0.0, 1.0, 1.3), (0.0, 0.0, 0.0)),
-    "removal": (laws.removal_pair(0.1, 1.3), (1.0, 0.1, 1.3), (1.0, 0.0, 0.0)),
-    "addition": (laws.addition_pair(0.1, 1.3), (1.0, 0.0, 0.0), (1.0, 0.1, 1.3)),
+    "removal": (removal_pair(0.1, 1.3), (1.0, 0.1, 1.3), (1.0, 0.0, 0.0)),
+    "addition": (addition_pair(0.1, 1.3), (1.0, 0.0, 0.0), (1.0, 0.1, 1.3)),
     "replacement": (
-        laws.replacement_pair(0.1, 1.3),
+        replacement_pair(0.1, 1.3),
         (1.0, 0.1, 0.65),
         (1.0, 0.1, -0.65),
     ),
@@ -108,7 +116,7 @@ def test_outcome_inverts_loss(name: str) -> None:
 
 @given(st.floats(1e-5, 0.999), st.floats(0.01, 30))
 def test_replacement_loss_is_odd_and_inverted(rate: float, mu: float) -> None:
-    pair = laws.replacement_pair(rate, mu)
+    pair = replacement_pair(rate, mu)
     x = np.linspace(0.1, 30, 40)
     assert np.array_equal(pair.loss(-x), -pair.loss(x))
     losses = np.array([1e-6, 1e-3, 0.1, 1, 10])
@@ -121,13 +129,13 @@ def test_replacement_loss_is_odd_and_inverted(rate: float, mu: float) -> None:
 def test_discretisation_dominates(level: float, kind: str) -> None:
     step = 2.0**-6
     law = {
-        "pure": lambda: laws.pure_law(level),
-        "laplace": lambda: laws.laplace_law(level, step),
-        "bounded_range": lambda: laws.bounded_range_law(level, step),
+        "pure": lambda: laws.pure_losses(level),
+        "laplace": lambda: laplace_losses(level, step),
+        "bounded_range": lambda: bounded_range_losses(level, step),
     }[kind]()
     steps = discretised(law, step, 1)
     losses = step * (steps.first + np.arange(len(steps.masses)))
-    coarse = laws.Law(losses, steps.masses, steps.infinite)
+    coarse = laws.Losses(losses, steps.masses, steps.infinite)
     assert coarse.masses.sum() == pytest.approx(1, abs=1e-12)
     assert coarse.masses @ np.exp(-losses) == pytest.approx(1, abs=1e-12)
     for epsilon in np.linspace(-level, level, 41):
@@ -147,7 +155,7 @@ def test_gaussians_agree_with_the_exact_answer(
     z = math.sqrt(times) / epsilon_like
     delta = math.exp(log_delta)
     exact = gdp_epsilon(epsilon_like, delta)
-    found = proved((Event("gaussian", times),), z, delta)
+    found = proved((law_of("gaussian", times),), z, delta)
     assert exact - 1e-9 <= found <= exact * (1 + 1e-4) + 1e-4
 
 
@@ -218,19 +226,19 @@ def renyi_of_replacement(rate: float, m: float, times: int, delta: float) -> flo
 @pytest.mark.parametrize(
     ("events", "z", "delta", "adjacency", "expected"),
     [
-        ((Event("laplace", 50), Event("pure", 50)), 105.130, 1e-6, REPLACE, 0.602430),
-        ((Event("laplace", 50), Event("pure", 50)), 65.4745, 1e-6, REPLACE, 1.0),
-        ((Event("pure", 50),), 0.116397 * 500, 1e-6, REPLACE, 1.0),
-        ((Event("pure", 50),), 0.0743384 * 500, 1e-6, REPLACE, 1.61),
-        ((Event("pure", 49),), 0.0743384 * 500, 1e-6, REPLACE, 1.60),
-        ((Event("pure", 50),), 0.0743384 * 1000, 1e-6, ZERO, 0.766),
-        ((Event("bounded_range", 50),), 0.0678066 * 500, 1e-6, REPLACE, 1.0),
+        ((law_of("laplace", 50), law_of("pure", 50)), 105.130, 1e-6, REPLACE, 0.602430),
+        ((law_of("laplace", 50), law_of("pure", 50)), 65.4745, 1e-6, REPLACE, 1.0),
+        ((law_of("pure", 50),), 0.116397 * 500, 1e-6, REPLACE, 1.0),
+        ((law_of("pure", 50),), 0.0743384 * 500, 1e-6, REPLACE, 1.61),
+        ((law_of("pure", 49),), 0.0743384 * 500, 1e-6, REPLACE, 1.60),
+        ((law_of("pure", 50),), 0.0743384 * 1000, 1e-6, ZERO, 0.766),
+        ((law_of("bounded_range", 50),), 0.0678066 * 500, 1e-6, REPLACE, 1.0),
         (sampled(200, 0.05), 3.19589, 1e-6, ZERO, 1.0),
         (sampled(200, 0.05), 5.97301 / 2, 1e-6, REPLACE, 1.0),
         (
             (
-                Event("gaussian", 4, weight=20.0),
-                Event("poisson_gaussian", 200, weight=3.0, rate=0.05),
+                law_of("gaussian", 4, weight=20.0),
+                law_of("poisson_gaussian", 200, weight=3.0, rate=0.05),
             ),
             1.0,
             1e-6,
@@ -239,8 +247,8 @@ def renyi_of_replacement(rate: float, m: float, times: int, delta: float) -> flo
         ),
         (
             (
-                Event("gaussian", 4, weight=11.9492),
-                Event("poisson_gaussian", 200, weight=4.37678, rate=0.05),
+                law_of("gaussian", 4, weight=11.9492),
+                law_of("poisson_gaussian", 200, weight=4.37678, rate=0.05),
             ),
             1.0,
             1e-6,
@@ -250,7 +258,7 @@ def renyi_of_replacement(rate: float, m: float, times: int, delta: float) -> flo
     ],
 )
 def test_reference_numbers(
-    events: tuple[Event, ...],
+    events: tuple[Law, ...],
     z: float,
     delta: float,
     adjacency: Adjacency,
@@ -283,7 +291,7 @@ def test_randomised_response_against_the_binomial(
     times: int, level: float, log_delta: float
 ) -> None:
     delta = math.exp(log_delta)
-    found = proved((Event("pure", times),), 2 / level, delta)
+    found = proved((law_of("pure", times),), 2 / level, delta)
     assert two_atoms(times, level, found) <= delta * (1 + 1e-9)
     if found > 0.01 * level:
         assert two_atoms(times, level, found * (1 - 1e-3)) > delta * (1 - 1e-9)
@@ -296,9 +304,9 @@ def test_one_step_is_an_upper_bound(z: float, log_delta: float, rate: float) -> 
     for adjacency in Adjacency:
         found = proved(sampled(1, rate), z, delta, adjacency)
         pairs = (
-            (laws.replacement_pair(rate, 1 / z),)
+            (replacement_pair(rate, 1 / z),)
             if adjacency is REPLACE
-            else (laws.removal_pair(rate, 1 / z), laws.addition_pair(rate, 1 / z))
+            else (removal_pair(rate, 1 / z), addition_pair(rate, 1 / z))
         )
         for pair in pairs:
             law = pair.law(1e-3, delta * 1e-9)
@@ -306,7 +314,7 @@ def test_one_step_is_an_upper_bound(z: float, log_delta: float, rate: float) -> 
 
 
 def test_any_tilt_proves_nearly_the_same() -> None:
-    pair = laws.removal_pair(0.02, 0.8)
+    pair = removal_pair(0.02, 0.8)
     steps = discretised(pair.law(1e-4, 1e-18), 1e-4, 500)
     composition = Composition([steps], 1e-4)
     best = composition.tilt(1e-7)
@@ -315,8 +323,8 @@ def test_any_tilt_proves_nearly_the_same() -> None:
 
 
 def test_events_only_add() -> None:
-    base = (Event("laplace", 10), Event("gaussian", 3))
-    more = (*base, Event("bounded_range", 5, weight=3.0))
+    base = (law_of("laplace", 10), law_of("gaussian", 3))
+    more = (*base, law_of("bounded_range", 5, weight=3.0))
     assert proved(base, 20.0, 1e-6) < proved(more, 20.0, 1e-6)
 
 
@@ -324,9 +332,9 @@ def test_events_only_add() -> None:
     ("z", "delta"), [(1.0, 0.0), (1e-2, 1e-6), (1e-6, 1e-6), (1.0, 1e-300)]
 )
 def test_out_of_reach_is_infinite_and_cheap(z: float, delta: float) -> None:
-    events = (Event("pure", 3), *sampled(10, 0.1))
+    events = (law_of("pure", 3), *sampled(10, 0.1))
     assert proved(events, z, delta) == math.inf
 
 
 def test_unknown_kinds() -> None:
-    assert pld_epsilon((Event("magic", 1),), 1.0, 1e-6, REPLACE) is None
+    assert pld_epsilon((law_of("magic", 1),), 1.0, 1e-6, REPLACE) is None

@@ -8,16 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from dp_erm_bench.accounting.rdp import (
-    bounded_range_rdp,
-    converted_epsilon,
-    default_orders,
-    gaussian_rdp,
-    laplace_rdp,
-    pure_rdp,
-    rdp_epsilon,
-)
-from dp_erm_bench.releases.events import Event, composed
+from dp_erm_bench.accounting.rdp import converted_epsilon, default_orders, rdp_epsilon
+from dp_erm_bench.releases.gaussian import gaussian_rdp
+from dp_erm_bench.releases.laplace import laplace_rdp
+from dp_erm_bench.releases.law import Law, composed, pure_rdp
+from dp_erm_bench.releases.noisy_max import bounded_range_rdp
+from tests.privacy.made import law_of
 
 CURVES: list[Callable[..., np.ndarray]] = [
     gaussian_rdp,
@@ -104,8 +100,8 @@ def test_conversion_equals_the_library(order: float, log_delta: float) -> None:
         assert converted_epsilon(orders, curve, delta) == pytest.approx(expected)
 
 
-UPDATE, SELECT = Event("laplace", 50), Event("bounded_range", 50)
-NOISY_MAX = Event("pure", 50)
+UPDATE, SELECT = law_of("laplace", 50), law_of("bounded_range", 50)
+NOISY_MAX = law_of("pure", 50)
 
 
 @pytest.mark.parametrize(
@@ -117,11 +113,11 @@ NOISY_MAX = Event("pure", 50)
         ((SELECT,), 0.0632621, 1.0),
         ((NOISY_MAX,), 0.0743384, 1.71),
         ((SELECT,), 0.0743384, 0.841738),
-        ((Event("gaussian", 50),), 0.0640763, 1.0),
+        ((law_of("gaussian", 50),), 0.0640763, 1.0),
     ],
 )
 def test_reference_numbers(
-    events: tuple[Event, ...], scale: float, epsilon: float
+    events: tuple[Law, ...], scale: float, epsilon: float
 ) -> None:
     # n = 1000, L = 1, replace_one: the sensitivity is 2 / 1000.
     found = rdp_epsilon(events, scale * 500, 1e-6)
@@ -129,14 +125,14 @@ def test_reference_numbers(
 
 
 def test_heterogeneous_scores_cost_more() -> None:
-    level = Event("pure", 1, spread=3.0).level(2.0)
+    level = law_of("pure", 1, spread=3.0).level(2.0)
     assert level == 2.0
-    assert Event("pure", 1, weight=2.0).level(1.0) == 1.0
-    assert Event("laplace", 1, spread=3.0).level(2.0) == 0.5
+    assert law_of("pure", 1, weight=2.0).level(1.0) == 1.0
+    assert law_of("laplace", 1).level(2.0) == 0.5
 
 
 def test_unknown_kinds_and_zero_delta() -> None:
-    assert rdp_epsilon((Event("magic", 1),), 1.0, 1e-6) is None
+    assert rdp_epsilon((law_of("magic", 1),), 1.0, 1e-6) is None
     assert rdp_epsilon((UPDATE,), 1.0, 0.0) == math.inf
 
 
@@ -146,19 +142,19 @@ def test_unknown_kinds_and_zero_delta() -> None:
         {"times": -1},
         {"weight": 0.0},
         {"weight": math.inf},
-        {"rate": 0.0},
-        {"rate": 0.5},
-        {"spread": 0.5},
-        {"spread": math.nan},
+        {"rate": 0.0, "kind": "poisson_gaussian"},
+        {"rate": 1.5, "kind": "poisson_gaussian"},
+        {"spread": 0.5, "kind": "pure"},
+        {"spread": math.nan, "kind": "pure"},
     ],
 )
-def test_impossible_events_are_refused(facts: dict[str, float]) -> None:
+def test_impossible_laws_are_refused(facts: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(facts))):
-        Event("gaussian", **{"times": 1, **facts})  # type: ignore[arg-type]
+        law_of(**{"kind": "gaussian", "times": 1, **facts})  # type: ignore[arg-type]
 
 
 def test_composition_is_canonical() -> None:
-    full = Event("poisson_gaussian", 2, rate=1.0)
-    events = (full, Event("laplace", 1), Event("gaussian", 3), Event("pure", 0))
-    assert composed(events) == (Event("gaussian", 5), Event("laplace", 1))
+    full = law_of("poisson_gaussian", 2, rate=1.0)
+    events = (full, law_of("laplace", 1), law_of("gaussian", 3), law_of("pure", 0))
+    assert composed(events) == (law_of("gaussian", 5), law_of("laplace", 1))
     assert composed(events[::-1]) == composed(events)

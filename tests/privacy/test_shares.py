@@ -18,14 +18,14 @@ from dp_erm_bench.accounting.shares import (
 )
 from dp_erm_bench.errors import BudgetExhausted, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace_vector import LaplaceVector
 from dp_erm_bench.releases.mechanisms import Mechanisms, make_mechanisms
+from tests.privacy.made import law_of
 
 SENSITIVITY = np.array([[1.0, 0.25, 0.0, 8.0]])
 BUDGETS = [Budget(e, 1e-6) for e in (0.01, 0.1, 1 / 3, 1.0, 3.7, 10.0)]
-GAUSSIAN = (Event("gaussian", 50),)
+GAUSSIAN = (law_of("gaussian", 50),)
 
 
 def vector(share=0.1, sensitivity=SENSITIVITY):
@@ -65,15 +65,15 @@ def test_draws_follow_the_law_of_the_event():
         law = stats.laplace(scale=made.scale[0, j])
         assert stats.kstest(noise[:, j], law.cdf).pvalue > 1e-4
     assert abs(np.corrcoef(noise[:, 0], noise[:, 3])[0, 1]) < 0.08
-    event = vector().event()
-    assert (event.kind, event.times, event.weight) == ("laplace", 4, 4.0)
+    event = vector().law()
+    assert (event.name, event.times, event.weight) == ("laplace", 4, 4.0)
 
 
 def test_two_entries_are_not_freer_than_their_event_says():
     """The exact delta of two entries that move at once is at most the event's."""
     z, entries = 0.7, 2
     release = LaplaceVector("r", np.ones((1, entries)), 1)
-    assert pure_epsilon((release.event(),), z) == pytest.approx(1 / z)
+    assert pure_epsilon((release.law(),), z) == pytest.approx(1 / z)
     b = z * release.weight
     grid = np.linspace(-40 * b, 40 * b, 4001)
     p, q = (np.exp(-np.abs(grid - m) / b) for m in (0.0, 1.0))
@@ -145,7 +145,7 @@ def test_without_a_budget_nothing_is_certified():
     assert made.epsilon_certified == math.inf and made.accountant == "none"
 
 
-@pytest.mark.parametrize("events", [(), (Event("laplace", 3),)])
+@pytest.mark.parametrize("events", [(), (law_of("laplace", 3),)])
 def test_pure_releases_stay_pure(events):
     budget = Budget(1.0, 0.0)
     alone = calibrate(events, left_over(budget, (vector(),)))

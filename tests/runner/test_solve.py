@@ -124,7 +124,7 @@ def test_calibrations_that_an_algorithm_lacks_are_refused(algorithm, calibration
 def test_the_paper_calibration_runs_the_printed_variant(problem):
     solved = run(problem, [GreedyCD(clip=1.0)], calibration="paper")
     assert solved.solvers[0].noise == "poster"
-    assert solved.releases[0].event().kind == "pure"
+    assert solved.releases[0].law().name == "pure"
 
 
 def test_unsupported_pairs_are_refused_before_anything_runs(problem):

@@ -10,7 +10,6 @@ from dp_erm_bench.contract.problems import objective_problem, problem_of
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
 from dp_erm_bench.releases.mechanisms import make_mechanisms
@@ -18,6 +17,7 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import stack
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.greedy_rules import RULES, ExcessRule
+from tests.privacy.made import law_of
 from tests.solvers.cases import LOSSES, PENALTIES, run_at
 from tests.solvers.test_limits import instance
 
@@ -250,7 +250,7 @@ def test_spread_is_that_of_the_score_sensitivities(rule, adjacency):
         kappa = s[active].max() / s[active].min()
         assert kappa > 1.0 or clip is not None
         assert kappa * (1 - 1e-12) <= select.spread <= kappa + 2e-9
-        assert select.event() == Event("pure", 7, spread=select.spread)
+        assert select.law() == law_of("pure", 7, spread=select.spread)
 
 
 def test_spread_is_one_for_public_constants_without_ridge():

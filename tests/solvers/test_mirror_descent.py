@@ -109,7 +109,7 @@ def test_one_noisy_sum_a_step(cls, adjacency, clip):
     bound = math.sqrt(7) if clip is None else clip
     factor = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
     assert release.sensitivity == pytest.approx(factor * bound)
-    assert (release.event().kind, release.times) == ("gaussian", 5)
+    assert (release.law().name, release.times) == ("gaussian", 5)
 
 
 def test_the_noise_is_exact():

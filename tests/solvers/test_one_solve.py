@@ -170,7 +170,7 @@ def test_objective_noise_has_the_reference_numbers():
         ObjectivePerturbation(noise="gamma"), problem, Adjacency.ZERO_OUT
     )
     assert pure.sensitivity == pytest.approx(1.0)
-    assert pure.event().level(2.0) == pytest.approx(math.log1p(0.025) + 0.5)
+    assert pure.law().level(2.0) == pytest.approx(math.log1p(0.025) + 0.5)
     bent = ObjectivePerturbation(ridge=0.03)
     assert declared(bent, problem)[0].curvature == pytest.approx(math.log1p(0.25 / 40))
 
@@ -189,7 +189,7 @@ def test_the_distance_to_the_minimiser_is_covered(tolerance, noise, monkeypatch)
     objective, output = declared(solver, problem)
     assert output.sensitivity == 2 * tolerance
     z = run(solver, problem).calibration.z
-    level = objective.event().level(z) + 1 / (z * output.weight)
+    level = objective.law().level(z) + 1 / (z * output.weight)
     assert noise == "gaussian" or level <= 1.0 + 1e-9
 
     def spelled(problem, linear, ridge, reach):
@@ -210,7 +210,7 @@ def test_the_default_tolerance_costs_little():
     for noise, most in (("gaussian", 1.0005), ("gamma", 1.004)):
         solver = ObjectivePerturbation(noise=noise)
         budget, releases = Budget(1.0, 1e-8), declared(solver, problem)
-        events = tuple(release.event() for release in releases)
+        events = tuple(release.law() for release in releases)
         alone, whole = (calibrate(e, budget).z for e in (events[:1], events))
         assert alone < whole < most * alone
         # What a record can move the minimiser by, at most, against the distance.
@@ -231,8 +231,8 @@ def test_approximate_minima_charge_twice_the_distance():
     problem = unit_problem()
     objective, output = declared(ApproximateMinimaPerturbation(gradient=1e-4), problem)
     assert output.sensitivity == pytest.approx(2 * 1e-4 / 0.01)
-    assert output.event().weight == 10.0
-    assert objective.event().kind == "objective"
+    assert output.law().weight == 10.0
+    assert objective.law().name == "objective"
     default = declared(ApproximateMinimaPerturbation(), problem)[1]
     assert default.sensitivity == pytest.approx(2e-6 / 0.01)
 

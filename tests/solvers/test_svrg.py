@@ -14,9 +14,9 @@ from dp_erm_bench.contract.problems import gap, instance, problem_of
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.events import Event
 from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.solvers.svrg import SVRG, correction_bound
+from tests.privacy.made import law_of
 from tests.solvers.cases import LOSSES, end, run_at
 
 every_loss = pytest.mark.parametrize("loss", LOSSES)
@@ -113,8 +113,8 @@ def test_reference_numbers_of_the_composition():
     """S = 4, m = 50, q = .05, (z0, z1) = (20, 3), delta = 1e-6; z is scale /
     sensitivity: dp_accounting, which doubles the sensitivity itself, agrees."""
     events = (
-        Event("gaussian", 4, 20.0 / 3.0),
-        Event("poisson_gaussian", 200, rate=0.05),
+        law_of("gaussian", 4, 20.0 / 3.0),
+        law_of("poisson_gaussian", 200, rate=0.05),
     )
     for adjacency, epsilon in ((Adjacency.ZERO_OUT, 1.1620), ("replace_one", 1.0881)):
         found = certify(events, 3.0, 1e-6, Adjacency(adjacency))
@@ -125,9 +125,9 @@ def test_the_declared_events_are_those_of_the_composition():
     problem = problem_of("logistic", "l2")
     solver = SVRG(n_epochs=4, n_inner=50, batch_size=2, snapshot_weight=4.0, clip=1.0)
     run = run_at(problem, [solver], checkpoints=(0,))
-    snapshot, correction = (release.event() for release in run.releases)
-    assert snapshot == Event("gaussian", 4, 4.0)
-    assert correction == Event("poisson_gaussian", 200, rate=0.05)
+    snapshot, correction = (release.law() for release in run.releases)
+    assert snapshot == law_of("gaussian", 4, 4.0)
+    assert correction == law_of("poisson_gaussian", 200, rate=0.05)
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_monotone_losses_have_derivatives_of_one_sign(loss):
 @functools.cache
 def calibrated(weight, m=50, q=0.05, S=4):
     events = (
-        Event("gaussian", S, weight),
-        Event("poisson_gaussian", S * m, rate=q),
+        law_of("gaussian", S, weight),
+        law_of("poisson_gaussian", S * m, rate=q),
     )
     return calibrate(events, Budget(1.0, 1e-6, Adjacency.ZERO_OUT)).z
 
@@ -207,7 +207,7 @@ def test_any_split_keeps_the_budget():
     for weight in (0.5, 2.0, 8.0, None):
         solver = SVRG(clip=1.0, snapshot_weight=weight, n_epochs=2, batch_size=4)
         run = run_at(problem, [solver], checkpoints=(0,))
-        events = tuple(release.event() for release in run.releases)
+        events = tuple(release.law() for release in run.releases)
         made = calibrate(events, budget)
         assert made.epsilon_certified <= 1.0
         scales = make_mechanisms(run.releases, made.z, ("a",))

@@ -107,7 +107,7 @@ def scale(twin):
     if run.shares:
         made = shared_mechanisms(run.shares, budget, ["a"])
     else:
-        events = tuple(release.event() for release in run.releases)
+        events = tuple(release.law() for release in run.releases)
         z = calibrate(events, left_over(budget, run.shares)).z
         made = make_mechanisms(run.releases, z, ["a"])
     found = float(made[kind.release].scale.max())

@@ -48,7 +48,7 @@ def misfit(solver, name):
         for a, b in zip(asked, told, strict=True)
     ]
     kept = np.broadcast_to(scale > 0, units[0].shape[1:])
-    return of_units([unit[:, kept] for unit in units], release.event().kind) or (
+    return of_units([unit[:, kept] for unit in units], release.law().name) or (
         of_samples(sums, release.rate) if hasattr(release, "rate") else ""
     )
 
@@ -76,7 +76,7 @@ def one_run(solver, name, identities):
 
     for mechanism in run.mechanisms.values():
         mechanism.intercept = hear
-    objective = "objective" in honest.event().kind
+    objective = "objective" in honest.law().name
     run.mechanisms.intercept = hear
     if objective:
         run.mechanisms[name].intercept = None

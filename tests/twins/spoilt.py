@@ -69,7 +69,7 @@ def reused(mechanism):
 
 
 def from_a_global_generator(mechanism):
-    kind = mechanism.release.event().kind
+    kind = mechanism.release.law().name
 
     def laplace(shape):
         return np.random.laplace(size=shape)

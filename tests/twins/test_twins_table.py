@@ -6,7 +6,7 @@ import pytest
 from dp_erm_bench.audit.recount import KINDS as RELEASES
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.runs import run_at
-from dp_erm_bench.releases.events import KINDS as EVENTS
+from tests.privacy.made import LAWS as EVENTS
 from tests.twins import laws, table
 from tests.twins.breaks import BREAKS, TWINS, Break, Twin, within
 from tests.twins.checks import (
@@ -71,7 +71,7 @@ def released():
 def test_every_kind_of_release_has_twins():
     found = list(released())
     assert {type(release) for release in found} == set(RELEASES)
-    assert {release.event().kind for release in found} == set(EVENTS)
+    assert {release.law().name for release in found} == set(EVENTS)
     assert len(found) == len(RELEASES) + 2  # Gaussian noise on three things
 
 

@@ -1,0 +1,130 @@
+"""Noise constants printed in papers, as z = scale / sensitivity.
+
+Every rule maps the laws and the budget's epsilon, delta and adjacency to z. The
+absolute noise is the paper's under both adjacencies: where the sensitivity is half as
+large, z is twice as large.
+"""
+
+import math
+from collections.abc import Callable
+
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.gaussian import GaussianLaw
+from dp_erm_bench.releases.laplace import LaplaceLaw
+from dp_erm_bench.releases.laplace_noisy_max import NoisyMaxLaw
+from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.noisy_max import BoundedRangeLaw
+from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussianLaw
+from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplaceLaw
+
+Laws = tuple[Law, ...]
+Rule = Callable[[Laws, float, float, Adjacency], float]
+
+
+def log_inverse(delta: float) -> float:
+    """Return log(1/delta), refusing delta = 0."""
+    if delta == 0:
+        raise UsageError("delta=0: must be positive where a printed constant is used")
+    return -math.log(delta)
+
+
+def updates(laws: Laws, *kinds: type[Law]) -> int:
+    """Return how often the releases of some kinds happen."""
+    return sum(law.times for law in laws if isinstance(law, kinds))
+
+
+def mangold2023(
+    laws: Laws, epsilon: float, delta: float, adjacency: Adjacency
+) -> float:
+    """Return z of DP greedy coordinate descent.
+
+    lambda_j = 8 L_j sqrt(T log(1/delta)) / (n eps) for the noise inside the selection
+    and for the update (Mangold, Bellet, Salmon, Tommasi, "High-Dimensional Private ERM
+    by Greedy Coordinate Descent", AISTATS 2023, poster). The sensitivity is 2 L_j / n
+    under replace_one and L_j / n under zero_out. No adjacency is printed.
+    """
+    root = math.sqrt(updates(laws, LaplaceLaw) * log_inverse(delta))
+    return 8 * root / epsilon / adjacency.of_sum(1.0)
+
+
+def mangold2022(
+    laws: Laws, epsilon: float, delta: float, adjacency: Adjacency
+) -> float:
+    """Return z of DP coordinate descent.
+
+    sigma_j^2 = 12 L_j^2 T K log(1/delta) / (n eps)^2, proved for eps <= 1 and
+    delta < 1/3 under replace_one (Mangold, Bellet, Salmon, Tommasi, "Differentially
+    Private Coordinate Descent for Composite ERM", ICML 2022, Theorem 1).
+    """
+    root = math.sqrt(12 * updates(laws, GaussianLaw) * log_inverse(delta))
+    return root / epsilon / adjacency.of_sum(1.0)
+
+
+def talwar2015(laws: Laws, epsilon: float, delta: float, adjacency: Adjacency) -> float:
+    """Return z of the private Frank-Wolfe algorithm.
+
+    lambda = L_1 norm1(C) sqrt(8 T log(1/delta)) / (n eps), the scale of the Laplace
+    noise of each selection (Talwar, Thakurta, Zhang, "Nearly optimal private LASSO",
+    NIPS 2015, Algorithm 2). No adjacency is printed; under ``zero_out`` the
+    sensitivity is L_1 norm1(C) / n.
+    """
+    times = updates(laws, NoisyMaxLaw, BoundedRangeLaw)
+    root = math.sqrt(8 * times * log_inverse(delta))
+    return root / epsilon / adjacency.of_sum(1.0)
+
+
+def chaudhuri2011(
+    laws: Laws, epsilon: float, delta: float, adjacency: Adjacency
+) -> float:
+    """Return z of pure objective perturbation.
+
+    The noise has density exp(-eps' norm2(b) / 2) for Lambda = 1, with
+    eps' = eps - 2 log(1 + beta / ridge) (Chaudhuri, Monteleoni, Sarwate, JMLR 2011,
+    Algorithm 2: log(1 + 2 c/(n l2) + c^2/(n l2)^2)). Where that is not positive the
+    algorithm adds a ridge; here it is refused, for a solver's ridge is given. No noise
+    is printed for the distance to the exact minimiser: it gets its weight times z.
+    """
+    (curvature,) = [x.curvature for x in laws if isinstance(x, ObjectiveNormLaplaceLaw)]
+    left = epsilon - 2 * curvature
+    if left <= 0:
+        raise Unsupported(
+            f"epsilon={epsilon:g}: must exceed {2 * curvature:.3g}, what "
+            "the printed constant takes for the curvature; give a larger ridge"
+        )
+    return 2 / left / adjacency.of_sum(1.0)
+
+
+def kifer2012(laws: Laws, epsilon: float, delta: float, adjacency: Adjacency) -> float:
+    """Return z of Gaussian objective perturbation.
+
+    sigma^2 = Lambda^2 (8 log(2/delta) + 4 eps) / eps^2 for ridge >= 2 beta / eps
+    (Kifer, Smith, Thakurta, "Private convex empirical risk minimization and
+    high-dimensional regression", COLT 2012, Theorem 3). The distance to the exact
+    minimiser is treated as in :func:`chaudhuri2011`.
+    """
+    (curvature,) = [x.curvature for x in laws if isinstance(x, ObjectiveGaussianLaw)]
+    least = 2 / epsilon
+    if math.expm1(curvature) * least > 1 + 1e-12:
+        raise Unsupported(
+            f"epsilon={epsilon:g}: the printed constant needs a ridge of at "
+            f"least {least:.3g} beta, on the scale of the sum over the records"
+        )
+    square = 8 * (math.log(2) + log_inverse(delta)) + 4 * epsilon
+    return math.sqrt(square) / epsilon / adjacency.of_sum(1.0)
+
+
+PAPERS: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (mangold2022, mangold2023, talwar2015, chaudhuri2011, kifer2012)
+}
+
+
+def printed_rule(name: str | None) -> Rule:
+    """Return the rule of an algorithm; UsageError where no paper prints one."""
+    if name not in PAPERS:
+        raise UsageError(
+            "calibration=paper: no noise constant is printed for this algorithm, "
+            "use calibration=certified"
+        )
+    return PAPERS[name]
