@@ -103,8 +103,10 @@ class MaxMechanism(Mechanism):
         score : callable
             Maps a gradient to scores, (B, p); minus infinity excludes.
         """
+        return self._winners(score(gradient))
+
+    def _winners(self, scores: Array) -> Indices:
         assert isinstance(self.release, NoisyMax)
-        scores = score(gradient)
         self.spend(1)
         start, self._drawn = self._drawn, self._drawn + scores.shape[1]
         trials = zip(self.seeds, scores, self.scale[:, 0], strict=True)
