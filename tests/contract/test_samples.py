@@ -97,9 +97,9 @@ def test_check_finds_them_too(name, tmp_path, capsys):
 
 
 KINDS = {
-    "spread": ("privacy.releases", "InsideNoisyMax", ""),
-    "curvature": ("privacy.perturbation", "ObjectiveNormLaplace", ""),
-    "terms": ("privacy.perturbation", "ObjectiveGaussian", ", curvature=0.0"),
+    "spread": ("releases.inside_noisy_max", "InsideNoisyMax", ""),
+    "curvature": ("releases.objective_norm_laplace", "ObjectiveNormLaplace", ""),
+    "terms": ("releases.objective_gaussian", "ObjectiveGaussian", ", curvature=0.0"),
 }
 
 
