@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import importlib
 import itertools
 import math
 
@@ -16,8 +15,10 @@ from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.report.authors import decoded
 from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.claims.measures import MEASURES
-from dp_erm_bench.report.claims.schema import COMPUTED
-from dp_erm_bench.report.make import OURS
+from dp_erm_bench.report.claims.table import NOISE
+from dp_erm_bench.report.figure import figures_of
+from dp_erm_bench.report.make import check_report
+from dp_erm_bench.report.rates import noises
 
 NAMES = ("mangold2022", "mangold2023")
 ALL = (*NAMES, "talwar2015")
@@ -330,9 +331,17 @@ def test_repeats_use_other_data_seeds():
 def test_every_line_that_a_figure_draws_is_run(name):
     config = load(name, "default")
     run = {(block["panel"], block["line"]) for block in config["blocks"]}
-    module = importlib.import_module(OURS[config["figures"]])
-    assert config["figures"].endswith(name)
-    for panel in [*module.PANELS, *getattr(module, "RULES", ())]:
+    check_report(config)
+    figures = figures_of(config)
+    cells = [cell for figure in figures for cell in getattr(figure, "cells", ())]
+    for cell in cells:
+        members = cell.members(dict.fromkeys(panel for panel, _ in run))
+        assert members
+        for panel, line in itertools.product(members, cell.lines):
+            assert (panel, line) in run
+    panels = [panel for figure in figures for panel in getattr(figure, "panels", ())]
+    assert cells and panels
+    for panel in panels:
         for line in panel.lines:
             assert (panel.name, line) in run
         for line in panel.over_epsilon:
@@ -346,6 +355,7 @@ def test_claims_name_panels_lines_and_curves_that_exist(name):
     config = load(name, "default")
     run = {(block["panel"], block["line"]) for block in config["blocks"]}
     panels = {panel for panel, _ in run}
+    noise = noises(figures_of(config))
     for claim in config["claims"]:
         assert claim["measure"] in MEASURES
         assert ("reason" in claim) == (claim["measure"] == "later")
@@ -359,8 +369,8 @@ def test_claims_name_panels_lines_and_curves_that_exist(name):
                 for key in ("line", "other", "over", "under")
                 for line in as_list(claim.get(key, []))
             ]
-            if claim["measure"] in COMPUTED:
-                assert set(names) <= set(COMPUTED[claim["measure"]])
+            if MEASURES[claim["measure"]].lines == NOISE:
+                assert set(names) <= set(noise[figure].lines)
                 continue
             assert members and members <= panels
             for member, line in itertools.product(members, names):
@@ -371,7 +381,7 @@ def test_claims_name_panels_lines_and_curves_that_exist(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_claims_without_any_run_are_rows_that_say_so(name, empty_table):
-    found = evaluate(empty_table, load(name, "default"))
+    found = evaluate(empty_table, {**load(name, "default"), "paper": name})
     assert set(found["paper"]) == {name}
     assert set(found["profile"]) == {"default"}
     computed = found["figure"].isin(["noise", "selection"])

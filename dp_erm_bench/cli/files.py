@@ -26,7 +26,7 @@ SHAPES: dict[str, tuple[type, str]] = {
     "blocks": (list, "a list of mappings"),
     "profile": (str, "the name of a profile"),
     "profiles": (dict, "a mapping from the names of profiles to mappings"),
-    "figures": (str, "the dotted name of a module"),
+    "figures": (list, "a list of mappings, each with its kind"),
     "claims": (list, "a list of mappings"),
     "runner": (dict, "a mapping with the runner's keys"),
     "defaults": (list, "a list of the names of experiments, and _self_"),

@@ -10,13 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report.make import (
-    CLAIMS,
-    OURS,
-    check_figures,
-    draw_and_judge,
-    drawn_last,
-)
+from dp_erm_bench.plugins.names import is_file
+from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
 
 SHOWN = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
@@ -58,15 +53,15 @@ def _draw_again(folder: Path, config: Mapping[str, Any]) -> None:
     Nothing is imported that is not part of the package: the command that made the
     folder names its own modules.
     """
-    name = config["figures"]
-    if not isinstance(name, str) or name not in OURS:
+    figures = of_today(config)["figures"]
+    entries = figures if isinstance(figures, list) else [{"kind": ".py"}]
+    if any(isinstance(entry, dict) and is_file(entry.get("kind")) for entry in entries):
         print(
-            f"{folder}: the manifest names a module of figures that is none of the "
-            "package's; it is not imported, the command of the run draws again",
+            f"{folder}: the manifest names a file or a module of figures that is none "
+            "of the package's; it is not imported, the command of the run draws again",
             file=sys.stderr,
         )
         return
-    check_figures(config)
     from dp_erm_bench.results.table import UNREADABLE
 
     try:
@@ -75,7 +70,7 @@ def _draw_again(folder: Path, config: Mapping[str, Any]) -> None:
         if isinstance(error, UsageError):
             raise
         raise UsageError(
-            f"{folder}: its manifest or its records do not fit {name} "
+            f"{folder}: its manifest or its records do not fit its figures "
             f"({type(error).__name__}): it cannot be drawn"
         ) from error
 

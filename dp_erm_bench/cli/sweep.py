@@ -13,7 +13,6 @@ from dp_erm_bench.cli.experiment import experiment_blocks
 from dp_erm_bench.cli.request import Request
 from dp_erm_bench.config import results_folder, run_options
 from dp_erm_bench.errors import UsageError, shown
-from dp_erm_bench.report.make import check_figures
 from dp_erm_bench.results.runs import read_manifest
 
 
@@ -37,7 +36,6 @@ def run_sweep(composer: Composer, request: Request, command: Sequence[str]) -> i
     from dp_erm_bench.runner.experiment import run_experiment
 
     blocks, config = resolved(composer, request)
-    check_figures(config)
     folder = results_folder(config, request.experiment)
     unnamed = unnamed_change(request, folder.name)
     if unnamed and config["mode"] != "plan":
@@ -105,11 +103,11 @@ def resolved(
     if request.experiment is None:
         return sweep_blocks(composer, request)
     # Not at the top: a wrong line is refused before pandas comes.
-    from dp_erm_bench.report.claims.schema import check_claims
+    from dp_erm_bench.report.make import check_report
 
     config, _ = composer.compose(request)
     blocks = experiment_blocks(config, request)
-    check_claims(config["claims"], config["blocks"])
+    check_report(config)
     return blocks, {**config, "blocks": blocks}
 
 

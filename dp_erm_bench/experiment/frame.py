@@ -88,7 +88,7 @@ class Frame:
     profile: str | None = says(None, "profile of the experiment")
     profiles: dict[str, Any] = field(default_factory=dict)
     blocks: list[Any] = field(default_factory=list)
-    figures: str | None = None
+    figures: Any = None
     claims: list[Any] = field(default_factory=list)
 
 

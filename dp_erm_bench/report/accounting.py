@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dp_erm_bench.audit.greedy import violation_table
 from dp_erm_bench.report import axes
 from dp_erm_bench.report.claims.studies import accounting
+from dp_erm_bench.report.figure import Drawing, Figure
 from dp_erm_bench.report.layout import Cell, Sheet, save
 from dp_erm_bench.report.style import (
     BLACK,
@@ -57,14 +59,22 @@ SIZE = (2.7, 2.2)
 SMALLEST = 1e-2
 
 
-def prepare(folder: Path) -> pd.DataFrame:
-    """Return the rows that the study recorded, and write them beside the figures."""
-    rows = accounting(folder)
-    rows.to_csv(folder / "accounting.csv", index=False)
-    return rows
+@dataclass(frozen=True)
+class Accounting(Figure):
+    """Noise by accountant, and what printed constants are worth."""
+
+    def table(self, folder: Path) -> pd.DataFrame:
+        """Return the rows that the study recorded, and write them as a table."""
+        rows = accounting(folder)
+        rows.to_csv(folder / "accounting.csv", index=False)
+        return rows
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw the study on one sheet."""
+        return draw(drawing.table, drawing.folder)
 
 
-def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[Path]:
+def draw(table: pd.DataFrame, folder: Path) -> list[Path]:
     """Draw the accounting study on one sheet.
 
     Parameters
@@ -75,8 +85,6 @@ def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[P
         where there are none.
     folder : Path
         Where the files go.
-    config : mapping
-        The experiment's resolved yaml; not read.
 
     Returns
     -------

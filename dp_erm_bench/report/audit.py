@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.report.claims.studies import audits
+from dp_erm_bench.report.figure import Drawing, Figure
 from dp_erm_bench.report.layout import Sheet, save
 from dp_erm_bench.report.style import BLACK, BLUE, ORANGE, VERMILLION, house_style
 
@@ -24,14 +25,22 @@ ADJACENCIES = {
 ROW, WIDTH = 0.23, 3.0
 
 
-def prepare(folder: Path) -> pd.DataFrame:
-    """Return one row per audit of a results folder, and write them as audits.csv."""
-    rows = audits(folder)
-    rows.to_csv(folder / "audits.csv", index=False)
-    return rows
+@dataclass(frozen=True)
+class Audit(Figure):
+    """Every audit as the interval from its lower bounds to the claim."""
+
+    def table(self, folder: Path) -> pd.DataFrame:
+        """Return one row per audit of a folder, and write them as audits.csv."""
+        rows = audits(folder)
+        rows.to_csv(folder / "audits.csv", index=False)
+        return rows
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw one panel per epsilon."""
+        return draw(drawing.table, drawing.folder)
 
 
-def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[Path]:
+def draw(table: pd.DataFrame, folder: Path) -> list[Path]:
     """Draw every audit as the interval from its lower bounds to the claim.
 
     One panel per epsilon.
@@ -43,8 +52,6 @@ def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[P
         lower_bound, gaussian, confidence, runs, verdict.
     folder : Path
         Where the figure goes.
-    config : mapping
-        The experiment's resolved yaml.
 
     Returns
     -------

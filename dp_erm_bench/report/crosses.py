@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report import axes
-from dp_erm_bench.report.caption import adjacency, origin
+from dp_erm_bench.report.caption import origin
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.layout import Cell, Sheet, save
-from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.report.scaling import Scaling
 from dp_erm_bench.report.style import of
 
@@ -40,6 +41,19 @@ class Shape:
 
     label: str
     form: Callable[[Array], Array]
+
+
+def form(power: float | str) -> Callable[[Array], Array]:
+    """Return a function of the axis: `log`, or a power such as -1 or -2/3."""
+    if power == "log":
+        return np.log
+    try:
+        exponent = float(Fraction(str(power)))
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(
+            f"shapes={power}: must be log, or a power such as -1 or -2/3"
+        ) from None
+    return lambda x: x**exponent
 
 
 @dataclass(frozen=True)
@@ -131,20 +145,6 @@ def slopes(cross: Cross) -> str:
     return f"Slopes against {cross.axis}: {'; '.join(values) or 'none'}."
 
 
-def found(
-    lines: Sequence[str], look: Callable[[str], Scaling]
-) -> tuple[dict[str, Scaling], dict[str, str]]:
-    """Look up lines; return those that ran and why the others are missing."""
-    rates: dict[str, Scaling] = {}
-    missing: dict[str, str] = {}
-    for line in lines:
-        try:
-            rates[line] = look(line)
-        except Missing as reason:
-            missing[line] = str(reason)
-    return rates, missing
-
-
 def save_crosses(
     crosses: Sequence[Cross],
     path: Path,
@@ -181,24 +181,3 @@ def save_crosses(
     ]
     text = "\n".join([caption, *found, *[told] * bool(told)])
     return save(Sheet(cells, len(cells), text, size, quantity), path)
-
-
-def setting(facts: Mapping[str, Any], rates: Rates, profile: str) -> str:
-    """Return adjacency, runs behind a point and uncharged uses for a caption.
-
-    Parameters
-    ----------
-    facts : mapping
-        A report row of the table.
-    rates : mapping of str to Scaling
-        The lines drawn.
-    profile : str
-        The profile that was run.
-    """
-    runs = sorted({len(ends) for rate in rates.values() for ends in rate.ends})
-    count = " or ".join(str(number) for number in runs)
-    return (
-        f"delta = 1/n^2, {adjacency(facts)}. Median and min..max of {count} report "
-        f"runs at each point, at settings tuned on other seeds (profile {profile}).\n"
-        f"Uncharged: {str(facts['uncharged']).replace(',', ', ')}."
-    )

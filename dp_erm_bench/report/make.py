@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
-import symtable
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import listed, write_atomic
+from dp_erm_bench.report.claims.schema import check_claims
+from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.results.folder import locked, telling
 from dp_erm_bench.results.runs import note, read_manifest, write_run
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 CLAIMS = "claims.csv"
-DRAWN = (
-    "accounting",
-    "audit",
-    "mangold2022",
-    "mangold2023",
-    "talwar2015",
-)
-OURS = {
-    f"dp_erm_bench.figures.{name}": f"dp_erm_bench.report.{name}" for name in DRAWN
-} | {"dp_erm_bench.figures.leaderboard": "dp_erm_bench.report.leaderboard.figures"}
-"""The package's modules of figures, by their names in an experiment's file."""
+BEFORE = "dp_erm_bench.figures."
+"""Manifests of before name a module of figures: this and an experiment's name."""
 
 
 def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
@@ -35,34 +30,88 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     folder : Path
         Its results folder, with the table.
     config : mapping
-        The resolved configuration, with `figures` and `claims`. A module of figures
-        may have a function `prepare` that makes another table of the folder.
+        The resolved configuration, with `figures` and `claims`.
     """
-    from dp_erm_bench.report.claims.judge import evaluate
     from dp_erm_bench.results.table import load_results
 
-    table, module = load_results(folder), _module(config)
-    before = _made(folder)
-    if hasattr(module, "prepare"):
-        table = module.prepare(folder)
+    manifest, before = read_manifest(folder), _made(folder)
+    config = of_today({"paper": _paper(folder, manifest), **config})
+    drawn = figures_of(config)
+    tables = [table for one in drawn if (table := one.table(folder)) is not None]
+    table = tables[0] if tables else load_results(folder)
     if config.get("claims"):
-        missing = read_manifest(folder).get("not_run", [])
-        claims = evaluate(table, {**config, "not_run": missing})
-        text = claims.to_csv(index=False).encode()
-        with telling(folder), locked(folder):
-            write_atomic(folder / CLAIMS, lambda file: file.write(text))
-        note(folder, CLAIMS, text)
-    if module:
+        _judge(table, folder, {**config, "not_run": manifest.get("not_run", [])})
+    if drawn:
         figures = folder / "figures"
         with telling(folder):
             figures.mkdir(exist_ok=True)
             _check_plain(figures)
-            module.draw(table, figures, config)
+            for one in drawn:
+                one.draw(Drawing(table, figures, config["paper"], config))
     now = _made(folder)
     manifest = read_manifest(folder)
     if manifest.get("run"):
-        drawn = sorted(name for name in now if now[name] != before.get(name))
-        write_run(folder, {**manifest, "drawn": drawn})
+        changed = sorted(name for name in now if now[name] != before.get(name))
+        write_run(folder, {**manifest, "drawn": changed})
+
+
+def of_today(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the figures that its experiment has now.
+
+    Parameters
+    ----------
+    config : mapping
+        One of before, with the dotted name of a module as its `figures`; any other is
+        returned as it is.
+    """
+    name = config.get("figures")
+    paper = str(name).removeprefix(BEFORE)
+    if not isinstance(name, str) or paper not in registry.built_in("experiment"):
+        return dict(config)
+    figures = registry.read("experiment", paper)["figures"]
+    return {**config, "paper": paper, "figures": figures}
+
+
+def check_report(config: Mapping[str, Any]) -> None:
+    """Refuse figures and claims that could not be drawn and judged after the run.
+
+    Parameters
+    ----------
+    config : mapping
+        The resolved configuration of an experiment, with all its blocks.
+
+    Raises
+    ------
+    UsageError
+        Naming the figure or the claim, the key, its value and what is allowed.
+    """
+    lines: dict[str, list[str]] = {}
+    for block in config["blocks"]:
+        label = str(block.get("line"))
+        lines.setdefault(str(block.get("panel")), []).append(label)
+    figures = figures_of(config)
+    for number, figure in enumerate(figures, 1):
+        try:
+            figure.check(lines)
+        except UsageError as error:
+            raise UsageError(f"figure {number}: {error}") from None
+    check_claims(config.get("claims") or (), lines, figures)
+
+
+def _paper(folder: Path, manifest: Mapping[str, Any]) -> str:
+    """Return the name of the experiment that a folder is of."""
+    file = manifest.get("experiment_file")
+    names = [*file] if isinstance(file, dict) else []
+    return Path(names[0]).stem if names else folder.name
+
+
+def _judge(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None:
+    from dp_erm_bench.report.claims.judge import evaluate
+
+    text = evaluate(table, config).to_csv(index=False).encode()
+    with telling(folder), locked(folder):
+        write_atomic(folder / CLAIMS, lambda file: file.write(text))
+    note(folder, CLAIMS, text)
 
 
 def _made(folder: Path) -> dict[str, tuple[int, int]]:
@@ -89,38 +138,3 @@ def _check_plain(figures: Path) -> None:
     for path in (figures, *listed(figures, "")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise UsageError(f"{path}: must be a plain file or folder; remove it")
-
-
-def _module(config: Mapping[str, Any]) -> Any:
-    name = config.get("figures")
-    return importlib.import_module(OURS.get(name, name)) if name else None
-
-
-def check_figures(config: Mapping[str, Any]) -> None:
-    """Refuse an experiment whose module of figures is not there or draws nothing.
-
-    Raises
-    ------
-    UsageError
-        If it cannot: before anything runs, not after.
-    """
-    name = config.get("figures")
-    if not name:
-        return
-    try:
-        spec = importlib.util.find_spec(OURS.get(name, name))
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None:
-        raise UsageError(f"figures={name}: no such module")
-    if not _binds(spec.origin, "draw"):
-        raise UsageError(f"figures={name}: must be a module with a function draw")
-
-
-def _binds(source: str | None, name: str) -> bool:
-    """Tell whether a module binds a name, without importing it (and matplotlib)."""
-    try:
-        text = Path(source or "").read_text(encoding="utf-8")
-        return name in symtable.symtable(text, str(source), "exec").get_identifiers()
-    except (OSError, ValueError, SyntaxError):
-        return False

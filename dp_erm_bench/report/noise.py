@@ -1,16 +1,17 @@
-"""Noise scale against the number of features: what greedy selection avoids.
+"""Noise of releases against the number of features or of iterations.
 
 Nothing is run: each solver declares its releases, the accountant calibrates them, and
-the deviation of their noise is read off.
+the scale of their noise is read off. The problem is logistic loss on features within
+[-1, 1]: all L_j and M_j are equal, whatever p, and L_1 = 1 on the L1 ball of radius 1.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,11 @@ from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.noisy_max import NoisyMax
+from dp_erm_bench.report.crosses import Cross, save_crosses
 from dp_erm_bench.report.curves import Array
+from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
+from dp_erm_bench.report.scaling import Scaling
+from dp_erm_bench.report.style import house_style
 from dp_erm_bench.run import Run
 
 # The deviation of each law at scale 1; Gumbel's is pi / sqrt(6).
@@ -30,10 +35,10 @@ DEVIATIONS: tuple[tuple[type[Release], float], ...] = (
     (NoisyMax, math.pi / math.sqrt(6.0)),
     (Laplace, math.sqrt(2.0)),
 )
+AXES = ("p", "n_iter")
 
 
-@dataclass(frozen=True, eq=False)
-class Noise:
+class Calibrated(NamedTuple):
     """The noise of a release: its scale, and the epsilon that is certified for it."""
 
     release: Release
@@ -49,9 +54,9 @@ class Released:
     ----------
     algorithm : str
         Name of its yaml.
-    name : str
+    release : str
         Name of the solver's release.
-    parameters : tuple of (str, object)
+    parameters : mapping
         The solver's parameters beside its number of iterations.
     per_feature : bool
         Whether an iteration touches one coordinate, so that a pass has p of them.
@@ -60,69 +65,112 @@ class Released:
     """
 
     algorithm: str
-    name: str
-    parameters: tuple[tuple[str, Any], ...] = ()
+    release: str
+    parameters: dict[str, Any] = field(default_factory=dict)
     per_feature: bool = False
     calibration: str = "certified"
 
-    def calibrated(self, problem: Problem, n_iter: int) -> Noise:
-        """Return the release's noise at so many iterations of the solver.
-
-        Parameters
-        ----------
-        problem : Problem
-            Its size, bounds and constraint are read.
-        n_iter : int
-            The solver's number of iterations.
-        """
-        fixed = {"n_iter": n_iter, "smoothness": "public", **dict(self.parameters)}
-        solver = registry.build("algorithm", self.algorithm, **fixed)
-        budget = Budget(EPSILON, "1/n^2")
-        run = Run(problem, [solver], budget, self.calibration, ["figure"])
-        (release,) = (one for one in run.releases if one.name == self.name)
-        found, size = run.calibration, float(np.max(release.sensitivity))
-        return Noise(release, found.z * release.weight * size, found.epsilon_certified)
+    def __post_init__(self) -> None:
+        """Refuse an algorithm that there is not."""
+        registry.check_choice("algorithm", self.algorithm, registry.names("algorithm"))
 
 
-RELEASED = {
-    "DP-GCD selection": Released("greedy_cd", "select"),
-    "DP-GCD measurement": Released("greedy_cd", "measure"),
-    "DP-CD coordinate": Released("random_cd", "measure", per_feature=True),
-    "whole gradient": Released("sgd", "gradient", (("batch_size", "full"),)),
-}
+@dataclass(frozen=True)
+class Noise(Figure):
+    """Noise of releases along `p` (its deviation) or `n_iter` (its scale).
 
-
-# Records, passes over them and epsilon of the figure; delta = 1/n^2, replace-one.
-N, N_ITER, EPSILON = 1000, 10, 1.0
-FEATURES = (50, 100, 200, 500, 1000, 2000, 5000)
-
-
-def deviations(line: str, features: Sequence[int]) -> Array:
-    """Return the deviation of the noise on one number that is released.
-
-    In units of an entry of the mean gradient, for the logistic loss on features
-    within [-1, 1]: all L_j and M_j are equal, whatever p.
-
-    Parameters
+    Attributes
     ----------
-    line : str
-        One of `RELEASED`.
-    features : sequence of int
-        Values of p.
-
-    Returns
-    -------
-    ndarray of shape (len(features),)
+    name, title, label : str
+        Of the file and of the claims on it; above the cell; along its axis.
+    axis : str
+        `p`: deviations on one number, in units of an entry of the mean gradient.
+        `n_iter`: scales, as the releases have them.
+    values : tuple of float
+        Of the axis, increasing.
+    lines : mapping of str to Released
+        What is released, by label.
+    about : str
+        The caption; not needed beside other cells.
+    n, p, n_iter, epsilon, constraint
+        The problem, the passes over it and the budget, delta being 1/n^2.
     """
-    return np.array([_deviation(line, p) for p in features])
 
+    name: str
+    title: str
+    axis: str
+    label: str
+    values: tuple[int, ...]
+    lines: dict[str, Released]
+    about: str = ""
+    n: int = 1000
+    p: int = 20
+    n_iter: int = 10
+    epsilon: float = 1.0
+    constraint: str = "none"
 
-@lru_cache(maxsize=256)
-def _deviation(line: str, p: int) -> float:
-    what, problem = RELEASED[line], unit_problem(N, p)
-    iterations = N_ITER * p if what.per_feature else N_ITER
-    found = what.calibrated(problem, iterations)
-    return found.scale * _unit(found.release, problem)
+    def __post_init__(self) -> None:
+        """Refuse what has no meaning."""
+        check_stem(self.name)
+        registry.check_choice("axis", self.axis, list(AXES))
+
+    def check(self, lines: LinesOf) -> None:
+        """Refuse parameters and releases that an algorithm does not have."""
+        for line, what in self.lines.items():
+            run = self._run(what, self.n_iter, self._problem(2))
+            names = [release.name for release in run.releases]
+            registry.check_choice(f"line {line}: release", what.release, names)
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw the noise of each release on a sheet of its own."""
+        quantity = "noise, standard deviation" if self.axis == "p" else "noise, scale"
+        path = drawing.path(self.name)
+        with house_style():
+            return save_crosses([self.cross()], path, self.about, quantity, (4.4, 3.0))
+
+    def cross(self) -> Cross:
+        """Return the cell of a sheet, with all lines."""
+        x = np.array(self.values, float)
+        rates = {
+            line: Scaling(x, tuple(self.along(line)[:, None])) for line in self.lines
+        }
+        return Cross(self.title, self.label, rates)
+
+    def along(self, line: str, values: Sequence[int] = ()) -> Array:
+        """Return the noise of one line along the axis, shape (len(values),)."""
+        at = values or self.values
+        if self.axis == "p":
+            return np.array([self._deviation(line, p) for p in at])
+        return np.array([self.calibrated(line, n_iter).scale for n_iter in at])
+
+    def calibrated(self, line: str, n_iter: int) -> Calibrated:
+        """Return the noise of one line at so many iterations of its solver."""
+        return self._calibrated(line, n_iter, self._problem(self.p))
+
+    def _problem(self, p: int) -> Problem:
+        constraint = registry.build("constraint", self.constraint)
+        return replace(unit_problem(self.n, p), constraint=constraint)
+
+    def _run(self, what: Released, n_iter: int, problem: Problem) -> Run:
+        """Return a run that has declared its releases and calibrated their noise."""
+        fixed = {"n_iter": n_iter, "smoothness": "public", **what.parameters}
+        solver = registry.build("algorithm", what.algorithm, **fixed)
+        budget = Budget(self.epsilon, "1/n^2")
+        return Run(problem, [solver], budget, what.calibration, ["figure"])
+
+    def _calibrated(self, line: str, n_iter: int, problem: Problem) -> Calibrated:
+        what = self.lines[line]
+        run = self._run(what, n_iter, problem)
+        (release,) = (one for one in run.releases if one.name == what.release)
+        found, size = run.calibration, float(np.max(release.sensitivity))
+        scale = found.z * release.weight * size
+        return Calibrated(release, scale, found.epsilon_certified)
+
+    def _deviation(self, line: str, p: int) -> float:
+        problem = self._problem(p)
+        n_iter = self.n_iter * (p if self.lines[line].per_feature else 1)
+        found = self._calibrated(line, n_iter, problem)
+        return found.scale * _unit(found.release, problem)
 
 
 def _unit(release: Release, problem: Problem) -> float:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_erm_bench import registry
 from dp_erm_bench.report import axes
 from dp_erm_bench.report.authors import decoded
 from dp_erm_bench.report.curves import Array, Curves, curves, report_runs
+from dp_erm_bench.report.figure import LinesOf, check_stem
 from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.report.style import of
 
@@ -52,10 +54,24 @@ class Panel:
     title: str
     lines: tuple[str, ...]
     over_epsilon: tuple[str, ...] = ()
-    authors: Mapping[str, str] = field(default_factory=dict)
+    authors: dict[str, str] = field(default_factory=dict)
     note: str = ""
     log_passes: bool = False
     epsilon: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse a name that is none of a file, and curves that were not decoded."""
+        check_stem(self.name)
+        for curve in self.authors.values():
+            registry.check_choice("authors", curve, sorted(decoded(self.name)))
+
+    def check(self, lines: LinesOf) -> None:
+        """Refuse lines that the panel of an experiment does not have."""
+        registry.check_choice("panel", self.name, list(lines))
+        for line in (*self.lines, *self.over_epsilon):
+            registry.check_choice(
+                f"panel {self.name}: line", line, list(lines[self.name])
+            )
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dp_erm_bench.report import log
 from dp_erm_bench.report.caption import (
@@ -15,6 +16,7 @@ from dp_erm_bench.report.caption import (
     overview_caption,
 )
 from dp_erm_bench.report.curves import explained
+from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save
 from dp_erm_bench.report.panels import (
     Found,
@@ -26,56 +28,54 @@ from dp_erm_bench.report.panels import (
 from dp_erm_bench.report.style import house_style
 from dp_erm_bench.results.runs import read_manifest
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 SINGLE, SMALL = (4.4, 3.0), (2.5, 2.0)
 COLUMNS, ONE_ROW = 4, 5
 
 
-def draw_paper(
-    paper: str,
-    panels: Sequence[Panel],
-    table: pd.DataFrame,
-    folder: Path,
-    config: Mapping[str, Any],
-    rules: Sequence[Panel] = (),
-) -> list[Path]:
-    """Draw every panel that ran, the overview and the log of a paper.
+@dataclass(frozen=True)
+class Panels(Figure):
+    """Error against passes and epsilon, panel by panel, with an overview and a log.
 
-    Parameters
+    Attributes
     ----------
-    paper : str
-        Stem of the overview and name of the experiment.
-    panels : sequence of Panel
-        What to draw.
-    table : DataFrame
-        The tidy table, one row per checkpoint.
-    folder : Path
-        Where the files go; choices.csv is looked for beside it and in it.
-    config : mapping
-        The experiment's resolved yaml; its `profile` is named in the captions. Lines
-        that did not run are taken from `not_run`, else from the manifest beside.
-    rules : sequence of Panel
-        Panels that compare greedy rules, drawn on one sheet of their own.
-
-    Returns
-    -------
-    list of Path
-        The files written: .pdf, .png and log.txt.
+    panels : tuple of Panel
+    name : str
+        Of the overview's file; the paper's overview has none.
+    alone : bool
+        Whether each panel has a sheet of its own, and its numbers stand in log.txt.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    profile = str(config.get("profile", "?"))
-    table = explained(table, {"not_run": _not_run(folder.parent), **config})
-    drawn = [look_up(table, panel) for panel in panels]
-    written: list[Path] = []
-    with house_style():
-        for panel in drawn:
-            written += _singles(panel, folder, profile)
-        written += _overview(drawn, folder / paper, profile)
-        compared = [look_up(table, panel) for panel in rules]
-        written += _overview(compared, folder / f"{paper}_rules", profile)
-    return [*written, log.write(folder, paper, drawn, profile)]
+
+    panels: tuple[Panel, ...]
+    name: str = ""
+    alone: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a name that is none of a file."""
+        check_stem(self.name)
+
+    def check(self, lines: LinesOf) -> None:
+        """Refuse panels and lines that the experiment does not have."""
+        for panel in self.panels:
+            panel.check(lines)
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw every panel that ran and the overview, and write the log.
+
+        Lines that did not run are taken from the manifest of the results folder, where
+        choices.csv is looked for, too.
+        """
+        folder, profile = drawing.folder, drawing.profile
+        missing = {"not_run": _not_run(folder.parent), **drawing.config}
+        table = explained(drawing.table, missing)
+        drawn = [look_up(table, panel) for panel in self.panels]
+        written: list[Path] = []
+        with house_style():
+            for panel in drawn if self.alone else ():
+                written += _singles(panel, folder, profile)
+            written += _overview(drawn, drawing.path(self.name), profile)
+        if self.alone:
+            written.append(log.write(folder, drawing.paper, drawn, profile))
+        return written
 
 
 def _not_run(folder: Path) -> list[dict[str, Any]]:

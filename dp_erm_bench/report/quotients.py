@@ -17,10 +17,14 @@ from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.problems.erm.smoothness import Smoothness
 from dp_erm_bench.report.curves import curves
 from dp_erm_bench.report.missing import Missing
-from dp_erm_bench.report.scaling import Scaling
+from dp_erm_bench.report.scaling import Scaling, scaling
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+QUOTIENT = "quotient"
+"""The axis that is no column of the table."""
 
 
 def norm_quotient(problem: Problem) -> float:
@@ -108,3 +112,18 @@ def against_quotient(
         np.array([errors[:, 0].mean() for errors in runs]),
         tuple(sorted({run for one in found for run in one.runs})),
     )
+
+
+def along(
+    table: pd.DataFrame, config: Mapping[str, Any], panel: str, axis: str, line: str
+) -> Scaling:
+    """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`.
+
+    Raises
+    ------
+    Missing
+        If there are none; says why.
+    """
+    if axis == QUOTIENT:
+        return against_quotient(table, config, panel, line)
+    return scaling(table, panel, line, axis)

@@ -35,7 +35,8 @@ class Scaling:
     skipped : mapping of float to str
         Values of the axis that the algorithm cannot serve, and why.
     excess : float
-        Largest certified epsilon over the nominal one; infinite where none is proved.
+        Largest certified epsilon over the nominal one; infinite where none is proved,
+        not a number where it was not asked for.
     unchecked : tuple of str
         Algorithms from outside the package that have not passed `check`.
     """
@@ -45,7 +46,7 @@ class Scaling:
     start: Array = field(default_factory=lambda: np.empty(0))
     runs: tuple[str, ...] = ()
     skipped: Mapping[float, str] = field(default_factory=dict)
-    excess: float = 1.0
+    excess: float = math.nan
     unchecked: tuple[str, ...] = ()
 
     @property

@@ -128,15 +128,15 @@ def test_collect_draws_and_judges_again(folder, monkeypatch, capsys):
     (folder / "manifest.json").write_text(json.dumps({"config": config}))
     (folder / "plan.jsonl").touch()
     monkeypatch.setattr(
-        "dp_erm_bench.report.mangold2022.draw",
-        lambda table, into, given: seen.append((into, given)) or [],
+        "dp_erm_bench.report.paper.Panels.draw",
+        lambda panels, given: seen.append((given.folder, given.paper)) or [],
     )
     monkeypatch.setattr(
         "dp_erm_bench.report.claims.judge.evaluate",
         lambda table, given: pd.DataFrame({"verdict": ["holds"], "figure": ["log1"]}),
     )
     assert command("collect", [str(folder)]) == 0
-    assert seen == [(folder / "figures", config)]
+    assert seen == [(folder / "figures", "mangold2022")]
     assert "tiny: 1 holds" in capsys.readouterr().out
 
 

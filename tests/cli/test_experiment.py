@@ -26,7 +26,7 @@ blocks:
     tune: null
     algorithm: {name: sgd, step: 1}
     seed: range(0,2)
-figures: dp_erm_bench.figures.mangold2022
+figures: [{kind: leaderboard}]
 claims: []
 """
 
@@ -67,7 +67,7 @@ def test_an_experiment_has_its_own_folder_and_replaces_its_plan(tiny):
     assert (run.name, str(run.folder)) == ("tiny", "results/tiny")
     assert run.options.profile == "smoke"
     assert not run.options.append_plan
-    assert run.options.config["figures"] == "dp_erm_bench.figures.mangold2022"
+    assert run.options.config["figures"] == [{"kind": "leaderboard"}]
     assert run.options.config["blocks"] == run.blocks
 
 

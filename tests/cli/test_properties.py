@@ -133,7 +133,7 @@ blocks:
     algorithm: {name: sgd, clip: 1, batch_size: full}
     budget: {epsilon: 1, delta: 1.0e-6}
     seed: [0, 1]
-figures: dp_erm_bench.figures.mangold2022
+figures: [{kind: leaderboard}]
 claims:
   - {id: ratio, figure: a, under: [b, c], over: c, measure: ratio, at_most: 1,
      statement: "{under} is best"}

@@ -67,11 +67,50 @@ TOP = [
     ("defaults: [{dataset: log2}]\n" + VALID, "defaults={'dataset': 'log2'}"),
     ("defaults: [null]\n" + VALID, "defaults=None"),
     ("defaults: [tiny]\n" + VALID, "builds upon itself"),
-    ("figures: [a]\n" + VALID, "figures=[a]: must be the dotted name"),
-    ("figures: no.such\n" + VALID, "figures=no.such: no such module"),
-    ("figures: ..\n" + VALID, "figures=.."),
-    ("figures: dp_erm_bench.report.log\n" + VALID, "a function draw"),
-    ("figures: dp_erm_bench\n" + VALID, "a function draw"),
+    ("figures: no.such\n" + VALID, "figures=no.such: must be a list of mappings"),
+    ("figures: [a]\n" + VALID, "figure 1=a: must be a mapping"),
+    ("figures: [{}]\n" + VALID, "figure 1: kind=None: must be one of"),
+    ("figures: [{kind: panel}]\n" + VALID, "kind=panel (did you mean panels?)"),
+    ("figures: [{kind: no.py}]\n" + VALID, "no.py: no such file"),
+]
+PANEL = "{kind: panels, panels: [{name: a, title: t, lines: [b]}]}"
+CELL = "{panel: a, axis: p, title: t, lines: [b], shapes: {x: -1/2}}"
+RATES = f"{{kind: rates, name: r, about: words, cells: [{CELL}]}}"
+SELECT = "x: {algorithm: greedy_cd, release: select}"
+NOISE = (
+    "{kind: noise, name: s, title: t, axis: p, label: p, values: [1, 2], lines: {"
+    + SELECT
+    + "}}"
+)
+FIGURES = [
+    (PANEL, "panels: [{", "panel: [{", "key=panel (did you mean panels?)"),
+    (PANEL, "title: t, ", "", "figure 1 (panels): panels 1: title: must be given"),
+    (PANEL, "title: t", "titel: t", "panels 1: key=titel (did you mean title?)"),
+    (PANEL, "title: t", "title: 3", "panels 1: title=3: must be a word"),
+    (PANEL, "[b]", "b", "lines=b: must be a list of at least one value"),
+    (PANEL, "[b]", "[]", "lines=[]: must be a list of at least one value"),
+    (PANEL, "[b]", "[c]", "figure 1: panel a: line=c: must be one of b"),
+    (PANEL, "name: a", "name: c", "figure 1: panel=c: must be one of a"),
+    (PANEL, "name: a", "name: ../a", "must be a plain name for a file"),
+    (PANEL, "[b]", "[b], authors: {b: x}", "authors=x: there is none"),
+    (PANEL, "[b]", "[b], authors: [b]", "authors=['b']: must be a mapping"),
+    (PANEL, "[b]", "[b], log_passes: 1", "log_passes=1: must be true or false"),
+    (PANEL, "[b]", "[b], epsilon: one", "epsilon=one: must be a number"),
+    (RATES, "axis: p", "axis: q", "cells 1: axis=q: must be one of p, n"),
+    (RATES, "-1/2", "square", "shapes=square: must be log, or a power"),
+    (RATES, "panel: a", "panel: c", "figure 1: panel=c: must be one of a"),
+    (RATES, "[b]", "[c]", "figure 1: panel a: lines=c: must be one of b"),
+    (RATES, "name: r", "name: /r", "must be a plain name for a file"),
+    (RATES, "name: r", "name: r, size: [1]", "size=[1]: must be width and height"),
+    (NOISE, "axis: p", "axis: n", "figure 1 (noise): axis=n: must be one of p"),
+    (NOISE, "greedy_cd", "greedy", "lines x: algorithm=greedy (did you mean"),
+    (NOISE, "[1, 2]", "[1, x]", "values 2=x: must be an integer"),
+    (NOISE, "select", "choose", "figure 1: line x: release=choose: must be one of"),
+    (NOISE, "select", "select, parameters: {stp: 1}", "parameter of greedy_cd=stp"),
+]
+FIGURES = [
+    (f"figures: [{whole.replace(old, new)}]\n{VALID}", said)
+    for whole, old, new, said in FIGURES
 ]
 LABELS = [
     (replaced(BLOCK, "panel: a", "panel: [a]"), "panel=[a]: must be a word"),
@@ -274,7 +313,7 @@ BYTES = [
         "more than 1000000 values",
     ),
 ]
-ALL = [*TOP, *LABELS, *PARTS, *PRIVACY, *SEEDS, *TUNING, *CLAIMS]
+ALL = [*TOP, *FIGURES, *LABELS, *PARTS, *PRIVACY, *SEEDS, *TUNING, *CLAIMS]
 
 
 @pytest.fixture

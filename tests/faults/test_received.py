@@ -137,7 +137,9 @@ def test_no_module_that_a_manifest_names_is_imported(folder, evil, command, caps
     assert ("it is not imported" in said) == (command == "collect")
 
 
-@pytest.mark.parametrize("name", ["os", "dp_erm_bench.cli.main", "..", 3, ["x"]])
+@pytest.mark.parametrize(
+    "name", ["os", "dp_erm_bench.cli.main", "..", 3, [{"kind": "evil.py"}]]
+)
 def test_only_modules_of_figures_are_taken_from_a_manifest(folder, name, capsys):
     write_run(folder, {**read_manifest(folder), "config": {"figures": name}})
     assert main(["collect", str(folder)]) == 0
@@ -151,6 +153,9 @@ def test_only_modules_of_figures_are_taken_from_a_manifest(folder, name, capsys)
         {"claims": [{"statement": "{figure.x}", "measure": "ratio", "figure": "a"}]},
         {"claims": [{}], "profile": {}},
         {"blocks": 3, "claims": [[]]},
+        {"figures": ["x"]},
+        {"figures": [{"kind": "panels", "panels": [{"name": "../../a"}]}]},
+        {"figures": [{"kind": "dp_erm_bench.report.paper.Panels"}]},
     ],
 )
 def test_a_manifest_that_fits_nothing_is_a_sentence(folder, config, capsys):

@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from dp_erm_bench.report import axes, mangold2022, mangold2023
+from dp_erm_bench.report import axes
 from dp_erm_bench.report.style import STYLES, of
+from tests.report.papers import mangold2022, mangold2023
 
-PANELS = [*mangold2022.PANELS, *mangold2023.PANELS, *mangold2023.RULES]
+PANELS = [*mangold2022.PANELS, *mangold2023.PANELS, *mangold2023.figure("rules").panels]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ RATIO = {
 def config(*claims):
     return {
         "profile": "smoke",
-        "figures": "dp_erm_bench.figures.mangold2023",
+        "paper": "mangold2023",
         "claims": list(claims),
     }
 

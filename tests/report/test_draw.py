@@ -6,11 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from dp_erm_bench.report import log, mangold2022, mangold2023, paper
+from dp_erm_bench.report import log, paper
 from dp_erm_bench.report.layout import MAX_PNG_BYTES, Sheet, _fill, save
 from dp_erm_bench.report.panels import draw_epsilon, draw_passes, look_up
 from dp_erm_bench.report.style import house_style, of
 from dp_erm_bench.results.runs import write_run
+from tests.report.papers import mangold2022, mangold2023
 
 PAPERS = {"mangold2022": mangold2022, "mangold2023": mangold2023}
 
@@ -62,7 +63,7 @@ def legend(figure):
 @pytest.mark.parametrize("name", PAPERS)
 def test_all_figures_of_a_paper(tabulate, tmp_path, name):
     module = PAPERS[name]
-    panels = [*module.PANELS, *getattr(module, "RULES", ())]
+    panels = [panel for f in module.figures for panel in getattr(f, "panels", ())]
     unique = {
         (line["panel"], line["line"], line.get("epsilon")): line
         for panel in panels

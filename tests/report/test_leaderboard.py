@@ -15,7 +15,6 @@ from PIL import Image
 from dp_erm_bench import registry
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.cli.grammar import expand
-from dp_erm_bench.report.claims.schema import check_claims
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
 from dp_erm_bench.report.leaderboard import figures as leaderboard
 from dp_erm_bench.report.leaderboard.page import page, published
@@ -28,6 +27,7 @@ from dp_erm_bench.report.leaderboard.standings import (
     winners,
 )
 from dp_erm_bench.report.leaderboard.style import BOARDS, STYLES, boards, title
+from dp_erm_bench.report.make import check_report
 
 START, SHARE = 1.0, 0.3
 SEEDS = 9
@@ -285,7 +285,7 @@ def drawn(tmp_path_factory):
     """Two drawings of the same table, each in a folder of its own."""
     folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
     for folder in folders:
-        leaderboard.draw(example(), folder / "figures", {"profile": "smoke"})
+        leaderboard.draw(example(), folder / "figures", "smoke")
     return folders
 
 
@@ -313,7 +313,7 @@ def test_drawing_again_gives_the_same_files(drawn):
 
 def test_a_table_without_any_run_draws_no_figure(tmp_path):
     empty = table_of(skipped("a9a_l2", "gd", "why"))
-    written = leaderboard.draw(empty, tmp_path / "figures", {})
+    written = leaderboard.draw(empty, tmp_path / "figures", "?")
     assert {path.suffix for path in written} == {".md", ".csv", ".txt"}
     assert "Problems" not in (tmp_path / "leaderboard.md").read_text()
 
@@ -544,7 +544,7 @@ def test_claims_are_about_lines_that_run(config):
         for name, board in itertools.product(DATASETS, BOARDS)
         for line in REFUSED[board]
     }
-    check_claims(config["claims"], config["blocks"])
+    check_report(config)
     for claim in config["claims"]:
         for figure in as_list(claim["figure"]):
             for key in ("line", "under", "over"):

@@ -7,16 +7,19 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
-from dp_erm_bench.report import crosses, mangold2022, mangold2023, noise, quotients
+from dp_erm_bench.report import crosses, quotients
 from dp_erm_bench.report.claims.judge import evaluate
-from dp_erm_bench.report.crosses import Cross, Shape, draw_cross, found, slopes
+from dp_erm_bench.report.crosses import Cross, Shape, draw_cross, slopes
 from dp_erm_bench.report.layout import Sheet, _fill
 from dp_erm_bench.report.missing import Missing
+from dp_erm_bench.report.rates import found
 from dp_erm_bench.report.scaling import Scaling, scaling, slope
 from dp_erm_bench.report.style import house_style, of
+from tests.report.papers import mangold2022, mangold2023
 
 X = np.array([50.0, 100.0, 400.0, 3000.0])
 LINE = "DP-GCD tight"
+NOISE = mangold2023.figure("noise")
 
 
 def power_rows(rows, exponent, axis="p", **more):
@@ -133,7 +136,7 @@ def test_missing_runs_say_why(rows, change, reason):
 def claim_on(measure, **more):
     return {
         "profile": "smoke",
-        "figures": "dp_erm_bench.figures.mangold2023",
+        "paper": "mangold2023",
         "claims": [
             {"id": "rate", "figure": "theory_p", "line": LINE, "axis": "p"}
             | {"statement": "So it is", "measure": measure, "at_most": 0.25, **more}
@@ -164,8 +167,8 @@ def test_claim_on_the_difference_of_slopes(rows):
 
 def test_selection_is_flat_and_the_gradient_grows_like_a_root():
     features = np.array([20, 80, 320])
-    for line, expected in zip(noise.RELEASED, (0.0, 0.0, 0.5, 0.5), strict=True):
-        found = noise.deviations(line, [int(p) for p in features])
+    for line, expected in zip(NOISE.lines, (0.0, 0.0, 0.5, 0.5), strict=True):
+        found = NOISE.along(line, [int(p) for p in features])
         assert slope(features.astype(float), found) == pytest.approx(expected, abs=1e-9)
 
 
@@ -173,16 +176,16 @@ def test_noise_is_that_of_the_calibrated_gaussians():
     # T Gaussians are sqrt(T) / z - GDP: z of T is sqrt(T) z of one.
     from dp_erm_bench.accounting.gdp import mu_for
 
-    mu = mu_for(noise.EPSILON, noise.N**-2.0)
+    mu = mu_for(NOISE.epsilon, NOISE.n**-2.0)
     p = 25
-    expected = math.sqrt(noise.N_ITER) / mu * 2 * math.sqrt(p) / noise.N
+    expected = math.sqrt(NOISE.n_iter) / mu * 2 * math.sqrt(p) / NOISE.n
     for line in ("whole gradient", "DP-CD coordinate"):
-        assert noise.deviations(line, [p])[0] == pytest.approx(expected, rel=1e-4)
+        assert NOISE.along(line, [p])[0] == pytest.approx(expected, rel=1e-4)
 
 
 def test_selection_needs_less_noise_than_the_gradient_of_many_features():
-    few, many = (noise.deviations("whole gradient", [p])[0] for p in (1, 500))
-    selected = noise.deviations("DP-GCD selection", [500])[0]
+    few, many = (NOISE.along("whole gradient", [p])[0] for p in (1, 500))
+    selected = NOISE.along("DP-GCD selection", [500])[0]
     assert few < selected < many
 
 

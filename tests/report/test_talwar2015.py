@@ -10,16 +10,22 @@ from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.gdp import mu_for
-from dp_erm_bench.report import crosses, talwar2015
+from dp_erm_bench.report import crosses
 from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.crosses import Cross, draw_cross
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
-from dp_erm_bench.report.rates import Asked
+from dp_erm_bench.report.rates import Cell
 from dp_erm_bench.report.scaling import Scaling, scaling
-from dp_erm_bench.report.selection import LENGTHS, SELECTIONS, scales, selection
 from dp_erm_bench.report.style import STYLES
+from tests.report.papers import talwar2015
 
 PRINTED = "DP-FW Laplace printed"
+LASSO, BALL, ANSWERS = (
+    [f for f in talwar2015.figures if getattr(f, "name", "") == name][-1]
+    for name in ("lasso", "ball", "answers")
+)
+(NOISE,) = LASSO.beside
+LENGTHS = NOISE.values
 
 
 @functools.cache
@@ -46,12 +52,12 @@ def along(rows, asked, values, **more):
 @pytest.fixture
 def table(rows):
     """Every line of every figure."""
-    found = along(rows, talwar2015.IN_RECORDS, (500, 4000))
-    found += along(rows, talwar2015.ON_THE_BALL[0], (0.1, 1.0, 10.0))
-    found += along(rows, talwar2015.ON_THE_BALL[1], (50, 1000))
-    for asked in talwar2015.ONE_ANSWER:
+    found = along(rows, LASSO.cells[0], (500, 4000))
+    found += along(rows, BALL.cells[0], (0.1, 1.0, 10.0))
+    found += along(rows, BALL.cells[1], (50, 1000))
+    for asked in ANSWERS.cells:
         found += along(rows, asked, (0.01, 0.1, 1.0))
-    for line in talwar2015.LASSO:
+    for line in LASSO.cells[0].lines:
         found += rows(panel="lasso", line=line)
     found = pd.DataFrame(found)
     return found.assign(epsilon_certified=found["epsilon"])
@@ -91,7 +97,7 @@ def test_nothing_to_draw_is_no_error(table, tmp_path):
 
 
 def test_lines_of_a_cell_do_not_look_alike():
-    for lines in (talwar2015.LASSO, talwar2015.BALL, talwar2015.ANSWERS):
+    for lines in (*(one.cells[0].lines for one in (LASSO, BALL, ANSWERS)),):
         looks = [(STYLES[one].colour, STYLES[one].marker) for one in lines]
         assert len(set(looks)) == len({STYLES[one].label for one in lines})
         assert len(set(looks)) == len(lines)
@@ -146,7 +152,7 @@ def test_the_legend_of_a_single_panel_is_on_the_sheet(table):
 
     (panel,) = talwar2015.PANELS
     lines = look_up(table, panel).lines
-    assert list(lines) == list(talwar2015.LASSO)
+    assert list(lines) == list(LASSO.cells[0].lines)
     with house_style():
         figure = plt.figure()
         cell = functools.partial(draw_passes, panel=panel, lines=lines)
@@ -186,7 +192,7 @@ def test_a_line_that_serves_nowhere_is_named(table, tmp_path, captions):
 
 
 def test_captions_are_about_what_ran(table, tmp_path, captions):
-    first = table["line"] == talwar2015.ANSWERS[0]
+    first = table["line"] == ANSWERS.cells[0].lines[0]
     table.loc[first, ["uncharged", "adjacency"]] = ["", "none"]
     table.loc[first, "status"] = "error"
     drawn(table, tmp_path)
@@ -198,7 +204,7 @@ def test_captions_are_about_what_ran(table, tmp_path, captions):
 def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp_path):
     import matplotlib.pyplot as plt
 
-    asked = Asked("a9a", "epsilon", "t", ("Objective Gaussian", "AMP"))
+    asked = Cell("a9a", "epsilon", "t", ("Objective Gaussian", "AMP"))
     table = skip(table, asked.lines[0], (0.01, 0.1), "no")
     rates = {one: scaling(table, "a9a", one, "epsilon") for one in asked.lines}
     assert rates["Objective Gaussian"].x.tolist() == [1.0]
@@ -217,7 +223,7 @@ def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp
     ],
 )
 def test_scales_and_proofs_at_50_selections(line, scale, proved):
-    found = selection(line, 50)
+    found = NOISE.calibrated(line, 50)
     assert found.scale == pytest.approx(scale, rel=1e-4)
     assert found.epsilon_certified == pytest.approx(proved, abs=5e-3)
 
@@ -225,15 +231,15 @@ def test_scales_and_proofs_at_50_selections(line, scale, proved):
 def test_printed_scale_is_its_formula_and_proved_for_few_steps_only():
     T = np.array(LENGTHS, float)
     np.testing.assert_allclose(
-        scales(PRINTED), np.sqrt(8 * T * math.log(1e6)) / 1000, rtol=1e-12
+        NOISE.along(PRINTED), np.sqrt(8 * T * math.log(1e6)) / 1000, rtol=1e-12
     )
-    proved = [selection(PRINTED, n_iter).epsilon_certified for n_iter in LENGTHS]
+    proved = [NOISE.calibrated(PRINTED, n_iter).epsilon_certified for n_iter in LENGTHS]
     assert proved == sorted(proved)
     assert [value <= 1 for value in proved] == [n_iter <= 5 for n_iter in LENGTHS]
 
 
 def test_certified_gumbel_noise_is_the_smallest():
-    gumbel, laplace, printed = (scales(line) for line in SELECTIONS)
+    gumbel, laplace, printed = map(NOISE.along, NOISE.lines)
     assert (gumbel <= laplace * (1 + 1e-9)).all()
     assert (gumbel < printed).all()
     # It costs no more than as many Gaussians of the same multiplier, z = sqrt(T) / mu.
@@ -273,7 +279,7 @@ def test_claims_on_rates_are_measured_on_the_lines(table):
 
 
 def test_claims_on_answers_compare_them_at_epsilon_1(table):
-    ends = dict.fromkeys(talwar2015.ANSWERS, 0.0)
+    ends = dict.fromkeys(ANSWERS.cells[0].lines, 0.0)
     for place, line in enumerate(ends):
         ends[line] = 0.3 * (place + 1)
     (ratio,) = judged(table, "a9a", "approximate")["value"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.report.claims.lookup import Lookup
 from dp_erm_bench.report.claims.schema import LISTS, Claim, measure_of, threshold
+from dp_erm_bench.report.claims.table import NOISE
 from dp_erm_bench.report.curves import data_seeds, explained
 from dp_erm_bench.report.missing import Missing
 
@@ -35,8 +36,8 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     table : DataFrame
         The tidy table of the experiment, one row per checkpoint.
     config : mapping
-        The experiment's resolved yaml: `claims`, `profile` and `figures`, whose last
-        part names the paper; and the manifest's `not_run`, if any.
+        The experiment's resolved yaml: `claims`, `profile` and `figures`; its name as
+        `paper`; and the manifest's `not_run`, if any.
 
     Returns
     -------
@@ -81,16 +82,6 @@ def _row(
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
     measure = measure_of(claim)
-    row: dict[str, object] = {
-        "paper": str(config.get("figures", "")).rpartition(".")[2],
-        "figure": claim["figure"],
-        "statement": _statement(claim),
-        "measured": measure.words.format(**claim),
-        "threshold": threshold(claim),
-        "value": math.nan,
-        "profile": config.get("profile", ""),
-    }
-
     lookup = Lookup(
         table,
         config,
@@ -98,6 +89,16 @@ def _row(
         float(claim.get("epsilon", 1.0)),
         claim.get("data_seed"),
     )
+    more = {"n": lookup.noise.n} if measure.lines == NOISE else {}
+    row: dict[str, object] = {
+        "paper": config.get("paper", ""),
+        "figure": claim["figure"],
+        "statement": _statement(claim),
+        "measured": measure.words.format(**claim, **more),
+        "threshold": threshold(claim),
+        "value": math.nan,
+        "profile": config.get("profile", ""),
+    }
     try:
         value = measure(claim, lookup)
     except Missing as reason:

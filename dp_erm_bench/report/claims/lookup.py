@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.report.curves import Curves, curves
-from dp_erm_bench.report.quotients import against_quotient
-from dp_erm_bench.report.scaling import Scaling, scaling
+from dp_erm_bench.report.figure import figures_of
+from dp_erm_bench.report.noise import Noise
+from dp_erm_bench.report.quotients import along
+from dp_erm_bench.report.rates import noises
+from dp_erm_bench.report.scaling import Scaling
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +47,9 @@ class Lookup:
 
     def along(self, line: str, axis: str) -> Scaling:
         """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`."""
-        if axis == "quotient":
-            return against_quotient(self.table, self.config, self.figure, line)
-        return scaling(self.table, self.figure, line, axis)
+        return along(self.table, self.config, self.figure, axis, line)
+
+    @property
+    def noise(self) -> Noise:
+        """Return the figure of noise that the claim names."""
+        return noises(figures_of(self.config))[self.figure]

@@ -164,32 +164,28 @@ def slope_beyond(runs: Lookup, line: str, other: str, axis: str) -> float:
 @says("slope of the noise of {line} against p, log-log", NOISE)
 def noise_slope(noise: Lookup, line: str) -> float:
     """Return the slope of the noise's deviation against the number of features."""
-    from dp_erm_bench.report.noise import FEATURES, deviations
     from dp_erm_bench.report.scaling import slope
 
-    return slope(np.array(FEATURES, float), deviations(line, FEATURES))
+    figure = noise.noise
+    return slope(np.array(figure.values, float), figure.along(line))
 
 
-@says("scale of the noise of {line} at T = {n_iter}, n = 1000, in units of L_1", NOISE)
+@says("scale of the noise of {line} at T = {n_iter}, n = {n}, in units of L_1", NOISE)
 def selection_scale(noise: Lookup, line: str, n_iter: int) -> float:
     """Return the scale of the noise of some private selections."""
-    from dp_erm_bench.report.selection import selection
-
-    return selection(line, n_iter).scale
+    return noise.noise.calibrated(line, n_iter).scale
 
 
-@says("scale of the noise of {under} / that of {over} at T = {n_iter}, n = 1000", NOISE)
+@says("scale of the noise of {under} / that of {over} at T = {n_iter}, n = {n}", NOISE)
 def selection_quotient(noise: Lookup, under: str, over: str, n_iter: int) -> float:
     """Return the scale of one noise divided by that of another."""
     return selection_scale(noise, under, n_iter) / selection_scale(noise, over, n_iter)
 
 
-@says("epsilon certified for the noise of {line} at T = {n_iter}, n = 1000", NOISE)
+@says("epsilon certified for the noise of {line} at T = {n_iter}, n = {n}", NOISE)
 def selection_epsilon(noise: Lookup, line: str, n_iter: int) -> float:
     """Return the epsilon that is proved for the noise of some selections."""
-    from dp_erm_bench.report.selection import selection
-
-    return selection(line, n_iter).epsilon_certified
+    return noise.noise.calibrated(line, n_iter).epsilon_certified
 
 
 @says(

@@ -8,8 +8,12 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report.authors import decoded
 from dp_erm_bench.report.claims.measures import MEASURES
-from dp_erm_bench.report.claims.table import NOTHING, Measure
+from dp_erm_bench.report.claims.table import NOISE, NOTHING, Measure
+from dp_erm_bench.report.figure import Figure, LinesOf
+from dp_erm_bench.report.quotients import QUOTIENT
+from dp_erm_bench.report.rates import noises
 
 Claim = Mapping[str, Any]
 COMMON = ("id", "figure", "measure", "statement")
@@ -25,52 +29,37 @@ WORDS = {"per": ["data_seed"], "axis": ["n", "p", "epsilon", "quotient"]}
 LISTS = ("figure", "line", "under", "over")
 """Keys of which a list stands for one claim per value."""
 
-NOISE_LINES = (
-    *("DP-GCD selection", "DP-GCD measurement"),
-    *("DP-CD coordinate", "whole gradient"),
-)
-SELECTION_LINES = ("DP-FW Gumbel", "DP-FW Laplace", "DP-FW Laplace printed")
-COMPUTED = {
-    "noise_slope": NOISE_LINES,
-    "selection_scale": SELECTION_LINES,
-    "selection_quotient": SELECTION_LINES,
-    "selection_epsilon": SELECTION_LINES,
-}
-"""The lines of figures that nothing is run for, by measure."""
 
-QUOTIENT = "quotient"
-Lines = Mapping[str, Sequence[str]]
-
-
-def check_claims(claims: Sequence[Any], blocks: Sequence[Mapping[str, Any]]) -> None:
+def check_claims(
+    claims: Sequence[Any], lines: LinesOf, figures: Sequence[Figure] = ()
+) -> None:
     """Refuse claims that could not be judged once everything has run.
 
     Parameters
     ----------
     claims : sequence
         As in an experiment's yaml.
-    blocks : sequence of mapping
-        All blocks of the experiment, for their panels and lines.
+    lines : mapping of str to list of str
+        The lines of the experiment's panels.
+    figures : sequence of Figure
+        Its figures, of which those of noise have lines, too.
 
     Raises
     ------
     UsageError
         Naming the claim, the key, its value and what is allowed.
     """
-    lines: dict[str, list[str]] = {}
-    for block in blocks:
-        label = str(block.get("line"))
-        lines.setdefault(str(block.get("panel")), []).append(label)
+    noise = {name: list(one.lines) for name, one in noises(figures).items()}
     for number, claim in enumerate(claims, 1):
         if not isinstance(claim, dict):
             raise UsageError(f"claim {number}={claim}: must be a mapping")
         try:
-            _check(claim, lines)
+            _check(claim, lines, noise)
         except UsageError as error:
             raise UsageError(f"claim {claim.get('id', number)}: {error}") from None
 
 
-def _check(claim: Claim, lines: Lines) -> None:
+def _check(claim: Claim, lines: LinesOf, noise: LinesOf) -> None:
     measure = measure_of(claim)
     needs = (*COMMON, *measure.needs)
     for key in claim:
@@ -83,7 +72,7 @@ def _check(claim: Claim, lines: Lines) -> None:
         _check_value(key, value)
     threshold(claim)
     if measure.lines != NOTHING:
-        _check_lines(claim, lines)
+        _check_lines(claim, noise if measure.lines == NOISE else lines)
     _check_statement(claim)
 
 
@@ -127,23 +116,19 @@ def threshold(claim: Claim) -> str:
     )
 
 
-def _check_lines(claim: Claim, lines: Lines) -> None:
+def _check_lines(claim: Claim, lines: LinesOf) -> None:
     for figure in _many("figure", claim["figure"]):
         known = _known(claim, figure, lines)
         for key in LINES:
             for line in _many(key, claim[key]) if key in claim else ():
                 registry.check_choice(f"figure {figure}: {key}", line, known)
         if "curve" in claim:
-            from dp_erm_bench.report.authors import decoded
-
             curves = sorted(decoded(figure))
             registry.check_choice(f"figure {figure}: curve", claim["curve"], curves)
 
 
-def _known(claim: Claim, figure: str, lines: Lines) -> list[str]:
+def _known(claim: Claim, figure: str, lines: LinesOf) -> list[str]:
     """Return the lines that a claim's figure has; a family has those of its panels."""
-    if claim["measure"] in COMPUTED:
-        return list(COMPUTED[claim["measure"]])
     if claim.get("axis") == QUOTIENT:
         panels = [panel for panel in lines if panel.startswith(f"{figure}_")]
     else:

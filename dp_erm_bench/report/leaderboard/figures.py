@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report import axes
+from dp_erm_bench.report.figure import Drawing, Figure
 from dp_erm_bench.report.layout import Cell, Sheet, save
 from dp_erm_bench.report.leaderboard.heat import draw_map
 from dp_erm_bench.report.leaderboard.page import page, published
@@ -35,7 +37,16 @@ TICKS = (1, 2, 5, 10, 20, 50, 100)
 PROFILE, SMALL = (3.6, 2.6), (2.0, 1.6)
 
 
-def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[Path]:
+@dataclass(frozen=True)
+class Leaderboard(Figure):
+    """Who stands where; a panel of the experiment is a dataset with a board's name."""
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw the leaderboard, and write its page and its table beside the figures."""
+        return draw(drawing.table, drawing.folder, drawing.profile)
+
+
+def draw(table: pd.DataFrame, folder: Path, name: str) -> list[Path]:
     """Draw the leaderboard, and write its page and its table beside the figures.
 
     Parameters
@@ -44,15 +55,15 @@ def draw(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> list[P
         The tidy table of the experiment; a panel is a dataset with one of `BOARDS`.
     folder : Path
         Where the figures go; leaderboard.md and leaderboard.csv go to its parent.
-    config : mapping
-        The experiment's resolved yaml; its `profile` is named.
+    name : str
+        The profile that was run.
 
     Returns
     -------
     list of Path
         The files written.
     """
-    name, found = str(config.get("profile", "?")), standings(table)
+    found = standings(table)
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder.parent
     told = edges(beside)

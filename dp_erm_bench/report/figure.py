@@ -1,0 +1,173 @@
+"""The figures of an experiment, as its yaml states them: kinds, built and checked.
+
+A kind is a dataclass: its fields are the keys of an entry of `figures`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from dp_erm_bench import registry
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.names import absolute, is_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+T = TypeVar("T")
+LinesOf = Mapping[str, Sequence[str]]
+"""The lines of each panel of an experiment."""
+
+KINDS = {
+    "accounting": "dp_erm_bench.report.accounting.Accounting",
+    "audit": "dp_erm_bench.report.audit.Audit",
+    "leaderboard": "dp_erm_bench.report.leaderboard.figures.Leaderboard",
+    "noise": "dp_erm_bench.report.noise.Noise",
+    "panels": "dp_erm_bench.report.paper.Panels",
+    "rates": "dp_erm_bench.report.rates.Rates",
+}
+WORDS = {str: "a word", bool: "true or false", int: "an integer", dict: "a mapping"}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What the figures of an experiment are drawn from.
+
+    Attributes
+    ----------
+    table : DataFrame
+        The tidy table, one row per checkpoint; what `Figure.table` makes instead.
+    folder : Path
+        Where the figures go: in the results folder.
+    paper : str
+        The experiment's name, with which the names of the files begin.
+    config : mapping
+        The experiment's resolved yaml; its `profile` is named in the captions.
+    """
+
+    table: pd.DataFrame
+    folder: Path
+    paper: str
+    config: Mapping[str, Any]
+
+    @property
+    def profile(self) -> str:
+        """Return the profile that was run."""
+        return str(self.config.get("profile", "?"))
+
+    def path(self, name: str) -> Path:
+        """Return folder and stem of a figure, that of the whole paper if unnamed."""
+        return self.folder / "_".join(filter(None, (self.paper, name)))
+
+
+class Figure:
+    """A kind of figure; a subclass is a dataclass that draws."""
+
+    def check(self, lines: LinesOf) -> None:
+        """Refuse panels and lines that the experiment does not have."""
+
+    def table(self, folder: Path) -> pd.DataFrame | None:
+        """Return the table of a results folder, None if it is the tidy one."""
+        return None
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw, and return the files written."""
+        raise NotImplementedError
+
+
+def figures_of(config: Mapping[str, Any]) -> list[Figure]:
+    """Return the figures of an experiment.
+
+    Raises
+    ------
+    UsageError
+        Naming the figure, the key, its value and what is allowed.
+    """
+    found = []
+    for number, entry in enumerate(config.get("figures") or (), 1):
+        if not isinstance(entry, dict):
+            raise UsageError(f"figure {number}={entry}: must be a mapping")
+        kind, where = entry.get("kind"), f"figure {number}"
+        if is_file(kind):
+            made = _own(absolute(str(kind)))
+        else:
+            registry.check_choice(f"{where}: kind", kind, sorted(KINDS))
+            made = registry.locate(KINDS[str(kind)])
+        given = {key: value for key, value in entry.items() if key != "kind"}
+        found.append(build(made, given, f"{where} ({kind})"))
+    return found
+
+
+def _own(path: str) -> type[Figure]:
+    """Return the kind of figure that a file defines."""
+    name = f"figure_{Path(path).stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise UsageError(f"kind={path}: no such file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kinds = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type) and one.__module__ == name and issubclass(one, Figure)
+    ]
+    if len(kinds) != 1 or not dataclasses.is_dataclass(kinds[0]):
+        raise UsageError(f"kind={path}: must define one dataclass, a Figure")
+    return kinds[0]
+
+
+def build(made: type[T], given: Any, where: str) -> T:
+    """Return a dataclass filled from plain values, with those inside of it.
+
+    Raises
+    ------
+    UsageError
+        If a key is unknown or missing, or a value is of another type.
+    """
+    if not isinstance(given, dict):
+        raise UsageError(f"{where}={given}: must be a mapping")
+    types, fields = get_type_hints(made), dataclasses.fields(made)  # type: ignore[arg-type]
+    for key in given:
+        registry.check_choice(f"{where}: key", key, [field.name for field in fields])
+    for field in fields:
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        if needed and given.get(field.name) is None:
+            raise UsageError(f"{where}: {field.name}: must be given")
+    values = {k: _value(types[k], v, f"{where}: {k}") for k, v in given.items()}
+    try:
+        return made(**values)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
+def _value(kind: Any, given: Any, where: str) -> Any:
+    """Return a plain value as the type of a field has it."""
+    if dataclasses.is_dataclass(kind):
+        return build(kind, given, where)  # type: ignore[arg-type]
+    inner = get_args(kind)
+    if get_origin(kind) is tuple:
+        if not isinstance(given, list) or not given:
+            raise UsageError(f"{where}={given}: must be a list of at least one value")
+        places = enumerate(given, 1)
+        return tuple(_value(inner[0], one, f"{where} {place}") for place, one in places)
+    if inner:
+        whole = _value(dict, given, where)
+        return {k: _value(inner[1], v, f"{where} {k}") for k, v in whole.items()}
+    if kind is float:
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            raise UsageError(f"{where}={given}: must be a number")
+    elif kind is not Any and not isinstance(given, kind):
+        raise UsageError(f"{where}={given}: must be {WORDS[kind]}")
+    return given
+
+
+def check_stem(name: str) -> None:
+    """Refuse a name that could lead a file out of its folder."""
+    if not name.isprintable() or Path(name).name != name or len(name) > 100:
+        raise UsageError(f"name={name!r}: must be a plain name for a file")
