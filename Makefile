@@ -2,7 +2,9 @@
 # are all that the machine must have.
 PYTHON ?= python3
 PROFILE ?= default
-EXPERIMENT ?= mangold2022 mangold2023 talwar2015
+# These studies have targets of their own; any other experiment is a paper.
+STUDIES := audit accounting leaderboard
+EXPERIMENT ?= $(sort $(filter-out $(STUDIES),$(notdir $(basename $(wildcard experiments/*.yaml)))))
 
 BIN := .venv/bin
 READY := .venv/.ready
