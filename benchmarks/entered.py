@@ -1,0 +1,62 @@
+"""Files and functions of the package that a sweep of one trial enters in the parent.
+
+`python -m benchmarks.entered` prints their numbers, `--list` the files with theirs.
+The sweep is run twice, each time into an empty folder of results: first in a process
+of its own, so that all caches hold what they may, then in this one, where the calls of
+functions are counted. Workers are processes of their own; to import is not to enter.
+"""
+
+import collections
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+
+import dp_erm_bench
+
+PACKAGE = str(Path(dp_erm_bench.__file__).parent) + os.sep
+SWEEP = ["dataset=log1", "algorithm=gd", "algorithm.gd.clip=1"]
+
+
+def entered(arguments: list[str]) -> dict[str, set[str]]:
+    """Return the names of the package's functions that a command calls, by file."""
+    called: dict[str, set[str]] = collections.defaultdict(set)
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        own = event == "call" and code.co_filename.startswith(PACKAGE)
+        # Bodies of modules and classes run as they are imported.
+        if own and code.co_flags & 1 and code.co_name != "<module>":
+            file = code.co_filename.removeprefix(PACKAGE)
+            called[file].add(f"{code.co_name}:{code.co_firstlineno}")
+
+    from dp_erm_bench.cli.main import main
+
+    sys.setprofile(note)
+    try:
+        main(arguments)
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+def main() -> None:
+    """Run the sweep twice and print what the second one entered."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = [*SWEEP, f"results_dir={folder}/first"]
+        command = [sys.executable, "-m", "dp_erm_bench", *first]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        with contextlib.redirect_stdout(io.StringIO()):
+            found = entered([*SWEEP, f"results_dir={folder}/second"])
+    print(f"{len(found)} files, {sum(map(len, found.values()))} functions")
+    if "--list" in sys.argv:
+        for file, names in sorted(found.items()):
+            print(f"{len(names):4} {file}")
+
+
+if __name__ == "__main__":
+    main()
