@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.runner.memory import worker_memory
 from dp_erm_bench.runner.options import RunOptions
 
 MOST_JOBS = 1024
 LONGEST_NAME = 200
+UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGT]?)B?", re.IGNORECASE)
+LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where a container's kernel says how much its processes may use."""
+
+LEAST = 1 << 20
 
 
 def run_options(
@@ -83,3 +91,49 @@ def _check_parent(parent: Path, given: str) -> None:
     there = next(one for one in (parent, *parent.absolute().parents) if one.exists())
     if not there.is_dir():
         raise UsageError(f"results_dir={given}: {there} is no folder")
+
+
+def machine_memory() -> int:
+    """Return the bytes of this machine, or of the container that this process is in."""
+    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in map(Path, LIMITS):
+        if path.is_file() and (limit := path.read_text().strip()).isdecimal():
+            found.append(int(limit))
+    return min(found)
+
+
+def worker_memory(given: Any, n_jobs: int) -> float | None:
+    """Return the bytes after which a worker is replaced, None for no limit.
+
+    Parameters
+    ----------
+    given : Any
+        Bytes, a size as 500M or 2G (of 1024), None, or `auto`: half the machine's
+        memory, shared by the workers.
+    n_jobs : int
+        Workers.
+
+    Raises
+    ------
+    UsageError
+        If it is no size, or less than 1 MB.
+    """
+    if given == "auto":
+        return machine_memory() / (2 * n_jobs)
+    if given is None:
+        return None
+    found = SIZE.fullmatch(str(given).strip()) if not isinstance(given, bool) else None
+    size = (
+        float(found[1]) * 1024 ** UNITS[found[2].upper()] if found else _number(given)
+    )
+    if not LEAST <= size < math.inf:
+        raise UsageError(
+            f"runner.worker_memory={given}: must be a size of at least 1M, as 500M or "
+            "2G, auto, or null for no limit"
+        )
+    return size
+
+
+def _number(given: Any) -> float:
+    plain = isinstance(given, int | float) and not isinstance(given, bool)
+    return float(given) if plain else math.nan

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dp_erm_bench.audit.compositions import composed
-from dp_erm_bench.audit.uses import Use, deviation, full_batch
+from dp_erm_bench.audit.compositions import Use, composed, deviation, full_batch
 from dp_erm_bench.releases.adjacency import Adjacency
 
 Floats = NDArray[np.float64]

@@ -25,9 +25,11 @@ USENIX Security 2023): a bound if the mechanism's profile is of that shape, whic
 compositions of many releases nearly have.
 """
 
+import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +47,7 @@ from dp_erm_bench.audit.claim import Claim
 
 Array = NDArray[np.float64]
 Score = Callable[[Rates], Array]
+Row = dict[str, Any]
 
 FALSE_ALARM = 0.01
 OK, VIOLATION = "ok", "VIOLATION"
@@ -121,3 +124,12 @@ def _held_out(first: Array, second: Array, alpha: float, score: Score) -> float:
     best = int(score(rates(first[::2], second[::2], tests, alpha)).argmax())
     held_out = rates(first[1::2], second[1::2], [tests[best]], alpha)
     return float(score(held_out)[0])
+
+
+def row(
+    algorithm: str, params: Mapping[str, Any], adjacency: str, found: Verdict
+) -> Row:
+    """Return a row: algorithm, params (JSON), adjacency, and what was found."""
+    text = json.dumps(dict(params), sort_keys=True)
+    key = {"algorithm": algorithm, "params": text, "adjacency": str(adjacency)}
+    return key | asdict(found)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.calibration import Calibration
+from dp_erm_bench.audit.compositions import Use
 from dp_erm_bench.audit.epsilons import least_epsilon, proved_epsilon
-from dp_erm_bench.audit.uses import Use
 from dp_erm_bench.audit.witness import Heard
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanism, Release

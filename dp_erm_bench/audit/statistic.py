@@ -54,14 +54,6 @@ class AuditError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Ran:
-    """What one run, or replay, of B trials left behind."""
-
-    mechanisms: Mechanisms
-    iterates: list[Array]
-
-
-@dataclass(frozen=True, eq=False)
 class Audited:
     """What is run: a solver with its noise, once per identity."""
 
@@ -69,37 +61,27 @@ class Audited:
     claim: Claim
     identities: Sequence[str]
 
-    def run(self, problem: Problem, ear: Intercept | None, sampled: bool = True) -> Ran:
-        """Run all steps one by one, with an ear at all mechanisms.
+    def run(
+        self, problem: Problem, ear: Intercept | None, sampled: bool = True
+    ) -> tuple[Mechanisms, list[Array]]:
+        """Run all steps one by one; return the mechanisms and all iterates.
 
-        Without ``sampled`` every record is in every batch.
+        ``ear`` hears all mechanisms. Without ``sampled`` every record is in every
+        batch.
         """
 
         def listen(mechanisms: Mechanisms) -> None:
             for mechanism in mechanisms.values():
                 mechanism.intercept = ear
 
-        run = Run(
-            problem,
-            [self.solver],
-            self.claim.budget,
-            self.claim.z,
-            self.identities,
-            ahead=False,
-            listen=listen,
-            seen=_as_declared if sampled else _of_all,
-        )
-        return Ran(run.mechanisms, run.iterates())
+        def seen(release: Release) -> Release:
+            if isinstance(release, PoissonGaussian) and not sampled:
+                return replace(release, rate=1.0)
+            return release
 
-
-def _as_declared(release: Release) -> Release:
-    return release
-
-
-def _of_all(release: Release) -> Release:
-    if isinstance(release, PoissonGaussian):
-        return replace(release, rate=1.0)
-    return release
+        given = (problem, [self.solver], self.claim.budget, self.claim.z)
+        run = Run(*given, self.identities, ahead=False, listen=listen, seen=seen)
+        return run.mechanisms, run.iterates()
 
 
 def statistics(
@@ -135,9 +117,9 @@ def statistics(
 
 def _of_output(audited: Audited, problems: Problems, side: int) -> Array:
     """Return the log-ratio of the densities of the last iterate."""
-    ran = audited.run(problems[side], None)
+    mechanisms, iterates = audited.run(problems[side], None)
     first, second = (
-        log_density(audited.solver, problem, ran.mechanisms, ran.iterates[-1])
+        log_density(audited.solver, problem, mechanisms, iterates[-1])
         for problem in problems
     )
     return first - second
@@ -154,28 +136,28 @@ def _of_answers(audited: Audited, problems: Problems, side: int) -> Array:
         log.append((query.name, answer.copy()))
         return answer
 
-    ran = audited.run(problems[side], write)
+    mechanisms, iterates = audited.run(problems[side], write)
     again = [
         audited.run(problem, _replay(log, queries), sampled=False)
         for problem, queries in zip(problems, asked, strict=True)
     ]
     if not len(log) == len(asked[0]) == len(asked[1]):
         raise AuditError("the number of releases depends on the data")
-    fair = [_same(ran.iterates, replayed.iterates) for replayed in again]
+    fair = [_same(iterates, replayed) for _, replayed in again]
     leaks = LEAK * (fair[0].astype(np.float64) - fair[1])
-    total = _log_ratios(ran, audited.claim, log, asked)
+    total = _log_ratios(mechanisms, audited.claim, log, asked)
     return np.where(leaks == 0.0, total, leaks)
 
 
 def _log_ratios(
-    ran: Ran, claim: Claim, log: list[Exchange], asked: list[list[Query]]
+    mechanisms: Mechanisms, claim: Claim, log: list[Exchange], asked: list[list[Query]]
 ) -> Array:
     """Return the sum over the answers, (B,)."""
-    total = np.zeros(ran.mechanisms.batch)
+    total = np.zeros(mechanisms.batch)
     for (name, answer), first, second in zip(log, *asked, strict=True):
         scale = claim.multipliers[name] * first.sensitivity
         use = Answered(answer, first.value, second.value, scale)
-        total += log_ratio(ran.mechanisms[name].release, use)
+        total += log_ratio(mechanisms[name].release, use)
     return total
 
 

@@ -7,9 +7,16 @@ import time
 from collections.abc import Sequence
 
 from dp_erm_bench import registry
-from dp_erm_bench.contract.base import EXEMPT, FAILS, OK, Check, Outcome
 from dp_erm_bench.contract.candidate import Candidate, candidate_of
-from dp_erm_bench.contract.suite import CHECKS, outcomes
+from dp_erm_bench.contract.suite import (
+    CHECKS,
+    EXEMPT,
+    FAILS,
+    OK,
+    Check,
+    Outcome,
+    outcomes,
+)
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins import passed
 

@@ -1,50 +1,102 @@
-"""The checks that every algorithm must pass, cheap ones first."""
+"""The checks that every algorithm must pass, and how each says what it found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from dp_erm_bench.contract.base import Check, Outcome
+from dp_erm_bench.contract import declared, limits, repeat, replay, served, uses
 from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.declared import (
-    declaration,
-    no_noise_scale_in_the_source,
-    wrong_parameters_are_refused,
-)
-from dp_erm_bench.contract.errors import require
-from dp_erm_bench.contract.limits import (
-    columns_of_zeros_are_harmless,
-    nothing_to_learn_moves_nothing,
-    the_limit_is_reached,
-)
-from dp_erm_bench.contract.recounted import the_noise_is_recounted
-from dp_erm_bench.contract.repeat import (
-    batches_change_nothing,
-    checkpoints_change_nothing,
-    compiled_steps_agree,
-    draws_are_distinct,
-    global_random_state_is_untouched,
-    noise_is_news_to_the_solver,
-    public_draws_belong_to_the_trial,
-    runs_repeat,
-)
-from dp_erm_bench.contract.replay import (
-    declarations_know_no_data,
-    private_constants_are_audited,
-    replay_audit,
-    samples_are_those_charged,
-    sensitivities_are_tight,
-)
-from dp_erm_bench.contract.served import (
-    calibrations_are_served,
-    served_within_the_budget_or_refused,
-)
-from dp_erm_bench.contract.uses import (
-    a_longer_run_is_stopped,
-    no_iterations_return_the_start,
-    uses_are_those_declared,
-    without_noise_nothing_is_drawn,
-)
+from dp_erm_bench.contract.errors import ContractError, NotApplicable, require
+
+OK, FAILS, EXEMPT = "ok", "FAILS", "does not apply"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a check.
+
+    Attributes
+    ----------
+    check : str
+        Its name.
+    verdict : str
+        `OK`, `FAILS` or `EXEMPT`.
+    said : str
+        The violation, or why the check does not apply; empty if all is well.
+    seconds : float
+        How long it took.
+    """
+
+    check: str
+    verdict: str
+    said: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """A property that every algorithm keeps.
+
+    Attributes
+    ----------
+    run : callable
+        Takes a `Candidate`; raises `ContractError` or `NotApplicable`. Its name is
+        the check's, the first line of its docstring what is checked.
+    exemptable : bool
+        Whether a class may declare that the check has no meaning for it
+        (``Solver.exempt``).
+    """
+
+    run: Callable[[Candidate], None]
+    exemptable: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the name of the check."""
+        return self.run.__name__
+
+    @property
+    def says(self) -> str:
+        """Return what is checked."""
+        return (inspect.getdoc(self.run) or "").partition("\n")[0]
+
+    def on(self, candidate: Candidate) -> None:
+        """Raise ContractError if an algorithm breaks the contract.
+
+        What the algorithm itself raises breaks it, too.
+
+        Raises
+        ------
+        ContractError
+            One sentence: what is violated, where, by how much.
+        NotApplicable
+            The reason why the check has no meaning for the algorithm.
+        """
+        reason = candidate.solver.exempt.get(self.name)
+        if reason and self.exemptable:
+            raise NotApplicable(reason)
+        try:
+            self.run(candidate)
+        except (ContractError, NotApplicable):
+            raise
+        except Exception as error:
+            said = " ".join(str(error).split())
+            raise ContractError(f"it raises {type(error).__name__}: {said}") from error
+
+    def outcome(self, candidate: Candidate) -> Outcome:
+        """Return what comes of the check, raising nothing."""
+        start = time.perf_counter()
+        verdict, said = OK, ""
+        try:
+            self.on(candidate)
+        except ContractError as error:
+            verdict, said = FAILS, str(error)
+        except NotApplicable as reason:
+            verdict, said = EXEMPT, str(reason)
+        return Outcome(self.name, verdict, said, time.perf_counter() - start)
 
 
 def exemptions_are_of_checks(candidate: Candidate) -> None:
@@ -56,34 +108,35 @@ def exemptions_are_of_checks(candidate: Candidate) -> None:
 
 
 CHECKS = (
-    Check(declaration),
+    Check(declared.declaration),
     Check(exemptions_are_of_checks),
-    Check(no_noise_scale_in_the_source),
-    Check(wrong_parameters_are_refused),
-    Check(uses_are_those_declared),
-    Check(a_longer_run_is_stopped),
-    Check(no_iterations_return_the_start, exemptable=True),
-    Check(without_noise_nothing_is_drawn),
-    Check(declarations_know_no_data),
-    Check(the_noise_is_recounted),
-    Check(samples_are_those_charged),
-    Check(runs_repeat),
-    Check(checkpoints_change_nothing),
-    Check(compiled_steps_agree),
-    Check(batches_change_nothing),
-    Check(public_draws_belong_to_the_trial),
-    Check(draws_are_distinct),
-    Check(noise_is_news_to_the_solver),
-    Check(global_random_state_is_untouched),
-    Check(replay_audit),
-    Check(sensitivities_are_tight, exemptable=True),
-    Check(private_constants_are_audited),
-    Check(columns_of_zeros_are_harmless, exemptable=True),
-    Check(nothing_to_learn_moves_nothing, exemptable=True),
-    Check(the_limit_is_reached, exemptable=True),
-    Check(served_within_the_budget_or_refused),
-    Check(calibrations_are_served),
+    Check(declared.no_noise_scale_in_the_source),
+    Check(declared.wrong_parameters_are_refused),
+    Check(uses.uses_are_those_declared),
+    Check(uses.a_longer_run_is_stopped),
+    Check(uses.no_iterations_return_the_start, exemptable=True),
+    Check(uses.without_noise_nothing_is_drawn),
+    Check(replay.declarations_know_no_data),
+    Check(uses.the_noise_is_recounted),
+    Check(replay.samples_are_those_charged),
+    Check(repeat.runs_repeat),
+    Check(repeat.checkpoints_change_nothing),
+    Check(repeat.compiled_steps_agree),
+    Check(repeat.batches_change_nothing),
+    Check(repeat.public_draws_belong_to_the_trial),
+    Check(repeat.draws_are_distinct),
+    Check(repeat.noise_is_news_to_the_solver),
+    Check(repeat.global_random_state_is_untouched),
+    Check(replay.replay_audit),
+    Check(replay.sensitivities_are_tight, exemptable=True),
+    Check(replay.private_constants_are_audited),
+    Check(limits.columns_of_zeros_are_harmless, exemptable=True),
+    Check(limits.nothing_to_learn_moves_nothing, exemptable=True),
+    Check(limits.the_limit_is_reached, exemptable=True),
+    Check(served.served_within_the_budget_or_refused),
+    Check(served.calibrations_are_served),
 )
+"""Cheap ones first."""
 
 
 def outcomes(

@@ -35,7 +35,6 @@ INERT = (
     PACKAGE,
     *(f"{PACKAGE}.{name}" for name in ("cached", "errors", "paths", "plugins")),
     *(f"{PACKAGE}.{name}" for name in ("experiment", "registry", "results")),
-    f"{PACKAGE}.runner.warm",
 )
 
 

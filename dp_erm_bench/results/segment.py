@@ -101,6 +101,17 @@ class Segment:
         return True
 
 
+def failed(key: str, status: str, message: str) -> dict[str, Any]:
+    """Return the record of a trial that has no trajectory."""
+    return {
+        "key": key,
+        "status": status,
+        "message": message,
+        "facts": {},
+        "trajectory": {},
+    }
+
+
 def batch_name(keys: Iterable[str]) -> str:
     """Return what records say of their batch: a digest of its keys, in order."""
     return sha256(" ".join(keys).encode()).hexdigest()[:NAMED]

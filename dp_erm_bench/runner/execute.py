@@ -1,5 +1,6 @@
 """Execute one batch of trials in a worker, and describe what came out."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -18,14 +19,16 @@ from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
+from dp_erm_bench.problems.erm.arrays import problem_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import Problem
-from dp_erm_bench.results.segment import NAMED, batch_name
+from dp_erm_bench.results.segment import NAMED, batch_name, failed
 from dp_erm_bench.run import Recorder, Run
-from dp_erm_bench.runner.warm import warm_up
 from dp_erm_bench.solvers.base import Solver
 
 Record = dict[str, Any]
+TINY = {"n_iter": 2, "passes": 1, "clip": 1.0}
+SPACES = ("none", "l1_ball")
 
 
 def run_batch(trials: Sequence[Trial]) -> list[Record]:
@@ -46,11 +49,12 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
     try:
         return _records(trials)
     except Unsupported as reason:
-        return [_failure(trial, "skipped", printable(str(reason))) for trial in trials]
+        status, said = "skipped", printable(str(reason))
     except UsageError as error:
-        return [_failure(trial, "error", printable(str(error))) for trial in trials]
+        status, said = "error", printable(str(error))
     except Exception as error:
-        return [_failure(trial, "error", told(error, -3)) for trial in trials]
+        status, said = "error", told(error, -3)
+    return [failed(trial.key, status, said) for trial in trials]
 
 
 @functools.lru_cache(maxsize=8)
@@ -73,6 +77,36 @@ def solver_of(spec: Mapping[str, Any]) -> Solver:
         "algorithm", named_in(algorithm), **algorithm["params"]
     )
     return solver
+
+
+@functools.cache
+def warm_up(algorithm: str) -> None:
+    """Run two steps of an algorithm with noise on four records, once per process.
+
+    Its kernels are compiled then, or loaded from numba's cache, before its time is
+    taken: at once in every worker, and none that the algorithm does not use. A solver
+    of one's own is left alone: it runs in its trials and nowhere else.
+    """
+    if algorithm not in registry.built_in("algorithm"):
+        return
+    fields = registry.target("algorithm", algorithm).__dataclass_fields__
+    given = {k: v for k, v in TINY.items() if k in fields}
+    # What it cannot do on this problem says nothing of its trials.
+    with contextlib.suppress(Exception):
+        solver = registry.build("algorithm", algorithm, **given)
+        Run(_tiny(solver), [solver], Budget(1.0, 1e-6), 1.0).record(2)
+
+
+def _tiny(solver: Solver) -> Problem:
+    """Return a problem of four records that an algorithm serves."""
+    X = np.array([[1.0, -1.0], [0.5, 1.0], [-1.0, 0.0], [0.0, 2.0]])
+    records = (X, np.array([1.0, -1.0, 1.0, -1.0]))
+    psi: dict[str, Any] = {"loss": "logistic", "penalty": "l2", "strength": 1.0}
+    for space in SPACES:
+        problem = problem_from_arrays(*records, constraint=space, bounds=2.0, **psi)
+        if solver.refusal(problem) is None:
+            return problem
+    raise Unsupported("it serves none of four records")
 
 
 def _records(trials: Sequence[Trial]) -> list[Record]:
@@ -114,8 +148,7 @@ def solved_together(trials: Sequence[Trial], problem: Problem) -> Run:
 def _done(trial: Trial) -> Record:
     """Return the record of a trial that has a task: all that it found are facts."""
     found = task_of(trial.spec["task"]).facts(trial)
-    record = _failure(trial, "ok", "")
-    return {**record, "facts": found}
+    return failed(trial.key, "ok", "") | {"facts": found}
 
 
 def _record(trial: Trial, b: int, solved: Run) -> Record:
@@ -134,16 +167,6 @@ def _outside(algorithm: Mapping[str, Any]) -> dict[str, str]:
     name = named_in(algorithm)
     outside = not is_file(name) and not is_ours(name)
     return {"solver": solver_digest(name)} if outside else {}
-
-
-def _failure(trial: Trial, status: str, message: str) -> Record:
-    return {
-        "key": trial.key,
-        "status": status,
-        "message": message,
-        "facts": {},
-        "trajectory": {},
-    }
 
 
 def uncharged(problem: Problem, solver: Solver) -> list[str]:

@@ -39,8 +39,7 @@ from dp_erm_bench.results.table import (
     known_damage,
 )
 from dp_erm_bench.runner.choices import edge_lines, write_choices
-from dp_erm_bench.runner.early import early_worker
-from dp_erm_bench.runner.manifest import recorded
+from dp_erm_bench.runner.manifest import early_worker, recorded
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.plan import print_plan
 from dp_erm_bench.runner.process import Worker

@@ -8,6 +8,7 @@ import importlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
@@ -15,8 +16,10 @@ from dp_erm_bench.experiment.expand import Wanted
 from dp_erm_bench.experiment.lines import NotRun
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.environment import environment
-from dp_erm_bench.results.runs import check_run, now, write_run
+from dp_erm_bench.results.runs import check_run, now, read_manifest, write_run
 from dp_erm_bench.results.segment import FORMAT
+from dp_erm_bench.runner.options import RunOptions
+from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.session import Session
 
 LEAST_RANGE = 3
@@ -121,3 +124,27 @@ def _short(value: Any) -> Any:
 def plain_command(command: Sequence[str]) -> list[str]:
     """Return a command line without the folder of its program."""
     return [os.path.basename(command[0]), *command[1:]] if command else []
+
+
+@contextlib.contextmanager
+def early_worker(folder: Path, options: RunOptions) -> Iterator[Worker | None]:
+    """Lend a worker that imports what it needs, if there is likely something to do.
+
+    To import takes as long as to plan a small sweep, and there is more than one core.
+    It is not started where the last run was of the same command line and came to its
+    end: then there is nothing to do, unless something is retried.
+    """
+    worker = Worker(options.execute) if _expected(folder, options) else None
+    try:
+        yield worker
+    finally:
+        if worker is not None:
+            worker.end()
+
+
+def _expected(folder: Path, options: RunOptions) -> bool:
+    if options.mode == "plan":
+        return False
+    last = read_manifest(folder)
+    same = last.get("command") == plain_command(options.command)
+    return bool(options.retry) or not (same and last.get("outcome") == "complete")

@@ -14,7 +14,7 @@ from typing import Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.trials import Planned
-from dp_erm_bench.results.segment import Segment
+from dp_erm_bench.results.segment import Segment, failed
 from dp_erm_bench.results.traces import Traces, traces_of
 from dp_erm_bench.runner import worker
 from dp_erm_bench.runner.batches import Batch
@@ -195,7 +195,7 @@ class Pool:
     def _accused(
         self, trial: Planned, status: str, message: str, seconds: float
     ) -> Outcome:
-        record = worker.failed(trial.key, status, message)
+        record = failed(trial.key, status, message)
         self._segment.append([record], max(seconds, 0.0))
         return worker.outcome_of(record)
 

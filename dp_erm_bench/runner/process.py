@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
+from pathlib import Path
 
 from dp_erm_bench.runner.batches import Batch
 from dp_erm_bench.runner.line import Report, understood
-from dp_erm_bench.runner.strays import MARK, end_strays
 from dp_erm_bench.runner.worker import Job
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
@@ -30,8 +30,14 @@ SERVE = (
 PATIENCE = 1.0
 """Seconds after which a worker is looked at though it has said nothing."""
 
+MARK = "DP_ERM_BENCH_WORKER"
+"""Variable in a worker's environment, inherited by all that is started in it."""
+
 GRACE = 1.0
 """Seconds beyond its time limit after which the parent ends a worker."""
+
+ROUNDS = 10
+"""So often a worker's processes are looked for: one may start another meanwhile."""
 
 SOON = 0.02
 """Seconds after which one is looked at that can say nothing any more."""
@@ -191,3 +197,26 @@ def _interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_strays(mark: str) -> None:
+    """Kill every process whose environment has a worker's mark (on Linux).
+
+    One that was started in an environment of its own is not found.
+    """
+    sought = f"{MARK}={mark}".encode()
+    for _ in range(ROUNDS):
+        found = list(_marked(sought))
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
+
+
+def _marked(sought: bytes) -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        # It may be another user's, or gone; what was killed has none any more.
+        with contextlib.suppress(OSError):
+            if sought in path.read_bytes().split(b"\0"):
+                yield int(path.parent.name)

@@ -60,8 +60,7 @@ def serve(handle: int) -> None:
 def _probe(batch: Batch, seconds: float, bare: bool, tell: Any) -> Probe:
     """Run a batch for some time; tell what is known before its records are made."""
     from dp_erm_bench.experiment.studies import task_of
-    from dp_erm_bench.runner.execute import problem_of
-    from dp_erm_bench.runner.warm import warm_up
+    from dp_erm_bench.runner.execute import problem_of, warm_up
 
     spec, size = batch[0].spec, len(batch)
     if "task" in spec:

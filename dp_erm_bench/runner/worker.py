@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import resource
 import signal
 import sys
 import time
@@ -18,10 +19,9 @@ from dp_erm_bench.cached import vouch
 from dp_erm_bench.errors import UsageError, printable, told
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.registry import locate
-from dp_erm_bench.results.segment import Segment
+from dp_erm_bench.results.segment import Segment, failed
 from dp_erm_bench.results.store import final_objective
 from dp_erm_bench.runner.line import Beat, Line, Outcome, Report, unheard
-from dp_erm_bench.runner.memory import own_memory
 
 PR_SET_PDEATHSIG = 1
 TASK_SECONDS = 1.0
@@ -131,6 +131,20 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report
     return Report(outcomes, number, seconds, problem, full)
 
 
+def own_memory() -> int:
+    """Return the bytes that this process holds alone: not files that it maps.
+
+    Where the kernel does not tell (other than Linux) it is the most it ever held.
+    """
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most << 10
+    return (resident - shared) * resource.getpagesize()
+
+
 def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
     """Run a batch, append its records to this worker's segment, return outcomes.
 
@@ -201,17 +215,6 @@ def _alarm(seconds: float | None, beat: Beat) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         beat()
-
-
-def failed(key: str, status: str, message: str) -> dict[str, Any]:
-    """Return the record of a trial that has no trajectory."""
-    return {
-        "key": key,
-        "status": status,
-        "message": message,
-        "facts": {},
-        "trajectory": {},
-    }
 
 
 def _forgotten(trial: Trial) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.audit import epsilons
-from dp_erm_bench.audit.compositions import composed, distribution
+from dp_erm_bench.audit.compositions import Use, composed, distribution
 from dp_erm_bench.audit.epsilons import least_epsilon, proved_epsilon
-from dp_erm_bench.audit.uses import Use
 from dp_erm_bench.releases.adjacency import Adjacency
 from tests.privacy.made import law_of
 

@@ -14,12 +14,12 @@ from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import profile_epsilon
 from dp_erm_bench.accounting.rdp import rdp_epsilon
 from dp_erm_bench.audit import epsilons
+from dp_erm_bench.audit.compositions import Use
 from dp_erm_bench.audit.recount import KINDS, Recount, recount, uses_of
-from dp_erm_bench.audit.uses import Use
 from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import STEPS, candidate_of
-from dp_erm_bench.contract.recounted import calibrated_run
 from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.contract.uses import calibrated_run
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import Gaussian

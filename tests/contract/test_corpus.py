@@ -5,13 +5,12 @@ import os
 
 import pytest
 
-from dp_erm_bench.contract.base import FAILS
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.cases import varied
 from dp_erm_bench.contract.coins import present
 from dp_erm_bench.contract.interpreters import replayed
 from dp_erm_bench.contract.replay import all_cases
-from dp_erm_bench.contract.suite import check_named, outcomes
+from dp_erm_bench.contract.suite import FAILS, check_named, outcomes
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.one_solve import OneSolve
 from tests.contract.corpus import BROKEN, SOUND

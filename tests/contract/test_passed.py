@@ -12,8 +12,8 @@ import pytest
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
-from dp_erm_bench.contract.base import Check
 from dp_erm_bench.contract.errors import require
+from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.errors import UncheckedSolver
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.report.caption import origin

@@ -2,10 +2,9 @@
 
 import pytest
 
-from dp_erm_bench.contract.base import EXEMPT, FAILS, OK
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.errors import ContractError
-from dp_erm_bench.contract.suite import CHECKS, check_named, outcomes
+from dp_erm_bench.contract.suite import CHECKS, EXEMPT, FAILS, OK, check_named, outcomes
 from tests.contract.own import DECLARED, SOUND, TWINS, broken
 
 ONCE = "        for k in [1]"

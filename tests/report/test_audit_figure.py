@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
-from dp_erm_bench.audit.profile import Verdict
-from dp_erm_bench.audit.table import row
+from dp_erm_bench.audit.profile import Verdict, row
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.report import audit
 

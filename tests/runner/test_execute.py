@@ -266,37 +266,31 @@ def test_printed_constants_are_recorded_with_their_real_cost():
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_algorithm_is_warmed_up_once_and_runs(monkeypatch, name):
-    from dp_erm_bench.runner import warm
-
     seen = []
-    record = warm.Run.record
-    warm.warm_up.cache_clear()
+    record = execute.Run.record
+    execute.warm_up.cache_clear()
     monkeypatch.setattr(
-        warm.Run,
+        execute.Run,
         "record",
         lambda run, rows: record(run, rows) and seen.extend(run.solvers),
     )
     for _ in range(2):
-        warm.warm_up(name)
+        execute.warm_up(name)
     (solver,) = seen
     assert type(solver) is registry.target("algorithm", name)
 
 
 def test_a_solver_of_ones_own_runs_in_its_trials_only(monkeypatch):
-    from dp_erm_bench.runner import warm
-
     seen = []
     monkeypatch.setattr(registry, "target", lambda *given: seen.append(given))
-    warm.warm_up("somewhere/own_solver.py")
+    execute.warm_up("somewhere/own_solver.py")
     assert seen == []
 
 
 def test_what_cannot_be_warmed_up_is_left_to_its_trials(monkeypatch):
-    from dp_erm_bench.runner import warm
-
     def fail(*given):
         raise ArithmeticError("not on four records")
 
-    warm.warm_up.cache_clear()
-    monkeypatch.setattr(warm, "Run", fail)
-    warm.warm_up("sgd")
+    execute.warm_up.cache_clear()
+    monkeypatch.setattr(execute, "Run", fail)
+    execute.warm_up("sgd")

@@ -13,9 +13,9 @@ from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.profile import OK, verdict
 from dp_erm_bench.audit.statistic import AuditError
 from dp_erm_bench.contract import cases, limits, replay, suite
-from dp_erm_bench.contract.base import FAILS
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.mechanisms import make_mechanisms

@@ -11,8 +11,7 @@ import numpy as np
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.chunk import audited_case
-from dp_erm_bench.audit.profile import FALSE_ALARM, verdict
-from dp_erm_bench.audit.table import Row, row
+from dp_erm_bench.audit.profile import FALSE_ALARM, Row, row, verdict
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.results.plan import read_plan
