@@ -85,10 +85,9 @@ def overview_caption(panels: Sequence[Lines], profile: str) -> str:
         for line, run in lines.items()
     }
     words = sorted({use for run in runs.values() for use in uses(run)})
-    beyond = {line for lines in panels for line, run in lines.items() if exceeds(run)}
-    labels = ", ".join(
-        dict.fromkeys(of(line).label for line in STYLES if line in beyond)
-    )
+    beyond = [line for lines in panels for line, run in lines.items() if exceeds(run)]
+    order = dict.fromkeys([*(line for line in STYLES if line in beyond), *beyond])
+    labels = ", ".join(dict.fromkeys(of(line).label for line in order))
     parts = [
         " ".join(problem(facts) for facts in first),
         f"Against passes: epsilon = {_epsilons(first)}, delta = 1/n^2, "

@@ -11,6 +11,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import listed, write_atomic
 from dp_erm_bench.report.claims.schema import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
+from dp_erm_bench.report.style import forget
 from dp_erm_bench.results.folder import locked, telling
 from dp_erm_bench.results.runs import note, read_manifest, write_run
 
@@ -46,6 +47,7 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
         with telling(folder):
             figures.mkdir(exist_ok=True)
             _check_plain(figures)
+            forget()
             for one in drawn:
                 one.draw(Drawing(table, figures, config["paper"], config))
     now = _made(folder)

@@ -104,9 +104,30 @@ STYLES = {
 }
 
 
+OTHERS = tuple(
+    zip(
+        (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, GREY, BROWN),
+        ("o", "^", "P", "v", "D", "s", "X", "*", "d"),
+        strict=True,
+    )
+)
+_others: dict[str, Style] = {}
+
+
 def of(line: str) -> Style:
-    """Return the style of a line by its label in the table."""
-    return STYLES[line]
+    """Return the style of a line by its label in the table.
+
+    A line that has none gets the next colour and marker, until `forget` is called.
+    """
+    if line in STYLES:
+        return STYLES[line]
+    colour, marker = OTHERS[len(_others) % len(OTHERS)]
+    return _others.setdefault(line, Style(line, colour, marker))
+
+
+def forget() -> None:
+    """Give colours and markers anew: the same experiment is drawn the same again."""
+    _others.clear()
 
 
 @contextmanager

@@ -1,0 +1,29 @@
+"""What is special to the paper: final errors as bars, a kind of figure of its own."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from dp_erm_bench.report.curves import curves
+from dp_erm_bench.report.figure import Figure
+from dp_erm_bench.report.layout import Sheet, save
+from dp_erm_bench.report.style import house_style, of
+
+
+@dataclass(frozen=True)
+class FinalErrors(Figure):
+    panel: str
+    lines: tuple[str, ...]
+
+    def draw(self, drawing):
+        ends = {
+            line: curves(drawing.table, self.panel, line).median[-1]
+            for line in self.lines
+        }
+        sheet = Sheet([partial(bars, ends=ends)], 1, "Final errors.", (3.0, 2.0))
+        with house_style():
+            return save(sheet, drawing.path("ends"))
+
+
+def bars(ax, ends):
+    for line, end in ends.items():
+        ax.bar(of(line).label, end, color=of(line).colour, label=of(line).label)
