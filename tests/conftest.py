@@ -34,7 +34,12 @@ if (MIRROR / "MANIFEST.csv").is_file():
 
 def pytest_configure() -> None:
     from hypothesis import settings
+    from hypothesis.internal.conjecture import providers
+    from hypothesis.internal.constants_ast import Constants
 
+    # Else what is drawn depends on which modules a worker happens to have imported.
+    nothing = Constants()
+    providers._get_local_constants = lambda: nothing
     settings.register_profile("project", deadline=None, derandomize=True)
     settings.load_profile("project")
 

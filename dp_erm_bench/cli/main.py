@@ -7,11 +7,13 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
+    from types import CodeType, FrameType
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR")
 """Libraries whose `<name>_NUM_THREADS` is 1: the trials are the parallelism."""
@@ -62,11 +64,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _deliver_again(ignored: UnraisableHookArgs) -> None:
     """Raise an interrupt again that fell into a finaliser, where Python drops it."""
     if ignored.exc_type is KeyboardInterrupt:
-        # From another thread: in this one it would be raised, and dropped, in here.
-        again = (_thread.get_ident(), signal.SIGINT)
-        _thread.start_new_thread(signal.pthread_kill, again)
+        _thread.start_new_thread(_interrupt, (_thread.get_ident(),))
     else:
         sys.__unraisablehook__(ignored)
+
+
+def _interrupt(thread: int) -> None:
+    """Interrupt a thread that has left the hook: in there it would be dropped, too."""
+    while _deliver_again.__code__ in _codes(sys._current_frames().get(thread)):
+        time.sleep(0.001)
+    signal.pthread_kill(thread, signal.SIGINT)
+
+
+def _codes(frame: FrameType | None) -> Iterator[CodeType]:
+    """Yield what a frame is running, then those that called it."""
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
 
 
 def _drop_output() -> None:

@@ -3,7 +3,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dp_erm_bench.accounting import calibration
@@ -85,6 +85,7 @@ SAMPLED = st.builds(
     st.floats(-25, -2),
     st.sampled_from(Adjacency),
 )
+@example((law_of("laplace", 1, 1.0),), 5.0, -5.0, Adjacency.REPLACE_ONE)
 def test_never_above_the_budget_and_nearly_all_of_it(
     events: tuple[Law, ...], epsilon: float, log_delta: float, adjacency: Adjacency
 ) -> None:
@@ -93,7 +94,9 @@ def test_never_above_the_budget_and_nearly_all_of_it(
     again = certify(events, found.z, budget.number, adjacency)
     assert found.epsilon_certified <= epsilon
     assert again.epsilon <= epsilon
-    assert again.epsilon == pytest.approx(found.epsilon_certified, rel=1e-9)
+    # Where accountants tie, the one that did not find the noise may prove a bit less.
+    proved = found.epsilon_certified
+    assert proved * (1 - 2e-5) <= again.epsilon <= proved * (1 + 1e-9)
     # Smallest: a little less noise is refused.
     less = certify(events, 0.999 * found.z, budget.number, adjacency)
     assert less.epsilon > epsilon * (1 - 1e-4)

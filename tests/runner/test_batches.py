@@ -75,8 +75,8 @@ def test_value_parameters_share_a_group_and_shape_parameters_do_not(block):
     assert len(groups_of(with_(passes=[1, 2]))) == 2
     assert len(groups_of(with_(order=["cyclic", "uniform"]))) == 2
     assert len(groups_of(with_(clip=[1, None]))) == 2
-    assert len(groups_of(with_(), block(budget={"epsilon": 3}))) == 2
-    assert len(groups_of(with_(), block(calibration="paper"))) == 2
+    assert len(groups_of(with_(), block(line="b", budget={"epsilon": 3}))) == 2
+    assert len(groups_of(with_(), block(line="b", calibration="paper"))) == 2
 
 
 def test_many_cheap_iterations_weigh_more_than_their_passes(block):
