@@ -89,4 +89,4 @@ leaderboard: $(READY)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
-	find dp_erm_bench tests hydra_plugins -name __pycache__ -type d -prune -exec rm -rf {} +
+	find dp_erm_bench tests -name __pycache__ -type d -prune -exec rm -rf {} +

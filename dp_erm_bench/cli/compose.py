@@ -1,52 +1,63 @@
-"""Compose the configuration with Hydra, once per combination of single choices."""
+"""Hydra's part: compose the configuration of one choice of groups, or show it."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
-from hydra.core.config_loader import ConfigLoader
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_store import ConfigStore
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import Container, DictConfig, OmegaConf
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.grammar import Given
 from dp_erm_bench.cli.request import Request
 from dp_erm_bench.errors import UsageError, shown
-from dp_erm_bench.plugins.names import is_file, label
-from dp_erm_bench.registry import PARTS
+from dp_erm_bench.experiment.frame import Frame
+from dp_erm_bench.plugins.names import entry_points, is_file, label
+from dp_erm_bench.registry import ALGORITHM, AUTO, PARTS
 
-Block = dict[str, Any]
 
-
-@dataclass(frozen=True)
 class Composer:
-    """Hydra's loader with what every composition shares.
+    """Compose the configurations that a command line asks for.
 
     Parameters
     ----------
-    loader : ConfigLoader
+    request : Request
+        The checked command line; its plain keys are applied, its axes are not.
     config_name : str
         The primary configuration.
-    hydra : sequence of str
-        Overrides of Hydra's own node.
+    folders : sequence of Path
+        Config folders beside our own.
     """
 
-    loader: ConfigLoader
-    config_name: str | None
-    hydra: Sequence[str]
+    def __init__(
+        self,
+        request: Request,
+        config_name: str = "config",
+        folders: Sequence[Path] = (),
+    ) -> None:
+        self.request, self.folders = request, folders
+        self.name = config_name.removesuffix(".yaml")
+        version.setbase("1.3")
+        search = create_config_search_path(str(registry.conf_dir()))
+        for folder in folders:
+            search.prepend("--config-dir", f"file://{folder.absolute()}", "schema")
+        _offer(request)
+        self.loader = ConfigLoaderImpl(search)
 
     def compose(
-        self, request: Request, choices: Sequence[str] = ()
+        self, choices: Sequence[str] = ()
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """Return one configuration as plain values, and the choices made.
 
         Parameters
         ----------
-        request : Request
-            Its plain keys are applied, its axes are not.
         choices : sequence of str
             Overrides of the config groups.
 
@@ -55,154 +66,104 @@ class Composer:
         UsageError
             If a key that is swept is interpolated elsewhere: it would go stale.
         """
-        overrides = [*self.hydra, *choices, *plain(request)]
-        config = self.loader.load_configuration(
-            self.config_name, overrides=overrides, run_mode=RunMode.RUN
-        )
+        config = self._composed([*choices, *_plain(self.request)])
         chosen = dict(config.hydra.runtime.choices)
-        OmegaConf.set_struct(config, False)
         del config["hydra"]
-        _refuse_stale(config, [g.key for g in request.axes.values() if g.swept])
+        swept = [g.key for g in self.request.axes.values() if g.swept]
+        _refuse_stale(config, swept)
         _check_profile(config)
         resolved = OmegaConf.to_container(config, resolve=True)
         return cast(dict[str, Any], resolved), chosen
 
+    def show(self, kind: str, package: str | None, resolve: bool) -> str:
+        """Return the configuration of the first value of every axis as yaml.
 
-def plain(request: Request) -> list[str]:
-    """Return the arguments that hold for the whole run, as Hydra takes them.
+        Parameters
+        ----------
+        kind : {"job", "hydra", "all"}
+            Our part, Hydra's own, or both.
+        package : str, optional
+            Dotted name of the part to show.
+        resolve : bool
+            Whether to resolve interpolations.
+        """
+        request = self.request
+        given = [*request.choices.values(), *request.axes.values()]
+        config = self._composed([*_frame(request), *map(_first, given)])
+        for key in list(config):
+            if kind != "all" and (key == "hydra") != (kind == "hydra"):
+                del config[key]
+        part = config
+        if package not in (None, "_global_"):
+            part = OmegaConf.select(config, str(package))
+        if part is None:
+            raise UsageError(f"--package {package}: '{package}' not found in config")
+        if not isinstance(part, Container):
+            return str(part)
+        head = f"# @package {package}\n" if package else ""
+        return head + OmegaConf.to_yaml(part, resolve=resolve).rstrip()
 
-    Parameters of algorithms and overrides of datasets are not in their yaml: they are
-    added by force, which `check` makes safe.
+    def _composed(self, overrides: Sequence[str]) -> DictConfig:
+        config = self.loader.load_configuration(
+            self.name, list(overrides), RunMode.RUN, from_shell=False
+        )
+        OmegaConf.set_struct(config, False)
+        OmegaConf.set_readonly(config.hydra, None)
+        return config
+
+
+def _offer(request: Request) -> None:
+    """Put into Hydra's store what it composes beside the yaml files.
+
+    That is the schema, and each file of a solver and each entry point as if it had a
+    yaml.
     """
-    lines = [] if request.experiment is None else [f"experiment={request.experiment}"]
-    lines += [g.text for key, g in request.frame.items() if key != "panel"]
-    for given in request.axes.values():
-        if not given.swept and request.experiment is None:
-            forced = given.key.partition(".")[0] in (*PARTS, "algorithm")
-            lines.append(f"++{given.text}" if forced else given.text)
-    return lines
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Frame)
+    for group in AUTO:
+        store.store(group=group, name="auto", node={})
+    files = {label(name): name for name in request.algorithms if is_file(name)}
+    for name, target in {**entry_points(), **files}.items():
+        node, package = {"_target_": target}, f"{ALGORITHM}.{name}"
+        store.store(group=ALGORITHM, name=name, package=package, node=node)
 
 
-def sweep_blocks(
-    composer: Composer, request: Request
-) -> tuple[list[Block], dict[str, Any]]:
-    """Return the blocks of a sweep and the configuration of the first of them.
+def _plain(request: Request) -> list[str]:
+    """Return the arguments that hold for the whole run, as Hydra takes them."""
+    axes = [] if request.experiment else request.axes.values()
+    return [*_frame(request), *(_forced(g) + g.text for g in axes if not g.swept)]
 
-    One block per combination of dataset, objective and algorithm; within it every
-    swept scalar is a list.
+
+def _frame(request: Request) -> list[str]:
+    lines = [f"experiment={request.experiment}"] if request.experiment else []
+    return lines + [g.text for key, g in request.frame.items() if key != "panel"]
+
+
+def _forced(given: Given) -> str:
+    """Return what adds a key by force: those of algorithms and datasets are in no yaml.
+
+    The expansion checks them.
     """
-    blocks: list[Block] = []
-    first: dict[str, Any] | None = None
-    for choices in _combinations(request):
-        config, chosen = composer.compose(request, choices)
-        first = first or config
-        for name in _algorithms(config):
-            block = _block(config, chosen, name, request.choices)
-            for given in request.axes.values():
-                if given.swept:
-                    place(block, given)
-            blocks.append(block)
-    assert first is not None
-    _refuse_unchosen(request, first)
-    return blocks, first
+    first, dot, _ = given.key.partition(".")
+    return "++" if dot and first in (*PARTS, ALGORITHM) else ""
 
 
-def place(block: Block, given: Given) -> None:
-    """Set one key of a block; a parameter of another algorithm is left out."""
-    value = given.values if given.swept else given.values[0]
-    first, _, rest = given.key.partition(".")
-    if given.key == "dataset.name":
-        value = [member(block["dataset"]["name"], one) for one in given.values]
-    if first == "algorithm":
-        name, _, parameter = rest.partition(".")
-        if label(block["algorithm"]["name"]) == name:
-            block["algorithm"][parameter] = value
-    elif not rest:
-        block[first] = value
-    elif "." in rest and given.swept:
-        raise UsageError(f"{given.key}={shown(value)}: takes one value, no axis")
-    else:
-        _set(block.setdefault(first, {}), given.key, value)
+def _first(given: Given) -> str:
+    """Return an argument with its first value only."""
+    if given.key == ALGORITHM:
+        chosen = given.values[:1] if given.swept else given.values
+        return f"{ALGORITHM}=[{','.join(map(label, chosen))}]"
+    if "." not in given.key or given.swept:
+        value = given.values[0]
+        text = _quoted(value) if isinstance(value, str) else shown(value)
+        return f"{_forced(given)}{given.key}={text}"
+    return _forced(given) + given.text
 
 
-def _set(part: dict[str, Any], dotted: str, value: Any) -> None:
-    _, *path, last = dotted.split(".")
-    for key in path:
-        part = part.setdefault(key, {})
-        if not isinstance(part, dict):
-            raise UsageError(f"{dotted}: no such key; {key} holds no further keys")
-    part[last] = value
-
-
-def _combinations(request: Request) -> Iterator[list[str]]:
-    """Yield the overrides of each combination; algorithms stand side by side."""
-    given = request.choices
-    single = [[f"{g}={v}" for v in given[g].values] for g in PARTS if g in given]
-    beside = []
-    if "algorithm" in given:
-        beside = [f"algorithm=[{','.join(map(label, given['algorithm'].values))}]"]
-    if "calibration" in given:
-        beside.append(f"calibration={given['calibration'].values[0]}")
-    for combination in itertools.product(*single):
-        yield [*combination, *beside]
-
-
-def _block(
-    config: dict[str, Any],
-    chosen: dict[str, str],
-    algorithm: str,
-    given: dict[str, Given],
-) -> Block:
-    block: Block = {
-        group: _part(group, chosen[group], config[group]) for group in PARTS
-    }
-    block["algorithm"] = _part("algorithm", algorithm, config["algorithm"][algorithm])
-    block["budget"] = dict(config["budget"])
-    calibrations = given["calibration"].values if "calibration" in given else []
-    swept = len(calibrations) > 1
-    block["calibration"] = calibrations if swept else config["calibration"]
-    block["seed"] = config["seed"]
-    return block
-
-
-def _algorithms(config: dict[str, Any]) -> list[str]:
-    """Return the chosen algorithms; parameters alone do not choose one."""
-    return [
-        name for name, fields in config["algorithm"].items() if "_target_" in fields
-    ]
-
-
-def member(base: str, name: Any) -> str:
-    """Return the name of a dataset of which `dataset.name` chooses one of many."""
-    own = base.partition(":")[0]
-    return own if name == own else f"{own}:{name}"
-
-
-def _part(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice by name with what differs from its yaml."""
-    if group == "algorithm" and is_file(fields["_target_"]):
-        name = fields["_target_"]
-    usual = {} if name == "auto" else registry.read(group, name)
-    if group == "dataset":
-        name = member(name, fields["name"])
-    changed = {
-        key: value
-        for key, value in fields.items()
-        if key not in ("name", "_target_") and (key not in usual or usual[key] != value)
-    }
-    return {"name": name, **changed}
-
-
-def _refuse_unchosen(request: Request, config: dict[str, Any]) -> None:
-    chosen = _algorithms(config)
-    for key in request.axes:
-        first, _, rest = key.partition(".")
-        name = rest.partition(".")[0]
-        if first == "algorithm" and name not in chosen:
-            raise UsageError(
-                f"{key}: algorithm {name} is not chosen; "
-                f"write algorithm={','.join([*chosen, name])}"
-            )
+def _quoted(text: str) -> str:
+    """Return a word as Hydra's grammar takes any."""
+    plain = re.fullmatch(r"[\w.\-]+", text)
+    return text if plain else "'" + text.replace("'", "\\'") + "'"
 
 
 def _refuse_stale(config: DictConfig, swept: Sequence[str]) -> None:

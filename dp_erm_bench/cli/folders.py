@@ -106,7 +106,8 @@ def _claims_table(name: str, claims: str) -> Any:
     found = [verdict for verdict, _, _ in verdicts]
     counts = ", ".join(f"{found.count(v)} {v}" for v in dict.fromkeys(found))
     profiles = ", ".join(sorted({row.get("profile") or "" for row in rows} - {""}))
-    heading = f"{name} (profile {profiles})" if profiles else name
+    about = profiles if profiles.startswith("changed") else f"profile {profiles}"
+    heading = f"{name} ({about})" if profiles else name
     table = Table(
         title=f"{heading}: {counts or 'no claims'}",
         title_justify="left",

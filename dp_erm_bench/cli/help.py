@@ -33,7 +33,9 @@ Keys
   budget.epsilon  budget.delta  budget.adjacency=replace_one|zero_out
   seed                      seed of the noise, as in seed='range(0,10)'
   mode=run|plan             plan: count the trials, run none
-  name  results_dir         the results are in results_dir/name
+  name  results_dir         the results are in results_dir/name; if no name is given
+                            sweep, the experiment's, or for one with changed keys
+                            EXPERIMENT+KEY=VALUE
   runner.n_jobs  runner.retry  runner.progress  runner.n_checkpoints
   runner.time_limit         seconds a trial may take
   runner.worker_memory      memory after which a worker is replaced, as 2G

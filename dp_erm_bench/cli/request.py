@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.files import experiments
 from dp_erm_bench.cli.grammar import Given, parse
-from dp_erm_bench.cli.outside import located
 from dp_erm_bench.errors import UsageError, shown
-from dp_erm_bench.experiment.frame import check_setting, settings
-from dp_erm_bench.plugins.names import is_file, label
+from dp_erm_bench.experiment.frame import check_setting
+from dp_erm_bench.plugins.names import absolute, is_file, label
 from dp_erm_bench.registry import CHOSEN, PARTS
 
 ONLY_WITH_EXPERIMENT = ("panel", "profile")
 RETRY = "runner.retry"
+LONGEST = 80  # characters of a folder's name
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,31 @@ class Request:
         return [str(value) for value in values if value is not None]
 
     @property
-    def changes(self) -> list[Given]:
-        """Keys that make another experiment of it: blocks left out or changed.
+    def changes(self) -> list[str]:
+        """What makes another experiment of it, sorted: `key=value` as one may type it.
 
         Its profiles are its own; how it is run (`runner`, `mode`) is no part of it.
         """
+        if self.experiment is None:
+            return []
         chosen = [self.frame["panel"]] if self.panels else []
-        return [*chosen, *self.choices.values(), *self.axes.values()]
+        given = [*chosen, *self.choices.values(), *self.axes.values()]
+        return sorted(f"{one.key}={_brief(_flat(one.values))}" for one in given)
+
+    @property
+    def folder(self) -> str:
+        """The folder's name if none is given: a changed experiment has its own.
+
+        It depends on what is changed, not on the order, so that the same command finds
+        it again. A long name is cut and ends with a digest.
+        """
+        if not self.changes:
+            return self.experiment or "sweep"
+        whole = "+".join([str(self.experiment), *self.changes])
+        name = re.sub(r"[^\w.,=+-]", "-", whole, flags=re.ASCII)
+        if name == whole and len(name) <= LONGEST:
+            return name
+        return f"{name[:LONGEST]}-{sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
@@ -128,13 +148,33 @@ def _choice(given: Given) -> Given:
     if not values:
         raise UsageError(f"{given.key}=[]: the axis is empty; name at least one")
     if given.key == "algorithm":
-        values = located(map(shown, values))
+        values = _located(map(shown, values))
     auto = ["auto"] if given.key in ("loss", "penalty") else []
     for value in values:
         if given.key != "algorithm" or not is_file(value):
             known = [*auto, *registry.names(given.key)]
             registry.check_choice(given.key, shown(value), known)
     return dataclasses.replace(given, values=list(dict.fromkeys(map(str, values))))
+
+
+def _located(values: Iterable[str]) -> list[str]:
+    """Return chosen algorithms, each file by its absolute path.
+
+    Raises
+    ------
+    UsageError
+        If a file cannot be read, or two are called the same.
+    """
+    found = list(dict.fromkeys(absolute(v) if is_file(v) else v for v in values))
+    called: dict[str, str] = {}
+    for name in filter(is_file, found):
+        registry.pinned(name)
+        other = called.setdefault(label(name), name)
+        if other != name:
+            raise UsageError(
+                f"algorithm={name}: {other} is called {label(name)}, too; rename one"
+            )
+    return found
 
 
 def _check_own(given: Given, rest: str) -> None:
@@ -174,11 +214,6 @@ def runners() -> list[str]:
     return registry.names("runner")
 
 
-def checked(given: Given) -> Given:
-    """Return a plain key with its values converted; any other key as it is."""
-    return _setting(given) if given.key in dict(settings()) else given
-
-
 def _setting(given: Given) -> Given:
     """Check a key of the frame and the type of its values."""
     given = _listed(given) if given.key == RETRY else given
@@ -204,3 +239,12 @@ def _listed(given: Given) -> Given:
 def _flat(values: Sequence[Any]) -> list[Any]:
     """Return values with lists among them taken apart."""
     return [v for one in values for v in (one if isinstance(one, list) else [one])]
+
+
+def _brief(values: Sequence[Any]) -> str:
+    """Return values with commas between them, consecutive integers as `0..9`."""
+    first, last = values[0], values[-1]
+    if len(values) > 2 and all(type(value) is int for value in values):
+        if list(values) == list(range(first, last + 1)):
+            return f"{first}..{last}"
+    return ",".join(shown(value).removesuffix(".0") for value in values)

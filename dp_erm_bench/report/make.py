@@ -36,7 +36,7 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     from dp_erm_bench.results.table import load_results
 
     manifest, before = read_manifest(folder), _made(folder)
-    config = of_today({"paper": _paper(folder, manifest), **config})
+    config = of_today({"paper": _paper(folder, manifest), **_labelled(config)})
     drawn = figures_of(config)
     tables = [table for one in drawn if (table := one.table(folder)) is not None]
     table = tables[0] if tables else load_results(folder)
@@ -114,6 +114,19 @@ def _judge(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None
     with telling(folder), locked(folder):
         write_atomic(folder / CLAIMS, lambda file: file.write(text))
     note(folder, CLAIMS, text)
+
+
+def _labelled(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a configuration whose profile says what was changed of the experiment.
+
+    Captions and claims show the profile: none of them passes for the paper's.
+    """
+    changes = config.get("changes")
+    if not changes:
+        return config
+    said = f"changed: {' '.join(changes) if isinstance(changes, list) else changes}"
+    profile = config.get("profile")
+    return {**config, "profile": f"{profile}, {said}" if profile else said}
 
 
 def _made(folder: Path) -> dict[str, tuple[int, int]]:

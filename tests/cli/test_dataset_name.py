@@ -6,13 +6,20 @@ import os
 import pandas as pd
 import pytest
 
-from dp_erm_bench.cli.compose import member, place
+from dp_erm_bench.cli.blocks import member, place
 from dp_erm_bench.cli.grammar import parse
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import published
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import _datasets
 from dp_erm_bench.experiment.lines import trial_of
+from dp_erm_bench.experiment.schema import blocks_of
+
+
+def datasets(given):
+    """The names and keys of the datasets of a block as the command line makes it."""
+    (block,) = blocks_of([{"algorithm": "random_cd", **given}])
+    return _datasets(block)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +38,7 @@ def test_a_member_is_named_after_its_group(base, name, expected):
 def test_names_are_an_axis(names):
     block = {"dataset": {"name": "libsvm", "standardise": False}}
     place(block, parse(f"dataset.name={','.join(names)}"))
-    found = list(_datasets(block))
+    found = list(datasets(block))
     assert [name for name, _ in found] == [f"libsvm:{name}" for name in names]
     assert all(given == {"standardise": False} for _, given in found)
 
@@ -40,7 +47,7 @@ def test_a_name_in_another_dataset_is_refused():
     block = {"dataset": {"name": "log1"}}
     place(block, parse("dataset.name=a9a"))
     with pytest.raises(UsageError, match="log1 is one dataset"):
-        list(_datasets(block))
+        list(datasets(block))
 
 
 def test_the_command_line_hands_the_name_on(line):
@@ -59,7 +66,7 @@ def test_lists_of_labels_and_bounds_reach_the_dataset_whole(line):
         "dataset.bounds.columns=[1,2]",
         "dataset.clip_to_bounds=true",
     ).blocks
-    ((name, given),) = _datasets(block)
+    ((name, given),) = datasets(block)
     assert (name, given["path"], given["positive"]) == ("file", "records.csv", [2, 3])
     assert given["label"] == "kind"
     assert given["bounds"] == {"columns": [1, 2]} and given["clip_to_bounds"] is True

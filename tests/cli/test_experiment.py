@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 TINY = """
@@ -144,15 +146,35 @@ def test_seeds_are_replaced_where_nothing_is_tuned(tiny, mine):
         "algorithm.random_cd.step=3",
     ],
 )
-def test_a_changed_experiment_needs_a_name_of_its_own(tiny, change):
-    for arguments in ([change], [change, "profile=smoke", "name=tiny"]):
-        refused = tiny(*arguments, code=2)
-        assert not refused.calls and len(refused.err.splitlines()) == 1
-        key, _, value = change.partition("=")
-        assert f"dp-erm-bench: {key}=" in refused.err and value[0] in refused.err
-        assert "give name=NAME" in refused.err
-    run = tiny(change, "name=other")
-    assert (run.name, str(run.folder)) == ("other", "results/other")
+def test_a_changed_experiment_has_a_folder_of_its_own(tiny, change):
+    run = tiny(change, "profile=smoke")
+    assert run.name == f"tiny+{change}"
+    assert str(run.folder) == f"results/tiny+{change}"
+    assert run.options.config["changes"] == [change]
+    assert f"tiny+{change}: the folder of experiment=tiny with {change}" in run.err
+    assert tiny(change, "runner.n_jobs=1").folder == run.folder
+    named = tiny(change, "name=other")
+    assert (named.name, str(named.folder)) == ("other", "results/other")
+    assert named.options.config["changes"] == [change]
+    refused = tiny(change, "profile=smoke", "name=tiny", code=2)
+    assert not refused.calls and len(refused.err.splitlines()) == 1
+    assert f"dp-erm-bench: {change}: changes experiment=tiny" in refused.err
+
+
+def test_the_folder_does_not_depend_on_the_order_or_the_spelling(tiny):
+    one = tiny("panel=second", "budget.epsilon=2,0.5", "seed=range(0,5)")
+    assert one.name == "tiny+budget.epsilon=2,0.5+panel=second+seed=0..4"
+    other = tiny("seed=0,1,2,3,4", "panel=[second]", "budget.epsilon=2.0,0.5")
+    assert (other.name, other.folder) == (one.name, one.folder)
+
+
+def test_a_long_or_odd_folder_is_cut_and_told_apart_by_a_digest(tiny):
+    many = ",".join(str(n / 7) for n in range(1, 30))
+    names = [tiny(f"budget.epsilon={many}{more}").name for more in (",9", ",10")]
+    odd = tiny("budget.delta=1/n^2").name
+    assert len(set(names)) == 2 and all(len(name) < 100 for name in names)
+    assert re.fullmatch(r"tiny\+budget\.delta=1-n-2-[0-9a-f]{8}", odd)
+    assert all(re.fullmatch(r"[\w.,=+-]+", name) for name in (*names, odd))
 
 
 @pytest.mark.parametrize(
@@ -164,8 +186,8 @@ def test_how_an_experiment_is_run_is_no_change_of_it(tiny, how):
 
 def test_a_seed_of_an_experiment_is_a_change(line, experiments):
     flag = experiments("blocks: [{dataset: log1, algorithm: sgd, seed: 0}]\n")
-    assert "seed=5: changes" in line(flag, "experiment=tiny", "seed=5", code=2).err
-    assert line(flag, "experiment=tiny", "seed=5", "name=x").blocks[0]["seed"] == 5
+    run = line(flag, "experiment=tiny", "seed=5")
+    assert (run.name, run.blocks[0]["seed"]) == ("tiny+seed=5", 5)
 
 
 @pytest.mark.parametrize(

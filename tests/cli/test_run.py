@@ -93,19 +93,20 @@ def test_a_changed_experiment_leaves_the_published_one_alone(
 ):
     command = [experiments(EXPERIMENT), "experiment=tiny", "runner.n_jobs=1"]
     assert run(*command).returncode == 0
-    folder, own = tmp_path / "results" / "tiny", tmp_path / "results" / "own"
+    folder = tmp_path / "results" / "tiny"
+    own = tmp_path / "results" / "tiny+budget.epsilon=2"
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     table = pd.read_parquet(folder / "results.parquet")
 
-    refused = run(*command, "budget.epsilon=2")
-    assert refused.returncode == 2 and not refused.stdout
-    assert refused.stderr.startswith("dp-erm-bench: budget.epsilon=2: ")
-    assert "name=" in refused.stderr and refused.stderr.count("\n") == 1
-    planned = run(*command, "budget.epsilon=2", "mode=plan")
-    assert planned.returncode == 0
-    assert "before it is run: budget.epsilon=2: " in planned.stdout
-    done = run(*command, "budget.epsilon=2", "name=own")
+    done = run(*command, "budget.epsilon=2")
     assert done.returncode == 0, done.stderr
+    assert "changed: budget.epsilon=2" in done.stdout
+    claims = pd.read_csv(own / "claims.csv")
+    assert set(claims["profile"]) == {"changed: budget.epsilon=2"}
+    again = run("report", str(own))
+    assert again.returncode == 0 and "changed: budget.epsilon=2" in again.stdout
+    resumed = run(*command, "budget.epsilon=2")
+    assert "(0 run now)" in resumed.stdout
 
     now = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert now == kept

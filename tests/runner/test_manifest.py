@@ -172,20 +172,21 @@ def test_a_full_disk_at_the_end_hides_no_other_error(inline, block, monkeypatch)
 
 
 def test_the_digest_of_an_experiments_file_is_that_of_the_file(tmp_path):
-    from types import SimpleNamespace
-
-    from dp_erm_bench.cli.sweep import experiment_file
+    from dp_erm_bench.cli.app import experiment_file
+    from dp_erm_bench.cli.compose import Composer
+    from dp_erm_bench.cli.request import Request
 
     (tmp_path / "experiment").mkdir()
     file = tmp_path / "experiment" / "mine.yaml"
     file.write_text("blocks: []\n")
-    entries = [SimpleNamespace(path=p) for p in (None, "pkg://x", f"file://{tmp_path}")]
-    search = SimpleNamespace(get_path=lambda: entries)
-    loader = SimpleNamespace(get_search_path=lambda: search)
-    composer = SimpleNamespace(loader=loader)
+
+    def found(name):
+        request = Request(name, {}, {}, {})
+        return experiment_file(Composer(request, "config", [tmp_path]))
+
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert experiment_file(composer, "mine") == {"mine.yaml": digest}
-    assert experiment_file(composer, "other") == {} == experiment_file(composer, None)
+    assert found("mine") == {"mine.yaml": digest}
+    assert found("other") == {} == found(None)
 
 
 def test_a_manifest_is_json_a_person_can_read(inline, block):
