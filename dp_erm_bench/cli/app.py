@@ -91,25 +91,15 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
 
     request, name = composer.request, composer.request.experiment
     blocks, config = resolved(composer)
-    folder = results_folder(config, request.folder)
-    changed = config["changes"]
-    if changed and folder.name == name:
-        raise UsageError(
-            f"{changed[0]}: changes experiment={name}, whose results are in "
-            f"{folder.name}/; leave name={name} out, so that they stay as they are"
-        )
+    folder, notice = _folder(request, config)
     options = run_options(
         config,
         tuple(command),
         append_plan=name is None,
         files=experiment_file(composer),
     )
-    if changed:
-        print(
-            f"{folder}: the folder of experiment={name} with {' '.join(changed)}; its "
-            "figures and claims say so",
-            file=sys.stderr,
-        )
+    if notice:
+        print(notice, file=sys.stderr)
     before = read_manifest(folder).get("profile")
     code = run_experiment(blocks, folder.name, folder, options)
     if options.mode == "plan":
@@ -125,6 +115,21 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
             file=sys.stderr,
         )
     return code
+
+
+def _folder(request: Request, config: dict[str, Any]) -> tuple[Path, str]:
+    """Return the results folder, and what to say of it if the experiment is changed."""
+    name, changed = request.experiment, config["changes"]
+    folder = results_folder(config, request.folder)
+    if not changed:
+        return folder, ""
+    if folder.name == name:
+        raise UsageError(
+            f"{changed[0]}: changes experiment={name}, whose results are in "
+            f"{folder.name}/; leave name={name} out, so that they stay as they are"
+        )
+    said = f"{folder}: the folder of experiment={name} with {' '.join(changed)}"
+    return folder, f"{said}; its figures and claims say so"
 
 
 def experiment_file(composer: Composer) -> dict[str, str]:
