@@ -27,7 +27,7 @@ import scipy.sparse
 
 from dp_erm_bench import fit, load_results, problem_from_arrays
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("numbers.csv")
@@ -83,7 +83,7 @@ def fits() -> Iterator[Row]:
 
 
 @functools.cache
-def _problems() -> dict[str, list[tuple[Problem, dict[str, float]]]]:
+def _problems() -> dict[str, list[tuple[ERMProblem, dict[str, float]]]]:
     """Return a problem without and with a constraint, and what clips, by name."""
     random = np.random.default_rng(11)
     X = random.uniform(-1.0, 1.0, (40, 6))
@@ -91,7 +91,7 @@ def _problems() -> dict[str, list[tuple[Problem, dict[str, float]]]]:
     y = np.where(X @ random.normal(size=6) > 0.1, 1.0, -1.0)
     sparse = scipy.sparse.csc_matrix(np.where(random.random(X.shape) < 0.3, X, 0.0))
     bounds = {"columns": 1.0, "norm": 2.5, "label": 1.0}
-    made: dict[str, list[tuple[Problem, dict[str, float]]]] = {}
+    made: dict[str, list[tuple[ERMProblem, dict[str, float]]]] = {}
     for name, features, loss, penalty, clip in (
         ("dense", X, "logistic", "l2", {}),
         ("sparse", sparse, "logistic", "l1", {}),

@@ -20,8 +20,8 @@ from dp_erm_bench.experiment.parameters import normalised
 from dp_erm_bench.experiment.problem_specs import ProblemSpec, overrides_of
 from dp_erm_bench.experiment.trials import identity_of
 from dp_erm_bench.plugins.passed import unchecked
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import facts, solver_of, trajectory

@@ -20,9 +20,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import Calibration, calibrate
 from dp_erm_bench.accounting.shares import left_over, shared_mechanisms, with_shares
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.oracles import make_oracle
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.base import Oracle, Problem
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.mechanisms import Mechanisms, make_mechanisms
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
@@ -36,15 +34,14 @@ Array = NDArray[np.float64]
 class Recorder:
     """Rows of the trajectories, one per checkpoint, each of shape (B,)."""
 
-    oracle: Oracle
+    oracle: Oracle[Any]
     solver: Solver
     iteration: list[int] = field(default_factory=list)
     passes: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     objective: list[Array] = field(default_factory=list)
     nnz: list[NDArray[np.int64]] = field(default_factory=list)
-    test_objective: list[Array] = field(default_factory=list)
-    test_accuracy: list[Array] = field(default_factory=list)
+    measures: dict[str, list[Array]] = field(default_factory=dict)
     w: Array = field(default_factory=lambda: np.empty(0))
 
     def add(self, iteration: int, seconds: float, w: Array) -> None:
@@ -55,21 +52,9 @@ class Recorder:
         self.seconds.append(seconds)
         self.objective.append(self.oracle.objective(w))
         self.nnz.append(np.count_nonzero(w, axis=1))
-        self._test(w)
+        for name, values in problem.measures(w).items():
+            self.measures.setdefault(name, []).append(values)
         self.w = w.copy()
-
-    def _test(self, w: Array) -> None:
-        data, loss = self.oracle.problem.dataset, self.oracle.problem.loss
-        if data.X_test is None or data.y_test is None:
-            return
-        margins = w @ data.X_test.T
-        penalty = self.oracle.problem.penalty.value(w)
-        self.test_objective.append(
-            loss.value(data.y_test, margins).mean(axis=1) + penalty
-        )
-        if loss.classification:
-            right = np.where(margins >= 0.0, 1.0, -1.0) == data.y_test
-            self.test_accuracy.append(right.mean(axis=1))
 
 
 @dataclass(eq=False)
@@ -195,7 +180,7 @@ class Run:
         found = calibrate(laws, rest, self.noise, self.solver.printed)
         return with_shares(found, self.budget, self.shares)
 
-    def steps(self, oracle: Oracle, checkpoints: Sequence[int]) -> Iterator[Array]:
+    def steps(self, oracle: Oracle[Any], checkpoints: Sequence[int]) -> Iterator[Array]:
         """Yield the iterates at checkpoints, (B, p), which later steps may change.
 
         The mechanisms serve this once; they check their uses at the end.
@@ -204,10 +189,10 @@ class Run:
         yield from self.solver.iterates(oracle, mechanisms, checkpoints, schedule)
         mechanisms.finish()
 
-    def oracle(self) -> Oracle:
+    def oracle(self) -> Oracle[Any]:
         """Return an oracle of the problem, at the start."""
         batch, clipped = self.mechanisms.batch, self.solver.clips
-        return make_oracle(self.declare().problem, batch, clipped=clipped)
+        return self.declare().problem.oracle(batch, clipped=clipped)
 
     def iterates(self) -> list[Array]:
         """Return copies of the iterates at the checkpoints, each (B, p)."""

@@ -20,7 +20,7 @@ from dp_erm_bench.accounting.certify import Laws, certify
 from dp_erm_bench.accounting.single import accountants, multiplier
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.law import composed
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
@@ -72,7 +72,7 @@ class NoiseRow:
 
 
 @lru_cache(maxsize=8)
-def unit_problem(n: int = N, p: int = P) -> Problem:
+def unit_problem(n: int = N, p: int = P) -> ERMProblem:
     """Return a logistic problem with features in [-1, 1]: only its bounds are read."""
     X = np.ones((n, p))
     X[::2] = -1.0
@@ -80,14 +80,14 @@ def unit_problem(n: int = N, p: int = P) -> Problem:
     return problem_from_arrays(X, labels, loss="logistic", bounds={"columns": 1.0})
 
 
-def declared(solver: Solver, problem: Problem, budget: Budget) -> Laws:
+def declared(solver: Solver, problem: ERMProblem, budget: Budget) -> Laws:
     """Return what a solver releases, as an accountant sees it."""
     run = Run(problem, [solver], budget, 1.0, ["accounting"])
     return composed(tuple(release.law() for release in run.releases))
 
 
 def noise_rows(
-    algorithm: str, n_iter: int, budget: Budget, problem: Problem | None = None
+    algorithm: str, n_iter: int, budget: Budget, problem: ERMProblem | None = None
 ) -> list[NoiseRow]:
     """Return the noise of every accountant for some iterations of an algorithm.
 
@@ -99,7 +99,7 @@ def noise_rows(
         T, at least 1.
     budget : Budget
         With a finite epsilon.
-    problem : Problem, optional
+    problem : ERMProblem, optional
         Its size and bounds are read; by default `unit_problem`.
 
     Returns
@@ -180,7 +180,7 @@ class Base:
 
 
 def _printed_rows(
-    base: Base, solver: Solver, problem: Problem, mode: str, laws: Laws
+    base: Base, solver: Solver, problem: ERMProblem, mode: str, laws: Laws
 ) -> Iterator[NoiseRow]:
     """Yield the noise of a printed rule, and what else its releases would need."""
     try:

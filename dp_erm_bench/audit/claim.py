@@ -10,7 +10,7 @@ from dp_erm_bench.accounting.certify import Laws
 from dp_erm_bench.accounting.profile import delta_at
 from dp_erm_bench.audit.minimisers import secret
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.objective_gaussian import (
@@ -38,7 +40,14 @@ def log_density(
     The solver has a method ``modulus(problem)``, the m above; psi is an l2 penalty, or
     none. Noise that is added to the minimiser afterwards is left out, which costs
     power at most.
+
+    Raises
+    ------
+    Unsupported
+        For problems of another class than `ERMProblem`.
     """
+    if not isinstance(problem, ERM):
+        raise Unsupported(f"audit: no density is known of a secret on {problem.kind}")
     (mechanism,) = (m for m in mechanisms.values() if isinstance(m, ObjectiveMechanism))
     modulus = float(solver.modulus(problem))
     terms = [_terms(problem, modulus, row) for row in w]
@@ -48,10 +57,9 @@ def log_density(
     return np.asarray((-u * u / 2 if normal else -u) + volumes)
 
 
-def _terms(problem: Problem, modulus: float, w: Array) -> tuple[Array, float]:
+def _terms(problem: ERM, modulus: float, w: Array) -> tuple[Array, float]:
     """Return b(w) and log det A(w)."""
-    X, y, n = problem.dataset.X, problem.dataset.y, problem.n
-    curvature = problem.loss.second_derivative(y, X @ w)
-    hessian = X.T @ (X * curvature[:, None]) + n * modulus * np.eye(w.size)
+    n = problem.n
+    hessian = problem.hessian(w) + n * modulus * np.eye(w.size)
     b = -n * (problem.gradient(w) + modulus * w)
     return b, float(np.linalg.slogdet(hessian)[1])

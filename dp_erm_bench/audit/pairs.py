@@ -30,8 +30,9 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.base import Array, Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.noisy_max import NoisyMax
@@ -121,11 +122,15 @@ def audited_solver(algorithm: str, params: dict[str, Any]) -> Solver:
 def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
     """Return the neighbours on which a solver leaks most.
 
+    For problems of another class than `ERM` the class names them.
+
     Raises
     ------
     Unsupported
         If the solver serves no objective that could be found.
     """
+    if not issubclass(ERMProblem, solver.serves):
+        return Pair(*solver.serves.neighbours(adjacency is Adjacency.ZERO_OUT))
     first = RADIUS * SIGNS
     private = getattr(solver, "smoothness", "auto") == "private"
     gone = private or adjacency is Adjacency.ZERO_OUT

@@ -34,7 +34,7 @@ from dp_erm_bench.audit.claim import Claim
 from dp_erm_bench.audit.densities import Answered, log_ratio
 from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.base import Intercept, Query, Release
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian

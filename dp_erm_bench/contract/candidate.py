@@ -15,7 +15,7 @@ from dp_erm_bench.contract.pairs import FAMILIES
 from dp_erm_bench.contract.problems import objectives, problem_of
 from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.plugins.names import label
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.solvers.base import Solver
 
 STEPS = 10
@@ -87,7 +87,7 @@ class Candidate:
         }
         return {key: min(x, most.get(key, x)) for key, x in wanted.items()}
 
-    def problems(self, variant: Variant) -> list[Problem]:
+    def problems(self, variant: Variant) -> list[ERMProblem]:
         """Return the small problems that a variant serves.
 
         Without a parameter ``clip`` these are problems of bounded derivatives.
@@ -106,13 +106,13 @@ class Candidate:
         bounded = [problem for problem in served if is_bounded(problem, solver)]
         return bounded or served
 
-    def each(self) -> Iterator[tuple[Variant, Problem]]:
+    def each(self) -> Iterator[tuple[Variant, ERMProblem]]:
         """Yield every variant on every problem that it serves."""
         for variant in self.variants:
             for problem in self.problems(variant):
                 yield variant, problem
 
-    def first(self) -> Iterator[tuple[Variant, Problem]]:
+    def first(self) -> Iterator[tuple[Variant, ERMProblem]]:
         """Yield every variant on the first problem that it serves."""
         for variant in self.variants:
             yield variant, self.problems(variant)[0]
@@ -123,17 +123,11 @@ class Candidate:
             return [tuple(names)]
         return [(name,) for name in names[:2]]
 
-    def told(self, variant: Variant, problem: Problem | None = None) -> str:
+    def told(self, variant: Variant, problem: ERMProblem | None = None) -> str:
         """Return how a sentence names a variant, and a problem."""
         words = [str(word) for word in variant.values() if word is not None]
         name = "-".join([self.name, *words])
-        return f"{name} on {problem_told(problem)}" if problem else name
-
-
-def problem_told(problem: Problem) -> str:
-    """Return how a sentence names a problem."""
-    parts = (problem.loss.name, problem.penalty.name, problem.constraint.name)
-    return " + ".join(part for part in parts if part != "none")
+        return f"{name} on {problem.title}" if problem else name
 
 
 def _alternatives(field: dataclasses.Field[Any]) -> list[Any]:

@@ -15,7 +15,7 @@ from dp_erm_bench.contract.covering import Row, covering, values_of, within
 from dp_erm_bench.contract.pairs import LARGE, STRENGTH, pair
 from dp_erm_bench.contract.problems import Parts, objectives, problem_of
 from dp_erm_bench.contract.runs import is_bounded, run_at
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.solvers.base import Solver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dp_erm_bench.contract.candidate import STEPS, Candidate, problem_told
+from dp_erm_bench.contract.candidate import STEPS, Candidate
 from dp_erm_bench.contract.errors import ContractError, NotApplicable, require
 from dp_erm_bench.contract.problems import (
     curvature,
@@ -14,7 +14,7 @@ from dp_erm_bench.contract.problems import (
     problem_of,
 )
 from dp_erm_bench.contract.runs import run_at
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.solvers.limit import Limit
 
@@ -38,7 +38,7 @@ def the_limit_is_reached(candidate: Candidate) -> None:
         )
 
 
-def _reached(limit: Limit, problem: Problem) -> None:
+def _reached(limit: Limit, problem: ERMProblem) -> None:
     solver, length = limit.solver, limit.solver.iterations(problem)
     parts = [length // part for part in SHRINK] if limit.slope is not None else [length]
     names = tuple(f"seed {k}" for k in range(limit.trials))
@@ -51,7 +51,7 @@ def _reached(limit: Limit, problem: Problem) -> None:
         ahead=True,
     )
     found = [float(gap(problem, w).mean()) for w in run.iterates()]
-    told = f"{solver} on {problem_told(problem)}"
+    told = f"{solver} on {problem.title}"
     near = abs(found[-1]) <= limit.gap
     require(near, f"{told} ends at {found[-1]:.2g} from the minimum, not {limit.gap:g}")
     if limit.slope is not None:

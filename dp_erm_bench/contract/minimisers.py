@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.contract.pairs import Neighbours
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism
 from dp_erm_bench.run import Run
 
@@ -93,21 +93,17 @@ def _of_term(pair: Neighbours, release: Any, term: Array, answer: Array) -> Matc
     return Matched(moved, change / float(np.max(release.sensitivity)), complaint)
 
 
-def _claimed(problem: Problem, curvature: float) -> float:
+def _claimed(problem: ERMProblem, curvature: float) -> float:
     """Return the modulus for which a curvature is charged."""
-    bounds = problem.dataset.bounds
-    beta = problem.loss.smoothness * (bounds.norm**2 if bounds else 0.0)
     grown = problem.n * np.expm1(curvature)
-    return float(beta / grown) if grown > 0.0 else float("inf")
+    return float(problem.record_smoothness / grown) if grown > 0.0 else float("inf")
 
 
-def _curvature(problem: Problem, modulus: float) -> float:
-    bounds = problem.dataset.bounds
-    beta = problem.loss.smoothness * (bounds.norm**2 if bounds else 0.0)
-    return float(np.log1p(beta / (problem.n * modulus)))
+def _curvature(problem: ERMProblem, modulus: float) -> float:
+    return float(np.log1p(problem.record_smoothness / (problem.n * modulus)))
 
 
-def _ridge(problem: Problem, b: Array, w: Array) -> float | None:
+def _ridge(problem: ERMProblem, b: Array, w: Array) -> float | None:
     """Return the ridge for which w is the minimiser, None if that cannot be told."""
     plain = problem.penalty.quadratic and not problem.constraint.bounded
     size = float(w @ w)

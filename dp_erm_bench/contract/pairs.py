@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.contract.problems import Parts, neighbours, objective_problem
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.problems.erm.released import ReleasedSmoothness
 from dp_erm_bench.registry import build
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -46,11 +46,11 @@ class Pair:
 class Neighbours:
     """Two problems and where their records differ."""
 
-    first: Problem
-    second: Problem
+    first: ERMProblem
+    second: ERMProblem
     record: int
 
-    def __getitem__(self, side: int) -> Problem:
+    def __getitem__(self, side: int) -> ERMProblem:
         """Return the problem of a side, 0 or 1."""
         return self.second if side else self.first
 
@@ -220,7 +220,9 @@ def pair(
     )
 
 
-def _problem(made: Pair, X: Array, y: Array, parts: Parts, strength: float) -> Problem:
+def _problem(
+    made: Pair, X: Array, y: Array, parts: Parts, strength: float
+) -> ERMProblem:
     p = X.shape[1]
     bound = radius(p)
     declared = Bounds(bound, float(np.linalg.norm(bound)), LABEL)
@@ -234,5 +236,5 @@ def _problem(made: Pair, X: Array, y: Array, parts: Parts, strength: float) -> P
     if made.bounded:
         return problem.with_smoothness("public")
     # As if published: without bounds the constants would come from the data.
-    constants = np.atleast_2d(problem.loss.smoothness * np.square(bound))
+    constants = np.atleast_2d(build("loss", parts[0]).smoothness * np.square(bound))
     return problem.with_released(ReleasedSmoothness(constants, "declared"))

@@ -13,7 +13,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.adjacency import Adjacency
 
 Array = NDArray[np.float64]
@@ -42,7 +42,7 @@ def objective_problem(
     constraint: str = "none",
     strength: float = 0.02,
     **box: float,
-) -> Problem:
+) -> ERMProblem:
     """Return the problem of an objective, its penalty of some strength."""
     made = registry.build("penalty", penalty)
     known: dict[str, Any] = {"strength": strength} if hasattr(made, "strength") else {}
@@ -60,7 +60,7 @@ def problem_of(
     n: int = 40,
     p: int = 6,
     dead: int | None = 2,
-) -> Problem:
+) -> ERMProblem:
     """Return a small problem with declared bounds and one column that is all zero."""
     rng = np.random.default_rng(3)
     radius = RADIUS[:p].copy()
@@ -73,7 +73,7 @@ def problem_of(
     return objective_problem(data, loss, penalty, constraint)
 
 
-def at_corners(X: Array, y: Array, parts: Parts, strength: float = 0.02) -> Problem:
+def at_corners(X: Array, y: Array, parts: Parts, strength: float = 0.02) -> ERMProblem:
     """Return a problem whose records may be at the corners of its declared bounds."""
     bounds = Bounds(CORNERS, float(np.linalg.norm(CORNERS)), 1.0)
     data = dataset_from_arrays(X, y, bounds=bounds)
@@ -84,7 +84,7 @@ def at_corners(X: Array, y: Array, parts: Parts, strength: float = 0.02) -> Prob
 @functools.cache
 def neighbours(
     adjacency: Adjacency, parts: Parts, strength: float = 0.02
-) -> tuple[tuple[Problem, Problem], ...]:
+) -> tuple[tuple[ERMProblem, ERMProblem], ...]:
     """Return pairs of problems that differ in the first record, at the extremes.
 
     All records sit at corners of the declared bounds. The first one has one
@@ -106,7 +106,7 @@ def neighbours(
 @functools.cache
 def instance(
     loss: str, penalty: str, constraint: str = "none", noise: float = 2.0
-) -> Problem:
+) -> ERMProblem:
     """Return a well conditioned problem, by noisy labels far from separable."""
     rng, p = np.random.default_rng(11), 8
     X = rng.normal(size=(200, p)) * np.linspace(0.8, 1.3, p)
@@ -121,16 +121,14 @@ def instance(
     return problem
 
 
-def curvature(problem: Problem) -> float:
+def curvature(problem: ERMProblem) -> float:
     """Return the modulus of strong convexity at the minimum."""
-    X, y = problem.dataset.X, problem.dataset.y
     assert problem.optimum.w is not None
-    weights = problem.loss.second_derivative(y, X @ problem.optimum.w)
-    hessian = (X.T * weights) @ X / problem.n
+    hessian = problem.hessian(problem.optimum.w) / problem.n
     return float(np.linalg.eigvalsh(hessian)[0] + problem.penalty.strong_convexity)
 
 
-def gap(problem: Problem, w: Array) -> Array:
+def gap(problem: ERMProblem, w: Array) -> Array:
     """Return F(w) / min F - 1, of each row."""
     best = problem.optimum.value
     assert best is not None

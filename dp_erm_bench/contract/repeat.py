@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.errors import NotApplicable, require
 from dp_erm_bench.contract.runs import listen, run_at
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver, stack
 
@@ -61,7 +61,10 @@ def runs_repeat(candidate: Candidate) -> None:
 
 
 def _ended(
-    problem: Problem, solver: Solver, ahead: bool, identities: tuple[str, ...] = ("a",)
+    problem: ERMProblem,
+    solver: Solver,
+    ahead: bool,
+    identities: tuple[str, ...] = ("a",),
 ) -> list[Array]:
     return run_at(problem, [solver], identities=identities, ahead=ahead).iterates()
 
@@ -156,7 +159,7 @@ def noise_is_news_to_the_solver(candidate: Candidate) -> None:
         )
 
 
-def _nearer(problem: Problem, solver: Solver, names: tuple[str, ...]) -> float:
+def _nearer(problem: ERMProblem, solver: Solver, names: tuple[str, ...]) -> float:
     """Return how many trials are moved less by their own noise, ties being halves."""
     given = (problem, [solver] * len(names))
     others = tuple(f"{name}, other" for name in names)
@@ -191,7 +194,7 @@ def draws_are_distinct(candidate: Candidate) -> None:
         require(not again, f"{told}: {again} of {len(kept)} draws are used again")
 
 
-def _widest(problems: list[Problem]) -> Problem:
+def _widest(problems: list[ERMProblem]) -> ERMProblem:
     """Return a problem without a box if there is one: loud noise ends in corners."""
     return min(problems, key=lambda problem: bool(np.isfinite(problem.separable.upper)))
 

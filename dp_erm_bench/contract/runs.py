@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver

@@ -6,11 +6,11 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.contract.candidate import Candidate, problem_told
+from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.errors import require
 from dp_erm_bench.contract.problems import objectives, problem_of
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.run import Run
 
@@ -25,15 +25,17 @@ def served_within_the_budget_or_refused(candidate: Candidate) -> None:
         for adjacency in Adjacency:
             solved = _solved(candidate, problem, adjacency)
             if solved is not None:
-                _keeps(solved, f"{candidate.name} on {problem_told(problem)}")
+                _keeps(solved, f"{candidate.name} on {problem.title}")
                 served += 1
     require(served, f"{candidate.name} serves no problem at epsilon={EPSILON}")
 
 
-def _solved(candidate: Candidate, problem: Problem, adjacency: Adjacency) -> Run | None:
+def _solved(
+    candidate: Candidate, problem: ERMProblem, adjacency: Adjacency
+) -> Run | None:
     """Return what a run comes to, None if it is refused as it should be."""
     budget = Budget(EPSILON, 1e-6, adjacency)
-    told = f"{candidate.name} on {problem_told(problem)}"
+    told = f"{candidate.name} on {problem.title}"
     kept = problem.constraint.bounded and not candidate.solver.constrained
     try:
         solved = Run(problem, [candidate.build()], budget).record(5)
@@ -49,7 +51,7 @@ def _keeps(solved: Run, told: str) -> None:
     require(proved <= EPSILON * (1 + 1e-9), f"{told} spends {proved:.4g} of {EPSILON}")
     require(np.isfinite(solved.rows.w).all(), f"{told} is not finite")
     problem = solved.problem
-    inside = problem.constraint.contains(solved.rows.w).all()
+    inside = problem.contains(solved.rows.w).all()
     require(inside, f"{told} leaves the constraint")
     passes = [solved.rows.passes[0], *np.diff(solved.rows.passes)]
     grows = solved.rows.passes[0] == 0.0 and min(passes) >= 0.0
@@ -72,7 +74,7 @@ def calibrations_are_served(candidate: Candidate) -> None:
             require(all(reasons), f"{told} runs, yet the class does not name it")
 
 
-def _refused(candidate: Candidate, calibration: str, problem: Problem) -> str | None:
+def _refused(candidate: Candidate, calibration: str, problem: ERMProblem) -> str | None:
     """Return why a calibration is refused on a problem, None if it runs."""
     solver, budget = candidate.build(clip=1.0), Budget(EPSILON, 1e-6)
     try:

@@ -15,7 +15,7 @@ from dp_erm_bench.contract.candidate import STEPS, Candidate, Variant
 from dp_erm_bench.contract.errors import ContractError, NotApplicable, require
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import BudgetExhausted, Unsupported
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanism
 from dp_erm_bench.run import Run

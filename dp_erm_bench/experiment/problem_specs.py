@@ -9,14 +9,10 @@ from functools import cache, cached_property
 from typing import Any
 
 from dp_erm_bench.datasets.load import forget_datasets, load_dataset
-from dp_erm_bench.datasets.spec import LATER, dataset_spec, usual_fields
+from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
 from dp_erm_bench.experiment.parameters import typed
-from dp_erm_bench.paths import digest, entering, later_defaults
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.problem import Problem
-
-SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
-"""Keys of a dataset's yaml that its content or the objective already tell."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,15 +35,7 @@ class ProblemSpec:
     @cached_property
     def digest(self) -> str:
         """Return the digest of the dataset's content, its spec and the objective."""
-        dataset = self.spec["dataset"]
-        told = {key: value for key, value in dataset.items() if key not in SILENT}
-        parts = {
-            part: entering(described, later_defaults(getattr(self.problem, part)))
-            for part, described in self.spec.items()
-            if part != "dataset"
-        }
-        content = self.problem.dataset.content_hash
-        return digest([content, entering(told, LATER), parts])
+        return self.problem.identity
 
     @cached_property
     def gradient_rms(self) -> float:

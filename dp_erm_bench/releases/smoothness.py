@@ -2,12 +2,10 @@
 
 import numpy as np
 
-from dp_erm_bench.problems.erm.problem import Problem
-from dp_erm_bench.problems.erm.released import (
-    ReleasedSmoothness,
-    clipped_squares,
-    square_bounds,
-)
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.problems.erm.released import ReleasedSmoothness
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.laplace_vector import LaplaceVector, Shared
 from dp_erm_bench.releases.mechanisms import Mechanisms
@@ -43,7 +41,7 @@ def smoothness_releases(
     """
     if kind != "private":
         return ()
-    bounds, _ = square_bounds(problem.dataset, problem.loss, source)
+    bounds, _ = _with_constants(problem).square_bounds(source)
     change = adjacency.of_mean(bounds, problem.n, signed=False)
     return (LaplaceVector(NAME, change[None, :], 1, epsilon_share=SHARE),)
 
@@ -59,9 +57,18 @@ def with_constants(
     """
     if kind != "private":
         return problem.with_smoothness(kind)
-    data, loss, mechanism = problem.dataset, problem.loss, mechanisms[NAME]
-    bounds, known = square_bounds(data, loss, source)
-    exact = clipped_squares(data, loss, bounds)
+    given, mechanism = _with_constants(problem), mechanisms[NAME]
+    bounds, known = given.square_bounds(source)
+    exact = given.clipped_squares(bounds)
     noisy = mechanism(np.tile(exact, (mechanisms.batch, 1)))
     columns = np.maximum(noisy, mechanism.scale)
-    return problem.with_released(ReleasedSmoothness(columns, known))
+    return given.with_released(ReleasedSmoothness(columns, known))
+
+
+def _with_constants(problem: Problem) -> ERMProblem:
+    """Return a problem that has smoothness constants, refuse others."""
+    if not isinstance(problem, ERMProblem):
+        raise Unsupported(
+            f"smoothness=private: a problem of {problem.kind} has no such constants"
+        )
+    return problem

@@ -18,7 +18,7 @@ import numpy as np
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.accounting import unit_problem
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace import Laplace
@@ -147,18 +147,18 @@ class Noise(Figure):
         """Return the noise of one line at so many iterations of its solver."""
         return self._calibrated(line, n_iter, self._problem(self.p))
 
-    def _problem(self, p: int) -> Problem:
+    def _problem(self, p: int) -> ERMProblem:
         constraint = registry.build("constraint", self.constraint)
         return replace(unit_problem(self.n, p), constraint=constraint)
 
-    def _run(self, what: Released, n_iter: int, problem: Problem) -> Run:
+    def _run(self, what: Released, n_iter: int, problem: ERMProblem) -> Run:
         """Return a run that has declared its releases and calibrated their noise."""
         fixed = {"n_iter": n_iter, "smoothness": "public", **what.parameters}
         solver = registry.build("algorithm", what.algorithm, **fixed)
         budget = Budget(self.epsilon, "1/n^2")
         return Run(problem, [solver], budget, what.calibration, ["figure"])
 
-    def _calibrated(self, line: str, n_iter: int, problem: Problem) -> Calibrated:
+    def _calibrated(self, line: str, n_iter: int, problem: ERMProblem) -> Calibrated:
         what = self.lines[line]
         run = self._run(what, n_iter, problem)
         (release,) = (one for one in run.releases if one.name == what.release)
@@ -173,7 +173,7 @@ class Noise(Figure):
         return found.scale * _unit(found.release, problem)
 
 
-def _unit(release: Release, problem: Problem) -> float:
+def _unit(release: Release, problem: ERMProblem) -> float:
     """Return what turns a scale into a deviation on an entry of the mean gradient."""
     for law, deviation in DEVIATIONS:
         if isinstance(release, law):

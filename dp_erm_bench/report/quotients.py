@@ -13,8 +13,7 @@ import numpy as np
 
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.experiment.problem_specs import problem_spec_of
-from dp_erm_bench.problems.erm.problem import Problem
-from dp_erm_bench.problems.erm.smoothness import Smoothness
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.report.curves import curves
 from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.report.scaling import Scaling, scaling
@@ -27,7 +26,7 @@ QUOTIENT = "quotient"
 """The axis that is no column of the table."""
 
 
-def norm_quotient(problem: Problem) -> float:
+def norm_quotient(problem: ERMProblem) -> float:
     """Return norm_{M^-1}(L) R_M / (Lambda R_I) of a dense problem, from w = 0.
 
     L_j and Lambda are the Lipschitz constants on these records, M_j is taken from
@@ -35,7 +34,7 @@ def norm_quotient(problem: Problem) -> float:
 
     Parameters
     ----------
-    problem : Problem
+    problem : ERMProblem
         With a Lipschitz loss and a certified optimum.
 
     Raises
@@ -43,14 +42,14 @@ def norm_quotient(problem: Problem) -> float:
     Missing
         If there is no certified optimum.
     """
-    data, w = problem.dataset, problem.optimum.w
+    w = problem.optimum.w
     if w is None:
         raise Missing(f"no certified optimum: {problem.optimum.reason}")
-    M = Smoothness("data", data, problem.loss).columns
-    L = np.abs(data.X).max(axis=0)
+    M = problem.with_smoothness("data").smoothness.columns
+    L, longest = problem.largest_records()
     active = M > 0
     by_coordinate = np.sqrt((L[active] ** 2 / M[active]).sum() * (M * w**2).sum())
-    return float(by_coordinate / (data.row_norms.max() * np.linalg.norm(w)))
+    return float(by_coordinate / (longest * np.linalg.norm(w)))
 
 
 def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
@@ -71,13 +70,15 @@ def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
     return found
 
 
-def _problem(block: Mapping[str, Any]) -> Problem:
+def _problem(block: Mapping[str, Any]) -> ERMProblem:
     dataset = dict(block["dataset"])
     parts = [block.get(part, "auto") for part in ("loss", "penalty")]
     try:
-        return problem_spec_of(dataset.pop("name"), dataset, *parts, "none").problem
+        spec = problem_spec_of(dataset.pop("name"), dataset, *parts, "none")
     except DataUnavailable as error:
         raise Missing(str(error)) from None
+    assert isinstance(spec.problem, ERMProblem)
+    return spec.problem
 
 
 def against_quotient(

@@ -19,9 +19,9 @@ from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.results.segment import NAMED, batch_name, failed
 from dp_erm_bench.run import Recorder, Run
 from dp_erm_bench.solvers.base import Solver
@@ -171,8 +171,7 @@ def _outside(algorithm: Mapping[str, Any]) -> dict[str, str]:
 
 def uncharged(problem: Problem, solver: Solver) -> list[str]:
     """Return the uses of the data, other than tuning, that no budget pays for."""
-    constants = problem.smoothness.uncharged if solver.uses_smoothness else ()
-    return [use.value for use in (*problem.dataset.uncharged, *constants)]
+    return [use.value for use in problem.uncharged(solver.uses_smoothness)]
 
 
 def facts(solved: Run, b: int) -> dict[str, Any]:
@@ -183,10 +182,7 @@ def facts(solved: Run, b: int) -> dict[str, Any]:
     return {
         "n": problem.n,
         "p": problem.p,
-        "loss": problem.loss.name,
-        "penalty": problem.penalty.name,
-        "strength": getattr(problem.penalty, "strength", 0.0),
-        "constraint": problem.constraint.name,
+        **problem.facts(),
         "params": spelled(params),
         "delta": calibration.budget.delta,
         "accountant": calibration.accountant,
@@ -194,7 +190,6 @@ def facts(solved: Run, b: int) -> dict[str, Any]:
         "epsilon_certified": _number(calibration.epsilon_certified),
         "z": calibration.z,
         "uncharged": uncharged(problem, solved.solvers[b]),
-        "smoothness": problem.smoothness.kind,
         "batch_size": len(solved.solvers),
         "optimum": optimum.value,
         "optimum_reason": optimum.reason,
@@ -209,8 +204,12 @@ def trajectory(rows: Recorder, b: int) -> dict[str, list[Any]]:
         "seconds": [round(value, 6) for value in rows.seconds],
         "objective": [_number(values[b]) for values in rows.objective],
         "nnz": [int(values[b]) for values in rows.nnz],
-        "test_objective": [_number(values[b]) for values in rows.test_objective],
-        "test_accuracy": [_number(values[b]) for values in rows.test_accuracy],
+        "test_objective": [],
+        "test_accuracy": [],
+        **{
+            name: [_number(values[b]) for values in seen]
+            for name, seen in rows.measures.items()
+        },
     }
 
 

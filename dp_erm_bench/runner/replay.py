@@ -18,7 +18,7 @@ from dp_erm_bench.experiment.problem_specs import forget_problems
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.plugins.passed import has_passed, solver_digest
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.results.folder import plural, shown
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import read_plan

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.gaussian import Gaussian
@@ -44,13 +44,13 @@ class ApproximateMinimaPerturbation(PerturbedObjective):
         help="noise multiplier of the output / that of the objective",
     )
 
-    def distance(self, problem: Problem) -> float:
+    def distance(self, problem: ERM) -> float:
         """Return gamma / m."""
         gamma = self.gradient or 1.0 / problem.n**2
         return gamma / self.modulus(problem)
 
     def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Any
+        self, problem: ERM, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
         """Yield the exact minimiser, as if published, and the point near it."""
         yield gaussian_objective(problem, self.modulus(problem), adjacency)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm.objective import ERM
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.problems.erm.released import SOURCES
 from dp_erm_bench.problems.erm.smoothness import KINDS
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -40,6 +41,8 @@ class Solver(ABC):
 
     Attributes
     ----------
+    serves : type
+        The class of problems that it is for; its methods take problems of that class.
     batchable : bool
         False for a solver that runs with B = 1.
     constrained : bool
@@ -61,6 +64,7 @@ class Solver(ABC):
         Parameters under which it leaks most, for the statistical audit.
     """
 
+    serves: ClassVar[type[Problem]] = ERMProblem
     batchable: ClassVar[bool] = True
     constrained: ClassVar[bool] = False
     any_penalty: ClassVar[bool] = False
@@ -99,9 +103,24 @@ class Solver(ABC):
     def refusal(self, problem: Problem) -> str | None:
         """Return why the problem cannot be served, or None.
 
+        A problem of another class than ``serves`` is not.
+
         No loss is served that no kernels compute. No constraint is served by a solver
         that does not say so: the bound on its derivatives may rest on the constraint.
         """
+        name = type(self).__name__
+        # By name: a file that is loaded again has other classes of the same problems.
+        if problem.kind != self.serves.kind:
+            return f"{name} serves {self.serves.kind} only, not {problem.kind}"
+        if self.smoothness == "private" and not self.uses_smoothness:
+            return (
+                f"smoothness=private: {name} uses no smoothness constants, so that a "
+                "part of the budget would be lost"
+            )
+        reason = self._objective_refusal(problem) if isinstance(problem, ERM) else None
+        return reason or self.unsupported(problem)
+
+    def _objective_refusal(self, problem: ERM) -> str | None:
         reason = problem.loss.uncompiled or self._loss_refusal(problem.loss)
         if reason:
             return reason
@@ -112,12 +131,7 @@ class Solver(ABC):
                 f"{type(self).__name__} does not keep its iterates in "
                 f"constraint={problem.constraint.name}; use constraint=none, or gd"
             )
-        if self.smoothness == "private" and not self.uses_smoothness:
-            return (
-                f"smoothness=private: {type(self).__name__} uses no smoothness "
-                "constants, so that a part of the budget would be lost"
-            )
-        return self.unsupported(problem)
+        return None
 
     def _loss_refusal(self, loss: Loss) -> str | None:
         name = type(self).__name__
@@ -133,7 +147,7 @@ class Solver(ABC):
             )
         return None
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, problem: Any) -> str | None:
         """Return why the solver's own parameters or the penalty rule it out."""
         return None
 
@@ -142,12 +156,12 @@ class Solver(ABC):
         return self
 
     @classmethod
-    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+    def limits(cls, problem: Any, curvature: float) -> Iterator[Limit]:
         """Yield what its theory states without noise, for the tests to see.
 
         Parameters
         ----------
-        problem : Problem
+        problem : ERM
             Small and well conditioned, its smoothness constants known.
         curvature : float
             Modulus of strong convexity at the minimum; 0 where there is none.
@@ -155,27 +169,27 @@ class Solver(ABC):
         yield from ()
 
     @abstractmethod
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: Any) -> int:
         """Return the number of iterations."""
 
     @abstractmethod
-    def passes_at(self, problem: Problem, iteration: int) -> float:
+    def passes_at(self, problem: Any, iteration: int) -> float:
         """Return the work of some iterations in units of n record gradients."""
 
-    def plan(self, problem: Problem, identities: Sequence[str]) -> Any:
+    def plan(self, problem: Any, identities: Sequence[str]) -> Any:
         """Return the random part of the schedule, drawn without the data."""
         return None
 
     @abstractmethod
     def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Any
+        self, problem: Any, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
         """Yield what will be published, with its sensitivity."""
 
     @abstractmethod
     def iterates(
         self,
-        oracle: Oracle,
+        oracle: Any,
         mechanisms: Mechanisms,
         checkpoints: Sequence[int],
         schedule: Any,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.solvers.base import Array, Solver
 
@@ -25,7 +25,7 @@ def refuse_unbounded(solver: Solver, releases: Sequence[Release]) -> None:
             raise Unsupported(f"{type(solver).__name__} needs {either}{NO_BOUND}")
 
 
-def coordinate_bounds(problem: Problem, clip: Array | float | None) -> Array:
+def coordinate_bounds(problem: ERM, clip: Array | float | None) -> Array:
     """Return the bound on each record's derivative per coordinate, (1 or B, p).
 
     With a threshold C: C_j = C sqrt(M_j / sum_k M_k), so that the C_j are C
@@ -43,13 +43,13 @@ def coordinate_bounds(problem: Problem, clip: Array | float | None) -> Array:
     return np.asarray(clip * np.sqrt(M / np.where(total > 0.0, total, 1.0)))
 
 
-def _declared(problem: Problem) -> Array:
+def _declared(problem: ERM) -> Array:
     bounds = problem.dataset.bounds
     columns = np.full(problem.p, np.inf) if bounds is None else bounds.columns
     return np.atleast_2d(columns)
 
 
-def norm_bound(problem: Problem, clip: Array | float | None) -> Array:
+def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
     """Return the bound on the norm of each record's gradient, (1 or B, 1).
 
     The threshold where there is one, else G R_2 from declared bounds.
@@ -61,7 +61,7 @@ def norm_bound(problem: Problem, clip: Array | float | None) -> Array:
     return np.atleast_2d(problem.lipschitz * norm)
 
 
-def entry_bounds(problem: Problem, clip: Array | float | None) -> Array:
+def entry_bounds(problem: ERM, clip: Array | float | None) -> Array:
     """Return the bound on each entry of a record's gradient, (1 or B, p).
 
     The same threshold for all entries, as sets of the L1 norm have it; without one

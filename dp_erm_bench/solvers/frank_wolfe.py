@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanism, Release
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
@@ -73,16 +73,16 @@ class FrankWolfe(FullBatch):
         return replace(self, noise="laplace")
 
     @classmethod
-    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State 1 / t for decreasing parts, and 1e-5 after 10^4 steps."""
         yield Limit(cls(n_iter=10_000), gap=1e-5, slope=-0.9)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, problem: ERM) -> str | None:
         """Refuse sets without vertices, and penalties that are not smooth."""
         return vertex_refusal(problem, "frank_wolfe")
 
     def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Any
+        self, problem: ERM, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
         """Yield one selection per step."""
         sizes = problem.constraint.vertex_sizes(entry_bounds(problem, self.clip))

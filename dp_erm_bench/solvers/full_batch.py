@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.gaussian import Gaussian
@@ -32,11 +32,11 @@ class FullBatch(Solver):
         """Return whether the mean of the iterates after the start is returned."""
         return False
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: ERM) -> int:
         """Return T."""
         return self.n_iter
 
-    def passes_at(self, problem: Problem, iteration: int) -> float:
+    def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes: one a step."""
         return float(iteration)
 
@@ -80,7 +80,7 @@ class FullGradient(FullBatch):
         return self.output == "average"
 
     def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Any
+        self, problem: ERM, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
         """Yield one noisy sum per step."""
         change = adjacency.of_sum(norm_bound(problem, self.clip))

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.solvers.base import inverse, value
 from dp_erm_bench.solvers.full_batch import FullGradient, Step
@@ -35,13 +35,13 @@ class GD(FullGradient):
     step: float = value(1.0, above=0.0, help="step size, times 1 / beta")
 
     @classmethod
-    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State linear convergence of the last iterate, 1 / t for the mean."""
         length = 3_000 if problem.constraint.bounded else 600
         yield Limit(cls(n_iter=length), gap=1e-9)
         yield Limit(cls(n_iter=1_000, output="average"), gap=1e-2, slope=-0.9)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, problem: ERM) -> str | None:
         """Refuse penalties for which no step keeps the constraint."""
         return projection_refusal(problem, "gd")
 

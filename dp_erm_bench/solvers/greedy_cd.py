@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
@@ -68,12 +68,12 @@ class GreedyCD(Solver):
         return "mangold2023"
 
     @classmethod
-    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that every rule reaches the minimum."""
         for rule in RULES:
             yield Limit(cls(rule=rule, n_iter=800), gap=1e-9)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, problem: ERM) -> str | None:
         """Refuse poster noise where its privacy is not proved."""
         if self.noise == "poster" and problem.smoothness.kind == "private":
             return (
@@ -104,11 +104,11 @@ class GreedyCD(Solver):
             )
         return replace(self, noise="poster") if self.noise == "auto" else self
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: ERM) -> int:
         """Return T."""
         return self.n_iter
 
-    def passes_at(self, problem: Problem, iteration: int) -> float:
+    def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the iterations: each computes a full gradient."""
         return float(iteration)
 
@@ -121,7 +121,7 @@ class GreedyCD(Solver):
         return ExcessRule() if inside else RULES[self.rule]
 
     def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Any
+        self, problem: ERM, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
         """Yield a selection and a measurement per iteration."""
         bound = coordinate_bounds(problem, self.clip)

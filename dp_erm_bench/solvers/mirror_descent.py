@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.solvers.base import Array, inverse, value
 from dp_erm_bench.solvers.full_batch import FullGradient, Step
@@ -41,12 +41,12 @@ class MirrorDescent(FullGradient):
     )
 
     @classmethod
-    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State 1 / t for the mean of the iterates; the last one is no worse."""
         yield Limit(cls(n_iter=4_000, output="average"), gap=5e-2, slope=-0.9)
         yield Limit(cls(n_iter=4_000), gap=5e-3)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, problem: ERM) -> str | None:
         """Refuse sets without a potential, and penalties that are not smooth."""
         if problem.constraint.name not in MAPS:
             return (
@@ -74,7 +74,7 @@ class MirrorDescent(FullGradient):
         return step
 
 
-def smoothness_in_l1(problem: Problem) -> Array:
+def smoothness_in_l1(problem: ERM) -> Array:
     """Return the smoothness of F in the L1 norm, (1 or B, 1).
 
     The largest entry of the Hessian: |H_jk| <= sqrt(H_jj H_kk) <= max_j M_j, and l2.
@@ -88,12 +88,12 @@ class Mirror(ABC):
 
     Parameters
     ----------
-    problem : Problem
+    problem : ERM
     w : array of shape (B, p)
         The start.
     """
 
-    def __init__(self, problem: Problem, w: Array) -> None:
+    def __init__(self, problem: ERM, w: Array) -> None:
         self.radius, self.dual = problem.constraint.radius, self.start(w)
 
     def step(self, g: Array, size: Array) -> Array:
@@ -160,7 +160,7 @@ class PNorm(Mirror):
     steps are (q - 1) / e^2 of those for a modulus of 1.
     """
 
-    def __init__(self, problem: Problem, w: Array) -> None:
+    def __init__(self, problem: ERM, w: Array) -> None:
         self.q = 1.0 + 1.0 / max(1.0, math.log(problem.p))
         super().__init__(problem, w)
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.gaussian import Gaussian
@@ -48,7 +48,7 @@ class PerturbedObjective(OneSolve):
     exempt: ClassVar[Mapping[str, str]] = UNTIGHT
 
     @abstractmethod
-    def distance(self, problem: Problem) -> float:
+    def distance(self, problem: ERM) -> float:
         """Return the distance to the minimiser that is accepted."""
 
     def near(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
@@ -92,12 +92,12 @@ class ObjectivePerturbation(PerturbedObjective):
         """Return the name of the paper's constant."""
         return "kifer2012" if self.noise == "gaussian" else "chaudhuri2011"
 
-    def distance(self, problem: Problem) -> float:
+    def distance(self, problem: ERM) -> float:
         """Return the tolerance."""
         return self.tolerance
 
     def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Any
+        self, problem: ERM, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
         """Yield the exact minimiser, as if published, and the point near it."""
         if self.noise == "gamma":
@@ -120,7 +120,7 @@ class ObjectivePerturbation(PerturbedObjective):
 
 
 def gaussian_objective(
-    problem: Problem, modulus: float, adjacency: Adjacency
+    problem: ERM, modulus: float, adjacency: Adjacency
 ) -> ObjectiveGaussian:
     """Return the release of the minimiser of an objective with normal noise."""
     return ObjectiveGaussian(
@@ -132,14 +132,12 @@ def gaussian_objective(
     )
 
 
-def curvature(problem: Problem, modulus: float) -> float:
+def curvature(problem: ERM, modulus: float) -> float:
     """Return log(1 + beta / ridge) on the scale of the sum, from declared bounds.
 
     Zero without bounds: the sensitivity is infinite then, and the problem refused.
     """
-    bounds = problem.dataset.bounds
-    norm = 0.0 if bounds is None else bounds.norm
-    return math.log1p(problem.loss.smoothness * norm**2 / (problem.n * modulus))
+    return math.log1p(problem.record_smoothness / (problem.n * modulus))
 
 
 def terms_of(adjacency: Adjacency) -> int:

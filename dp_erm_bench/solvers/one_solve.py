@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.errors import NotSolved
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.solvers.base import Array, Solver, shape
 from dp_erm_bench.solvers.bounds import norm_bound
@@ -34,11 +34,11 @@ class SingleAnswer(Solver):
     convex_losses: ClassVar[bool] = True
     uses_smoothness: ClassVar[bool] = False
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: ERM) -> int:
         """Return 1."""
         return 1
 
-    def passes_at(self, problem: Problem, iteration: int) -> float:
+    def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the number of solutions: the passes of a solver are not counted."""
         return float(iteration)
 
@@ -78,15 +78,15 @@ class OneSolve(SingleAnswer):
     )
 
     @classmethod
-    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that without noise it is the minimiser."""
         yield Limit(cls(), gap=1e-9)
 
-    def modulus(self, problem: Problem) -> float:
+    def modulus(self, problem: ERM) -> float:
         """Return the modulus of strong convexity."""
         return problem.penalty.strong_convexity + self.ridge
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, problem: ERM) -> str | None:
         """Refuse problems that are not strongly convex, or have no projection."""
         name = type(self).__name__
         if self.modulus(problem) <= 0.0:
@@ -96,7 +96,7 @@ class OneSolve(SingleAnswer):
             )
         return projection_refusal(problem, name)
 
-    def minimiser(self, problem: Problem, linear: Array, tolerance: float) -> Array:
+    def minimiser(self, problem: ERM, linear: Array, tolerance: float) -> Array:
         """Return the minimiser of F + (ridge/2) norm2^2 + linear.w, (1, p).
 
         Raises
@@ -122,6 +122,6 @@ def tolerance_field(default: float) -> Any:
     )
 
 
-def lipschitz(problem: Problem) -> Array:
+def lipschitz(problem: ERM) -> Array:
     """Return Lambda = G R_2 from declared bounds, (1, 1); infinite without them."""
     return norm_bound(problem, None)

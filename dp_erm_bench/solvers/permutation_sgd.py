@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.kernels.philox import uniforms
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.mechanisms import Mechanisms
@@ -73,12 +73,12 @@ class PermutationSGD(SingleAnswer):
     )
 
     @classmethod
-    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that gradient descent reaches the minimum, and SGD comes near it."""
         length = 3_000 if problem.constraint.bounded else 1_500
         yield Limit(cls(passes=length, batch_size="full", step=1.0), gap=1e-8)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, problem: ERM) -> str | None:
         """Refuse problems without declared bounds: they limit the step size."""
         if problem.dataset.bounds is None:
             return (
@@ -88,31 +88,29 @@ class PermutationSGD(SingleAnswer):
         reason = compiled_refusal(problem, "permutation_sgd")
         return reason or batch_refusal(problem, self.batch_size)
 
-    def passes_at(self, problem: Problem, iteration: int) -> float:
+    def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes of the one answer."""
         return float(iteration * self.passes)
 
-    def steps_per_pass(self, problem: Problem) -> int:
+    def steps_per_pass(self, problem: ERM) -> int:
         """Return m; the last batch is smaller where b does not divide n."""
         return math.ceil(problem.n / expected_batch(problem, self.batch_size))
 
-    def sizes(self, problem: Problem) -> Array:
+    def sizes(self, problem: ERM) -> Array:
         """Return the step size of every step, (k m,)."""
-        bounds = problem.dataset.bounds
-        assert bounds is not None
-        beta = problem.loss.smoothness * bounds.norm**2
+        beta = problem.record_smoothness
         t = np.arange(self.passes * self.steps_per_pass(problem))
         decay, step = (float(np.ravel(v)[0]) for v in (self.decay, self.step))
         # Without data nothing moves, and any step is none.
         first = step / beta if beta > 0.0 else 0.0
         return np.asarray(first / (1.0 + decay * t))
 
-    def plan(self, problem: Problem, identities: Sequence[str]) -> Indices:
+    def plan(self, problem: ERM, identities: Sequence[str]) -> Indices:
         """Return each trial's permutation, drawn without the data, (B, n)."""
         seeds = stream_seeds(identities, "permutation")
         return np.stack([np.argsort(uniforms(s, 0, problem.n)) for s in seeds])
 
-    def growth(self, problem: Problem) -> float:
+    def growth(self, problem: ERM) -> float:
         """Return the sensitivity over s, from the formula above."""
         sizes = self.sizes(problem)
         if not sizes.size:
@@ -123,7 +121,7 @@ class PermutationSGD(SingleAnswer):
         return float(visits.max()) / expected_batch(problem, self.batch_size)
 
     def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Any
+        self, problem: ERM, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
         """Yield the last iterate."""
         change = adjacency.of_sum(norm_bound(problem, self.clip))

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from dp_erm_bench.kernels.philox import uniforms
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
@@ -69,13 +69,13 @@ class RandomCD(Solver):
         return "mangold2022"
 
     @classmethod
-    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that the last iterate and the averages reach the minimum."""
         p = problem.p
         for order, K in itertools.product(ORDERS, (None, 4 * p)):
             yield Limit(cls(order=order, n_iter=1600 * p, n_inner=K), gap=1e-9)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, problem: ERM) -> str | None:
         """Refuse an averaging period that does not divide the steps."""
         if self.n_inner and self.iterations(problem) % self.n_inner:
             return (
@@ -84,15 +84,15 @@ class RandomCD(Solver):
             )
         return None
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: ERM) -> int:
         """Return T K, the number of coordinate steps."""
         return round(self.passes * problem.p) if self.n_iter is None else self.n_iter
 
-    def passes_at(self, problem: Problem, iteration: int) -> float:
+    def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes: p coordinate steps read the data once."""
         return iteration / problem.p
 
-    def plan(self, problem: Problem, identities: Sequence[str]) -> Indices:
+    def plan(self, problem: ERM, identities: Sequence[str]) -> Indices:
         """Return the coordinates of all steps, drawn without the data, (B, T K)."""
         count, p = self.iterations(problem), problem.p
         if self.order == "uniform":
@@ -104,7 +104,7 @@ class RandomCD(Solver):
         return np.tile(row, (len(identities), 1))
 
     def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Indices
+        self, problem: ERM, adjacency: Adjacency, schedule: Indices
     ) -> Iterator[Release]:
         """Yield one measurement per coordinate step."""
         bound = coordinate_bounds(problem, self.clip)

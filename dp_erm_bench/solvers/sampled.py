@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.base import Mechanism
 from dp_erm_bench.releases.sampling import PoissonMechanism
 from dp_erm_bench.solvers.base import Array, Indices, inverse
@@ -20,12 +20,12 @@ Scale = Array | float
 Batches = tuple[Indices, Indices]
 
 
-def expected_batch(problem: Problem, batch_size: int | str) -> int:
+def expected_batch(problem: ERM, batch_size: int | str) -> int:
     """Return q n."""
     return problem.n if batch_size == "full" else int(batch_size)
 
 
-def batch_refusal(problem: Problem, batch_size: int | str) -> str | None:
+def batch_refusal(problem: ERM, batch_size: int | str) -> str | None:
     """Return why a batch is larger than the data, or None."""
     if expected_batch(problem, batch_size) > problem.n:
         return f"batch_size={batch_size}: must be at most n={problem.n}, or full"

@@ -1,11 +1,11 @@
 """What solvers may ask of a constraint."""
 
 from dp_erm_bench.constraints.base import UNCOMPILED
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.solvers.base import Array
 
 
-def projection_refusal(problem: Problem, solver: str) -> str | None:
+def projection_refusal(problem: ERM, solver: str) -> str | None:
     """Return why prox and projection do not make one step, or None.
 
     Projecting after the prox of l2 is the prox of both: over a convex set the sum
@@ -21,7 +21,7 @@ def projection_refusal(problem: Problem, solver: str) -> str | None:
     )
 
 
-def compiled_refusal(problem: Problem, solver: str) -> str | None:
+def compiled_refusal(problem: ERM, solver: str) -> str | None:
     """Return why there is no compiled step that ends with a projection, or None."""
     constraint = problem.constraint
     if constraint.code == UNCOMPILED:
@@ -32,7 +32,7 @@ def compiled_refusal(problem: Problem, solver: str) -> str | None:
     return projection_refusal(problem, solver)
 
 
-def nearest_feasible(problem: Problem, w: Array) -> Array:
+def nearest_feasible(problem: ERM, w: Array) -> Array:
     """Return noisy points, moved into the constraint and the penalty's box.
 
     One of the two is the whole space, see :func:`projection_refusal`.
@@ -41,7 +41,7 @@ def nearest_feasible(problem: Problem, w: Array) -> Array:
     return problem.constraint.project(problem.penalty.prox(w, 0.0))
 
 
-def vertex_refusal(problem: Problem, solver: str) -> str | None:
+def vertex_refusal(problem: ERM, solver: str) -> str | None:
     """Return why there is no step towards a vertex, or None.
 
     An l2 penalty is smooth, and free of data: it is taken with the gradient.

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.mechanisms import Mechanisms
@@ -56,7 +56,7 @@ class SGD(Solver):
     )
 
     @classmethod
-    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that full batches reach the minimum, and samples like 1 / t."""
         length = 3_000 if problem.constraint.bounded else 600
         yield Limit(cls(batch_size="full", n_iter=length), gap=1e-8)
@@ -66,27 +66,27 @@ class SGD(Solver):
                 solver = cls(batch_size=size, n_iter=64_000, step=0.1, decay=decay)
                 yield Limit(solver, gap=3e-3, slope=-0.9, trials=20)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, problem: ERM) -> str | None:
         """Refuse batches larger than the data, and penalties without projection."""
         reason = compiled_refusal(problem, "sgd")
         return reason or batch_refusal(problem, self.batch_size)
 
-    def expected_batch(self, problem: Problem) -> int:
+    def expected_batch(self, problem: ERM) -> int:
         """Return q n."""
         return expected_batch(problem, self.batch_size)
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: ERM) -> int:
         """Return T, the number of steps."""
         if self.n_iter is not None:
             return self.n_iter
         return round(self.passes * problem.n / self.expected_batch(problem))
 
-    def passes_at(self, problem: Problem, iteration: int) -> float:
+    def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes: n / (q n) steps read n records on average."""
         return iteration * self.expected_batch(problem) / problem.n
 
     def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Any
+        self, problem: ERM, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
         """Yield one noisy sum over a Poisson sample per step."""
         change = adjacency.of_sum(norm_bound(problem, self.clip))

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.gaussian import Gaussian
@@ -81,26 +81,26 @@ class SVRG(Solver):
     )
 
     @classmethod
-    def limits(cls, problem: Problem, curvature: float) -> Iterator[Limit]:
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that constant steps reach the minimum, for samples as for all."""
         yield Limit(cls(batch_size="full", n_epochs=400), gap=1e-8)
         yield Limit(cls(batch_size=10, n_epochs=80, step=0.2), gap=1e-8)
 
-    def unsupported(self, problem: Problem) -> str | None:
+    def unsupported(self, problem: ERM) -> str | None:
         """Refuse batches larger than the data."""
         return batch_refusal(problem, self.batch_size)
 
-    def expected_batch(self, problem: Problem) -> int:
+    def expected_batch(self, problem: ERM) -> int:
         """Return q n."""
         return expected_batch(problem, self.batch_size)
 
-    def epoch_length(self, problem: Problem) -> int:
+    def epoch_length(self, problem: ERM) -> int:
         """Return m; 2 / q by default, as Johnson and Zhang have it for q = 1/n."""
         if self.n_inner is not None:
             return self.n_inner
         return max(1, round(2 * problem.n / self.expected_batch(problem)))
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: ERM) -> int:
         """Return the number of inner steps: whole epochs, and what is left of passes.
 
         The last epoch may be shorter.
@@ -114,14 +114,14 @@ class SVRG(Solver):
         epochs, rest = divmod(self.passes + 1e-9, 1 + 2 * rate * m)
         return int(epochs) * m + max(0, math.floor((rest - 1) / (2 * rate)))
 
-    def passes_at(self, problem: Problem, iteration: int) -> float:
+    def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes: n gradients a snapshot, 2 q n an inner step."""
         rate = self.expected_batch(problem) / problem.n
         return (
             epochs_begun(iteration, self.epoch_length(problem)) + 2 * rate * iteration
         )
 
-    def weight(self, problem: Problem) -> float:
+    def weight(self, problem: ERM) -> float:
         """Return z0 / z1, the ratio of the two noise multipliers.
 
         Over an epoch the m steps move by m times the snapshot's noise, of variance
@@ -138,7 +138,7 @@ class SVRG(Solver):
         return math.sqrt(ratio) / rate
 
     def releases(
-        self, problem: Problem, adjacency: Adjacency, schedule: Any
+        self, problem: ERM, adjacency: Adjacency, schedule: Any
     ) -> Iterator[Release]:
         """Yield a noisy sum per snapshot and one per inner step."""
         bound = norm_bound(problem, self.clip)
@@ -170,7 +170,7 @@ def epochs_begun(iteration: int, length: int) -> int:
     return -(-iteration // length)
 
 
-def correction_bound(problem: Problem) -> float:
+def correction_bound(problem: ERM) -> float:
     """Return a bound on norm2(clip(grad_i(w)) - clip(grad_i(u))) / C.
 
     Both are multiples s x_i of the same record with |s| norm2(x_i) <= C, hence 2 in

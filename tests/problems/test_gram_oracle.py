@@ -13,13 +13,13 @@ from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.gram_oracle import REFRESH, GramOracle
 from dp_erm_bench.problems.erm.oracles import make_oracle
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 
 BATCH = 3
 
 
 def boxed(data, lower, upper):
-    return Problem(data, Squared(), Box(lower, upper), WholeSpace())
+    return ERMProblem(data, Squared(), Box(lower, upper), WholeSpace())
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_published_gradient_is_not_changed_by_later_steps(pair):
 
 def test_trials_start_inside_the_domain(problem):
     data = problem.dataset
-    inside = Problem(data, Squared(), NoPenalty(), Simplex(radius=1.5))
+    inside = ERMProblem(data, Squared(), NoPenalty(), Simplex(radius=1.5))
     for oracle in (DenseOracle(inside, 2), GramOracle(inside, 2)):
         np.testing.assert_allclose(oracle.w, np.full((2, problem.p), 0.25))
         np.testing.assert_allclose(oracle.margins, oracle.w @ data.X.T)

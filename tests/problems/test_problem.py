@@ -10,7 +10,7 @@ from scipy import sparse
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 
 LOSSES = registry.names("loss")
 PENALTIES = registry.names("penalty")
@@ -34,7 +34,7 @@ def problem_of(loss, penalty, **options):
     loss = registry.build("loss", loss)
     data = dataset(classification=loss.classification, **options)
     space = registry.build("constraint", "none")
-    return Problem(data, loss, penalty_of(penalty), space)
+    return ERMProblem(data, loss, penalty_of(penalty), space)
 
 
 @pytest.fixture(params=itertools.product(LOSSES, PENALTIES), ids="-".join)
@@ -131,7 +131,9 @@ def test_labels_outside_the_domain_are_refused(name):
     data = dataset(classification=loss.classification)
     wrong = dataclasses.replace(data, y=np.full(data.n, np.nan))
     with pytest.raises(UsageError, match=f"^loss={name}: label"):
-        Problem(wrong, loss, penalty_of("none"), registry.build("constraint", "none"))
+        ERMProblem(
+            wrong, loss, penalty_of("none"), registry.build("constraint", "none")
+        )
 
 
 def test_a_problem_is_frozen(problem):

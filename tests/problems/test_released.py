@@ -10,7 +10,7 @@ from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.problems.erm.released import (
     ReleasedSmoothness,
     clipped_squares,
@@ -99,7 +99,7 @@ def test_the_trace_bounds_the_largest_eigenvalue(loss):
 
 def test_a_problem_carries_published_constants_until_told_others():
     problem = problem_of("logistic", "l2")
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, ERMProblem)
     columns = np.arange(12.0).reshape(2, 6)
     carrying = problem.with_released(ReleasedSmoothness(columns, "data"))
     assert carrying.smoothness.kind == "private"

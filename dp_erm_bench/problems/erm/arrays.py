@@ -15,7 +15,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 
 
 def problem_from_arrays(
@@ -27,7 +27,7 @@ def problem_from_arrays(
     strength: float | str | None = None,
     bounds: Mapping[str, Any] | ArrayLike | None = None,
     constraint: str | Mapping[str, Any] | Constraint = "none",
-) -> Problem:
+) -> ERMProblem:
     """Return the problem of a user's own data.
 
     Parameters

@@ -9,7 +9,7 @@ from dp_erm_bench.datasets.base import Dataset, Usual
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import Penalty
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.registry import build
 
 
@@ -36,7 +36,7 @@ def build_problem(
     loss: str | Mapping[str, Any] | Loss = "auto",
     penalty: str | Mapping[str, Any] | Penalty = "auto",
     constraint: str | Mapping[str, Any] | Constraint = "none",
-) -> Problem:
+) -> ERMProblem:
     """Return the problem of a dataset and an objective given by names.
 
     Parameters
@@ -60,7 +60,7 @@ def build_problem(
     if not isinstance(constraint, Constraint):
         part = Part.of(constraint)
         constraint = cast(Constraint, build("constraint", part.name, **part.parameters))
-    return Problem(dataset, loss, penalty, constraint)
+    return ERMProblem(dataset, loss, penalty, constraint)
 
 
 def strength_of(value: float | str, n: int) -> float:

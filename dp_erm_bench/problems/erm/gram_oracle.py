@@ -8,8 +8,8 @@ import numpy as np
 from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.kernels import gram
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Indices
-from dp_erm_bench.problems.erm.problem import Problem
 
 # Steps after which the gradient is computed anew, against rounding.
 REFRESH = 1000
@@ -30,7 +30,7 @@ class GramOracle(DenseOracle):
     record.
     """
 
-    def __init__(self, problem: Problem, batch: int) -> None:
+    def __init__(self, problem: ERM, batch: int) -> None:
         super().__init__(problem, batch)
         self.G, self.c = moments(problem.dataset)
         self._gradient: Array | None = None

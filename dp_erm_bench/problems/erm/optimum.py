@@ -1,10 +1,7 @@
 """The reference optimum of a problem, with a certificate, cached on disk."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +9,8 @@ from dp_erm_bench.cached import Cached, is_sealing, load_json, save_json
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.penalties.base import SeparablePenalty
-
-if TYPE_CHECKING:
-    from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems.base import Optimum
+from dp_erm_bench.problems.erm.objective import ERM
 
 TOLERANCE = 1e-9
 NEGLIGIBLE = 1e-9
@@ -22,29 +18,7 @@ NEGLIGIBLE = 1e-9
 FORMAT = 3
 
 
-@dataclass(frozen=True, eq=False)
-class Optimum:
-    """The minimum of a problem, or the reason why none is certified.
-
-    Parameters
-    ----------
-    value : float or None
-        F(w); None where no certificate exists.
-    w : array of shape (p,) or None
-        A minimiser.
-    gap : float or None
-        Certified bound on (F(w) - min F) / F(w), at most 1e-9.
-    reason : str
-        Empty when certified.
-    """
-
-    value: float | None
-    w: Array | None
-    gap: float | None
-    reason: str = ""
-
-
-def certified_optimum(problem: Problem) -> Optimum:
+def certified_optimum(problem: ERM) -> Optimum:
     """Return the certified minimum of a problem, from the cache if it is there.
 
     The certificate does not rest on any solver's tolerance: with a penalty it is
@@ -61,7 +35,7 @@ def certified_optimum(problem: Problem) -> Optimum:
     return found
 
 
-def compute_optimum(problem: Problem) -> Optimum:
+def compute_optimum(problem: ERM) -> Optimum:
     """Return the certified minimum, computed anew."""
     unsupported = _unsupported(problem)
     if unsupported:
@@ -83,7 +57,7 @@ def compute_optimum(problem: Problem) -> Optimum:
     return Optimum(value, w, gap / value)
 
 
-def _unsupported(problem: Problem) -> str:
+def _unsupported(problem: ERM) -> str:
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
     if not (problem.loss.convex and problem.loss.smooth):
         kind = "smooth" if problem.loss.convex else "convex"
@@ -117,7 +91,7 @@ def _written(optimum: Optimum) -> dict[str, Any]:
     }
 
 
-def _read(read: Cached, problem: Problem) -> Optimum | None:
+def _read(read: Cached, problem: ERM) -> Optimum | None:
     """Return the cached optimum, None if it is of another format or not certified."""
     record = read.value
     if record.get("format") != FORMAT:
@@ -137,7 +111,7 @@ def _read(read: Cached, problem: Problem) -> Optimum | None:
     return _certified(problem, w)
 
 
-def _certified(problem: Problem, w: Array) -> Optimum | None:
+def _certified(problem: ERM, w: Array) -> Optimum | None:
     """Return the optimum with the value and the gap at w, None if it is not one."""
     if _unsupported(problem):
         return None

@@ -1,10 +1,7 @@
 """Which reference minimiser serves a problem."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +10,7 @@ from dp_erm_bench.constraints.simplex import Simplex
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.penalties.base import SeparablePenalty
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum_ball import ball_gap, minimise_in_ball
 from dp_erm_bench.problems.erm.optimum_face import minimise_over
 from dp_erm_bench.problems.erm.optimum_gap import duality_gap
@@ -31,9 +29,6 @@ from dp_erm_bench.problems.erm.optimum_smooth import (
 from dp_erm_bench.problems.erm.optimum_sparse import Composite, minimise_sparse
 from dp_erm_bench.problems.erm.smoothness import Smoothness
 
-if TYPE_CHECKING:
-    from dp_erm_bench.problems.erm.problem import Problem
-
 REGIONS: dict[str, Callable[[Constraint], Region]] = {
     "l1_ball": CrossRegion,
     "simplex": SimplexRegion,
@@ -43,7 +38,7 @@ REGIONS: dict[str, Callable[[Constraint], Region]] = {
 INSIDE = 1e-11
 
 
-def minimise(problem: Problem) -> tuple[Array, float, str]:
+def minimise(problem: ERM) -> tuple[Array, float, str]:
     """Return w, a bound on F(w) - min F, and why this bound cannot be trusted."""
     data, loss, penalty = problem.dataset, problem.loss, problem.penalty
     if not isinstance(penalty, SeparablePenalty):
@@ -60,7 +55,7 @@ def minimise(problem: Problem) -> tuple[Array, float, str]:
     return w, duality_gap(X, y, loss, penalty, w), ""
 
 
-def certified_gap(problem: Problem, w: Array) -> float:
+def certified_gap(problem: ERM, w: Array) -> float:
     """Return a bound on F(w) - min F at a given point, infinite if there is none."""
     data, loss, penalty = problem.dataset, problem.loss, problem.penalty
     if isinstance(penalty, SeparablePenalty):
@@ -77,7 +72,7 @@ def certified_gap(problem: Problem, w: Array) -> float:
 
 
 def _minimise_by_prox(
-    problem: Problem, l2: float, prox: Callable[[Array, float], Array]
+    problem: ERM, l2: float, prox: Callable[[Array, float], Array]
 ) -> tuple[Array, float]:
     """Minimise a problem of which a prox alone is known, that of all but l2."""
     data, loss = problem.dataset, problem.loss
@@ -98,7 +93,7 @@ def _gap_in_set(smooth: Composite, constraint: Constraint, w: Array) -> float:
     return abs(float(g @ (w - constraint.linear_minimiser(g))))
 
 
-def _minimise_in_hull(problem: Problem) -> tuple[Array, float]:
+def _minimise_in_hull(problem: ERM) -> tuple[Array, float]:
     """Minimise over the weights of the vertices, without a penalty.
 
     The Frank-Wolfe gap over the weights is that over the hull.
@@ -111,9 +106,7 @@ def _minimise_in_hull(problem: Problem) -> tuple[Array, float]:
     return weights @ points, gap
 
 
-def _minimise_in_set(
-    problem: Problem, penalty: SeparablePenalty
-) -> tuple[Array, float]:
+def _minimise_in_set(problem: ERM, penalty: SeparablePenalty) -> tuple[Array, float]:
     data, constraint = problem.dataset, problem.constraint
     smooth = Composite(data.X, data.y, problem.loss, 0.0, penalty.l2)
     if isinstance(constraint, WholeSpace):

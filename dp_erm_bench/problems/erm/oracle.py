@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.kernels.dense import all_residuals
 from dp_erm_bench.kernels.losses import loss_sum
-from dp_erm_bench.problems.erm.problem import Problem
+from dp_erm_bench.problems import base
+from dp_erm_bench.problems.erm.objective import ERM
 
 Indices = NDArray[np.int64]
 
 
-class Oracle(ABC):
+class Oracle(base.Oracle[ERM], ABC):
     """Gradients and steps at the iterates of B trials.
 
     They start at zero, or at the point of the domain that is nearest to it. How a
@@ -23,7 +24,7 @@ class Oracle(ABC):
 
     Parameters
     ----------
-    problem : Problem
+    problem : ERM
     batch : int
         B, the number of trials that are advanced in lock-step.
 
@@ -39,20 +40,12 @@ class Oracle(ABC):
 
     kernels: ClassVar[Any]
 
-    def __init__(self, problem: Problem, batch: int) -> None:
-        self.problem = problem
+    def __init__(self, problem: ERM, batch: int) -> None:
+        super().__init__(problem, problem.start(batch))
         self.y = problem.dataset.y
         self.loss = problem.loss
         self.constraint = problem.constraint.kernel
-        # Inside the domain from the start: bounds on derivatives hold only there.
-        start = problem.constraint.project(np.zeros((batch, problem.p)))
-        self.w = np.array(start, dtype=np.float64, order="C")
         self._margins: Array | None = None
-
-    @property
-    def batch(self) -> int:
-        """Return B."""
-        return int(self.w.shape[0])
 
     @property
     @abstractmethod
@@ -120,7 +113,7 @@ class Oracle(ABC):
 
     def move_to(self, w: Array) -> None:
         """Set the iterates, shape (B, p); the margins become stale."""
-        self.w = np.array(w, dtype=np.float64, order="C")
+        super().move_to(w)
         self._margins = None
 
     def touch(self) -> None:

@@ -3,20 +3,20 @@
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.gram_oracle import GramOracle
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import Problem
 from dp_erm_bench.problems.erm.sparse_oracle import SparseOracle
 
 # Above this many features X'X no longer pays (128 MB).
 MOST_FEATURES = 4096
 
 
-def make_oracle(problem: Problem, batch: int, *, clipped: bool = True) -> Oracle:
+def make_oracle(problem: ERM, batch: int, *, clipped: bool = True) -> Oracle:
     """Return the oracle that serves a problem best.
 
     Parameters
     ----------
-    problem : Problem
+    problem : ERM
     batch : int
         B, the number of trials that are advanced in lock-step.
     clipped : bool

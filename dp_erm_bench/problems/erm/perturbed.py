@@ -7,8 +7,8 @@ import numpy as np
 
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum_smooth import newton
-from dp_erm_bench.problems.erm.problem import Problem
 
 MAX_STEPS = 100_000
 CHECKED = 50
@@ -32,13 +32,13 @@ class Minimiser:
 
 
 def minimise_perturbed(
-    problem: Problem, linear: Array, ridge: float, tolerance: float
+    problem: ERM, linear: Array, ridge: float, tolerance: float
 ) -> Minimiser:
     """Minimise F(w) + (ridge/2) norm2(w)^2 + linear.w over the problem's set.
 
     Parameters
     ----------
-    problem : Problem
+    problem : ERM
         A constraint other than the whole space needs a penalty without L1 part and
         box.
     linear : array of shape (p,)
@@ -74,7 +74,7 @@ def _nearest(*found: Minimiser) -> Minimiser:
 class _Steps:
     """Proximal gradient steps; the ridge is taken with the smooth part."""
 
-    def __init__(self, problem: Problem, linear: Array, ridge: float) -> None:
+    def __init__(self, problem: ERM, linear: Array, ridge: float) -> None:
         self.problem, self.linear, self.ridge = problem, linear, ridge
         self.modulus = ridge + problem.penalty.strong_convexity
         smoothness = problem.with_smoothness("data").smoothness.norm

@@ -1,67 +1,28 @@
-"""The objective: a dataset, a loss, a penalty and a constraint."""
+"""Empirical risk minimisation, as the harness asks for it."""
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.datasets.base import Array, Bounds, Dataset
-from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.paths import digest, fields_of
-from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
-from dp_erm_bench.problems.erm.optimum import Optimum, certified_optimum
-from dp_erm_bench.problems.erm.released import ReleasedSmoothness
-from dp_erm_bench.problems.erm.smoothness import Smoothness
+from dp_erm_bench.datasets.base import Array, Uncharged
+from dp_erm_bench.datasets.spec import LATER
+from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
+from dp_erm_bench.problems.base import Optimum, Problem
+from dp_erm_bench.problems.erm.objective import ERM
+from dp_erm_bench.problems.erm.optimum import certified_optimum
+from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.problems.erm.oracles import make_oracle
+
+SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
+"""Keys of a dataset's yaml that its content or the objective already tell."""
+PARTS = ("loss", "penalty", "constraint")
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """F(w) = (1/n) sum_i phi(x_i.w, y_i) + psi(w) over a convex set.
-
-    Knows nothing of privacy or of solvers.
-
-    Parameters
-    ----------
-    dataset, loss, penalty, constraint
-        The parts.
-    smoothness_kind : {'auto', 'public', 'data'}
-        Where the smoothness constants come from (:class:`Smoothness`).
-    released : ReleasedSmoothness, optional
-        Published constants, which replace them.
-    """
-
-    dataset: Dataset
-    loss: Loss
-    penalty: Penalty
-    constraint: Constraint
-    smoothness_kind: str = "auto"
-    released: ReleasedSmoothness | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse labels outside the loss's domain, and sets of another space."""
-        self.loss.check_labels(self.dataset.y)
-        self.penalty.check_features(self.dataset.p)
-        self.constraint.check_features(self.dataset.p)
-
-    @property
-    def n(self) -> int:
-        """Return the number of records."""
-        return self.dataset.n
-
-    @property
-    def p(self) -> int:
-        """Return the number of features."""
-        return self.dataset.p
-
-    @cached_property
-    def key(self) -> str:
-        """Return the digest of the content and the objective."""
-        objective = [self.loss, self.penalty, self.constraint]
-        return digest([self.dataset.content_hash, *map(repr, objective)])
+class ERMProblem(ERM, Problem):
+    """An objective with its certified optimum, its oracles, and what rows say of it."""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -70,103 +31,69 @@ class Problem:
         `dataset` as ``Dataset.spec``; `loss`, `penalty`, `constraint` by name, with
         all their parameters.
         """
-        parts = ("loss", "penalty", "constraint")
         return {
             "dataset": self.dataset.spec,
-            **{part: _described(getattr(self, part)) for part in parts},
+            **{part: _described(getattr(self, part)) for part in PARTS},
         }
 
+    @cached_property
+    def identity(self) -> str:
+        """Return the digest of the dataset's content, its spec and the objective."""
+        dataset = self.dataset.spec
+        told = {key: value for key, value in dataset.items() if key not in SILENT}
+        parts = {
+            part: entering(described, later_defaults(getattr(self, part)))
+            for part, described in self.spec.items()
+            if part != "dataset"
+        }
+        return digest([self.dataset.content_hash, entering(told, LATER), parts])
+
     @property
-    def separable(self) -> SeparablePenalty:
-        """Return the penalty, for whoever takes its four numbers.
-
-        Raises
-        ------
-        Unsupported
-            If it is not separable.
-        """
-        if not isinstance(self.penalty, SeparablePenalty):
-            raise Unsupported(inseparable(self.penalty))
-        return self.penalty
-
-    @cached_property
-    def lipschitz(self) -> float:
-        """Return a bound on |phi'(x.w, y)| over the domain of w; infinite if none."""
-        parts = (self.loss, self.penalty, self.constraint)
-        return lipschitz_constant(*parts, self.dataset.bounds)
-
-    @cached_property
-    def smoothness(self) -> Smoothness | ReleasedSmoothness:
-        """Return the smoothness constants of the data term."""
-        if self.released is not None:
-            return self.released
-        return Smoothness(self.smoothness_kind, self.dataset, self.loss)
-
-    def with_smoothness(self, kind: str) -> "Problem":
-        """Return the same problem with smoothness constants of another origin."""
-        return replace(self, smoothness_kind=kind, released=None)
-
-    def with_released(self, constants: ReleasedSmoothness) -> "Problem":
-        """Return the same problem with published smoothness constants."""
-        return replace(self, smoothness_kind=constants.kind, released=constants)
-
-    def value(self, w: Array) -> Any:
-        """Return F(w): a number for shape (p,), shape (B,) for (B, p)."""
-        w = np.asarray(w, dtype=np.float64)
-        return self.value_of_margins(w, w @ self.dataset.X.T)
-
-    def value_of_margins(self, w: Array, margins: Array) -> Any:
-        """Return F(w) given the margins X w, shape (n,) or (B, n)."""
-        losses = self.loss.value(self.dataset.y, margins)
-        return losses.mean(axis=-1) + self.penalty.value(w)
-
-    def gradient(self, w: Array) -> Array:
-        """Return the gradient of the mean loss (without penalty) at w, (p,)."""
-        residual = self.loss.derivative(self.dataset.y, self.dataset.X @ w)
-        return np.asarray(self.dataset.X.T @ residual) / self.n
+    def title(self) -> str:
+        """Return the names of the loss, the penalty and the constraint."""
+        names = (getattr(self, part).name for part in PARTS)
+        return " + ".join(name for name in names if name != "none")
 
     @cached_property
     def optimum(self) -> Optimum:
         """Return the reference optimum with its certificate, cached on disk."""
         return certified_optimum(self)
 
-    @cached_property
-    def gradient_rms(self) -> float:
-        """Return rms_i norm2(grad loss_i(0)), the unit of clipping thresholds.
+    def uncharged(self, constants: bool) -> tuple[Uncharged, ...]:
+        """Return those in the making of the dataset, and of smoothness constants."""
+        used = self.smoothness.uncharged if constants else ()
+        return (*self.dataset.uncharged, *used)
 
-        It is computed from the data: using it is tuning, and uncharged.
-        """
-        y = self.dataset.y
-        squares = np.square(self.loss.derivative(y, np.zeros_like(y)))
-        return float(np.sqrt(np.mean(squares * np.square(self.dataset.row_norms))))
+    def contains(self, w: Array) -> Any:
+        """Return whether points are in the constraint, (..., p) to (...)."""
+        return self.constraint.contains(w)
 
+    def oracle(self, batch: int, *, clipped: bool = True) -> Oracle:
+        """Return the oracle that serves the problem best."""
+        return make_oracle(self, batch, clipped=clipped)
 
-def lipschitz_constant(
-    loss: Loss, penalty: Penalty, constraint: Constraint, bounds: Bounds | None
-) -> float:
-    """Return a bound on |phi'(x.w, y)| over the domain of w.
+    def facts(self) -> dict[str, Any]:
+        """Return the names of the parts, and the strength of the penalty."""
+        return {
+            "loss": self.loss.name,
+            "penalty": self.penalty.name,
+            "strength": getattr(self.penalty, "strength", 0.0),
+            "constraint": self.constraint.name,
+            "smoothness": self.smoothness.kind,
+        }
 
-    The loss's own constant where it is finite. Otherwise, for records within the
-    declared bounds: with |x.w| <= Z over the domain and |y| <= Y that of the
-    squared loss is Z + Y. Infinite where the domain is unbounded, or where no
-    bounds, or none of the label, are declared. Nothing here is computed from the
-    data.
-
-    Parameters
-    ----------
-    loss : Loss
-    penalty : Penalty
-        The points where it is finite are a part of the domain.
-    constraint : Constraint
-    bounds : Bounds or None
-    """
-    if math.isfinite(loss.lipschitz) or bounds is None or bounds.label is None:
-        return loss.lipschitz
-    margin = min(
-        constraint.largest_margin(bounds.columns, bounds.norm),
-        penalty.largest_margin(bounds.columns, bounds.norm),
-    )
-    return loss.lipschitz_within(margin, bounds.label)
+    def measures(self, w: Array) -> dict[str, Array]:
+        """Return the objective and the accuracy on the test set, if there is one."""
+        data = self.dataset
+        if data.X_test is None or data.y_test is None:
+            return {}
+        margins = w @ data.X_test.T
+        losses = self.loss.value(data.y_test, margins).mean(axis=1)
+        found = {"test_objective": losses + self.penalty.value(w)}
+        if self.loss.classification:
+            right = np.where(margins >= 0.0, 1.0, -1.0) == data.y_test
+            found["test_accuracy"] = right.mean(axis=1)
+        return found
 
 
 def _described(part: Any) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str
             f"smoothness_bounds=declared: dataset {dataset.name} declares no bounds; "
             "use smoothness_bounds=data, or declare bounds"
         )
-    return H * np.square(_largest(dataset.X)), "data"
+    return H * np.square(largest_entries(dataset.X)), "data"
 
 
 def clipped_squares(dataset: Dataset, loss: Loss, bounds: Array) -> Array:
@@ -89,7 +89,7 @@ def clipped_squares(dataset: Dataset, loss: Loss, bounds: Array) -> Array:
     return means
 
 
-def _largest(X: Any) -> Array:
+def largest_entries(X: Any) -> Array:
     """Return the largest absolute value of each column, dense or sparse."""
     if not isinstance(X, np.ndarray):
         largest: Array = abs(X).max(axis=0).toarray().ravel()

@@ -19,6 +19,7 @@ from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
 
 SIDES = (0, 1)
+PARTS = ("loss", "penalty", "constraint")
 DIGITS = 9
 ALL = "all"
 
@@ -89,12 +90,11 @@ class AuditTask(Task):
         found = audit_chunk(*how, side, self.runs, trial.identity)
         case = audited_case(*how)
         problem = case.pair.first
+        facts = problem.facts()
         return {
             "n": problem.n,
             "p": problem.p,
-            "loss": problem.loss.name,
-            "penalty": problem.penalty.name,
-            "constraint": problem.constraint.name,
+            **{part: facts[part] for part in PARTS if part in facts},
             "delta": case.claim.budget.number,
             "epsilon_certified": case.claim.epsilon,
             "calibration": "certified",

@@ -1,0 +1,193 @@
+"""What the harness asks of a problem, of whatever kind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from dp_erm_bench.datasets.base import Array, Uncharged
+from dp_erm_bench.errors import Unsupported
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The minimum of a problem, or the reason why none is certified.
+
+    Parameters
+    ----------
+    value : float or None
+        F(w); None where no certificate exists.
+    w : array of shape (p,) or None
+        A minimiser.
+    gap : float or None
+        Certified bound on (F(w) - min F) / F(w), at most 1e-9.
+    reason : str
+        Empty when certified.
+    """
+
+    value: float | None
+    w: Array | None
+    gap: float | None
+    reason: str = ""
+
+
+class Problem(ABC):
+    """An objective F over a domain of R^p that depends on n private records.
+
+    Knows nothing of privacy or of solvers. One of your own derives from this class; a
+    solver says in ``serves`` which class of problems it is for, and calls whatever that
+    class offers beside what is here.
+
+    Attributes
+    ----------
+    kind : str
+        What sentences call it.
+    n, p : int
+        The numbers of records, and of coordinates.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Return the number of records."""
+
+    @property
+    @abstractmethod
+    def p(self) -> int:
+        """Return the number of coordinates."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> Mapping[str, Any]:
+        """Return what a trial's spec says of the problem, fit for JSON."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Return the digest of all that tells it from others, its records included.
+
+        The draws of a seeded trial follow from it.
+        """
+
+    @property
+    @abstractmethod
+    def optimum(self) -> Optimum:
+        """Return the certified minimum."""
+
+    @abstractmethod
+    def value(self, w: Array) -> Any:
+        """Return F(w): a number for shape (p,), shape (B,) for (B, p)."""
+
+    @abstractmethod
+    def contains(self, w: Array) -> Any:
+        """Return whether points are in the domain, (..., p) to (...)."""
+
+    @classmethod
+    def neighbours(cls, zeroed: bool) -> tuple[Problem, Problem]:
+        """Return two small problems whose first records differ as much as they may.
+
+        Of all else a run sees as little as possible, so that an audit sees most.
+
+        Parameters
+        ----------
+        zeroed : bool
+            Whether the second has a record of zeros there (zero_out), or any other
+            record (replace_one).
+
+        Raises
+        ------
+        Unsupported
+            If it says none: then no solver on it can be audited.
+        """
+        raise Unsupported(f"audit: a problem of {cls.kind} names no neighbours")
+
+    @property
+    def title(self) -> str:
+        """Return how a sentence names this problem."""
+        return self.kind
+
+    def uncharged(self, constants: bool) -> tuple[Uncharged, ...]:
+        """Return the uses of the records that no budget pays for.
+
+        Parameters
+        ----------
+        constants : bool
+            Whether smoothness constants are used.
+        """
+        return ()
+
+    @property
+    def gradient_rms(self) -> float:
+        """Return the unit of clipping thresholds; refuse where nothing is clipped."""
+        raise Unsupported(f"gradient_rms: a problem of {self.kind} has no such unit")
+
+    def start(self, batch: int) -> Array:
+        """Return where B trials start, the zeros of shape (B, p)."""
+        return np.zeros((batch, self.p))
+
+    def oracle(self, batch: int, *, clipped: bool = True) -> Oracle[Any]:
+        """Return what B trials may ask of the records.
+
+        Parameters
+        ----------
+        batch : int
+            B.
+        clipped : bool
+            Whether a record's share may be clipped.
+        """
+        return Oracle(self, self.start(batch))
+
+    def with_smoothness(self, kind: str) -> Self:
+        """Return the problem with smoothness constants of another origin, if any."""
+        return self
+
+    def facts(self) -> dict[str, Any]:
+        """Return columns of the table that say what problem it is."""
+        return {}
+
+    def measures(self, w: Array) -> dict[str, Array]:
+        """Return columns of the trajectory beside the objective, (B, p) to (B,)."""
+        return {}
+
+
+class Valued(Protocol):
+    """Whatever has an objective."""
+
+    def value(self, w: Array) -> Any:
+        """Return F(w)."""
+
+
+P = TypeVar("P", bound=Valued)
+
+
+class Oracle(Generic[P]):
+    """The iterates of B trials on a problem, to be asked for and moved.
+
+    Attributes
+    ----------
+    problem : Problem
+    w : array of shape (B, p)
+    """
+
+    def __init__(self, problem: P, start: Array) -> None:
+        self.problem = problem
+        self.w = np.array(start, dtype=np.float64, order="C")
+
+    @property
+    def batch(self) -> int:
+        """Return B."""
+        return int(self.w.shape[0])
+
+    def objective(self, w: Array) -> Array:
+        """Return F at some points, (B, p) to (B,)."""
+        return np.asarray(self.problem.value(w))
+
+    def move_to(self, w: Array) -> None:
+        """Set the iterates, shape (B, p)."""
+        self.w = np.array(w, dtype=np.float64, order="C")

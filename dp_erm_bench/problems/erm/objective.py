@@ -1,0 +1,186 @@
+"""The objective: a dataset, a loss, a penalty and a constraint."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from dp_erm_bench.constraints.base import Constraint
+from dp_erm_bench.datasets.base import Array, Bounds, Dataset
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.paths import digest
+from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
+from dp_erm_bench.problems.erm.released import (
+    ReleasedSmoothness,
+    clipped_squares,
+    largest_entries,
+    square_bounds,
+)
+from dp_erm_bench.problems.erm.smoothness import Smoothness
+
+
+@dataclass(frozen=True, eq=False)
+class ERM:
+    """F(w) = (1/n) sum_i phi(x_i.w, y_i) + psi(w) over a convex set.
+
+    Parameters
+    ----------
+    dataset, loss, penalty, constraint
+        The parts.
+    smoothness_kind : {'auto', 'public', 'data'}
+        Where the smoothness constants come from (:class:`Smoothness`).
+    released : ReleasedSmoothness, optional
+        Published constants, which replace them.
+    """
+
+    kind: ClassVar[str] = "empirical risk minimisation"
+
+    dataset: Dataset
+    loss: Loss
+    penalty: Penalty
+    constraint: Constraint
+    smoothness_kind: str = "auto"
+    released: ReleasedSmoothness | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse labels outside the loss's domain, and sets of another space."""
+        self.loss.check_labels(self.dataset.y)
+        self.penalty.check_features(self.dataset.p)
+        self.constraint.check_features(self.dataset.p)
+
+    @property
+    def n(self) -> int:
+        """Return the number of records."""
+        return self.dataset.n
+
+    @property
+    def p(self) -> int:
+        """Return the number of features."""
+        return self.dataset.p
+
+    @cached_property
+    def key(self) -> str:
+        """Return the digest of the content and the objective."""
+        objective = [self.loss, self.penalty, self.constraint]
+        return digest([self.dataset.content_hash, *map(repr, objective)])
+
+    @property
+    def separable(self) -> SeparablePenalty:
+        """Return the penalty, for whoever takes its four numbers.
+
+        Raises
+        ------
+        Unsupported
+            If it is not separable.
+        """
+        if not isinstance(self.penalty, SeparablePenalty):
+            raise Unsupported(inseparable(self.penalty))
+        return self.penalty
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """Return a bound on |phi'(x.w, y)| over the domain of w; infinite if none."""
+        parts = (self.loss, self.penalty, self.constraint)
+        return lipschitz_constant(*parts, self.dataset.bounds)
+
+    @cached_property
+    def smoothness(self) -> Smoothness | ReleasedSmoothness:
+        """Return the smoothness constants of the data term."""
+        if self.released is not None:
+            return self.released
+        return Smoothness(self.smoothness_kind, self.dataset, self.loss)
+
+    def with_smoothness(self, kind: str) -> Self:
+        """Return the same problem with smoothness constants of another origin."""
+        return replace(self, smoothness_kind=kind, released=None)
+
+    def with_released(self, constants: ReleasedSmoothness) -> Self:
+        """Return the same problem with published smoothness constants."""
+        return replace(self, smoothness_kind=constants.kind, released=constants)
+
+    def value(self, w: Array) -> Any:
+        """Return F(w): a number for shape (p,), shape (B,) for (B, p)."""
+        w = np.asarray(w, dtype=np.float64)
+        return self.value_of_margins(w, w @ self.dataset.X.T)
+
+    def value_of_margins(self, w: Array, margins: Array) -> Any:
+        """Return F(w) given the margins X w, shape (n,) or (B, n)."""
+        losses = self.loss.value(self.dataset.y, margins)
+        return losses.mean(axis=-1) + self.penalty.value(w)
+
+    def gradient(self, w: Array) -> Array:
+        """Return the gradient of the mean loss (without penalty) at w, (p,)."""
+        residual = self.loss.derivative(self.dataset.y, self.dataset.X @ w)
+        return np.asarray(self.dataset.X.T @ residual) / self.n
+
+    def start(self, batch: int) -> Array:
+        """Return the point of the constraint that is nearest to zero, (B, p).
+
+        Bounds on derivatives hold only in the constraint.
+        """
+        return self.constraint.project(np.zeros((batch, self.p)))
+
+    def square_bounds(self, source: str) -> tuple[Array, str]:
+        """Return b_j, and where they come from (:func:`released.square_bounds`)."""
+        return square_bounds(self.dataset, self.loss, source)
+
+    def clipped_squares(self, bounds: Array) -> Array:
+        """Return mean_i min(H x_ij^2, b_j), shape (p,)."""
+        return clipped_squares(self.dataset, self.loss, bounds)
+
+    def largest_records(self) -> tuple[Array, float]:
+        """Return max_i |x_ij|, shape (p,), and max_i norm2(x_i), from the data."""
+        return largest_entries(self.dataset.X), float(self.dataset.row_norms.max())
+
+    def hessian(self, w: Array) -> Array:
+        """Return the Hessian of the sum (not the mean) of the losses at w, (p, p)."""
+        X, y = self.dataset.X, self.dataset.y
+        curvature = self.loss.second_derivative(y, X @ w)
+        return np.asarray(X.T @ (X * curvature[:, None]))
+
+    @property
+    def record_smoothness(self) -> float:
+        """Return H R_2^2, a bound on a record's curvature; 0 if none is declared."""
+        bounds = self.dataset.bounds
+        return self.loss.smoothness * bounds.norm**2 if bounds else 0.0
+
+    @cached_property
+    def gradient_rms(self) -> float:
+        """Return rms_i norm2(grad loss_i(0)), the unit of clipping thresholds.
+
+        It is computed from the data: using it is tuning, and uncharged.
+        """
+        y = self.dataset.y
+        squares = np.square(self.loss.derivative(y, np.zeros_like(y)))
+        return float(np.sqrt(np.mean(squares * np.square(self.dataset.row_norms))))
+
+
+def lipschitz_constant(
+    loss: Loss, penalty: Penalty, constraint: Constraint, bounds: Bounds | None
+) -> float:
+    """Return a bound on |phi'(x.w, y)| over the domain of w.
+
+    The loss's own constant where it is finite. Otherwise, for records within the
+    declared bounds: with |x.w| <= Z over the domain and |y| <= Y that of the
+    squared loss is Z + Y. Infinite where the domain is unbounded, or where no
+    bounds, or none of the label, are declared. Nothing here is computed from the
+    data.
+
+    Parameters
+    ----------
+    loss : Loss
+    penalty : Penalty
+        The points where it is finite are a part of the domain.
+    constraint : Constraint
+    bounds : Bounds or None
+    """
+    if math.isfinite(loss.lipschitz) or bounds is None or bounds.label is None:
+        return loss.lipschitz
+    margin = min(
+        constraint.largest_margin(bounds.columns, bounds.norm),
+        penalty.largest_margin(bounds.columns, bounds.norm),
+    )
+    return loss.lipschitz_within(margin, bounds.label)
