@@ -128,6 +128,27 @@ def test_one_file_declares_and_makes_mechanisms(called):
     assert callers - own == {PACKAGE / "run.py"}
 
 
+PARTS_OF_A_RISK = {"dataset", "loss", "margins"}
+# Of other things than a problem: a law's loss, blocks of an experiment, missing data.
+NO_PROBLEMS = {"self", "block", "one"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path in MODULES
+        if path.parent.name != "solvers" and path.parent.name != "erm"
+    ],
+    ids=named,
+)
+def test_what_serves_any_problem_reads_no_part_of_an_empirical_risk(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and node.attr in PARTS_OF_A_RISK:
+            owner = node.value.id if isinstance(node.value, ast.Name) else "?"
+            assert owner in NO_PROBLEMS, f"{named(path)}:{node.lineno}"
+
+
 def locked():
     return dict(line.split("==") for line in LOCK)
 

@@ -1,0 +1,134 @@
+"""A problem without labels, and a solver of it, from outside the package: two files."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp_erm_bench import fit, problem_from_arrays, registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.audit.chunk import case_of
+from dp_erm_bench.audit.pairs import audited_solver
+from dp_erm_bench.audit.profile import OK, verdict
+from dp_erm_bench.audit.statistic import LEAK
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.run import Run
+
+FOLDER = Path(__file__).parent / "private_mean"
+NOISY_MEAN = str(FOLDER / "noisy_mean.py")
+RUNS = 1000
+
+
+def problem(n=50, p=4):
+    made = registry.target("algorithm", NOISY_MEAN).serves
+    rng = np.random.default_rng(5)
+    records = rng.normal(size=(n, p)) + 1.0
+    return made(records / np.linalg.norm(records, axis=1, keepdims=True))
+
+
+def labelled():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1.0, 1.0, (20, 3))
+    return problem_from_arrays(X, np.sign(X[:, 0]), loss="logistic", bounds=1.0)
+
+
+def test_it_is_two_files():
+    assert len(list(FOLDER.glob("*.py"))) <= 6
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_a_fit_publishes_the_mean_with_the_noise_of_its_sensitivity(adjacency):
+    given = problem()
+    found = fit(given, NOISY_MEAN, epsilon=2.0, adjacency=adjacency, seed=3)
+    assert found.epsilon_certified <= 2.0 and not found.checked
+    (release,) = found.releases
+    moved = {"replace_one": 2.0, "zero_out": 1.0}[adjacency] / given.n
+    assert release.sensitivity == pytest.approx(moved)
+    rows = found.trajectory
+    assert rows["objective"].iloc[0] == pytest.approx(np.linalg.norm(given.mean))
+    assert rows["objective"].iloc[-1] == pytest.approx(given.value(found.w))
+    assert rows["relative_error"].isna().all() and found.uncharged == ()
+
+
+def test_seeds_and_records_tell_draws_apart_and_no_noise_leaves_the_mean():
+    given, other = problem(), problem(n=51)
+    first = [fit(given, NOISY_MEAN, epsilon=1.0, seed=1).w for _ in range(2)]
+    np.testing.assert_array_equal(*first)
+    assert (fit(given, NOISY_MEAN, epsilon=1.0, seed=2).w != first[0]).all()
+    noise = fit(other, NOISY_MEAN, epsilon=1.0, seed=1).w - other.mean
+    ratios = noise / (first[0] - given.mean)
+    assert np.ptp(ratios) > 1e-6
+    exact = fit(given, NOISY_MEAN, epsilon=float("inf"), seed=1)
+    np.testing.assert_array_equal(exact.w, given.mean)
+
+
+def test_the_runner_records_a_batch_of_it():
+    given = problem()
+    solver = registry.build("algorithm", NOISY_MEAN)
+    run = Run(given, [solver] * 3, Budget(1.0, 1e-6), identities=["a", "b", "c"])
+    rows = run.record(5).rows
+    assert rows.iteration == [0, 1] and rows.w.shape == (3, 4)
+    assert np.ptp(rows.w, axis=0).min() > 0.0
+    assert rows.measures == {}
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_its_claim_is_audited_on_the_neighbours_that_it_names(adjacency):
+    budget = Budget(8.0, 1e-6, adjacency)
+    case = case_of(audited_solver(NOISY_MEAN, {}), budget)
+    sides = [case.run(side, RUNS, "mean") for side in (0, 1)]
+    found = verdict(*sides, case.claim, 1e-4)
+    assert found.verdict == OK
+    assert abs(sides[0]).max() < LEAK and sides[0].mean() > 0.0 > sides[1].mean()
+
+
+def solver_with(**methods):
+    made = registry.target("algorithm", NOISY_MEAN)
+    return dataclasses.dataclass(frozen=True)(type("Wrong", (made,), methods))()
+
+
+def test_too_small_a_sensitivity_is_refuted():
+    def releases(self, problem, adjacency, schedule):
+        yield Gaussian("mean", 0.5 * adjacency.of_mean(problem.radius, problem.n), 1)
+
+    case = case_of(solver_with(releases=releases), Budget(8.0, 1e-6))
+    sides = [case.run(side, RUNS, "wrong") for side in (0, 1)]
+    assert verdict(*sides, case.claim, 1e-4).verdict == "VIOLATION"
+
+
+def test_data_beside_the_mechanism_are_a_leak():
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        yield oracle.w
+        for _ in checkpoints[1:]:
+            mean = np.tile(oracle.problem.mean, (oracle.batch, 1))
+            yield mechanisms["mean"](mean) + 1e-3 * mean
+
+    case = case_of(solver_with(iterates=iterates), Budget(8.0, 1e-6))
+    assert abs(case.run(0, 20, "leak")).min() == LEAK
+
+
+@pytest.mark.parametrize("name", registry.names("algorithm"))
+def test_algorithms_of_another_problem_refuse_it_in_a_sentence(name):
+    with pytest.raises(Unsupported) as refused:
+        fit(problem(), name, epsilon=1.0, seed=0)
+    made = registry.target("algorithm", name).__name__
+    assert str(refused.value) == (
+        f"{made} serves empirical risk minimisation only, not mean estimation"
+    )
+
+
+def test_its_solver_refuses_another_problem_in_a_sentence():
+    sentence = "NoisyMean serves mean estimation only, not empirical risk minimisation"
+    with pytest.raises(Unsupported, match=sentence):
+        fit(labelled(), NOISY_MEAN, epsilon=1.0, seed=0)
+
+
+def test_what_is_of_empirical_risk_minimisation_only_is_refused_in_a_sentence():
+    with pytest.raises(Unsupported, match="no such constants"):
+        fit(problem(), NOISY_MEAN, epsilon=1.0, seed=0, smoothness="private")
+    with pytest.raises(Unsupported, match="a problem of mean estimation has no such"):
+        _ = problem().gradient_rms
+    with pytest.raises(UsageError, match="a record has norm"):
+        type(problem())(np.full((3, 2), 5.0))
