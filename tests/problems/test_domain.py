@@ -15,7 +15,7 @@ from dp_erm_bench.penalties.box import Box
 from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.problem import lipschitz_constant
+from dp_erm_bench.problems.erm.objective import lipschitz_constant
 from tests.serving import BALLS
 
 COLUMNS = np.array([0.5, 2.0, 1.0, 0.0])
