@@ -15,6 +15,7 @@ from dp_erm_bench.contract.pairs import FAMILIES
 from dp_erm_bench.contract.problems import objectives, problem_of
 from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.plugins.names import label
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.solvers.base import Solver
 
@@ -123,7 +124,7 @@ class Candidate:
             return [tuple(names)]
         return [(name,) for name in names[:2]]
 
-    def told(self, variant: Variant, problem: ERMProblem | None = None) -> str:
+    def told(self, variant: Variant, problem: Problem | None = None) -> str:
         """Return how a sentence names a variant, and a problem."""
         words = [str(word) for word in variant.values() if word is not None]
         name = "-".join([self.name, *words])
