@@ -18,6 +18,7 @@ from dp_erm_bench import (
     registry,
 )
 from dp_erm_bench.constraints.polytope import Polytope
+from dp_erm_bench.datasets import spec as dataset_specs
 from dp_erm_bench.datasets.mirror import VARIABLE
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.experiment import grid, parameters, problem_specs, studies, trials
@@ -379,7 +380,7 @@ def test_a_later_key_of_a_dataset_enters_off_its_default(monkeypatch):
     before = identity_of({"dataset": SMALL})
     listed = {"dataset": {**SMALL, "drop_empty": False}}
     assert identity_of(listed) != before
-    monkeypatch.setitem(problem_specs.LATER, "drop_empty", False)
+    monkeypatch.setitem(dataset_specs.LATER, "drop_empty", False)
     problem_specs._problem_spec.cache_clear()
     assert identity_of(listed) == before
     assert identity_of({"dataset": {**SMALL, "drop_empty": True}}) != before
