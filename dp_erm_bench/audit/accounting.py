@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -110,19 +110,20 @@ def noise_rows(
     problem = unit_problem() if problem is None else problem
     budget = budget.resolved(problem.n)
     solver = _solver(algorithm, n_iter)
-    reason = solver.refusal(problem)
-    if reason:
-        unknown = Base(algorithm, budget, n_iter, math.nan)
-        return [unknown.row("default", "best", math.nan, reason=reason)]
+    known = (budget.adjacency.value, budget.epsilon, budget.number, n_iter)
+    blank = NoiseRow(algorithm, "default", *known, "best", math.nan)
+    if reason := solver.refusal(problem):
+        return [replace(blank, reason=reason)]
     laws = declared(solver, problem, budget)
     best = calibrate(laws, budget)
-    base = Base(algorithm, budget, n_iter, best.z)
-    rows = [base.row("default", "best", best.z, best.epsilon_certified)]
-    rows += base.asked("default", laws)
+    rows = [replace(blank, z=best.z, epsilon_proved=best.epsilon_certified)]
+    rows += _asked(blank, laws, budget, best.z)
     for mode in ("paper", "authors"):
         if mode in solver.calibrations:
-            rows += _printed_rows(base, solver, problem, mode, laws)
-    return rows
+            printed = replace(blank, form="printed", accountant=mode)
+            how = (solver, problem, budget, laws)
+            rows += _printed(printed, *how, best.z)
+    return [replace(row, relative=row.z / best.z) for row in rows]
 
 
 def _solver(algorithm: str, n_iter: int) -> Solver:
@@ -134,67 +135,40 @@ def _solver(algorithm: str, n_iter: int) -> Solver:
     return solver
 
 
-@dataclass(frozen=True)
-class Base:
-    """What the rows of one algorithm, budget and length share."""
-
-    algorithm: str
-    budget: Budget
-    n_iter: int
-    best: float
-
-    def row(
-        self,
-        form: str,
-        accountant: str,
-        z: float,
-        proved: float = math.nan,
-        reason: str = "",
-    ) -> NoiseRow:
-        """Return the row of an accountant."""
-        budget = self.budget
-        return NoiseRow(
-            self.algorithm,
-            form,
-            budget.adjacency.value,
-            budget.epsilon,
-            budget.number,
-            self.n_iter,
-            accountant,
-            z,
-            z / self.best,
-            proved,
-            reason,
-        )
-
-    def asked(self, form: str, laws: Laws) -> Iterator[NoiseRow]:
-        """Yield a row per accountant."""
-        # Asked near the answer, a PLD is cheap.
-        start = self.best
-        for name, (epsilon_at, reason) in accountants(laws, self.budget).items():
-            z = multiplier(epsilon_at, self.budget.epsilon, start)
-            if z is None:
-                yield self.row(form, name, math.nan, reason=reason)
-            else:
-                yield self.row(form, name, z, self.budget.epsilon)
+def _asked(
+    blank: NoiseRow, laws: Laws, budget: Budget, start: float
+) -> Iterator[NoiseRow]:
+    """Yield a row per accountant; asked near the answer, a PLD is cheap."""
+    for name, (epsilon_at, reason) in accountants(laws, budget).items():
+        row = replace(blank, accountant=name)
+        z = multiplier(epsilon_at, budget.epsilon, start)
+        if z is None:
+            yield replace(row, reason=reason)
+        else:
+            yield replace(row, z=z, epsilon_proved=budget.epsilon)
 
 
-def _printed_rows(
-    base: Base, solver: Solver, problem: ERMProblem, mode: str, laws: Laws
+def _printed(
+    blank: NoiseRow,
+    solver: Solver,
+    problem: ERMProblem,
+    budget: Budget,
+    laws: Laws,
+    start: float,
 ) -> Iterator[NoiseRow]:
     """Yield the noise of a printed rule, and what else its releases would need."""
+    mode = blank.accountant
     try:
         form = solver.printed_form() if mode == "paper" else solver
     except Unsupported as reason:
-        yield base.row("printed", mode, math.nan, reason=str(reason))
+        yield replace(blank, reason=str(reason))
         return
-    released = declared(form, problem, base.budget)
-    found = calibrate(released, base.budget, mode, solver.printed)
-    budget = base.budget
-    proof = certify(released, found.z, budget.number, budget.adjacency)
-    yield base.row("printed", mode, found.z, proof.epsilon)
+    released = declared(form, problem, budget)
+    z = calibrate(released, budget, mode, solver.printed).z
+    proof = certify(released, z, budget.number, budget.adjacency)
+    yield replace(blank, z=z, epsilon_proved=proof.epsilon)
     if released != laws:
-        yield from base.asked("printed", released)
+        yield from _asked(blank, released, budget, start)
 
 
 def noise_table(

@@ -16,7 +16,7 @@ from dp_erm_bench.contract.problems import (
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.base import Release
-from dp_erm_bench.solvers.limit import Limit
+from dp_erm_bench.solvers.base import Limit
 
 SHRINK = (64, 16, 4, 1)
 """Parts of a run at which the gap is looked at for its slope."""

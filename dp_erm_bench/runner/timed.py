@@ -10,7 +10,20 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
+import numpy as np
+
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.experiment.studies import task_of
 from dp_erm_bench.paths import cache_dir
+from dp_erm_bench.run import Recorder, Run, checkpoints_of
+from dp_erm_bench.runner.execute import (
+    facts,
+    problem_of,
+    solver_of,
+    trajectory,
+    warm_up,
+)
 from dp_erm_bench.runner.probe import OVER, Batch, Probe
 
 LONGEST, SHORTEST = 0.5, 0.02
@@ -59,9 +72,6 @@ def serve(handle: int) -> None:
 
 def _probe(batch: Batch, seconds: float, bare: bool, tell: Any) -> Probe:
     """Run a batch for some time; tell what is known before its records are made."""
-    from dp_erm_bench.experiment.studies import task_of
-    from dp_erm_bench.runner.execute import problem_of, warm_up
-
     spec, size = batch[0].spec, len(batch)
     if "task" in spec:
         tell(None)
@@ -102,11 +112,6 @@ def _calibrations() -> int:
 
 def _ready(batch: Batch) -> Any:
     """Return a batch that may begin, None if the algorithm refuses it."""
-    from dp_erm_bench.accounting.budget import Budget
-    from dp_erm_bench.errors import Unsupported
-    from dp_erm_bench.run import Run
-    from dp_erm_bench.runner.execute import problem_of, solver_of
-
     spec = batch[0].spec
     solvers = [solver_of(trial.spec) for trial in batch]
     told = (Budget(**spec["budget"]), spec["calibration"])
@@ -119,10 +124,6 @@ def _ready(batch: Batch) -> Any:
 
 def _timed(probe: Probe, batch: Batch, run: Any, seconds: float) -> tuple[Probe, Any]:
     """Take the first steps of a batch, in stretches that double."""
-    import numpy as np
-
-    from dp_erm_bench.run import Recorder, checkpoints_of
-
     whole, laps = Clock(), _Laps()
     oracle, total = run.oracle(), run.solver.iterations(run.problem)
     run.rows = rows = Recorder(oracle, run.solver)
@@ -145,8 +146,6 @@ def _timed(probe: Probe, batch: Batch, run: Any, seconds: float) -> tuple[Probe,
 
 def _recorded(solved: Any, other: Any) -> float:
     """Return the seconds that the records take, once the optimum is on disk."""
-    from dp_erm_bench.runner.execute import facts, trajectory
-
     _ = solved.problem.optimum
     clock = Clock()
     _ = other.problem.optimum

@@ -21,13 +21,35 @@ from dp_erm_bench.problems.erm.smoothness import KINDS
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.mechanisms import Mechanisms
-from dp_erm_bench.solvers.limit import Limit
 from dp_erm_bench.solvers.parameters import check_field
 from dp_erm_bench.solvers.parameters import shape as shape
 from dp_erm_bench.solvers.parameters import value as value
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A statement about a run at epsilon = inf: how near it gets to the minimum.
+
+    Attributes
+    ----------
+    solver : Solver
+        The parameters for which it is made; the length of the run among them.
+    gap : float
+        Most that F(w) / min F - 1 may be at the end.
+    slope : float or None
+        Most that the slope of log(gap) against log(iterations) may be over the last
+        decades of the run, as -1 where the theory says 1 / t; None: not stated.
+    trials : int
+        Over how many draws of the public randomness the gap is averaged.
+    """
+
+    solver: "Solver"
+    gap: float
+    slope: float | None = None
+    trials: int = 1
 
 
 @dataclass(frozen=True)

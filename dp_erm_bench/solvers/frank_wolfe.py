@@ -13,10 +13,9 @@ from dp_erm_bench.releases.base import Mechanism, Release
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
-from dp_erm_bench.solvers.base import Array, shape, value
+from dp_erm_bench.solvers.base import Array, Limit, shape, value
 from dp_erm_bench.solvers.bounds import entry_bounds
 from dp_erm_bench.solvers.full_batch import FullBatch, Step
-from dp_erm_bench.solvers.limit import Limit
 from dp_erm_bench.solvers.sets import vertex_refusal
 
 SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}

@@ -9,9 +9,8 @@ import numpy as np
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.releases.mechanisms import Mechanisms
-from dp_erm_bench.solvers.base import inverse, value
+from dp_erm_bench.solvers.base import Limit, inverse, value
 from dp_erm_bench.solvers.full_batch import FullGradient, Step
-from dp_erm_bench.solvers.limit import Limit
 from dp_erm_bench.solvers.sets import projection_refusal
 
 

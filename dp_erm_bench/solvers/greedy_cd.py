@@ -19,6 +19,7 @@ from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import (
     Array,
+    Limit,
     Solver,
     inverse,
     shape,
@@ -28,7 +29,6 @@ from dp_erm_bench.solvers.base import (
 )
 from dp_erm_bench.solvers.bounds import coordinate_bounds
 from dp_erm_bench.solvers.greedy_rules import RULES, ExcessRule, Rule
-from dp_erm_bench.solvers.limit import Limit
 
 SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 

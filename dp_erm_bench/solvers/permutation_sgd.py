@@ -14,9 +14,8 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.streams import stream_seeds
-from dp_erm_bench.solvers.base import Array, Indices, shape, value
+from dp_erm_bench.solvers.base import Array, Indices, Limit, shape, value
 from dp_erm_bench.solvers.bounds import norm_bound
-from dp_erm_bench.solvers.limit import Limit
 from dp_erm_bench.solvers.one_solve import SingleAnswer
 from dp_erm_bench.solvers.output_perturbation import LAWS
 from dp_erm_bench.solvers.sampled import CHUNK, batch_refusal, expected_batch

@@ -19,6 +19,7 @@ from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.solvers.base import (
     Array,
     Indices,
+    Limit,
     Solver,
     inverse,
     shape,
@@ -27,7 +28,6 @@ from dp_erm_bench.solvers.base import (
     value,
 )
 from dp_erm_bench.solvers.bounds import coordinate_bounds
-from dp_erm_bench.solvers.limit import Limit
 
 # Coordinate steps whose noise is drawn at once.
 CHUNK = 1 << 14

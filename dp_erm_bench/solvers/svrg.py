@@ -14,9 +14,8 @@ from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from dp_erm_bench.solvers.base import Array, Solver, shape, steps_between, value
+from dp_erm_bench.solvers.base import Array, Limit, Solver, shape, steps_between, value
 from dp_erm_bench.solvers.bounds import norm_bound
-from dp_erm_bench.solvers.limit import Limit
 from dp_erm_bench.solvers.sampled import (
     Batches,
     SampledRun,

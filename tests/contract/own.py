@@ -87,9 +87,9 @@ TWINS = {
                 f"{PLAN}stream_seeds(identities, 'gradient')\n\n    def iterations",
             ),
             (
-                "from dp_erm_bench.solvers.limit",
+                "from dp_erm_bench.solvers.bounds",
                 "from dp_erm_bench.releases.streams import stream_seeds\n"
-                "from dp_erm_bench.solvers.limit",
+                "from dp_erm_bench.solvers.bounds",
             ),
             (STEP, f"{STEP}{' ' * 16}{KNOWN}\n"),
             ("@dataclass(frozen=True)\n", UNIT + "@dataclass(frozen=True)\n"),

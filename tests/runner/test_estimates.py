@@ -162,7 +162,7 @@ def test_what_never_ends_costs_its_own_estimate_only(
     algorithm = {"name": pin, "clip": 1.0}
     wild, tame = (
         next(case.sweep(2)).trial
-        for case in expand([block(algorithm=algorithm), block()])[0]
+        for case in expand([block(algorithm=algorithm, line="wrong"), block()])[0]
     )
     assert set(probed([(wild,), (tame,)], PATIENT)) == {1}
 
