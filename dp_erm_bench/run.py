@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.calibration import Calibration, calibrate
+from dp_erm_bench.accounting.calibration import Calibration, calibrate, labelled
 from dp_erm_bench.accounting.shares import left_over, shared_mechanisms, with_shares
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Oracle, Problem
@@ -178,7 +178,7 @@ class Run:
         laws = tuple(release.law() for release in self.releases)
         rest = left_over(self.budget, self.shares)
         found = calibrate(laws, rest, self.noise, self.solver.printed)
-        return with_shares(found, self.budget, self.shares)
+        return labelled(with_shares(found, self.budget, self.shares), self.releases)
 
     def steps(self, oracle: Oracle[Any], checkpoints: Sequence[int]) -> Iterator[Array]:
         """Yield the iterates at checkpoints, (B, p), which later steps may change.

@@ -38,5 +38,5 @@ def library_multiplier(law: Law, epsilon: float, delta: float) -> float:
     def epsilon_at(z: float) -> float:
         return library_epsilon((law,), z, delta)
 
-    spent = law.rate() * math.sqrt(-law.times * math.log(delta)) / epsilon
+    spent = law.sampling_rate() * math.sqrt(-law.times * math.log(delta)) / epsilon
     return smallest_multiplier(epsilon_at, epsilon, 1 + 2 * spent, 1e-7)

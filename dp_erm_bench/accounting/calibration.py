@@ -6,7 +6,8 @@ the search is run on what it leaves.
 
 import functools
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from dp_erm_bench.accounting.least import certified_multiplier, proof_of_least
 from dp_erm_bench.cached import is_sealing, load_json, save_json
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import digest
+from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.law import Law, composed
 from dp_erm_bench.releases.printed import printed_rule
 
 MODES = ("certified", "paper", "authors")
+NOT_RECOUNTED = " (not recounted)"
+"""Ends the label where the noise of a release is not counted a second time."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class Calibration:
         Proved epsilon at the budget's delta, infinite without noise.
     label : str
         ``certified``, ``authors``, ``paper``, or ``paper (not proved)`` where the
-        printed noise is certified for more than the budget only.
+        printed noise is certified for more than the budget only; ends in
+        ``(not recounted)`` for a release without a twin.
     """
 
     z: float
@@ -115,6 +120,13 @@ def check_reachable(laws: Laws, budget: Budget) -> None:
             f"epsilon={budget.epsilon:g}: the curvature alone, log(1 + beta / ridge), "
             f"costs {least:.3g}, whatever the noise; a larger ridge costs less"
         )
+
+
+def labelled(calibration: Calibration, releases: Iterable[Release]) -> Calibration:
+    """Return a calibration whose label says so where a release has no twin."""
+    if all(release.is_recounted() for release in releases) or not calibration.z:
+        return calibration
+    return replace(calibration, label=calibration.label + NOT_RECOUNTED)
 
 
 @functools.lru_cache(maxsize=4096)

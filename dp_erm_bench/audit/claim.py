@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.certify import Laws
 from dp_erm_bench.accounting.profile import delta_at
-from dp_erm_bench.audit.minimisers import secret
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
+from dp_erm_bench.trust.twins.base import required_twin
 
 Array = NDArray[np.float64]
 
@@ -82,12 +82,14 @@ def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
     UsageError
         Without noise there is nothing to audit.
     Unsupported
-        If a release has no finite sensitivity.
+        If a release has no finite sensitivity, or no twin.
     """
     budget = budget.resolved(problem.n)
     if not np.isfinite(budget.epsilon):
         raise UsageError("epsilon=inf: an audit needs a finite epsilon")
     run = Run(problem, [solver], budget, identities=["claim"]).declare()
+    for release in run.releases:
+        required_twin(release)
     parts = {r.name: (r, run.calibration.z) for r in run.releases}
     parts |= {r.name: (r, r.multiplier(budget.epsilon)) for r in run.shares}
     z = run.calibration.z or 1.0
@@ -102,5 +104,5 @@ def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
         multipliers={name: r.weight * at for name, (r, at) in parts.items()},
         laws=scaled,
         epsilon=run.calibration.epsilon_certified,
-        secret=any(secret(release) for release in run.releases),
+        secret=any(release.secret for release in run.releases),
     )

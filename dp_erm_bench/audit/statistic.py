@@ -11,7 +11,7 @@ the most powerful statistic (Neyman and Pearson) if the noise is what it is clai
 be. Any function of the output is a valid statistic: a wrong law costs power alone.
 
 In the replays a sampling mechanism takes every record, so that the query is the
-differing record's whole contribution, see ``densities``.
+differing record's whole contribution, see the twins.
 
 Iterates are published too. Given the answers they are fixed: those of the run must be,
 to the bit, those of both replays. If they are those of one replay only, data flow past
@@ -19,8 +19,7 @@ the mechanisms, and S is +-LEAK.
 
 Where an algorithm publishes no noisy query (objective perturbation: the noise stays
 secret), S is the log-ratio of the exact densities of its last iterate, by
-``minimisers``. A solver of another such kind adds its density there; one whose release
-is a query plus noise of a new law registers that in ``densities.log_ratio``.
+``minimisers``. What is a query plus noise has the log-ratio of its twin.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,15 +30,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.audit.claim import Claim
-from dp_erm_bench.audit.densities import Answered, log_ratio
 from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.base import Intercept, Query, Release
 from dp_erm_bench.releases.mechanisms import Mechanisms
-from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
+from dp_erm_bench.trust.twins.base import Answered, required_twin
 
 Array = NDArray[np.float64]
 Exchange = tuple[str, Any]
@@ -75,7 +74,7 @@ class Audited:
                 mechanism.intercept = ear
 
         def seen(release: Release) -> Release:
-            if isinstance(release, PoissonGaussian) and not sampled:
+            if isinstance(release, SampledRelease) and not sampled:
                 return replace(release, rate=1.0)
             return release
 
@@ -157,7 +156,8 @@ def _log_ratios(
     for (name, answer), first, second in zip(log, *asked, strict=True):
         scale = claim.multipliers[name] * first.sensitivity
         use = Answered(answer, first.value, second.value, scale)
-        total += log_ratio(mechanisms[name].release, use)
+        release = mechanisms[name].release
+        total += required_twin(release).log_ratio(release, use)
     return total
 
 

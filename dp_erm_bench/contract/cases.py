@@ -17,7 +17,7 @@ from dp_erm_bench.contract.problems import Parts, objectives, problem_of
 from dp_erm_bench.contract.runs import is_bounded, run_at
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.solvers.base import Solver
 
 MOST, LONG = 25, 200
@@ -233,7 +233,7 @@ def _is_sampled(problem: Problem, solver: Solver) -> bool:
         releases = run_at(problem, [solver]).releases
     except Exception:
         return False
-    return any(isinstance(one, PoissonGaussian) for one in releases)
+    return any(isinstance(one, SampledRelease) for one in releases)
 
 
 def _apart(candidate: Candidate, row: Row) -> Row:

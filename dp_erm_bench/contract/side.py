@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.audit.witness import Heard, _Witness
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.coins import Coins, spread_of
@@ -23,10 +22,10 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.base import Array, Mechanism, Query
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.mechanisms import Mechanisms
-from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism
 from dp_erm_bench.releases.sampling import PoissonMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.replay import Log, Writer
+from dp_erm_bench.trust.witness import Heard, _Witness
 
 HEARD = 1e-3
 """By which part noise that is read off an answer may be less, by rounding."""
@@ -153,7 +152,7 @@ class Side:
         """Listen to mechanisms as soon as they are made."""
         self._sample(mechanisms)
         for name, mechanism in mechanisms.items():
-            if isinstance(mechanism, ObjectiveMechanism):
+            if mechanism.release.secret:
                 setattr(mechanism, "publish", self._secret(mechanism))  # noqa: B010
                 continue
             mechanism.intercept = self._answer

@@ -38,10 +38,17 @@ class Release(ABC):
         What publishes it.
     vectors : bool
         Whether one use may publish a vector, of given euclidean sensitivity.
+    secret : bool
+        Whether the noise is never added to what is published.
+    twin : type, optional
+        Of a kind from outside the package: its law a second time and how likely its
+        answers are, see ``trust/twins/base.py``. Without it runs are not recounted.
     """
 
     mechanism: ClassVar["type[Mechanism]"]
     vectors: ClassVar[bool] = False
+    secret: ClassVar[bool] = False
+    twin: ClassVar[Any] = None
 
     name: str
     sensitivity: Array | float
@@ -56,6 +63,12 @@ class Release(ABC):
     @abstractmethod
     def draw(seed: Seed, start: int, count: int) -> Array:
         """Return noise of scale 1: draws start .. start + count - 1 of a stream."""
+
+    @classmethod
+    def is_recounted(cls) -> bool:
+        """Return whether the kind has a twin; a subclass does not inherit it."""
+        ours = cls.__module__.startswith(f"{__package__}.")
+        return ours or vars(cls).get("twin") is not None
 
     def unit(self, seed: Seed, start: int, uses: int, size: int) -> Array:
         """Return the noise of scale 1 of some uses, (uses, size), from draw start."""

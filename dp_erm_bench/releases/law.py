@@ -105,7 +105,7 @@ class Law(ABC):
         """Return a z at which the mean square loss of one use is about ``square``."""
         return 1 / math.sqrt(square) / self.weight
 
-    def rate(self) -> float:
+    def sampling_rate(self) -> float:
         """Return the probability with which a record is looked at by a use."""
         return 1.0
 

@@ -195,6 +195,7 @@ class ObjectiveGaussian(Release):
 
     mechanism = ObjectiveMechanism
     vectors: ClassVar[bool] = True
+    secret: ClassVar[bool] = True
     curvature: float = field(kw_only=True)
     terms: int = field(kw_only=True)
     draw = staticmethod(draws.gaussian)

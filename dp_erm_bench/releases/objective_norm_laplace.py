@@ -46,6 +46,7 @@ class ObjectiveNormLaplace(NormLaplace):
     """
 
     mechanism = ObjectiveMechanism
+    secret: ClassVar[bool] = True
     curvature: float = field(kw_only=True)
 
     def law(self) -> PureLaw:

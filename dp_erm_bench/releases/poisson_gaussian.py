@@ -20,24 +20,24 @@ class PoissonGaussianLaw(Law):
 
     Attributes
     ----------
-    sampling : float
+    rate : float
         The sampling rate, in (0, 1): at rate 1 it is the Gaussian mechanism.
     """
 
     name: ClassVar[str] = "poisson_gaussian"
     normal: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
-    sampling: float = 0.0
+    rate: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is no rate."""
         super().__post_init__()
-        if not 0 < self.sampling < 1:
-            raise ValueError(f"rate={self.sampling}: must be in (0, 1]")
+        if not 0 < self.rate < 1:
+            raise ValueError(f"rate={self.rate}: must be in (0, 1]")
 
-    def rate(self) -> float:
+    def sampling_rate(self) -> float:
         """Return the sampling rate."""
-        return self.sampling
+        return self.rate
 
     def rdp(self, z: float, orders: Floats) -> Floats:
         """Return the curve of all records.
@@ -53,7 +53,7 @@ class PoissonGaussianLaw(Law):
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
         """Return the pairs of the adjacency, z being scale / its sensitivity."""
-        mu, rate = 1 / self.multiplier(z), self.sampling
+        mu, rate = 1 / self.multiplier(z), self.rate
         replaced = adjacency is Adjacency.REPLACE_ONE
         if replaced:
             pair = replacement_pair(rate, mu)
@@ -75,13 +75,13 @@ class PoissonGaussianLaw(Law):
 
         Bu, Dong, Long, Su, "Deep Learning with Gaussian DP", HDSR 2020.
         """
-        return super().guess(math.log1p(square / self.sampling**2))
+        return super().guess(math.log1p(square / self.rate**2))
 
     def library_event(self, z: float) -> Any:
         """Return the library's Poisson sampled Gaussian event."""
         from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
-        return PoissonSampledDpEvent(self.sampling, GaussianDpEvent(self.multiplier(z)))
+        return PoissonSampledDpEvent(self.rate, GaussianDpEvent(self.multiplier(z)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,6 @@ LINE = [*LABELS, *PROBLEM, *BUDGET]
 """Columns that tell lines apart: runs equal in them differ in setting and seed only."""
 
 TUNING = Uncharged.TUNING.value
-NOT_PROVED = " (not proved)"
 
 
 def final_rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -118,7 +117,7 @@ def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
 
 def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows whose calibration is named as asked for, not as it turned out."""
-    return rows.assign(calibration=rows["calibration"].str.removesuffix(NOT_PROVED))
+    return rows.assign(calibration=rows["calibration"].str.partition(" (")[0])
 
 
 def unchecked_in(rows: pd.DataFrame) -> tuple[str, ...]:

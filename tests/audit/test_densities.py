@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp_erm_bench.audit.densities import Answered, log_ratio
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
@@ -15,11 +14,16 @@ from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.trust.twins.base import Answered, NoTwin, required_twin
 from tests.privacy.made import release_of
 
 RUNS = 20_000
 NAMES = [f"run {i}" for i in range(RUNS)]
 FIRST, SECOND = np.array([0.5, -0.2, 0.1]), np.array([-0.3, 0.4, 0.1])
+
+
+def log_ratio(release, use):
+    return required_twin(release).log_ratio(release, use)
 
 
 def use(answer, first, second, scale):
@@ -121,8 +125,8 @@ def test_scores_far_apart_do_not_overflow(size):
 
 def test_a_release_without_density_is_loud():
     class Unheard(Release):
-        event = draw = None
+        law = draw = None
 
     Unheard.__abstractmethods__ = frozenset()
-    with pytest.raises(TypeError, match="no density is known for Unheard"):
+    with pytest.raises(NoTwin, match="its kind, Unheard, names no twin"):
         log_ratio(Unheard("r", 1.0, 1), use([0.0], 0.0, 1.0, 1.0))

@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.chunk import case_of
-from dp_erm_bench.audit.minimisers import log_density, secret
+from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
@@ -78,9 +78,9 @@ def test_the_volume_is_that_of_small_boxes_in_more_dimensions(noise):
 
 
 def test_noise_on_a_query_is_no_secret():
-    assert secret(release_of(ObjectiveGaussian, "r", 1.0, 1))
-    assert secret(release_of(ObjectiveNormLaplace, "r", 1.0, 1))
-    assert not secret(Gaussian("r", 1.0, 1))
+    assert release_of(ObjectiveGaussian, "r", 1.0, 1).secret
+    assert release_of(ObjectiveNormLaplace, "r", 1.0, 1).secret
+    assert not Gaussian("r", 1.0, 1).secret
 
 
 def objective_perturbation(noise, factor):

@@ -13,10 +13,6 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import profile_epsilon
 from dp_erm_bench.accounting.rdp import rdp_epsilon
-from dp_erm_bench.audit import epsilons
-from dp_erm_bench.audit.compositions import Use
-from dp_erm_bench.audit.recount import KINDS, Recount, recount, uses_of
-from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import STEPS, candidate_of
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.contract.uses import calibrated_run
@@ -27,7 +23,12 @@ from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from tests.privacy.made import built_in, law_of
+from dp_erm_bench.trust import epsilons
+from dp_erm_bench.trust.recount import Recount, recount, uses_of
+from dp_erm_bench.trust.twins.base import NoTwin, twin_of
+from dp_erm_bench.trust.twins.inside_noisy_max import InsideNoisyMaxTwin
+from dp_erm_bench.trust.witness import listen
+from tests.privacy.made import TWINS, built_in, law_of, use_of
 
 EPSILONS = (0.3, 1.0, 4.0)
 DELTA = 1e-6
@@ -111,7 +112,7 @@ def test_what_was_run_costs_what_was_certified(case, adjacency):
     )
     assert found.least <= calibration.epsilon_certified * (1 + 1e-9)
     # The lower bound is not idle either, where an exact instance is known.
-    if all(use.kind in epsilons.EXACT for use in found.uses):
+    if all(use.is_exact for use in found.uses):
         assert found.least >= 0.15 * epsilon
 
 
@@ -137,7 +138,7 @@ def test_private_constants_are_counted_too(algorithm, adjacency):
     run, calibration = calibrated((algorithm, {}), adjacency, 1.0, smoothness="private")
     found = counted(run, calibration)
     assert found.complaint(calibration) == ""
-    shares = [use for use in found.uses if use.kind == "vector"]
+    shares = [use for use in found.uses if use.apart]
     assert epsilons.pure_level(shares) == pytest.approx(0.1)
 
 
@@ -280,14 +281,14 @@ def test_the_smallest_ratio_of_all_entries_and_trials_counts():
     mechanisms = made_of(Laplace("noise", sensitivity, 4), names=("a", "b"))
     mechanism = mechanisms["noise"]
     mechanism.spend(2)
-    assert uses_of(mechanisms) == (Use("laplace", 3.0, 2),)
+    assert uses_of(mechanisms) == (use_of("laplace", 3.0, 2),)
     scale = mechanism.scale.copy()
     scale[1, 1] /= 4
     mechanism.scale = scale
-    assert uses_of(mechanisms) == (Use("laplace", 0.75, 2),)
+    assert uses_of(mechanisms) == (use_of("laplace", 0.75, 2),)
     # Noise on what cannot move protects nothing.
     scale[0, 1] = 1e-9
-    assert uses_of(mechanisms) == (Use("laplace", 0.75, 2),)
+    assert uses_of(mechanisms) == (use_of("laplace", 0.75, 2),)
 
 
 def test_what_was_not_called_costs_nothing():
@@ -301,20 +302,21 @@ def test_a_rate_is_that_of_the_mechanism():
     mechanisms = made_of(PoissonGaussian("noise", 1.0, 4, rate=0.1))
     mechanisms["noise"].spend(1)
     mechanisms["noise"].rate = 0.2
-    assert uses_of(mechanisms) == (Use("poisson_gaussian", 3.0, 1, rate=0.2),)
+    assert uses_of(mechanisms) == (use_of("poisson_gaussian", 3.0, 1, rate=0.2),)
 
 
 def test_unknown_releases_are_loud():
     class Secret(Gaussian):
         pass
 
-    with pytest.raises(TypeError, match="release noise: Secret is unknown"):
+    with pytest.raises(NoTwin, match="noise is not recounted: its kind, Secret"):
         uses_of(made_of(Secret("noise", 1.0, 1)))
 
 
 def test_every_release_of_the_package_is_known():
-    assert set(KINDS) == set(built_in())
-    assert set(KINDS.values()) == {*ALL_KINDS, "vector"}
+    found = [twin_of(kind) for kind in built_in()]
+    assert None not in found and len(set(found)) == len(found)
+    assert {InsideNoisyMaxTwin, *TWINS.values()} == set(found)
 
 
 def test_an_objective_is_counted_with_its_curvature():
@@ -325,7 +327,7 @@ def test_an_objective_is_counted_with_its_curvature():
     mechanisms["noise"].spend(1)
     found = recount(mechanisms, calibration)
     assert found.complaint(calibration) == ""
-    assert found.uses == (Use("objective", calibration.z, 1, curvature=0.2),)
+    assert found.uses == (use_of("objective", calibration.z, 1, curvature=0.2),)
     mechanisms["noise"].scale = mechanisms["noise"].scale * 0.9
     assert recount(mechanisms, calibration).complaint(calibration) != ""
 
@@ -340,7 +342,7 @@ def test_perturbed_objectives_agree(accountant, adjacency, curvature):
         "profile": profile_epsilon(events, 5.0, DELTA),
         "rdp": rdp_epsilon(events, 5.0, DELTA),
     }
-    uses = [Use("objective", 5.0, 1, curvature=curvature)]
+    uses = [use_of("objective", 5.0, 1, curvature=curvature)]
     found = epsilons.proved_epsilon(uses, DELTA, adjacency, accountant)
     assert found == pytest.approx(first[accountant], rel=1e-4)
 
@@ -352,7 +354,7 @@ def test_a_minimiser_with_noise_beside_it_agrees(z, weight, adjacency):
     terms = 2 if adjacency is REPLACE else 1
     one = law_of("objective", 1, curvature=0.1, terms=terms)
     first = profile_epsilon((one, law_of("gaussian", 1, weight)), z, DELTA)
-    uses = [Use("objective", z, 1, curvature=0.1), Use("gaussian", z * weight, 1)]
+    uses = [use_of("objective", z, 1, curvature=0.1), use_of("gaussian", z * weight, 1)]
     found = epsilons.proved_epsilon(uses, DELTA, adjacency, "profile")
     assert found == pytest.approx(first, rel=1e-6)
 
@@ -362,7 +364,7 @@ def test_pure_vectors_agree(kind):
     curvature = 0.05 if kind == "objective_pure" else 0.0
     facts = {"curvature": curvature} if curvature else {}
     first = rdp_epsilon((law_of(kind, 20, **facts),), 30.0, DELTA)
-    uses = [Use(kind, 30.0, 20, curvature=curvature)]
+    uses = [use_of(kind, 30.0, 20, **facts)]
     found = epsilons.proved_epsilon(uses, DELTA, ZERO, "rdp")
     assert found == pytest.approx(first, rel=1e-4)
     pure = epsilons.proved_epsilon(uses, DELTA, ZERO, "pure")
@@ -372,10 +374,10 @@ def test_pure_vectors_agree(kind):
 @pytest.mark.parametrize(
     ("accountant", "uses"),
     [
-        ("gdp", [Use("laplace", 3.0, 1)]),
-        ("rdp", [Use("poisson_gaussian", 3.0, 1, rate=0.5)]),
-        ("profile", [Use("gaussian", 3.0, 1)]),
-        ("profile", [Use("objective", 3.0, 2)]),
+        ("gdp", [use_of("laplace", 3.0, 1)]),
+        ("rdp", [use_of("poisson_gaussian", 3.0, 1, rate=0.5)]),
+        ("profile", [use_of("gaussian", 3.0, 1)]),
+        ("profile", [use_of("objective", 3.0, 2)]),
     ],
 )
 def test_an_accountant_refuses_what_it_does_not_know(accountant, uses):
@@ -383,14 +385,16 @@ def test_an_accountant_refuses_what_it_does_not_know(accountant, uses):
         epsilons.proved_epsilon(uses, DELTA, ZERO, accountant)
 
 
-ALL_KINDS = (*epsilons.EXACT, "norm_laplace", "objective", "objective_pure")
-
-
 def test_the_second_implementation_shares_no_bound_with_the_first():
+    """Nor a formula: of the layers below the twins know the adjacency alone."""
     code = (
-        "import sys\n"
-        "import dp_erm_bench.audit.epsilons\n"
-        "print(*[m for m in sys.modules if m.startswith('dp_erm_bench.releases.')])"
+        "import sys, pathlib, importlib\n"
+        "import dp_erm_bench.trust.epsilons, dp_erm_bench.trust.winners\n"
+        "import dp_erm_bench.trust.twins as twins\n"
+        "names = [p.stem for p in pathlib.Path(twins.__path__[0]).glob('*.py')]\n"
+        "for n in names: importlib.import_module(f'{twins.__name__}.{n}')\n"
+        "below = ('dp_erm_bench.releases.', 'dp_erm_bench.accounting')\n"
+        "print(*[m for m in sys.modules if m.startswith(below)])"
     )
     run = [sys.executable, "-c", code]
     loaded = subprocess.run(run, capture_output=True, text=True, check=True).stdout

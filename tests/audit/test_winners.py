@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from dp_erm_bench.audit.winners import (
+from dp_erm_bench.trust.winners import (
     folded_below,
     folded_density,
     inside_chances,

@@ -7,8 +7,6 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.shares import shared_mechanisms
-from dp_erm_bench.audit.recount import recount, uses_of
-from dp_erm_bench.audit.witness import listen
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.releases.gaussian import Gaussian
@@ -21,6 +19,8 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.trust.recount import recount, uses_of
+from dp_erm_bench.trust.witness import listen
 
 ALGORITHMS = registry.names("algorithm")
 NAMES = ("a", "b", "c")

@@ -23,6 +23,15 @@ from dp_erm_bench.releases.objective_norm_laplace import (
 )
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
 from dp_erm_bench.releases.printed import printed_rule
+from dp_erm_bench.trust.twins.gaussian import GaussianTwin
+from dp_erm_bench.trust.twins.laplace import LaplaceTwin
+from dp_erm_bench.trust.twins.laplace_noisy_max import LaplaceNoisyMaxTwin
+from dp_erm_bench.trust.twins.laplace_vector import LaplaceVectorTwin
+from dp_erm_bench.trust.twins.noisy_max import NoisyMaxTwin
+from dp_erm_bench.trust.twins.norm_laplace import NormLaplaceTwin
+from dp_erm_bench.trust.twins.objective_gaussian import ObjectiveGaussianTwin
+from dp_erm_bench.trust.twins.objective_norm_laplace import ObjectiveNormLaplaceTwin
+from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
 
 
 class Magic(Law):
@@ -45,6 +54,17 @@ LAWS = {
     )
 }
 PURE_KINDS = tuple(name for name, law in LAWS.items() if issubclass(law, PureLaw))
+TWINS = {
+    "gaussian": GaussianTwin,
+    "poisson_gaussian": PoissonGaussianTwin,
+    "laplace": LaplaceTwin,
+    "bounded_range": NoisyMaxTwin,
+    "pure": LaplaceNoisyMaxTwin,
+    "vector": LaplaceVectorTwin,
+    "norm_laplace": NormLaplaceTwin,
+    "objective": ObjectiveGaussianTwin,
+    "objective_pure": ObjectiveNormLaplaceTwin,
+}
 REQUIRED = {
     InsideNoisyMax: {"spread": 1.0},
     ObjectiveGaussian: {"curvature": 0.0, "terms": 1},
@@ -80,3 +100,10 @@ def printed_multiplier(name, budget, laws):
     """Return the z that a paper prints for a budget."""
     rule = printed_rule(name)
     return rule(laws, budget.epsilon, budget.number, budget.adjacency)
+
+
+def use_of(kind, ratio, times, **facts):
+    """Return the twin of a law of a name, as a run shows it."""
+    if facts.get("rate") == 1.0:
+        kind, facts = "gaussian", {}
+    return TWINS[kind](ratio, times, **facts)

@@ -122,8 +122,8 @@ def test_noise_of_samples_is_monotone(event, epsilon, log_delta, adjacency):
     def z(event=event, epsilon=epsilon, delta=delta):
         return calibrate((event,), Budget(epsilon, delta, adjacency)).z
 
-    more = law_of("poisson_gaussian", 2 * event.times, rate=event.rate())
-    denser = law_of("poisson_gaussian", event.times, rate=1.5 * event.rate())
+    more = law_of("poisson_gaussian", 2 * event.times, rate=event.rate)
+    denser = law_of("poisson_gaussian", event.times, rate=1.5 * event.rate)
     slack = 1 + 1e-4
     assert z(epsilon=1.2 * epsilon) < z()
     assert z(delta=2 * delta) <= z() * slack

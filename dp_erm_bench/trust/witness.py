@@ -15,14 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.releases.base import Mechanism, Query, Release
-from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.noisy_max import NoisyMax
-from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism
 from dp_erm_bench.releases.streams import Seeds
+from dp_erm_bench.trust.twins.base import twin_of
 
 Array = NDArray[np.float64]
-# Below this draw, rounding of the published value drowns the noise.
-SMALLEST_DRAW = 1e-3
 
 
 @dataclass
@@ -36,7 +32,8 @@ class Heard:
     ratio : float
         The smallest noise / (draw * sensitivity) of all numbers published: scale /
         sensitivity if the noise is the stream's, arbitrary otherwise. Infinite for a
-        selection whose winners are those of the stream's draws at its scale.
+        selection whose winners are those of the stream's draws at its scale, and for a
+        kind without a twin.
     """
 
     uses: int = 0
@@ -62,14 +59,9 @@ class _Witness:
         answer, size = publish(), query.value.shape[1]
         draws = self._draws(size)
         self.place += size
-        if isinstance(self.release, InsideNoisyMax):
-            # Its winner depends on the score of the noisy gradient, which is not heard.
-            self.heard.hear(np.inf)
-        elif isinstance(self.release, NoisyMax):
-            winners = (query.value + self.scale * draws).argmax(axis=1)
-            self.heard.hear(np.inf if np.array_equal(answer, winners) else 0.0)
-        else:
-            self.heard.hear(_ratio(query, draws, np.asarray(answer)))
+        twin = twin_of(type(self.release))
+        told = (query, draws, self.scale, np.asarray(answer))
+        self.heard.hear(np.inf if twin is None else twin.heard(*told))
         return answer
 
     def _draws(self, size: int) -> Array:
@@ -87,18 +79,10 @@ def listen(mechanisms: Mapping[str, Mechanism]) -> dict[str, Heard]:
     """
     heard: dict[str, Heard] = {}
     for name, mechanism in mechanisms.items():
-        if isinstance(mechanism, ObjectiveMechanism):
+        if mechanism.release.secret:
             continue
         heard[name] = Heard()
         seeds, scale = mechanism.seeds.copy(), mechanism.scale.copy()
         known = (mechanism.release, seeds, scale, mechanism._drawn)
         mechanism.intercept = _Witness(*known, heard[name])
     return heard
-
-
-def _ratio(query: Query, draws: Array, answer: Array) -> float:
-    """Return the smallest noise / (draw * sensitivity), infinite if none can move."""
-    noise = np.abs(answer.reshape(query.value.shape) - query.value)
-    moved = np.abs(draws) * query.sensitivity
-    told = (np.abs(draws) > SMALLEST_DRAW) & (query.sensitivity > 0)
-    return float((noise[told] / moved[told]).min()) if told.any() else np.inf

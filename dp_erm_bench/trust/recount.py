@@ -15,35 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.calibration import Calibration
-from dp_erm_bench.audit.compositions import Use
-from dp_erm_bench.audit.epsilons import least_epsilon, proved_epsilon
-from dp_erm_bench.audit.witness import Heard
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanism, Release
-from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.laplace import Laplace
-from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
-from dp_erm_bench.releases.laplace_vector import LaplaceVector
-from dp_erm_bench.releases.noisy_max import NoisyMax
-from dp_erm_bench.releases.norm_laplace import NormLaplace
-from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
-from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
-from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from dp_erm_bench.releases.sampling import PoissonMechanism
+from dp_erm_bench.trust.epsilons import least_epsilon, proved_epsilon
+from dp_erm_bench.trust.twins.base import Twin, required_twin
+from dp_erm_bench.trust.witness import Heard
 
-KINDS: Mapping[type[Release], str] = {
-    Gaussian: "gaussian",
-    PoissonGaussian: "poisson_gaussian",
-    Laplace: "laplace",
-    NoisyMax: "bounded_range",
-    LaplaceNoisyMax: "pure",
-    InsideNoisyMax: "pure",
-    LaplaceVector: "vector",
-    NormLaplace: "norm_laplace",
-    ObjectiveGaussian: "objective",
-    ObjectiveNormLaplace: "objective_pure",
-}
 # By which two implementations of one bound may differ: orders of Renyi, lattices.
 TOLERANCES = {"rdp": 1e-3, "none": 0.0}
 OTHERS = 1e-4
@@ -57,7 +34,7 @@ class Recount:
 
     Attributes
     ----------
-    uses : tuple of Use
+    uses : tuple of Twin
         Every mechanism that was called, with scale / sensitivity as it was.
     epsilon : float
         Proved for them at the budget's delta, by the accountant of the calibration.
@@ -67,7 +44,7 @@ class Recount:
         Relative, of ``epsilon``.
     """
 
-    uses: tuple[Use, ...]
+    uses: tuple[Twin, ...]
     epsilon: float
     least: float
     tolerance: float
@@ -82,7 +59,7 @@ class Recount:
             return f"only {self.epsilon:.6g} of {claimed:.6g} certified was run"
         if self.least > allowed:
             return f"epsilon is at least {self.least:.6g}, {claimed:.6g} is certified"
-        if calibration.label == "certified" and self.epsilon > budget * (
+        if calibration.label.startswith("certified") and self.epsilon > budget * (
             1 + self.tolerance
         ):
             return f"epsilon {self.epsilon:.6g} exceeds the budget {budget:.6g}"
@@ -117,7 +94,7 @@ def recount(
 
 @functools.lru_cache(maxsize=256)
 def _cost(
-    uses: tuple[Use, ...], delta: float, adjacency: Adjacency, accountant: str
+    uses: tuple[Twin, ...], delta: float, adjacency: Adjacency, accountant: str
 ) -> Recount:
     tolerance = TOLERANCES.get(accountant, OTHERS)
     try:
@@ -132,41 +109,36 @@ def uses_of(
     mechanisms: Mapping[str, Mechanism],
     declared: Mapping[str, Release] | None = None,
     heard: Mapping[str, Heard] | None = None,
-) -> tuple[Use, ...]:
-    """Return what was called: kind, smallest scale / sensitivity, count.
+) -> tuple[Twin, ...]:
+    """Return what was called: its twin, with smallest scale / sensitivity and count.
 
     Raises
     ------
-    TypeError
-        For a release of an unknown kind.
+    NoTwin
+        For a release of a kind without a twin.
     """
     found = []
     for name, mechanism in mechanisms.items():
         release = mechanism.release if declared is None else declared[name]
-        if type(release) not in KINDS:
-            raise TypeError(f"release {name}: {type(release).__name__} is unknown")
+        twin = required_twin(release)
         told = (heard or {}).get(name, Heard())
         if mechanism.used or told.uses:
-            found.append(_use(mechanism, release, told))
+            found.append(_use(twin, mechanism, release, told))
     return tuple(use for use in found if use.ratio < np.inf)
 
 
-def _use(mechanism: Mechanism, release: Release, heard: Heard) -> Use:
-    kind = KINDS[type(release)]
+def _use(
+    twin: type[Twin], mechanism: Mechanism, release: Release, heard: Heard
+) -> Twin:
     inverse = inverse_ratios(mechanism.scale, release)
     # A use meets one entry, but all of a vector: as certified, dead ones included.
-    entries = inverse.shape[1] if kind == "vector" else 1
+    entries = inverse.shape[1] if twin.apart else 1
     worst = entries * inverse.max()
     ratio = float(1 / worst) if worst > 0 else np.inf
-    rate = mechanism.rate if isinstance(mechanism, PoissonMechanism) else 1.0
-    spread = release.spread if isinstance(release, InsideNoisyMax) else 1.0
-    # The curvature is a fact of the objective, not of the noise: as declared.
-    curvature = float(getattr(release, "curvature", 0.0))
     # Rounding of a published number is no departure.
     if heard.ratio / entries < ratio * (1 - ROUNDING):
         ratio = heard.ratio / entries
-    times = max(mechanism.used, heard.uses)
-    return Use(kind, ratio, times, rate, spread, curvature)
+    return twin.of(release, mechanism, ratio, max(mechanism.used, heard.uses))
 
 
 def inverse_ratios(scale: NDArray[np.float64], release: Release) -> NDArray[np.float64]:

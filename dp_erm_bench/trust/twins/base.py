@@ -1,0 +1,194 @@
+"""Twins: the law of a release a second time, and how likely its answers are.
+
+A twin shares no bound and no formula with the release: nothing here imports a law or
+an accountant. The twin of ``releases/<kind>.py`` is the one class of
+``trust/twins/<kind>.py``; a kind from outside the package names its own in the
+attribute ``twin`` of its class. A kind without a twin runs, and is not recounted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from abc import ABC
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.releases.adjacency import Adjacency
+
+Array = NDArray[np.float64]
+RELEASES = "dp_erm_bench.releases"
+# Below this draw, rounding of the published value drowns the noise.
+SMALLEST_DRAW = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """One use of a mechanism by B runs, replayed on two datasets.
+
+    Attributes
+    ----------
+    answer : array of shape (B,) or (B, k)
+        What was published: noisy values, or the index of the winner.
+    first, second : arrays of shape (B, k)
+        The query on either dataset.
+    scale : array, broadcastable to (B, k)
+        The noise scale that was claimed; 0 where nothing may move.
+    """
+
+    answer: Array
+    first: Array
+    second: Array
+    scale: Array
+
+    def normalised(self) -> tuple[Array, Array]:
+        """Return both queries in units of the noise; 0 where there is none."""
+        return self.first / self._unit, self.second / self._unit
+
+    def values(self) -> Array:
+        """Return the published values in units of the noise, (B, k)."""
+        rows: Array = self.answer.reshape(self.first.shape) / self._unit
+        return rows
+
+    @property
+    def _unit(self) -> Array:
+        return np.where(self.scale > 0.0, self.scale, np.inf)
+
+
+@dataclass(frozen=True)
+class Twin(ABC):
+    """One mechanism that was called, as its run shows it.
+
+    Attributes
+    ----------
+    ratio : float
+        The smallest noise scale / sensitivity, under the budget's adjacency.
+    times : int
+    apart : bool
+        Whether it is added to the rest by basic composition, its ``ratio`` being the
+        inverse of its level.
+    """
+
+    apart: ClassVar[bool] = False
+
+    ratio: float
+    times: int
+
+    @classmethod
+    def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
+        """Return what was called, with what else its law depends on."""
+        return cls(ratio, times)
+
+    @property
+    def level(self) -> float:
+        """Return the pure level of one use; infinite where there is none."""
+        return math.inf
+
+    @property
+    def mu_square(self) -> float | None:
+        """Return mu^2 of all uses, None unless they are Gaussian mechanisms."""
+        return None
+
+    @property
+    def loss(self) -> float:
+        """Return the typical privacy loss of one use."""
+        return 1 / self.ratio
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether ``distribution`` knows an exact instance."""
+        return False
+
+    def renyi(self, orders: Array) -> Array:
+        """Return the Renyi divergence of one use at orders > 1, of their shape.
+
+        Raises
+        ------
+        ValueError
+            If Renyi accounting is not kept for the kind.
+        """
+        raise ValueError(f"Renyi accounting is not kept for {type(self).__name__}")
+
+    def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
+        """Return the library's privacy-loss distribution of one use.
+
+        ``least``: of an exact instance and rounded down; else of a dominating pair,
+        rounded up, on a lattice of spacing ``step``.
+        """
+        raise ValueError(f"no distribution is known for {type(self).__name__}")
+
+    def losses(self) -> tuple[Array, Array] | None:
+        """Return nodes (losses, masses) that bound the loss of one record's term.
+
+        None but for minimisers that noise in the objective hides.
+        """
+        return None
+
+    @staticmethod
+    def log_ratio(release: Any, use: Answered) -> Array:
+        """Return log p(answer | first) - log p(answer | second), (B,)."""
+        raise NotImplementedError(f"{type(release).__name__} answers no query")
+
+    @staticmethod
+    def log_noise(size: Array) -> Array:
+        """Return the log-density of secret noise of a norm, up to a constant.
+
+        Parameters
+        ----------
+        size : array
+            Norms in units of the noise scale.
+        """
+        raise NotImplementedError("the noise is added to what is published")
+
+    @staticmethod
+    def heard(query: Any, draws: Array, scale: Array, answer: Array) -> float:
+        """Return the smallest noise / (draw * sensitivity) of an answer.
+
+        That is scale / sensitivity if the noise is the stream's, arbitrary otherwise;
+        infinite where nothing can be heard.
+        """
+        noise = np.abs(answer.reshape(query.value.shape) - query.value)
+        moved = np.abs(draws) * query.sensitivity
+        heard = (np.abs(draws) > SMALLEST_DRAW) & (query.sensitivity > 0)
+        return float((noise[heard] / moved[heard]).min()) if heard.any() else np.inf
+
+
+def twin_of(kind: type) -> type[Twin] | None:
+    """Return the twin of a kind of release, None if it has none."""
+    own: type[Twin] | None = vars(kind).get("twin")
+    package, _, name = kind.__module__.rpartition(".")
+    if own is not None or package != RELEASES:
+        return own
+    module = importlib.import_module(f"{__package__}.{name}")
+    (found,) = (
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    )
+    assert issubclass(found, Twin)
+    return found
+
+
+class NoTwin(Unsupported):
+    """A release is of a kind whose law is known once only."""
+
+
+def required_twin(release: Any) -> type[Twin]:
+    """Return the twin of a release.
+
+    Raises
+    ------
+    NoTwin
+        The sentence says what is not done.
+    """
+    twin = twin_of(type(release))
+    if twin is None:
+        raise NoTwin(
+            f"release {release.name} is not recounted: its kind, "
+            f"{type(release).__name__}, names no twin"
+        )
+    return twin

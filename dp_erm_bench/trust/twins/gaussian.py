@@ -1,0 +1,58 @@
+"""Normal noise, a second time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.trust.twins.base import Answered, Array, Twin
+
+
+class GaussianTwin(Twin):
+    """The Gaussian mechanism."""
+
+    @property
+    def mu_square(self) -> float:
+        """Return mu^2 of all uses."""
+        return self.times / self.ratio**2
+
+    @property
+    def is_exact(self) -> bool:
+        """Return True: the law is that of two normal densities."""
+        return True
+
+    def renyi(self, orders: Array) -> Array:
+        """Return alpha / (2 ratio^2)."""
+        return orders / (2 * self.ratio**2)
+
+    def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
+        """Return the library's own."""
+        return normal(self.ratio, 1.0, step, least)
+
+    @staticmethod
+    def log_ratio(release: Any, use: Answered) -> Array:
+        """Return the log-ratio of two normal densities."""
+        a, (v, u) = use.values(), use.normalised()
+        return np.asarray(((a - (v + u) / 2) * (v - u)).sum(axis=1))
+
+
+def normal(
+    ratio: float, rate: float, step: float, least: bool, replaced: bool = False
+) -> Any:
+    """Return the library's distribution of a (sampled) Gaussian mechanism."""
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    relation = library.NeighborRel.ADD_OR_REMOVE_ONE
+    if replaced:
+        # The library takes scale / bound and doubles the bound itself.
+        relation, ratio = library.NeighborRel.REPLACE_ONE, 2 * ratio
+    return library.from_gaussian_mechanism(
+        ratio,
+        sampling_prob=rate,
+        neighboring_relation=relation,
+        pessimistic_estimate=not least,
+        value_discretization_interval=step,
+        use_connect_dots=not least,
+    )

@@ -1,0 +1,69 @@
+"""Normal noise on the sum over a Poisson sample, a second time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.trust.twins.base import Answered, Array, Twin
+from dp_erm_bench.trust.twins.gaussian import GaussianTwin, normal
+
+
+@dataclass(frozen=True)
+class PoissonGaussianTwin(Twin):
+    """The Gaussian mechanism on a Poisson sample.
+
+    Attributes
+    ----------
+    rate : float
+        That of the samples that were drawn.
+    """
+
+    rate: float = 1.0
+
+    @classmethod
+    def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
+        """Return what was called; at rate 1, the Gaussian mechanism itself."""
+        if mechanism.rate == 1.0:
+            return GaussianTwin(ratio, times)
+        return cls(ratio, times, mechanism.rate)
+
+    @property
+    def loss(self) -> float:
+        """Return the typical privacy loss of one use."""
+        return self.rate * math.sqrt(math.expm1(min((2 * self.ratio) ** -2, 600)))
+
+    @property
+    def is_exact(self) -> bool:
+        """Return True: the law is that of two mixtures of normal densities."""
+        return True
+
+    def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
+        """Return the library's own."""
+        replaced = adjacency is Adjacency.REPLACE_ONE
+        return normal(self.ratio, self.rate, step, least, replaced)
+
+    @staticmethod
+    def log_ratio(release: Any, use: Answered) -> Array:
+        """Return the log-ratio of two mixtures over one record's coin.
+
+        The query is the sum with every record sampled; all but one are zero, so the
+        sum over a sample is v with probability q, else 0. The coins of a step are fresh
+        and secret, hence given all earlier answers the answer has density
+        (1 - q) N(0, s^2) + q N(v, s^2), and relative to N(0, s^2)
+        1 - q + q e^((a.v - norm2(v)^2 / 2) / s^2).
+        """
+        a, (v, u) = use.values(), use.normalised()
+
+        def mixed(v: Array) -> Array:
+            gain = ((a - v / 2) * v).sum(axis=1)
+            with np.errstate(divide="ignore"):
+                out = np.log1p(-release.rate)
+            total: Array = np.logaddexp(out, np.log(release.rate) + gain)
+            return total
+
+        return mixed(v) - mixed(u)

@@ -1,0 +1,82 @@
+"""Twins of which a level is all that is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.trust.twins.base import Array, Twin
+
+
+@dataclass(frozen=True)
+class PureTwin(Twin):
+    """A mechanism of which the level, by default 1 / ratio, is all that is known."""
+
+    @property
+    def level(self) -> float:
+        """Return the pure level of one use."""
+        return 1 / self.ratio if self.ratio > 0 else math.inf
+
+    def renyi(self, orders: Array) -> Array:
+        """Return the divergence of two outcomes with log-ratios +-level."""
+        return two_outcomes(orders, self.level, np.array([self.level]), 2 * self.level)
+
+    def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
+        """Return that of randomised response, or of an instance."""
+        return self.instance(step) if least else on_lattice(self, step)
+
+    def profile(self, epsilons: Array) -> Array:
+        """Return the largest delta at epsilons within +-level."""
+        return np.asarray(
+            -np.expm1(epsilons - self.level) / (1 + math.exp(-self.level))
+        )
+
+    def instance(self, step: float) -> Any:
+        """Return the distribution of an exact instance, rounded down."""
+        raise ValueError(f"no instance is known for {type(self).__name__}")
+
+
+def two_outcomes(orders: Array, level: float, ends: Array, width: float) -> Array:
+    """Return the largest divergence of two outcomes with log-ratios t and t - width.
+
+    Over the t in ``ends``, none above ``level``.
+    """
+    power = orders - 1
+    p = (math.exp(width) - np.exp(ends)) / math.expm1(width)
+    a, less = power[:, None], ends - level
+    pairs = p * np.exp(a * less) + (1 - p) * np.exp(a * (less - width))
+    return np.asarray(level + np.log(pairs.max(axis=1)) / power)
+
+
+def on_lattice(twin: PureTwin, step: float) -> Any:
+    """Return the distribution of the largest profile, on the lattice."""
+    from dp_accounting.pld import pld_pmf
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    level = twin.level
+    last = math.ceil(level / step - 1e-9)
+    cells = np.arange(-last, last + 1)
+    losses = cells * step
+    profile = twin.profile(np.clip(losses, -level, level))
+    profile = np.where(losses < -level, -np.expm1(losses), profile)
+    found = pld_pmf.create_pmf_pessimistic_connect_dots(step, cells, profile)
+    return library.PrivacyLossDistribution(found)
+
+
+def two_candidates(p: float, step: float) -> Any:
+    """Return the distribution of a selection between two candidates, rounded down.
+
+    Both scores move by the sensitivity, in opposite directions, from -1 to 1 apart;
+    ``p`` is the probability that the better one wins.
+    """
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    one = {0: math.log(p), 1: math.log1p(-p)}
+    other = {0: math.log1p(-p), 1: math.log(p)}
+    return library.from_two_probability_mass_functions(
+        one, other, pessimistic_estimate=False, value_discretization_interval=step
+    )
