@@ -7,14 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dp_erm_bench.releases.laplace_vector import LaplaceVector
 from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.trust.twins.base import twin_of
 from tests.privacy.made import built_in, release_of
+from tests.privacy.test_perturbation import SECRET
+from tests.privacy.test_releases import ADDITIVE, SELECTIONS
 
-ROOT = Path(__file__).resolve().parents[2] / "dp_erm_bench"
+REPOSITORY = Path(__file__).resolve().parents[2]
+ROOT = REPOSITORY / "dp_erm_bench"
+DOC = (REPOSITORY / "docs" / "privacy.md").read_text()
+# Kinds whose draws are compared with the law that is accounted.
+FITTED = {*ADDITIVE, *SELECTIONS, *SECRET, NormLaplace, LaplaceVector}
 ACCOUNTING = sorted((ROOT / "accounting").glob("*.py"))
 ONE = np.ones((1, 1))
-SHARED = {"law", "losses", "adjacency", "printed"}
+SHARED = {"law", "losses", "adjacency", "printed", "base"}
 """Modules of `releases` that hold no kind; the profile of mu-GDP is the Gaussian's."""
 CURVE = {"log_gdp_delta", "gdp_delta"}
 NAMES = {kind.__name__ for kind in built_in()}
@@ -63,3 +72,40 @@ def test_every_kind_has_a_mechanism_and_a_law():
         release = release_of(kind, "any", ONE, 3)
         assert release.law().times == 3
         assert release.mechanism(release, 1.0, ["a"]).scale.shape == (1, 1)
+
+
+def lacking(kind):
+    """Return what a kind of release of the package still needs."""
+    module, found = kind.__module__.rpartition(".")[2], []
+    if not (ROOT / "trust" / "twins" / f"{module}.py").is_file():
+        found.append(f"its twin, trust/twins/{module}.py")
+    elif twin_of(kind).__name__ != f"{kind.__name__}Twin":
+        found.append(f"a twin called {kind.__name__}Twin")
+    if f"\n| `{kind.__name__}` |" not in DOC:
+        found.append("its row in docs/privacy.md")
+    if kind not in FITTED:
+        found.append("the goodness of fit of its draws")
+    return found
+
+
+@pytest.mark.parametrize("kind", built_in(), ids=lambda kind: kind.__name__)
+def test_nothing_is_lacking(kind):
+    assert lacking(kind) == []
+
+
+def test_a_new_kind_is_told_what_it_lacks():
+    module = "dp_erm_bench.releases.cauchy"
+    new = type("Cauchy", (NormLaplace,), {"__module__": module})
+    assert lacking(new) == [
+        "its twin, trust/twins/cauchy.py",
+        "its row in docs/privacy.md",
+        "the goodness of fit of its draws",
+    ]
+
+
+def test_a_file_holds_one_kind_and_one_twin():
+    modules = [kind.__module__ for kind in built_in()]
+    twins = {path.stem for path in (ROOT / "trust" / "twins").glob("*.py")}
+    assert len(set(modules)) == len(modules)
+    names = {module.rpartition(".")[2] for module in modules}
+    assert twins == names | {"__init__", "base", "pure"}
