@@ -21,6 +21,8 @@ LINE = [*LABELS, *PROBLEM, *BUDGET]
 """Columns that tell lines apart: runs equal in them differ in setting and seed only."""
 
 TUNING = Uncharged.TUNING.value
+HOW_IT_WENT = r" \(.*\)$"
+"""What a label says of a calibration: that it is not proved, or not recounted."""
 
 
 def final_rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -117,7 +119,9 @@ def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
 
 def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows whose calibration is named as asked for, not as it turned out."""
-    return rows.assign(calibration=rows["calibration"].str.partition(" (")[0])
+    return rows.assign(
+        calibration=rows["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
+    )
 
 
 def unchecked_in(rows: pd.DataFrame) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def lattice_step(uses: Sequence[Twin]) -> float:
     """
     # The rounding of few losses is not averaged out.
     finer = 5 if sum(use.times for use in uses) < FEW else 1
-    return min(use.loss for use in uses) / (finer * LATTICE)
+    return min(use.typical_loss for use in uses) / (finer * LATTICE)
 
 
 def composed(uses: Sequence[Twin], adjacency: Adjacency, least: bool = False) -> Any:

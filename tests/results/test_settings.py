@@ -135,10 +135,11 @@ def test_lines_are_chosen_apart(column):
     assert chosen(frame) == [1, 2]
 
 
-def test_settings_whose_printed_noise_is_not_proved_stay_in_their_line():
+@pytest.mark.parametrize("how", ["not proved", "not recounted"])
+def test_settings_whose_noise_is_not_proved_or_recounted_stay_in_their_line(how):
     frame = table(
         run(1, 0, 0.5, calibration="paper"),
-        run(2, 0, 0.4, calibration="paper (not proved)"),
+        run(2, 0, 0.4, calibration=f"paper ({how})"),
     )
     assert chosen(frame) == [2]
 

@@ -94,7 +94,7 @@ class Twin(ABC):
         return None
 
     @property
-    def loss(self) -> float:
+    def typical_loss(self) -> float:
         """Return the typical privacy loss of one use."""
         return 1 / self.ratio
 

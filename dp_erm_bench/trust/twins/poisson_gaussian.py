@@ -33,7 +33,7 @@ class PoissonGaussianTwin(Twin):
         return cls(ratio, times, mechanism.rate)
 
     @property
-    def loss(self) -> float:
+    def typical_loss(self) -> float:
         """Return the typical privacy loss of one use."""
         return self.rate * math.sqrt(math.expm1(min((2 * self.ratio) ** -2, 600)))
 
