@@ -209,7 +209,7 @@ LATER = "later"
 def fields_of(made: Any) -> dict[str, Any]:
     """Return the fields of a dataclass's object by name, of another its attributes."""
     if not dataclasses.is_dataclass(made):
-        return dict(vars(made))
+        return {k: v for k, v in vars(made).items() if not k.startswith("_")}
     return {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
 
 

@@ -19,7 +19,10 @@ from dp_erm_bench.plugins.sources import pinned as _pinned
 
 SUFFIX = ".yaml"
 ALGORITHM = "algorithm"
-"""The group that also has files and entry points."""
+"""The group that also has entry points."""
+
+FROM_FILES = (ALGORITHM, "loss")
+"""Groups whose choices may be files, too."""
 
 OBJECTIVE = ("loss", "penalty", "constraint")
 PARTS = ("dataset", *OBJECTIVE)
@@ -67,23 +70,24 @@ def _ours() -> frozenset[str]:
     return frozenset(built_in(ALGORITHM))
 
 
-def pinned(algorithm: str) -> str:
-    """Return an algorithm's name, a file's being its path and content (`plugins`).
+def pinned(name: str, group: str = ALGORITHM) -> str:
+    """Return a choice's name, a file's being its path and content (`plugins`).
 
     Raises
     ------
     UsageError
-        If there is no such algorithm, or a file is called as another one.
+        If there is no such choice, or a file is called as another one.
     """
-    if not is_file(algorithm):
-        check_choice(ALGORITHM, algorithm, names(ALGORITHM))
-        return algorithm
-    if label(algorithm) in names(ALGORITHM):
+    if not is_file(name):
+        check_choice(group, name, names(group))
+        return name
+    if label(name) in names(group):
         raise UsageError(
-            f"algorithm={algorithm}: the name {label(algorithm)} is taken by an "
-            "algorithm of the package; rename the file"
+            f"{group}={name}: the name {label(name)} is taken by "
+            f"{'an' if group == ALGORITHM else 'a'} {group} of the package; rename the "
+            "file"
         )
-    return _pinned(algorithm)
+    return _pinned(name, group)
 
 
 def check_choice(key: str, value: Any, allowed: list[str]) -> None:
@@ -105,15 +109,15 @@ def _parsed(path: Path) -> dict[str, Any]:
 def read(group: str, name: str) -> dict[str, Any]:
     """Return one choice of a config group as a plain dict.
 
-    An algorithm may be a file: its target is its pin.
+    An algorithm or a loss may be a file: its target is its pin.
 
     Raises
     ------
     UsageError
         If there is no such choice; the sentence lists those there are.
     """
-    if group == ALGORITHM and is_file(name):
-        return {"_target_": pinned(name)}
+    if group in FROM_FILES and is_file(name):
+        return {"_target_": pinned(name, group)}
     check_choice(group, name, names(group))
     if name not in built_in(group):
         return {"_target_": entry_points()[name]}
@@ -121,9 +125,7 @@ def read(group: str, name: str) -> dict[str, Any]:
 
 
 def locate(target: str) -> Any:
-    """Import the object that a dotted name points to, or a pinned file's solver."""
-    if is_file(target):
-        return load(target)
+    """Import the object that a dotted name points to."""
     module, _, name = target.rpartition(".")
     return getattr(importlib.import_module(module), name)
 
@@ -135,7 +137,9 @@ def target(group: str, name: str) -> Any:
 
 def _made(group: str, name: str, dotted: str) -> Any:
     """Import a target; what an entry point offers is looked at, too."""
-    if group != ALGORITHM or is_file(name) or name in built_in(group):
+    if is_file(dotted):
+        return load(dotted, group)
+    if group != ALGORITHM or name in built_in(group):
         return locate(dotted)
     try:
         made = locate(dotted)
@@ -143,7 +147,7 @@ def _made(group: str, name: str, dotted: str) -> Any:
         raise UsageError(
             f"algorithm={name}: the entry point {dotted} cannot be imported, {error}"
         ) from None
-    check_class(name, made)
+    check_class(name, made, group)
     return made
 
 

@@ -79,7 +79,8 @@ def _set(part: dict[str, Any], dotted: str, value: Any) -> None:
 def _combinations(request: Request) -> Iterator[list[str]]:
     """Yield the overrides of each combination; algorithms stand side by side."""
     given = request.choices
-    single = [[f"{g}={v}" for v in given[g].values] for g in PARTS if g in given]
+    chosen = {g: map(plugin_label, given[g].values) for g in PARTS if g in given}
+    single = [[f"{g}={name}" for name in names] for g, names in chosen.items()]
     beside = []
     if "algorithm" in given:
         beside = [
@@ -124,7 +125,7 @@ def member(base: str, name: Any) -> str:
 
 def _part(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Return a choice by name with what differs from its yaml."""
-    if group == "algorithm" and is_file(fields["_target_"]):
+    if is_file(fields.get("_target_")):
         name = fields["_target_"]
     usual = {} if name == "auto" else registry.read(group, name)
     if group == "dataset":

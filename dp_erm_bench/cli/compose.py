@@ -115,17 +115,21 @@ class Composer:
 def _offer(request: Request) -> None:
     """Put into Hydra's store what it composes beside the yaml files.
 
-    That is the schema, and each file of a solver and each entry point as if it had a
+    That is the schema, and each file of a user's and each entry point as if it had a
     yaml.
     """
     store = ConfigStore.instance()
     store.store(name="schema", node=Frame)
     for group in AUTO:
         store.store(group=group, name="auto", node={})
-    files = {label(name): name for name in request.algorithms if is_file(name)}
-    for name, target in {**entry_points(), **files}.items():
-        node, package = {"_target_": target}, f"{ALGORITHM}.{name}"
-        store.store(group=ALGORITHM, name=name, package=package, node=node)
+    for group in registry.FROM_FILES:
+        given = request.choices.get(group)
+        files = {label(v): v for v in given.values if is_file(v)} if given else {}
+        outside = entry_points() if group == ALGORITHM else {}
+        for name, target in {**outside, **files}.items():
+            package = f"{group}.{name}" if group == ALGORITHM else group
+            node = {"_target_": target}
+            store.store(group=group, name=name, package=package, node=node)
 
 
 def _plain(request: Request) -> list[str]:
@@ -155,6 +159,7 @@ def _first(given: Given) -> str:
         return f"{ALGORITHM}=[{','.join(map(label, chosen))}]"
     if "." not in given.key or given.swept:
         value = given.values[0]
+        value = label(value) if given.key in registry.FROM_FILES else value
         text = _quoted(value) if isinstance(value, str) else shown(value)
         return f"{_forced(given)}{given.key}={text}"
     return _forced(given) + given.text

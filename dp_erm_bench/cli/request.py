@@ -147,18 +147,18 @@ def _choice(given: Given) -> Given:
     values = _flat(given.values)
     if not values:
         raise UsageError(f"{given.key}=[]: the axis is empty; name at least one")
-    if given.key == "algorithm":
-        values = _located(map(shown, values))
+    if given.key in registry.FROM_FILES:
+        values = _located(map(shown, values), given.key)
     auto = ["auto"] if given.key in ("loss", "penalty") else []
     for value in values:
-        if given.key != "algorithm" or not is_file(value):
+        if given.key not in registry.FROM_FILES or not is_file(value):
             known = [*auto, *registry.names(given.key)]
             registry.check_choice(given.key, shown(value), known)
     return dataclasses.replace(given, values=list(dict.fromkeys(map(str, values))))
 
 
-def _located(values: Iterable[str]) -> list[str]:
-    """Return chosen algorithms, each file by its absolute path.
+def _located(values: Iterable[str], group: str) -> list[str]:
+    """Return the choices of a group, each file by its absolute path.
 
     Raises
     ------
@@ -168,11 +168,11 @@ def _located(values: Iterable[str]) -> list[str]:
     found = list(dict.fromkeys(absolute(v) if is_file(v) else v for v in values))
     called: dict[str, str] = {}
     for name in filter(is_file, found):
-        registry.pinned(name)
+        registry.pinned(name, group)
         other = called.setdefault(label(name), name)
         if other != name:
             raise UsageError(
-                f"algorithm={name}: {other} is called {label(name)}, too; rename one"
+                f"{group}={name}: {other} is called {label(name)}, too; rename one"
             )
     return found
 

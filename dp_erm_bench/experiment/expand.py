@@ -32,7 +32,7 @@ from dp_erm_bench.experiment.problem_specs import (
 )
 from dp_erm_bench.experiment.schema import Block, Tune, blocks_of
 from dp_erm_bench.experiment.studies import Study, study_of
-from dp_erm_bench.plugins.names import absolute, label
+from dp_erm_bench.plugins.names import absolute, is_file, label
 from dp_erm_bench.registry import CHOSEN, OBJECTIVE
 
 Wanted = Case | Study
@@ -145,11 +145,10 @@ Values = Mapping[str, tuple[Any, ...]]
 Open = tuple[Mapping[str, Any], Values]
 Axis = list[Any] | Mapping[str, Any]
 """Normalised values, or {"multiples": [...]} of the unit gradient_rms."""
+Axes = dict[str, Axis]
 
 
-def _algorithms(
-    block: Block,
-) -> Iterator[tuple[str, dict[str, Axis], dict[str, Axis]]]:
+def _algorithms(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
     tuned = block.tune.axes if block.tune else {}
     inherit = block.tune.inherit if block.tune else None
     inherited = inherit.parameters if inherit else ()
@@ -235,6 +234,7 @@ def _datasets(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _parts(part: str, choices: Any) -> Iterator[dict[str, Any]]:
     for name, fields in _named(choices):
+        name = registry.pinned(name, part) if is_file(name) else name
         axes = {
             key: [v] if is_matrix(v) else values_of(f"{part}.{key}", v)
             for key, v in fields.items()

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.grid import Grid
 from dp_erm_bench.experiment.parameters import known_algorithm, normalised
-from dp_erm_bench.experiment.problem_specs import ProblemSpec, problem_spec_of
+from dp_erm_bench.experiment.problem_specs import (
+    ProblemSpec,
+    check_named,
+    problem_spec_of,
+)
 from dp_erm_bench.experiment.schema import Tune
 from dp_erm_bench.experiment.trials import Labels, Planned, Setting, Trial
-from dp_erm_bench.plugins.names import is_file, label, named_in
-from dp_erm_bench.plugins.sources import is_pinned
+from dp_erm_bench.plugins.names import named_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,12 +134,8 @@ def grid_of(spec: Mapping[str, Any]) -> Grid:
     UsageError
         If it is of a file that was not, or that held something else.
     """
+    check_named(spec["algorithm"], "algorithm")
     algorithm = named_in(spec["algorithm"])
-    if is_file(algorithm) and not is_pinned(algorithm):
-        raise UsageError(
-            f"algorithm={label(algorithm)}: is a solver's file that was not named here "
-            "with what it held"
-        )
     dataset = dict(spec["dataset"])
     objective = [spec[part] for part in ("loss", "penalty", "constraint")]
     name = dataset.pop("name")

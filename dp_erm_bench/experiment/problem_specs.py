@@ -10,9 +10,13 @@ from typing import Any
 
 from dp_erm_bench.datasets.load import forget_datasets, load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import typed
+from dp_erm_bench.plugins.names import is_file, label, named_in
+from dp_erm_bench.plugins.sources import is_pinned
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.registry import ALGORITHM
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,8 +72,29 @@ def problem_spec_of(
     UsageError
         If a name or a value is not allowed.
     """
+    for part in objective:
+        check_named(part if isinstance(part, Mapping) else {"name": part})
     parts = (dataset, dict(overrides), *objective)
     return _problem_spec(json.dumps(parts, sort_keys=True, default=str))
+
+
+def check_named(part: Mapping[str, Any], group: str = "loss") -> None:
+    """Refuse the spec of a user's file that the user did not name here.
+
+    A spec may be that of a folder from anywhere.
+
+    Raises
+    ------
+    UsageError
+        If it is of a file that was not named, or that held something else.
+    """
+    name = named_in(part)
+    if is_file(name) and not is_pinned(name):
+        kind = "solver" if group == ALGORITHM else group
+        raise UsageError(
+            f"{group}={label(name)}: is a {kind}'s file that was not named here with "
+            "what it held"
+        )
 
 
 def forget_problems() -> None:

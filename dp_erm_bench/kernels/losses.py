@@ -7,12 +7,13 @@ loss's parameters. Nothing is handed over as a function: numba keeps no machine 
 kernels that take one.
 """
 
+import contextlib
 import dataclasses
 import functools
-import sys
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core import cgutils, types
 from numba.core.imputils import impl_ret_untracked, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
@@ -27,8 +28,7 @@ from numba.extending import (
 
 from dp_erm_bench.kernels import elementary, elementwise
 from dp_erm_bench.kernels.compiled import FAST, kernel
-from dp_erm_bench.kernels.machine_code import TOKEN
-from dp_erm_bench.plugins.sources import digest, sources
+from dp_erm_bench.plugins.sources import origin
 
 _classes: dict[str, Any] = {}
 """Classes of losses by the names of their types."""
@@ -48,26 +48,14 @@ class LossType(types.Type):
 
 @functools.cache
 def loss_type(cls: Any) -> LossType:
-    """Return the type of a class of losses."""
-    name = _name(cls)
+    """Return the type of a class of losses.
+
+    The folder of the machine code stands for the sources of the package's own.
+    """
+    name = f"{cls.__module__}.{cls.__qualname__} {origin(cls)}".rstrip()
     _classes[name] = cls
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     return LossType(name, tuple(field.name for field in fields))
-
-
-def _name(cls: Any) -> str:
-    """Return the name of a class's type, which names its code in other processes too.
-
-    The folder of the machine code stands for the package's own losses. What no file
-    holds as a whole (a notebook's class) is compiled anew in every process.
-    """
-    name = f"{cls.__module__}.{cls.__qualname__}"
-    if name.startswith(f"{__name__.partition('.')[0]}."):
-        return name
-    file = getattr(sys.modules[cls.__module__], "__file__", None)
-    if file and "<locals>" not in name:
-        return f"{name} {digest(sources(file))}"
-    return f"{name} {TOKEN}-{len(_classes)}"
 
 
 @register_model(LossType)
@@ -161,15 +149,20 @@ def loss_sum(loss, y, z):  # type: ignore[no-untyped-def]
     return total
 
 
-@functools.cache
-def uncompiled(cls: Any) -> str | None:
-    """Return which method of a class of losses cannot be compiled, and why, if any."""
-    arguments = (loss_type(cls), types.float64, types.float64)
+def uncompiled(loss: Any) -> str | None:
+    """Return which method of a loss cannot be compiled, and why, if any."""
+    one = np.ones(1)
+    # What is kept already is loaded here.
+    with contextlib.suppress(Exception):
+        residuals(loss, one, one, np.empty(1))
+        loss_sum(loss, one, one)
+        return None
+    arguments = (loss._numba_type_, types.float64, types.float64)
     for method in ("value", "derivative"):
         try:
-            numba.njit(getattr(cls, method)).compile(arguments)
+            numba.njit(getattr(type(loss), method)).compile(arguments)
         except Exception as error:
             lines = [line.strip() for line in str(error).splitlines()]
             what = [line for line in lines if line and not line.startswith("Failed in")]
             return f"its {method} cannot be compiled, {(what or [repr(error)])[0]}"
-    return None
+    return "it cannot be compiled"

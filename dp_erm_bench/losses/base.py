@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.names import shipped
+from dp_erm_bench.plugins.sources import origin
 
 Array = NDArray[np.float64]
 
@@ -47,7 +49,9 @@ class Loss(ABC):
     Attributes
     ----------
     name : str
-        The name of its yaml.
+        The name of its yaml, or of its file.
+    pin : str
+        Path and content of the file that it was loaded from, else empty.
     lipschitz : float
         G, the supremum of the absolute derivative in z; infinite if unbounded.
     smoothness : float
@@ -65,6 +69,7 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
+    pin: ClassVar[str] = ""
     classification: ClassVar[bool]
     convex: ClassVar[bool] = True
     smooth: ClassVar[bool] = True
@@ -80,13 +85,19 @@ class Loss(ABC):
         return loss_type(type(self))
 
     @property
+    def source(self) -> dict[str, str]:
+        """Return what a spec says of where it is from; nothing of the package's own."""
+        content = origin(type(self))
+        return {**shipped(self.pin), "content": content} if content else {}
+
+    @property
     def uncompiled(self) -> str | None:
         """Return why no kernels compute this loss, None if some do."""
-        if type(self).__module__.startswith(f"{__name__.partition('.')[0]}."):
+        if not origin(type(self)):
             return None
         from dp_erm_bench.kernels.losses import uncompiled
 
-        reason = uncompiled(type(self))
+        reason = uncompiled(self)
         return reason and f"loss={self.name}: no algorithm runs on it, as {reason}"
 
     @abstractmethod

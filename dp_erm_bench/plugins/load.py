@@ -1,4 +1,4 @@
-"""Load the solver class of a file, from the very sources that its pin stands for."""
+"""Load the class of a user's file, from the very sources that its pin stands for."""
 
 from __future__ import annotations
 
@@ -18,48 +18,57 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.plugins.sources import broken, digest, sources
 
-CHECK = "dp_erm_bench.solvers.declared"
-"""The module that tells what a solver's class lacks; imported where it is needed."""
+CHECKS = {
+    "algorithm": ("Solver", "dp_erm_bench.solvers.declared"),
+    "loss": ("Loss", "dp_erm_bench.losses.declared"),
+}
+"""By group: the class, and the module that says what a subclass of it lacks.
+
+The module is imported where it is needed.
+"""
 
 MACHINE_CODE = "dp_erm_bench.kernels.machine_code"
 """The module that knows where machine code is kept; imported by what compiles."""
 
 
 @functools.cache
-def load(pin: str) -> Any:
-    """Return the solver class of a pinned file.
+def load(pin: str, group: str = "algorithm") -> Any:
+    """Return the solver's or the loss's class of a pinned file.
 
     Raises
     ------
     UsageError
         If the file has changed since, cannot be imported, or does not hold exactly
-        one complete solver.
+        one complete class of the group.
     """
     path, _, content = pin.partition("#")
-    files = sources(path) if os.path.isfile(path) else {}
+    files = sources(path, group) if os.path.isfile(path) else {}
     if not files or digest(files) != content:
         raise UsageError(
-            f"algorithm={path}: was changed after the run had begun; start it again"
+            f"{group}={path}: was changed after the run had begun; start it again"
         )
-    module = _executed(path, f"{label(path)}_{content[:12]}", files)
-    found = importlib.import_module(CHECK).solvers_in(module)
+    module = _executed(path, f"{label(path)}_{content[:12]}", files, group)
+    kind, check = CHECKS[group]
+    found = importlib.import_module(check).classes_in(module)
     if len(found) != 1:
         names = ", ".join(cls.__name__ for cls in found) or "none"
         raise UsageError(
-            f"algorithm={path}: must define exactly one subclass of Solver, has {names}"
+            f"{group}={path}: must define exactly one subclass of {kind}, has {names}"
         )
-    check_class(path, found[0])
+    check_class(path, found[0], group)
+    if group == "loss":
+        found[0].name, found[0].pin = label(pin), pin
     return found[0]
 
 
-def check_class(name: str, solver: Any) -> None:
-    """Raise UsageError with what a solver's class lacks."""
-    lacking = importlib.import_module(CHECK).complaint(solver)
+def check_class(name: str, made: Any, group: str) -> None:
+    """Raise UsageError with what a solver's or a loss's class lacks."""
+    lacking = importlib.import_module(CHECKS[group][1]).complaint(made)
     if lacking:
-        raise UsageError(f"algorithm={name}: {lacking}")
+        raise UsageError(f"{group}={name}: {lacking}")
 
 
-def _executed(path: str, name: str, files: dict[str, Path]) -> ModuleType:
+def _executed(path: str, name: str, files: dict[str, Path], group: str) -> ModuleType:
     helpers = {k: file for k, file in files.items() if k != label(path)}
     for helper in helpers:
         sys.modules.pop(helper, None)
@@ -79,7 +88,7 @@ def _executed(path: str, name: str, files: dict[str, Path]) -> ModuleType:
                 importlib.import_module(helper)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise broken(path, error) from None
+        raise broken(path, error, group) from None
     finally:
         sys.meta_path.remove(finder)
     return module

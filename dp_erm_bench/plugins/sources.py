@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.machinery
 import keyword
 import os
+import secrets
 import sys
 import traceback
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ from dp_erm_bench.plugins.names import absolute, label
 _pins: set[str] = set()
 
 
-def pinned(name: str) -> str:
+def pinned(name: str, group: str) -> str:
     """Return the absolute path of a file with the digest of its content.
 
     Raises
@@ -33,12 +35,12 @@ def pinned(name: str) -> str:
     stem = label(path)
     if not stem.isidentifier() or keyword.iskeyword(stem):
         raise UsageError(
-            f"algorithm={name}: the file's name names the algorithm and must be a word "
-            "of letters, digits and _, as in my_solver.py"
+            f"{group}={name}: the file's name names the {group} and must be a word "
+            f"of letters, digits and _, as in my_{group}.py"
         )
     if not os.path.isfile(path):
-        raise UsageError(f"algorithm={name}: no such file")
-    pin = f"{path}#{digest(sources(path))}"
+        raise UsageError(f"{group}={name}: no such file")
+    pin = f"{path}#{digest(sources(path, group))}"
     _pins.add(pin)
     return pin
 
@@ -51,7 +53,7 @@ def is_pinned(pin: str) -> bool:
     return pin in _pins
 
 
-def sources(path: str) -> dict[str, Path]:
+def sources(path: str, group: str = "algorithm") -> dict[str, Path]:
     """Return a file and the modules beside it that it imports, at any depth.
 
     A module that is found elsewhere too (the standard library, an installed package)
@@ -61,7 +63,7 @@ def sources(path: str) -> dict[str, Path]:
     found, todo = {file.stem: file}, [file.stem]
     while todo:
         name = todo.pop()
-        for imported in sorted(_beside(name, found[name], file.parent)):
+        for imported in sorted(_beside(name, found[name], file.parent, group)):
             if imported not in found:
                 found[imported] = _module_file(file.parent, imported) or file
                 todo.append(imported)
@@ -75,8 +77,8 @@ def package_imports(name: str, package: str) -> set[str]:
     return {name for name in names if name.partition(".")[0] == package}
 
 
-def _beside(module: str, file: Path, folder: Path) -> Iterator[str]:
-    for name in _imports(module, file):
+def _beside(module: str, file: Path, folder: Path, group: str) -> Iterator[str]:
+    for name in _imports(module, file, group):
         parts = name.split(".")
         if _elsewhere(parts[0], str(folder)):
             continue
@@ -85,12 +87,12 @@ def _beside(module: str, file: Path, folder: Path) -> Iterator[str]:
                 yield ".".join(parts[:depth])
 
 
-def _imports(module: str, file: Path) -> set[str]:
+def _imports(module: str, file: Path, group: str = "algorithm") -> set[str]:
     """Return every dotted name that a file may import, also inside functions."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError) as error:
-        raise broken(str(file), error) from None
+        raise broken(str(file), error, group) from None
     inside = module if file.name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -125,13 +127,32 @@ def digest(files: dict[str, Path]) -> str:
     return sha256("\n".join(parts).encode()).hexdigest()
 
 
-def broken(path: str, error: BaseException) -> UsageError:
+@functools.cache
+def origin(cls: type) -> str:
+    """Return what tells a class from outside the package from others of its name.
+
+    Returns
+    -------
+    str
+        Empty for the package's own. The digest of its file and the modules beside it;
+        of a class that no file holds as a whole (a notebook's), a word of this
+        process alone.
+    """
+    if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return ""
+    file = getattr(sys.modules[cls.__module__], "__file__", None)
+    if file and "<locals>" not in cls.__qualname__:
+        return digest(sources(file))
+    return secrets.token_hex(8)
+
+
+def broken(path: str, error: BaseException, group: str) -> UsageError:
     """Return the sentence about a file that cannot be imported."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__)]
     line = error.lineno if isinstance(error, SyntaxError) else (lines or [0])[-1]
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     told = " ".join(message.split())
     return UsageError(
-        f"algorithm={path}: cannot be imported, {type(error).__name__} in line {line}: "
+        f"{group}={path}: cannot be imported, {type(error).__name__} in line {line}: "
         f"{told}"
     )

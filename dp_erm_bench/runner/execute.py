@@ -80,12 +80,13 @@ def solver_of(spec: Mapping[str, Any]) -> Solver:
 
 
 @functools.cache
-def warm_up(algorithm: str) -> None:
+def warm_up(algorithm: str, loss: str = '"logistic"') -> None:
     """Run two steps of an algorithm with noise on four records, once per process.
 
     Its kernels are compiled then, or loaded from numba's cache, before its time is
-    taken: at once in every worker, and none that the algorithm does not use. A solver
-    of one's own is left alone: it runs in its trials and nowhere else.
+    taken: at once in every worker, and none that the algorithm does not use. They are
+    other ones for each loss, here the JSON of a spec. A solver of one's own is left
+    alone: it runs in its trials and nowhere else.
     """
     if algorithm not in registry.built_in("algorithm"):
         return
@@ -94,14 +95,15 @@ def warm_up(algorithm: str) -> None:
     # What it cannot do on this problem says nothing of its trials.
     with contextlib.suppress(Exception):
         solver = registry.build("algorithm", algorithm, **given)
-        Run(_tiny(solver), [solver], Budget(1.0, 1e-6), 1.0).record(2)
+        problem = _tiny(solver, json.loads(loss))
+        Run(problem, [solver], Budget(1.0, 1e-6), 1.0).record(2)
 
 
-def _tiny(solver: Solver) -> Problem:
+def _tiny(solver: Solver, loss: Any) -> Problem:
     """Return a problem of four records that an algorithm serves."""
     X = np.array([[1.0, -1.0], [0.5, 1.0], [-1.0, 0.0], [0.0, 2.0]])
     records = (X, np.array([1.0, -1.0, 1.0, -1.0]))
-    psi: dict[str, Any] = {"loss": "logistic", "penalty": "l2", "strength": 1.0}
+    psi: dict[str, Any] = {"loss": loss, "penalty": "l2", "strength": 1.0}
     for space in SPACES:
         problem = problem_from_arrays(*records, constraint=space, bounds=2.0, **psi)
         if solver.refusal(problem) is None:
@@ -113,7 +115,7 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
     spec = trials[0].spec
     if "task" in spec:
         return [_done(trial) for trial in trials]
-    warm_up(spec["algorithm"]["name"])
+    warm_up(spec["algorithm"]["name"], json.dumps(spec["loss"], sort_keys=True))
     solved = solved_together(trials, problem_of(spec))
     batch = batch_name(trial.key for trial in trials)
     return [

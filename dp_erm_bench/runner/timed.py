@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import signal
@@ -79,7 +80,7 @@ def _probe(batch: Batch, seconds: float, bare: bool, tell: Any) -> Probe:
         clock = Clock()
         task_of(spec["task"]).facts(batch[0])
         return Probe(1, first=clock.lap())
-    warm_up(spec["algorithm"]["name"])
+    warm_up(spec["algorithm"]["name"], json.dumps(spec["loss"], sort_keys=True))
     clock = Clock()
     problem_of(spec)
     load = clock.lap()

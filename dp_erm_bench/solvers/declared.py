@@ -14,7 +14,7 @@ KINDS = ("shape", "value")
 MUTABLE = (list, dict, set, bytearray, np.ndarray)
 
 
-def solvers_in(module: ModuleType) -> list[type[Solver]]:
+def classes_in(module: ModuleType) -> list[type[Solver]]:
     """Return the solver classes that a module defines, imported ones left out."""
     return [
         value

@@ -31,7 +31,8 @@ PLAN = "    def plan(self, problem, identities):\n        return "
 START = "        yield oracle.w\n        for k"
 END = "oracle.move_to(problem.penalty.prox(oracle.w - step * noisy, step))"
 POISSON = 'yield PoissonGaussian("gradient", change, self.n_iter, rate=0.5)'
-IMPORTED = "from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian"
+IMPORTS = "from dp_erm_bench.extend import ("
+IMPORTED = f"{IMPORTS}\n    PoissonGaussian,"
 QUIETER = "        mechanisms['gradient'].scale = mechanisms['gradient'].scale / 2\n"
 UNCOUNTED = "        mechanisms['gradient'].spend = lambda uses: None\n"
 DRAW = (
@@ -75,7 +76,7 @@ TWINS = {
     "samples that are not taken": (
         broken(
             (DECLARED, POISSON),
-            ("from dp_erm_bench.releases.gaussian import Gaussian", IMPORTED),
+            (IMPORTS, IMPORTED),
         ),
         "samples_are_those_charged",
         "is certified for one Poisson sample of rate 0.5 at each use",
@@ -87,9 +88,8 @@ TWINS = {
                 f"{PLAN}stream_seeds(identities, 'gradient')\n\n    def iterations",
             ),
             (
-                "from dp_erm_bench.solvers.bounds",
-                "from dp_erm_bench.releases.streams import stream_seeds\n"
-                "from dp_erm_bench.solvers.bounds",
+                IMPORTS,
+                f"{IMPORTS}\n    stream_seeds,",
             ),
             (STEP, f"{STEP}{' ' * 16}{KNOWN}\n"),
             ("@dataclass(frozen=True)\n", UNIT + "@dataclass(frozen=True)\n"),

@@ -3,6 +3,7 @@
 import json
 import shlex
 import tomllib
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -15,6 +16,8 @@ from dp_erm_bench.contract.errors import NotApplicable, require
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.plugins.names import GROUP
 from tests.contract.own import SOUND, TWINS, blocks
+
+LOSS = Path(__file__).parents[1] / "extending" / "loss"
 
 
 @pytest.fixture
@@ -40,7 +43,7 @@ QUIET = ["runner.n_jobs=1", "runner.progress=false"]
 
 
 def test_the_commands_of_the_doc_run(folder, capsys):
-    check, sweep = commands()
+    check, sweep, _ = commands()
     assert main(check) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "noisy_gd" and len(told) == len(suite.CHECKS) + 2
@@ -64,6 +67,16 @@ def test_the_commands_of_the_doc_run(folder, capsys):
     (folder / "noisy_gd.py").write_text(SOUND + "\n# edited\n")
     assert main([*sweep, *QUIET, "mode=plan"]) == 0
     assert planned(capsys) == ["4", "2", "0", "2"]
+
+
+def test_the_loss_of_the_doc_runs(folder):
+    (text,) = (block for block in blocks("python") if "class Tilted" in block)
+    assert text == (LOSS / "tilted.py").read_text()
+    (folder / "tilted.py").write_text(text)
+    assert main([*commands()[2], *QUIET, "dataset.n=50", "dataset.p=4"]) == 0
+    table = pd.read_parquet(folder / "results" / "sweep" / "results.parquet")
+    assert set(table["status"]) == {"ok"} and set(table["loss"]) == {"tilted"}
+    assert table["trial"].nunique() == 2
 
 
 def test_the_python_of_the_doc_runs(folder):

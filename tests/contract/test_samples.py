@@ -4,9 +4,8 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.cli.main import main
-from tests.contract.own import DECLARED, IMPORTED, STEP, broken
+from tests.contract.own import DECLARED, IMPORTED, IMPORTS, STEP, broken
 
-GAUSSIAN = "from dp_erm_bench.releases.gaussian import Gaussian"
 SAMPLED = DECLARED.replace("Gaussian(", "PoissonGaussian(", 1).replace(
     "self.n_iter)", "self.n_iter, rate=0.2)"
 )
@@ -33,7 +32,7 @@ START = "        yield oracle.w\n        for k"
 def solver(*steps, before=""):
     """The solver of the doc with sampled sums, its step made of parts."""
     return broken(
-        (GAUSSIAN, IMPORTED),
+        (IMPORTS, IMPORTED),
         (DECLARED, SAMPLED),
         (START, f"{SPEED}{before}{START}"),
         (STEP, "".join([*steps, MOMENTUM])),
@@ -97,18 +96,18 @@ def test_check_finds_them_too(name, tmp_path, capsys):
 
 
 KINDS = {
-    "spread": ("releases.inside_noisy_max", "InsideNoisyMax", ""),
-    "curvature": ("releases.objective_norm_laplace", "ObjectiveNormLaplace", ""),
-    "terms": ("releases.objective_gaussian", "ObjectiveGaussian", ", curvature=0.0"),
+    "spread": ("InsideNoisyMax", ""),
+    "curvature": ("ObjectiveNormLaplace", ""),
+    "terms": ("ObjectiveGaussian", ", curvature=0.0"),
 }
 
 
 def test_what_a_release_claims_has_no_default(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, (module, kind, given) in KINDS.items():
+    for name, (kind, given) in KINDS.items():
         made = DECLARED.replace("Gaussian", kind).replace(")", f"{given})")
-        imported = f"from dp_erm_bench.{module} import {kind}"
-        text = broken((GAUSSIAN, imported), (DECLARED, made))
+        imported = f"{IMPORTS}\n    {kind},"
+        text = broken((IMPORTS, imported), (DECLARED, made))
         (tmp_path / f"no_{name}.py").write_text(text)
     files = ",".join(f"no_{name}.py" for name in KINDS)
     line = [f"algorithm={files}", "dataset=log1", "dataset.n=50"]

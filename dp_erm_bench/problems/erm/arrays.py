@@ -37,7 +37,8 @@ def problem_from_arrays(
     y : array of shape (n,)
         Labels; -1 and +1 for classification.
     loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
-        Names of conf/, mappings with ``name`` and parameters, or objects of your own.
+        Names of conf/, mappings with ``name`` and parameters, or objects of your own; a
+        loss may be a file.
     strength : float or '1/n', optional
         The strength of the penalty, where that is not an object.
     bounds : mapping, float or array of shape (p,), optional

@@ -8,7 +8,9 @@ from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Dataset, Usual
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.losses.declared import check_loss
 from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.registry import build
 
@@ -27,8 +29,8 @@ class Part:
             return cls(spec, {})
         if not isinstance(spec, Mapping) or "name" not in spec:
             raise UsageError(f"{spec}: must have a name beside its parameters")
-        hidden = ("name", "_target_")
-        return cls(spec["name"], {k: v for k, v in spec.items() if k not in hidden})
+        hidden = ("name", "_target_", "file", "content")
+        return cls(named_in(spec), {k: v for k, v in spec.items() if k not in hidden})
 
 
 def build_problem(
@@ -43,18 +45,21 @@ def build_problem(
     ----------
     dataset : Dataset
     loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
-        A name of conf/, a mapping with ``name`` and parameters, or an object.
+        A name of conf/, a mapping with ``name`` and parameters, or an object; a loss
+        may be a file.
         ``auto`` stands for the dataset's usual objective.
 
     Raises
     ------
     UsageError
-        For unknown names, wrong parameters or labels, or where ``auto`` has no
+        For unknown names, wrong parameters or labels, a loss of one's own that is not
+        what it says, or where ``auto`` has no
         meaning.
     """
     if not isinstance(loss, Loss):
         part = _resolved(Part.of(loss), "loss", dataset)
         loss = cast(Loss, build("loss", part.name, **part.parameters))
+    check_loss(loss)
     if not isinstance(penalty, Penalty):
         penalty = _penalty(_resolved(Part.of(penalty), "penalty", dataset), dataset)
     if not isinstance(constraint, Constraint):

@@ -65,7 +65,8 @@ class ERM:
     def key(self) -> str:
         """Return the digest of the content and the objective."""
         objective = [self.loss, self.penalty, self.constraint]
-        return digest([self.dataset.content_hash, *map(repr, objective)])
+        contents = [self.loss.source["content"]] if self.loss.source else []
+        return digest([self.dataset.content_hash, *map(repr, objective), *contents])
 
     @property
     def separable(self) -> SeparablePenalty:

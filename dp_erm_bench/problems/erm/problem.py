@@ -29,11 +29,12 @@ class ERMProblem(ERM, Problem):
         """Return what a trial's spec says of the problem.
 
         `dataset` as ``Dataset.spec``; `loss`, `penalty`, `constraint` by name, with
-        all their parameters.
+        all their parameters; of a loss from outside the package, what it is of.
         """
         return {
             "dataset": self.dataset.spec,
             **{part: _described(getattr(self, part)) for part in PARTS},
+            "loss": {**_described(self.loss), **self.loss.source},
         }
 
     @cached_property
@@ -46,6 +47,8 @@ class ERMProblem(ERM, Problem):
             for part, described in self.spec.items()
             if part != "dataset"
         }
+        # Its content tells a file, not its place.
+        parts["loss"].pop("file", None)
         return digest([self.dataset.content_hash, entering(told, LATER), parts])
 
     @property
