@@ -7,7 +7,7 @@ import os
 import pytest
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli import sweep
+from dp_erm_bench.cli import app
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.inherit import tuners_of
@@ -59,7 +59,7 @@ def predicted(monkeypatch):
 @pytest.fixture
 def measured(monkeypatch):
     """Run a smoke profile; return the CPU seconds of every line, and of all trials."""
-    options = sweep.run_options
+    options = app.run_options
 
     def timed(*given, **more):
         made = options(*given, **more)
@@ -67,8 +67,8 @@ def measured(monkeypatch):
             return made
         return dataclasses.replace(made, execute="fakes.timed")
 
-    monkeypatch.setattr(sweep, "run_options", timed)
-    monkeypatch.setattr(sweep, "_finish", lambda folder, config: None)
+    monkeypatch.setattr(app, "run_options", timed)
+    monkeypatch.setattr(app, "_finish", lambda folder, config: None)
 
     def ran(command, folder):
         assert main(command) == 0
