@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dp_erm_bench.paths import opened
-from dp_erm_bench.results.scan import (
+from dp_erm_bench.results.index import (
     START,
     TAG,
     TAIL,

@@ -30,7 +30,7 @@ from dp_erm_bench.results.checked import (
     sealed_lines,
 )
 from dp_erm_bench.results.folder import locked, telling
-from dp_erm_bench.results.scan import KEY, lines_of, parsed
+from dp_erm_bench.results.index import KEY, lines_of, parsed
 from dp_erm_bench.results.segment import line
 
 NAME = "plan.jsonl"

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from dp_erm_bench.paths import listed, opened
 from dp_erm_bench.results.folder import plural, shown
-from dp_erm_bench.results.scan import FAILED, FINISHED, Entry, Scan, parsed
+from dp_erm_bench.results.index import FAILED, FINISHED, Entry, SegmentIndex, parsed
 from dp_erm_bench.results.segment import FORMAT
 
 __all__ = ["FAILED", "FINISHED", "Entry", "Store"]
@@ -40,7 +40,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.index: dict[str, Entry] = {}
-        self._scans: dict[Path, Scan] = {}
+        self._segments: dict[Path, SegmentIndex] = {}
         self.refresh()
 
     def refresh(self) -> None:
@@ -49,8 +49,8 @@ class Store:
         Of several records of one key a finished one is kept, else the latest.
         """
         for segment in segments_of(self.folder):
-            scan = self._scans.setdefault(segment, Scan(segment))
-            for key, entry in scan.new():
+            read = self._segments.setdefault(segment, SegmentIndex(segment))
+            for key, entry in read.new():
                 old = self.index.get(key)
                 if old is None or not _better(old.status, entry.status):
                     self.index[key] = entry
@@ -73,19 +73,19 @@ class Store:
 
     def sizes(self) -> dict[str, int]:
         """Return the length of each segment when it was read."""
-        return {path.name: scan.size for path, scan in self._scans.items()}
+        return {path.name: read.size for path, read in self._segments.items()}
 
     def damage(self) -> dict[str, int | str]:
         """Return the damaged lines of segments, or why one cannot be read, by name."""
         found = {
-            p.name: scan.refused or scan.damaged for p, scan in self._scans.items()
+            p.name: read.refused or read.damaged for p, read in self._segments.items()
         }
         return {name: damage for name, damage in found.items() if damage}
 
     def older_lines(self, manifest: Mapping[str, Any]) -> Iterator[str]:
         """Yield a sentence on records of an earlier format, unless a run told of it."""
         known = manifest.get("format") == FORMAT
-        if not known and any(scan.older for scan in self._scans.values()):
+        if not known and any(read.older for read in self._segments.values()):
             yield (
                 f"{shown(self.folder)}: has results of an earlier version; CHANGELOG.md"
                 " says which to run again: the command of a run does so, all of them"

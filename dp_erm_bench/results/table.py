@@ -15,6 +15,7 @@ from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import has_passed, is_ours
 from dp_erm_bench.results import seal
 from dp_erm_bench.results.folder import locked, plural, shown, telling
+from dp_erm_bench.results.index import size_of
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import Plan, checksum, read_plan
 from dp_erm_bench.results.rows import (
@@ -26,7 +27,6 @@ from dp_erm_bench.results.rows import (
     table_of,
 )
 from dp_erm_bench.results.runs import read_manifest
-from dp_erm_bench.results.scan import size_of
 from dp_erm_bench.results.store import Store, segments_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dp_erm_bench.results.scan import BEGIN, Entry, is_sealed, parsed
+from dp_erm_bench.results.index import BEGIN, Entry, is_sealed, parsed
 from dp_erm_bench.results.segment import batch_name
 
 

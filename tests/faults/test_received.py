@@ -109,7 +109,7 @@ def test_an_enormous_line_costs_only_itself(folder, monkeypatch, capsys):
     (path,) = segments_of(folder)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], b"x" * 100_000 + b"\n", *lines[2:]]))
-    monkeypatch.setattr("dp_erm_bench.results.scan.LARGEST_TEXT", 10_000)
+    monkeypatch.setattr("dp_erm_bench.results.index.LARGEST_TEXT", 10_000)
     assert load_results(folder).equals(before)
     assert "damaged lines in 1 segment" in capsys.readouterr().err
 

@@ -9,6 +9,7 @@ import pytest
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import runs
+from dp_erm_bench.results.index import RUN
 from dp_erm_bench.results.runs import (
     new_run_id,
     note_ended,
@@ -16,7 +17,6 @@ from dp_erm_bench.results.runs import (
     read_run,
     write_run,
 )
-from dp_erm_bench.results.scan import RUN
 
 HERE = runs._host()
 

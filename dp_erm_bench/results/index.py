@@ -56,8 +56,8 @@ class Entry(NamedTuple):
     run: str = ""
 
 
-class Scan:
-    """A segment as far as it has been read.
+class SegmentIndex:
+    """Where the records of a segment stand, as far as it has been read.
 
     Parameters
     ----------
