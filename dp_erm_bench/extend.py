@@ -4,7 +4,7 @@ Files from outside the package import from here: where a name stands within the 
 may change, its name here does not. docs/extending.md says what each is for.
 """
 
-from dp_erm_bench.constraints.base import Constraint
+from dp_erm_bench.constraints.base import Ball, Constraint
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.kernels.compiled import exact, kernel
@@ -44,6 +44,7 @@ __all__ = [
     "AdditiveMechanism",
     "Adjacency",
     "Array",
+    "Ball",
     "Constraint",
     "ERMProblem",
     "Gaussian",

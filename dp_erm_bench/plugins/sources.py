@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import importlib.machinery
 import keyword
 import os
@@ -16,6 +17,9 @@ from pathlib import Path
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import absolute, label
+
+EXTEND = "dp_erm_bench.extend"
+"""Exports what files of one's own need; imported where one has missed it."""
 
 _pins: set[str] = set()
 
@@ -152,7 +156,31 @@ def broken(path: str, error: BaseException, group: str) -> UsageError:
     line = error.lineno if isinstance(error, SyntaxError) else (lines or [0])[-1]
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     told = " ".join(message.split())
+    if isinstance(error, ImportError) and (moved := _moved(path, error.name or "")):
+        return UsageError(f"{group}={path}: {moved}")
     return UsageError(
         f"{group}={path}: cannot be imported, {type(error).__name__} in line {line}: "
         f"{told}"
+    )
+
+
+def _moved(path: str, missing: str) -> str:
+    """Return how to import what a file looked for at a place of ours that is gone."""
+    if missing.partition(".")[0] != __name__.partition(".")[0]:
+        return ""
+    trees = [ast.parse(file.read_bytes()) for file in sources(path).values()]
+    imports = [
+        (node.module or "", alias.name)
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    gone = [(module, name) for module, name in imports if module.startswith(missing)]
+    places = ", ".join(dict.fromkeys(module for module, _ in gone)) or missing
+    offered = importlib.import_module(EXTEND).__all__
+    names = ", ".join(sorted({name for _, name in gone} & set(offered))) or "..."
+    return (
+        f"imports from {places} what is not there; files of one's own write from "
+        f"{EXTEND} import {names}"
     )

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp_erm_bench.constraints.base import Ball
+from dp_erm_bench.extend import Ball
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp_erm_bench.errors import UsageError
-from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.extend import Penalty, UsageError
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.base import Optimum, Problem
+from dp_erm_bench.extend import Optimum, Problem, UsageError
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,7 @@ from typing import ClassVar
 import numpy as np
 from bounded_records import BoundedRecords
 
-from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.solvers.base import Solver
+from dp_erm_bench.extend import Gaussian, Solver
 
 
 @dataclass(frozen=True)
