@@ -45,11 +45,11 @@ def compare(arguments: Sequence[str]) -> int:
 
     rule = Rule(given.by, given.tolerance, given.interval)
     sides = [named_finals(folder) for folder in given.folders]
-    found = compared(sides[0], sides[1], given.on, rule, given.ignore)
+    rows = compared(sides[0], sides[1], given.on, rule, given.ignore)
     if given.csv:
-        _write(found, given.csv)
-    _print(found, given.folders, rule.least)
-    return int((found["verdict"] == "worse").any())
+        _write(rows, given.csv)
+    _print(rows, given.folders, rule.least)
+    return int((rows["verdict"] == "worse").any())
 
 
 class _Parser(argparse.ArgumentParser):
@@ -73,31 +73,31 @@ def _words(text: str) -> list[str]:
     return list(dict.fromkeys(text.split(",")))
 
 
-def _write(found: pd.DataFrame, path: Path) -> None:
+def _write(rows: pd.DataFrame, path: Path) -> None:
     try:
-        found.to_csv(path, index=False)
+        rows.to_csv(path, index=False)
     except OSError as error:
         raise UsageError(f"--csv={path}: {error.strerror or error}") from error
 
 
-def _print(found: pd.DataFrame, folders: Sequence[Path], least: int) -> None:
+def _print(rows: pd.DataFrame, folders: Sequence[Path], least: int) -> None:
     """Print what is of interest first, and count the rest."""
     from rich.console import Console
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH)
-    rank = found["verdict"].map(ORDER.index)
-    rows = found.loc[rank.sort_values(kind="stable").index]
+    rank = rows["verdict"].map(ORDER.index)
+    rows = rows.loc[rank.sort_values(kind="stable").index]
     for name, folder in zip("AB", folders, strict=True):
         print(f"{name}: {folder}{_origin(folder)}")
     console.print(_table(rows.head(SHOWN)))
     if len(rows) > SHOWN:
         print(f"and {len(rows) - SHOWN} more: --csv FILE writes all")
-    counts = found["verdict"].value_counts()
+    counts = rows["verdict"].value_counts()
     said = [f"{counts[name]} {name}" for name in ORDER if name in counts]
     print(", ".join(said))
-    few = found["low"].isna() & (found["verdict"] == "undecided")
+    few = rows["low"].isna() & (rows["verdict"] == "undecided")
     if few.any():
         print(f"{few.sum()} undecided for want of seeds: it takes {least}")
 
@@ -109,9 +109,9 @@ def _origin(folder: Path) -> str:
     manifest = read_manifest(folder)
     git = (manifest.get("environment") or {}).get("git") or {}
     changed = ", with changes" if git.get("dirty") else ""
-    told = [f"version {manifest['version']}"] if manifest.get("version") else []
-    told += [f"commit {git['commit'][:12]}{changed}"] if git.get("commit") else []
-    return f" ({', '.join(told)})" if told else ""
+    origin = [f"version {manifest['version']}"] if manifest.get("version") else []
+    origin += [f"commit {git['commit'][:12]}{changed}"] if git.get("commit") else []
+    return f" ({', '.join(origin)})" if origin else ""
 
 
 def _table(rows: pd.DataFrame) -> Any:

@@ -126,8 +126,8 @@ def _of(table: pd.DataFrame, algorithm: str) -> pd.DataFrame:
 
 def middle(values: Sequence[float]) -> float:
     """Return the epsilon that is drawn alone: 1, else the middle one."""
-    found = sorted(set(values))
-    return 1.0 if 1.0 in found else found[len(found) // 2]
+    ordered = sorted(set(values))
+    return 1.0 if 1.0 in ordered else ordered[len(ordered) // 2]
 
 
 def _relative(ax: Axes, rows: pd.DataFrame) -> None:

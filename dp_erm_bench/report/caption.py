@@ -161,11 +161,11 @@ def origin(drawn: Iterable[Curves | Scaling], folder: Path) -> str:
         The results folder, with the manifests of its runs.
     """
     drawn = list(drawn)
-    found = runs_of(drawn)
-    told = [f"{run} ({commit(folder, run)})" for run in found[:NAMED_RUNS]]
-    more = len(found) - len(told)
+    names = runs_of(drawn)
+    shown = [f"{run} ({commit(folder, run)})" for run in names[:NAMED_RUNS]]
+    more = len(names) - len(shown)
     tail = f"; {more} more in log.txt" if more else ""
-    computed = f"Computed by runs/{', '.join(told)}{tail}." if told else ""
+    computed = f"Computed by runs/{', '.join(shown)}{tail}." if shown else ""
     return "\n".join(filter(None, (computed, unchecked(drawn))))
 
 

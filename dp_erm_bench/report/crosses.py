@@ -171,13 +171,13 @@ def save_crosses(
         return []
     cells: list[Cell] = [partial(draw_cross, cross=cross) for cross in crosses]
     drawn = [rate for cross in crosses for rate in cross.rates.values()]
-    told = origin(drawn, path.parent.parent)
+    computed = origin(drawn, path.parent.parent)
     axes_of = [cross.axis for cross in crosses]
-    found = [
+    measured = [
         f"{cross.title}. {slopes(cross)}"
         if axes_of.count(cross.axis) > 1
         else slopes(cross)
         for cross in crosses
     ]
-    text = "\n".join([caption, *found, *[told] * bool(told)])
+    text = "\n".join([caption, *measured, *[computed] * bool(computed)])
     return save(Sheet(cells, len(cells), text, size, quantity), path)

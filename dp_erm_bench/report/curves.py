@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = npt.NDArray[np.float64]
 
@@ -119,6 +121,8 @@ def explained(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     DataFrame
         The table with skipped rows whose message is the reason.
     """
+    import pandas as pd
+
     missing = [
         {
             "panel": entry["panel"],

@@ -89,19 +89,19 @@ def figures_of(config: Mapping[str, Any]) -> list[Figure]:
     UsageError
         Naming the figure, the key, its value and what is allowed.
     """
-    found = []
+    figures = []
     for number, entry in enumerate(config.get("figures") or (), 1):
         if not isinstance(entry, dict):
             raise UsageError(f"figure {number}={entry}: must be a mapping")
         kind, where = entry.get("kind"), f"figure {number}"
         if is_file(kind):
-            made = _own(absolute(str(kind)))
+            cls = _own(absolute(str(kind)))
         else:
             registry.check_choice(f"{where}: kind", kind, sorted(KINDS))
-            made = registry.locate(KINDS[str(kind)])
+            cls = registry.locate(KINDS[str(kind)])
         given = {key: value for key, value in entry.items() if key != "kind"}
-        found.append(build(made, given, f"{where} ({kind})"))
-    return found
+        figures.append(build(cls, given, f"{where} ({kind})"))
+    return figures
 
 
 def _own(path: str) -> type[Figure]:
@@ -122,7 +122,7 @@ def _own(path: str) -> type[Figure]:
     return kinds[0]
 
 
-def build(made: type[T], given: Any, where: str) -> T:
+def build(cls: type[T], given: Any, where: str) -> T:
     """Return a dataclass filled from plain values, with those inside of it.
 
     Raises
@@ -132,7 +132,7 @@ def build(made: type[T], given: Any, where: str) -> T:
     """
     if not isinstance(given, dict):
         raise UsageError(f"{where}={given}: must be a mapping")
-    types, fields = get_type_hints(made), dataclasses.fields(made)  # type: ignore[arg-type]
+    types, fields = get_type_hints(cls), dataclasses.fields(cls)  # type: ignore[arg-type]
     for key in given:
         registry.check_choice(f"{where}: key", key, [field.name for field in fields])
     for field in fields:
@@ -141,7 +141,7 @@ def build(made: type[T], given: Any, where: str) -> T:
             raise UsageError(f"{where}: {field.name}: must be given")
     values = {k: _value(types[k], v, f"{where}: {k}") for k, v in given.items()}
     try:
-        return made(**values)
+        return cls(**values)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
 

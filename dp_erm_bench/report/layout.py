@@ -164,9 +164,9 @@ def _relative(
 
 def _entries(drawn: Sequence[Axes]) -> dict[str, Any]:
     """Return legend handles by label, each label once, in order of appearance."""
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for ax in drawn:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    authors = {name: found[name] for name in found if name.endswith("figure)")}
-    return {**{k: v for k, v in found.items() if k not in authors}, **authors}
+            handles.setdefault(label, handle)
+    authors = {name: handles[name] for name in handles if name.endswith("figure)")}
+    return {**{k: v for k, v in handles.items() if k not in authors}, **authors}

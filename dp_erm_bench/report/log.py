@@ -11,11 +11,11 @@ from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report.authors import decoded, source
 from dp_erm_bench.report.caption import commit, proof, runs_of, setting
 from dp_erm_bench.report.curves import Curves
-from dp_erm_bench.report.panels import Found
+from dp_erm_bench.report.panels import PanelRuns
 from dp_erm_bench.results.runs import read_noted
 
 
-def write(folder: Path, paper: str, found: Sequence[Found], profile: str) -> Path:
+def write(folder: Path, paper: str, drawn: Sequence[PanelRuns], profile: str) -> Path:
     """Write log.txt beside the figures.
 
     Parameters
@@ -24,51 +24,51 @@ def write(folder: Path, paper: str, found: Sequence[Found], profile: str) -> Pat
         The figures' folder; choices.csv is read from its parent.
     paper : str
         Name of the experiment.
-    found : sequence of Found
+    drawn : sequence of PanelRuns
         What the table had, panel by panel.
     profile : str
         The profile that was run.
     """
     text = [f"{paper}, profile {profile}", ""]
-    for panel in found:
+    for panel in drawn:
         text += [
             *(_panel(panel) if panel.lines else _not_run(panel, paper, profile)),
             "",
         ]
     text += ["Values at an edge of a tuning grid", *edges(folder.parent), ""]
-    text += ["Runs", *_runs(found, folder.parent), ""]
-    if any(panel.panel.authors for panel in found):
+    text += ["Runs", *_runs(drawn, folder.parent), ""]
+    if any(panel.panel.authors for panel in drawn):
         text += [f"Dashed curves: {source()}"]
     path = folder / "log.txt"
-    told = "\n".join(text) + "\n"
-    write_atomic(path, lambda file: file.write(told.encode()))
+    content = "\n".join(text) + "\n"
+    write_atomic(path, lambda file: file.write(content.encode()))
     return path
 
 
-def _runs(found: Sequence[Found], folder: Path) -> list[str]:
+def _runs(drawn: Sequence[PanelRuns], folder: Path) -> list[str]:
     """Return the manifests of all that is drawn."""
-    names = runs_of(run for panel in found for run in panel.curves)
-    told = [f"  runs/{name}.json: {commit(folder, name)}" for name in names]
-    return told or ["  unknown: the records name none"]
+    names = runs_of(run for panel in drawn for run in panel.curves)
+    lines = [f"  runs/{name}.json: {commit(folder, name)}" for name in names]
+    return lines or ["  unknown: the records name none"]
 
 
-def _not_run(found: Found, paper: str, profile: str) -> list[str]:
+def _not_run(drawn: PanelRuns, paper: str, profile: str) -> list[str]:
     """Say why a panel is not drawn and how to get it."""
-    reasons = dict.fromkeys(found.missing.values())
+    reasons = dict.fromkeys(drawn.missing.values())
     command = f"dp-erm-bench experiment={paper} profile={profile}"
     return [
-        f"{found.panel.name}: not run ({'; '.join(reasons)}); then: {command}",
+        f"{drawn.panel.name}: not run ({'; '.join(reasons)}); then: {command}",
     ]
 
 
-def _panel(found: Found) -> list[str]:
+def _panel(drawn: PanelRuns) -> list[str]:
     """Return the final errors and settings of a panel's lines."""
-    panel = found.panel
+    panel = drawn.panel
     lines = [f"{panel.name}: final errors, relative"]
-    lines += [_numbers(line, run) for line, run in found.lines.items()]
-    for line, runs in found.over_epsilon.items():
+    lines += [_numbers(line, run) for line, run in drawn.lines.items()]
+    for line, runs in drawn.over_epsilon.items():
         lines += [_numbers(f"{line}, epsilon = {e:g}", run) for e, run in runs]
-    lines += [f"  not drawn: {name} ({why})" for name, why in found.missing.items()]
+    lines += [f"  not drawn: {name} ({why})" for name, why in drawn.missing.items()]
     unused = decoded(panel.name).keys() - set(panel.authors.values())
     lines += [f"  decoded, not drawn: {name}" for name in sorted(unused)]
     return lines

@@ -11,30 +11,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.accounting import unit_problem
-from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.releases.laplace import Laplace
-from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.report.crosses import Cross, save_crosses
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
 from dp_erm_bench.report.scaling import Scaling
 from dp_erm_bench.report.style import house_style
-from dp_erm_bench.run import Run
 
-# The deviation of each law at scale 1; Gumbel's is pi / sqrt(6).
-DEVIATIONS: tuple[tuple[type[Release], float], ...] = (
-    (NoisyMax, math.pi / math.sqrt(6.0)),
-    (Laplace, math.sqrt(2.0)),
-)
+if TYPE_CHECKING:
+    from dp_erm_bench.problems.erm.problem import ERMProblem
+    from dp_erm_bench.releases.base import Release
+    from dp_erm_bench.run import Run
+
 AXES = ("p", "n_iter")
 
 
@@ -117,7 +110,7 @@ class Noise(Figure):
     def check(self, lines: LinesOf) -> None:
         """Refuse parameters and releases that an algorithm does not have."""
         for line, what in self.lines.items():
-            run = self._run(what, self.n_iter, self._problem(2))
+            run = self._run(what, self.n_iter, self._problem(2), 1.0)
             names = [release.name for release in run.releases]
             registry.check_choice(f"line {line}: release", what.release, names)
 
@@ -148,38 +141,48 @@ class Noise(Figure):
         return self._calibrated(line, n_iter, self._problem(self.p))
 
     def _problem(self, p: int) -> ERMProblem:
+        from dp_erm_bench.audit.accounting import unit_problem
+
         constraint = registry.build("constraint", self.constraint)
         return replace(unit_problem(self.n, p), constraint=constraint)
 
-    def _run(self, what: Released, n_iter: int, problem: ERMProblem) -> Run:
-        """Return a run that has declared its releases and calibrated their noise."""
+    def _run(
+        self, what: Released, n_iter: int, problem: ERMProblem, noise: str | float
+    ) -> Run:
+        """Return a run that has declared its releases; a multiplier costs no time."""
+        from dp_erm_bench.run import Run
+
         fixed = {"n_iter": n_iter, "smoothness": "public", **what.parameters}
         solver = registry.build("algorithm", what.algorithm, **fixed)
         budget = Budget(self.epsilon, "1/n^2")
-        return Run(problem, [solver], budget, what.calibration, ["figure"])
+        return Run(problem, [solver], budget, noise, ["figure"])
 
     def _calibrated(self, line: str, n_iter: int, problem: ERMProblem) -> Calibrated:
         what = self.lines[line]
-        run = self._run(what, n_iter, problem)
+        run = self._run(what, n_iter, problem, what.calibration)
         (release,) = (one for one in run.releases if one.name == what.release)
-        found, size = run.calibration, float(np.max(release.sensitivity))
-        scale = found.z * release.weight * size
-        return Calibrated(release, scale, found.epsilon_certified)
+        calibration, size = run.calibration, float(np.max(release.sensitivity))
+        scale = calibration.z * release.weight * size
+        return Calibrated(release, scale, calibration.epsilon_certified)
 
     def _deviation(self, line: str, p: int) -> float:
         problem = self._problem(p)
         n_iter = self.n_iter * (p if self.lines[line].per_feature else 1)
-        found = self._calibrated(line, n_iter, problem)
-        return found.scale * _unit(found.release, problem)
+        noise = self._calibrated(line, n_iter, problem)
+        return noise.scale * _unit(noise.release, problem)
 
 
 def _unit(release: Release, problem: ERMProblem) -> float:
     """Return what turns a scale into a deviation on an entry of the mean gradient."""
-    for law, deviation in DEVIATIONS:
-        if isinstance(release, law):
-            score = isinstance(release, NoisyMax)
-            M = float(problem.smoothness.columns[0])
-            # A score is the gradient's entry by the root of M_j.
-            return deviation * (math.sqrt(M) if score else 1.0)
+    from dp_erm_bench.releases.gaussian import Gaussian
+    from dp_erm_bench.releases.laplace import Laplace
+    from dp_erm_bench.releases.noisy_max import NoisyMax
+
+    if isinstance(release, NoisyMax):
+        # Of Gumbel noise; a score is the gradient's entry by the root of M_j.
+        M = float(problem.smoothness.columns[0])
+        return math.pi / math.sqrt(6.0) * math.sqrt(M)
+    if isinstance(release, Laplace):
+        return math.sqrt(2.0)
     # A sum over the records rather than their mean.
     return 1.0 if type(release) is Gaussian else 1.0 / problem.n

@@ -75,7 +75,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Found:
+class PanelRuns:
     """What the table has for a panel.
 
     Attributes
@@ -102,7 +102,7 @@ class Found:
         return [*self.lines.values(), *(run for _, run in several)]
 
 
-def look_up(table: pd.DataFrame, panel: Panel) -> Found:
+def look_up(table: pd.DataFrame, panel: Panel) -> PanelRuns:
     """Look up the lines of a panel.
 
     Parameters
@@ -112,11 +112,11 @@ def look_up(table: pd.DataFrame, panel: Panel) -> Found:
     panel : Panel
         What to draw.
     """
-    found: dict[str, Curves] = {}
+    lines: dict[str, Curves] = {}
     missing: dict[str, str] = {}
     for line in panel.lines:
         try:
-            found[line] = curves(table, panel.name, line, panel.epsilon)
+            lines[line] = curves(table, panel.name, line, panel.epsilon)
         except Missing as reason:
             missing[line] = str(reason)
     over: dict[str, list[tuple[float, Curves]]] = {}
@@ -129,7 +129,7 @@ def look_up(table: pd.DataFrame, panel: Panel) -> Found:
                 except Missing as reason:
                     missing[f"{label}, epsilon = {epsilon:g}"] = str(reason)
         over.get(line, []).sort(key=lambda pair: pair[0])
-    return Found(panel, found, over, missing)
+    return PanelRuns(panel, lines, over, missing)
 
 
 def _epsilons(table: pd.DataFrame, panel: str, line: str) -> list[float]:

@@ -19,8 +19,8 @@ from dp_erm_bench.report.curves import explained
 from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save
 from dp_erm_bench.report.panels import (
-    Found,
     Panel,
+    PanelRuns,
     draw_epsilon,
     draw_passes,
     look_up,
@@ -83,49 +83,49 @@ def _not_run(folder: Path) -> list[dict[str, Any]]:
     return list(read_manifest(folder).get("not_run") or ())
 
 
-def _singles(found: Found, folder: Path, profile: str) -> list[Path]:
+def _singles(drawn: PanelRuns, folder: Path, profile: str) -> list[Path]:
     """Draw one panel against passes and against epsilon, each on its own."""
-    panel, written = found.panel, []
-    if found.lines:
-        text = caption(panel, found.lines, profile)
-        text += _origin([found], folder)
-        cell = partial(draw_passes, panel=panel, lines=found.lines)
+    panel, written = drawn.panel, []
+    if drawn.lines:
+        text = caption(panel, drawn.lines, profile)
+        text += _origin([drawn], folder)
+        cell = partial(draw_passes, panel=panel, lines=drawn.lines)
         written += save(Sheet([cell], 1, text, SINGLE), folder / panel.name)
-    if found.over_epsilon:
-        text = epsilon_caption(found.over_epsilon, profile)
-        text += _origin([found], folder)
-        cell = partial(draw_epsilon, panel=panel, lines=found.over_epsilon)
+    if drawn.over_epsilon:
+        text = epsilon_caption(drawn.over_epsilon, profile)
+        text += _origin([drawn], folder)
+        cell = partial(draw_epsilon, panel=panel, lines=drawn.over_epsilon)
         path = folder / f"{panel.name}_epsilon"
         written += save(Sheet([cell], 1, text, SINGLE), path)
     return written
 
 
-def _overview(found: Sequence[Found], path: Path, profile: str) -> list[Path]:
+def _overview(drawn: Sequence[PanelRuns], path: Path, profile: str) -> list[Path]:
     """Draw all panels on one sheet: against passes above, against epsilon below."""
-    ran = [one for one in found if one.lines]
+    ran = [one for one in drawn if one.lines]
     if not ran:
         return []
     cells, columns = grid(ran)
     text = overview_caption([one.lines for one in ran], profile)
     text = "\n".join([text, *_notes(ran)])
-    missing = [one.panel.title for one in found if not one.lines]
+    missing = [one.panel.title for one in drawn if not one.lines]
     if missing:
         text += f"\nNot run: {', '.join(missing)} (log.txt says why)."
     text += _origin(ran, path.parent)
     return save(Sheet(cells, columns, text, SMALL), path)
 
 
-def _origin(ran: Sequence[Found], figures: Path) -> str:
-    told = origin((run for one in ran for run in one.curves), figures.parent)
-    return f"\n{told}" if told else ""
+def _origin(ran: Sequence[PanelRuns], figures: Path) -> str:
+    computed = origin((run for one in ran for run in one.curves), figures.parent)
+    return f"\n{computed}" if computed else ""
 
 
-def grid(ran: Sequence[Found]) -> tuple[list[Cell | None], int]:
+def grid(ran: Sequence[PanelRuns]) -> tuple[list[Cell | None], int]:
     """Return the cells of an overview, row by row, and the number of columns.
 
     Parameters
     ----------
-    ran : sequence of Found
+    ran : sequence of PanelRuns
         The panels, those against epsilon after all those against passes.
     """
     above: list[Cell] = [
@@ -142,7 +142,7 @@ def grid(ran: Sequence[Found]) -> tuple[list[Cell | None], int]:
     return cells, columns
 
 
-def _notes(ran: Sequence[Found]) -> list[str]:
+def _notes(ran: Sequence[PanelRuns]) -> list[str]:
     """Return the sentences of all panels' notes, each once, as one paragraph."""
     sentences = [part for one in ran for part in one.panel.note.split(". ") if part]
     once = dict.fromkeys(sentence.removesuffix(".") for sentence in sentences)

@@ -62,12 +62,12 @@ def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
     family : str
         What the panels' names begin with.
     """
-    found: dict[str, float] = {}
+    by_panel: dict[str, float] = {}
     for block in config.get("blocks") or ():
         panel = str(block["panel"])
-        if panel.startswith(f"{family}_") and panel not in found:
-            found[panel] = norm_quotient(_problem(block))
-    return found
+        if panel.startswith(f"{family}_") and panel not in by_panel:
+            by_panel[panel] = norm_quotient(_problem(block))
+    return by_panel
 
 
 def _problem(block: Mapping[str, Any]) -> ERMProblem:
@@ -105,13 +105,13 @@ def against_quotient(
     places = sorted((x, panel) for panel, x in quotients(config, family).items())
     if not places:
         raise Missing(f"no panel {family} in the experiment")
-    found = [curves(table, panel, line) for _, panel in places]
-    runs = [one.errors for one in found]
+    lines = [curves(table, panel, line) for _, panel in places]
+    runs = [one.errors for one in lines]
     return Scaling(
         np.array([x for x, _ in places]),
         tuple(errors[:, -1] for errors in runs),
         np.array([errors[:, 0].mean() for errors in runs]),
-        tuple(sorted({run for one in found for run in one.runs})),
+        tuple(sorted({run for one in lines for run in one.runs})),
     )
 
 

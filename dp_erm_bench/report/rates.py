@@ -118,9 +118,11 @@ class Rates(Figure):
             members = cell.members(lines)
             if not members:
                 registry.check_choice("panel", cell.panel, list(lines))
-            known = {line: None for panel in members for line in lines[panel]}
+            lines_run = {line: None for panel in members for line in lines[panel]}
             for line in cell.lines:
-                registry.check_choice(f"panel {cell.panel}: lines", line, list(known))
+                registry.check_choice(
+                    f"panel {cell.panel}: lines", line, list(lines_run)
+                )
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the cells, none where nothing ran."""
@@ -146,7 +148,7 @@ class Rates(Figure):
         gaps: list[str] = []
         for cell in self.cells:
             look = partial(along, drawing.table, drawing.config, cell.panel, cell.axis)
-            rates, missing = found(cell.lines, look)
+            rates, missing = looked_up(cell.lines, look)
             if rates:
                 gaps += [f"{of(line).label}: {why}" for line, why in missing.items()]
                 panel = cell.panel
@@ -165,7 +167,7 @@ def noises(figures: Iterable[Figure]) -> dict[str, Noise]:
     return {noise.name: noise for noise in among}
 
 
-def found(
+def looked_up(
     lines: Sequence[str], look: Callable[[str], Scaling]
 ) -> tuple[dict[str, Scaling], dict[str, str]]:
     """Look up lines; return those that ran and why the others are missing."""
@@ -202,9 +204,9 @@ def setting(
     )
 
 
-def _uncharged(told: Iterable[Mapping[str, Any]]) -> str:
+def _uncharged(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the uncharged uses of the data in any of the panels."""
-    uses = [use for row in told for use in str(row["uncharged"]).split(",")]
+    uses = [use for row in rows for use in str(row["uncharged"]).split(",")]
     return ",".join(dict.fromkeys(uses))
 
 
@@ -232,13 +234,13 @@ def _times(excess: float) -> str:
 
 def _unserved(crosses: Iterable[Cross]) -> list[str]:
     """Say at which values of an axis a line has no point, and why at the largest."""
-    told: dict[tuple[str, str], dict[float, str]] = {}
+    unserved: dict[tuple[str, str], dict[float, str]] = {}
     for cross in crosses:
         for line, rate in cross.rates.items():
             if rate.skipped:
-                told.setdefault((line, cross.axis), {}).update(rate.skipped)
+                unserved.setdefault((line, cross.axis), {}).update(rate.skipped)
     return [
         f"{of(line).label}: no point at {axis} = "
         f"{', '.join(f'{at:g}' for at in sorted(places))} ({places[max(places)]})."
-        for (line, axis), places in told.items()
+        for (line, axis), places in unserved.items()
     ]

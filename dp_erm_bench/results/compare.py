@@ -14,7 +14,7 @@ import pandas as pd
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.results.change import HIGHER_IS_BETTER, MEASURES, Rule, judged
-from dp_erm_bench.results.finals import ALWAYS, LABELS, told_apart
+from dp_erm_bench.results.finals import ALWAYS, LABELS, labelled
 from dp_erm_bench.results.settings import worst_if_lost
 
 Array = npt.NDArray[Any]
@@ -75,27 +75,27 @@ def compare(
             raise UsageError(f"compare: {name} has no recorded trials yet")
     both = _joined(_without([first, second], ignore), on)
     _check_common(both, rule)
-    found = _table(both, on, rule)
+    rows = _table(both, on, rule)
     for measure in on:
-        if measure not in set(found["measure"]):
+        if measure not in set(rows["measure"]):
             raise UsageError(f"--on={measure}: no common trial has a value of it")
-    return found
+    return rows
 
 
 def _table(both: pd.DataFrame, on: Sequence[str], rule: Rule) -> pd.DataFrame:
     """Return the rows of all settings, with their labels."""
     arrays = {str(name): both[name].to_numpy() for name in both}
     groups: Any = both.groupby(NAME, sort=False).indices
-    told = told_apart(groups)
+    labels = labelled(groups)
     rows = []
     for name, places in groups.items():
         group = {column: values[places] for column, values in arrays.items()}
-        rows += [{**told[name], **EMPTY, **row} for row in _rows(group, on, rule)]
+        rows += [{**labels[name], **EMPTY, **row} for row in _rows(group, on, rule)]
     return pd.DataFrame(rows, columns=[*LABELS, *ALWAYS, "setting", *EMPTY])
 
 
 def _rows(group: dict[str, Array], on: Sequence[str], rule: Rule) -> Iterator[Row]:
-    """Yield what is told of one setting, the labels aside."""
+    """Yield the rows of one setting, without its labels."""
     paired = rule.by == "trial"
     in_a, in_b = group["in_a"], group["in_b"]
     common = in_a & in_b if paired else np.full(len(in_a), in_a.any() and in_b.any())
@@ -143,9 +143,11 @@ def _without(
     if not keys:
         return sides
     texts = {text: json.loads(text) for side in sides for text in set(side["setting"])}
-    known = {part for setting in texts.values() for key in setting for part in _up(key)}
+    keys_known = {
+        part for setting in texts.values() for key in setting for part in _up(key)
+    }
     for name in sorted(keys):
-        check_choice("--ignore", name, sorted({*known, *LABELS}))
+        check_choice("--ignore", name, sorted({*keys_known, *LABELS}))
     kept = {
         text: json.dumps({k: v for k, v in setting.items() if not keys & set(_up(k))})
         for text, setting in texts.items()

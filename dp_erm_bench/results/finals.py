@@ -69,12 +69,12 @@ def named_finals(folder: Path) -> pd.DataFrame:
     }
     names = zip(rows["trial"], rows["tuned"], strict=True)
     named = rows.assign(setting=[asked.get(name, "") for name in names])
-    known = named["setting"] != ""
-    if not known.all():
-        trials = plural(int((~known).sum()), "trial")
-        told = f"{trials} without a whole line of {NAME} left out"
-        print(f"{shown(folder)}: {told}", file=sys.stderr)
-    return named[known]
+    whole = named["setting"] != ""
+    if not whole.all():
+        trials = plural(int((~whole).sum()), "trial")
+        missing = f"{trials} without a whole line of {NAME} left out"
+        print(f"{shown(folder)}: {missing}", file=sys.stderr)
+    return named[whole]
 
 
 def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,18 +86,18 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
         With `spec` and `tuned`.
     """
     spec = line["spec"]
-    found: dict[str, Any] = {}
+    asked: dict[str, Any] = {}
     for part in PARTS:
-        found[part] = spec[part]["name"]
+        asked[part] = spec[part]["name"]
         rest = {key: value for key, value in spec[part].items() if key != "name"}
-        found |= {f"{part}.{key}": value for key, value in rest.items()}
-    found = {k: v for k, v in found.items() if k not in LEFT_OUT}
-    if found.get("dataset.path"):
-        found["dataset.path"] = PurePath(found["dataset.path"]).name
+        asked |= {f"{part}.{key}": value for key, value in rest.items()}
+    asked = {k: v for k, v in asked.items() if k not in LEFT_OUT}
+    if asked.get("dataset.path"):
+        asked["dataset.path"] = PurePath(asked["dataset.path"]).name
     name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
     chosen = {} if line["tuned"] else params
     return {
-        **found,
+        **asked,
         "algorithm": name,
         **{f"algorithm.{name}.{key}": value for key, value in chosen.items()},
         **{f"budget.{key}": value for key, value in spec["budget"].items()},
@@ -113,10 +113,10 @@ def _text(line: Mapping[str, Any]) -> str:
         return ""
 
 
-def told_apart(names: Iterable[Name]) -> dict[Name, Row]:
-    """Return the labels of settings: what is always told, and what differs.
+def labelled(names: Iterable[Name]) -> dict[Name, Row]:
+    """Return the labels of settings: what is always said, and what differs.
 
-    A key differs if settings that are told alike otherwise disagree about it.
+    A key differs if settings that are labelled alike otherwise disagree about it.
 
     Parameters
     ----------
@@ -128,14 +128,14 @@ def told_apart(names: Iterable[Name]) -> dict[Name, Row]:
         setting = json.loads(name[-1])
         always = tuple(_shown(setting.get(key, "")) for key in ALWAYS.values())
         alike.setdefault((*name[:-1], *always), []).append((name, setting))
-    told = {}
+    labels_of = {}
     for labels, members in alike.items():
         differing = _differing([setting for _, setting in members])
         fixed = dict(zip([*LABELS, *ALWAYS], labels, strict=True))
         for name, setting in members:
             rest = [_assigned(key, setting) for key in differing if key in setting]
-            told[name] = {**fixed, "setting": " ".join(rest)}
-    return told
+            labels_of[name] = {**fixed, "setting": " ".join(rest)}
+    return labels_of
 
 
 def _differing(settings: Sequence[Row]) -> list[str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LABELS = ["experiment", "panel", "line", "algorithm"]
 PROBLEM = [
@@ -38,6 +41,8 @@ def final_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 def parameters(table: pd.DataFrame) -> pd.DataFrame:
     """Return the algorithms' parameters as columns, on the index of the table."""
+    import pandas as pd
+
     rows = [json.loads(text) for text in table["params"]]
     return pd.DataFrame(rows, index=table.index)
 
@@ -92,6 +97,8 @@ def held_out(table: pd.DataFrame, tuning_seeds: Collection[int]) -> pd.DataFrame
         The runs with the tuning seeds as phase `tune`; of the others those of the
         chosen settings, as phase `report`, with `tuning` among what is `uncharged`.
     """
+    import pandas as pd
+
     chooses = table["seed"].isin(tuning_seeds)
     tune, rest = table[chooses].assign(phase="tune"), table[~chooses]
     names = [*LINE, "params"]

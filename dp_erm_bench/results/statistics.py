@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = npt.NDArray[np.float64]
 
@@ -47,14 +50,16 @@ def bands(
         `min`, `max`; `ci_low`, `ci_high` (95 % bootstrap interval of the median, nan
         of a single run); and `n`, the number of runs.
     """
+    import pandas as pd
+
     rows = table.assign(**{y: worst_if_lost(table, y)})
     rows = rows[rows[y].notna()]
     if rows.empty:
         raise UsageError(f"bands: the table has no value of {y}")
     groups = rows.groupby([*by, x], dropna=False)[y]
-    found = {key: _band(group.to_numpy(float)) for key, group in groups}
-    index = pd.MultiIndex.from_tuples(found, names=[*by, x])
-    return pd.DataFrame(list(found.values()), index=index).reset_index()
+    band_of = {key: _band(group.to_numpy(float)) for key, group in groups}
+    index = pd.MultiIndex.from_tuples(band_of, names=[*by, x])
+    return pd.DataFrame(list(band_of.values()), index=index).reset_index()
 
 
 def paired(
@@ -95,6 +100,8 @@ def paired(
     UsageError
         If the two share no seed, or one has several runs for a seed.
     """
+    import pandas as pd
+
     if measure not in ("ratio", "difference"):
         raise UsageError(f"measure={measure}: must be ratio or difference")
     keys = [*by, "dataset", "dataset_seed", "seed"]
@@ -103,22 +110,24 @@ def paired(
     if both.empty:
         raise UsageError(f"paired: {first} and {second} share no seed with a {y}")
     groups = both.groupby(list(by), dropna=False)
-    found = {key: _comparison(pairs, measure) for key, pairs in groups}
-    index = pd.MultiIndex.from_tuples(found, names=[*by])
-    return pd.DataFrame(list(found.values()), index=index).reset_index()
+    comparison_of = {key: _comparison(pairs, measure) for key, pairs in groups}
+    index = pd.MultiIndex.from_tuples(comparison_of, names=[*by])
+    return pd.DataFrame(list(comparison_of.values()), index=index).reset_index()
 
 
 def _comparison(pairs: pd.DataFrame, measure: str) -> dict[str, float]:
     a, b = pairs["first"].to_numpy(float), pairs["second"].to_numpy(float)
     band = _band(_measured(a, b, measure))
-    told = {name: band[name] for name in ("median", "ci_low", "ci_high")}
-    return {**told, "wins": float((a < b).mean()), "pairs": len(a)}
+    interval = {name: band[name] for name in ("median", "ci_low", "ci_high")}
+    return {**interval, "wins": float((a < b).mean()), "pairs": len(a)}
 
 
 def _finals_of(
     table: pd.DataFrame, column: str, name: str, keys: Sequence[str], y: str
 ) -> pd.Series[float]:
     """Return the final values of one line, one per pair's name."""
+    import pandas as pd
+
     rows = final_rows(table[table[column] == name])
     if rows.empty:
         raise UsageError(f"paired: no run has {column}={name}")
@@ -151,8 +160,8 @@ def _band(values: Array) -> dict[str, float]:
     """
     levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
     band = {name: float(quantile(values, q)) for name, q in levels.items()}
-    found = central(resampled_medians(values), 0.95)
-    low, high = found if len(values) > 1 else (math.nan, math.nan)
+    interval = central(resampled_medians(values), 0.95)
+    low, high = interval if len(values) > 1 else (math.nan, math.nan)
     return {**band, "ci_low": low, "ci_high": high, "n": len(values)}
 
 

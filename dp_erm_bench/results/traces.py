@@ -27,16 +27,18 @@ class Traces(NamedTuple):
 
 def traces_of(folder: Path, run: str, pid: int) -> Traces:
     """Return the traces of a process of a run, empty if it wrote nothing."""
-    found = Traces({}, {})
+    traces = Traces({}, {})
     for segment in sorted((folder / "segments").glob(f"{run}-{pid}-*.jsonl")):
         with segment.open("rb") as file:
             for line in file:
                 content = parsed(line) or {}
                 if "begin" in content:
-                    found.begun.update(dict.fromkeys(content["begin"], content["time"]))
+                    traces.begun.update(
+                        dict.fromkeys(content["begin"], content["time"])
+                    )
                 elif "key" in content and is_sealed(line):
-                    found.records[content["key"]] = content
-    return found
+                    traces.records[content["key"]] = content
+    return traces
 
 
 def mates_of(key: str, batch: str, entry: Entry) -> list[str]:

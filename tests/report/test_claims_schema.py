@@ -1,5 +1,7 @@
 """What claims must state, against the measures that read it."""
 
+import subprocess
+import sys
 from string import Formatter
 
 import pytest
@@ -12,10 +14,22 @@ from dp_erm_bench.report.claims.schema import (
 from dp_erm_bench.report.claims.table import NOISE
 from dp_erm_bench.report.noise import Noise, Released
 
+LIGHT = """
+import sys
+import dp_erm_bench.report.make, dp_erm_bench.report.paper, dp_erm_bench.report.noise
+print(*(name for name in ("pandas", "matplotlib", "numba") if name in sys.modules))
+"""
 LINES = {"size_1": ["a", "b"], "size_9": ["a", "b"]}
 OF_NOISE = Noise(
     "noise", "t", "p", "p", (1, 2), {"chosen": Released("greedy_cd", "select")}
 )
+
+
+def test_what_is_checked_before_a_run_imports_nothing_heavy():
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
 
 
 @pytest.mark.parametrize("name", MEASURES)

@@ -12,7 +12,7 @@ from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.crosses import Cross, Shape, draw_cross, slopes
 from dp_erm_bench.report.layout import Sheet, _fill
 from dp_erm_bench.report.missing import Missing
-from dp_erm_bench.report.rates import found
+from dp_erm_bench.report.rates import looked_up
 from dp_erm_bench.report.scaling import Scaling, scaling, slope
 from dp_erm_bench.report.style import house_style, of
 from tests.report.papers import mangold2022, mangold2023
@@ -128,7 +128,9 @@ def test_missing_runs_say_why(rows, change, reason):
     table = pd.DataFrame(power_rows(rows, -1.0)).assign(**change)
     with pytest.raises(Missing, match=reason):
         scaling(table, "theory_p", LINE, "p")
-    rates, missing = found([LINE], lambda line: scaling(table, "theory_p", line, "p"))
+    rates, missing = looked_up(
+        [LINE], lambda line: scaling(table, "theory_p", line, "p")
+    )
     assert not rates
     assert reason in missing[LINE]
 

@@ -5,7 +5,7 @@ import pytest
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.compare import compare
-from dp_erm_bench.results.finals import flattened, named_finals, told_apart
+from dp_erm_bench.results.finals import flattened, labelled, named_finals
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.segment import Segment
 
@@ -146,7 +146,7 @@ def test_a_folder_without_a_plan_is_refused(tmp_path):
         named_finals(tmp_path / "absent")
 
 
-def test_settings_are_told_apart_by_what_differs_under_the_same_labels():
+def test_settings_are_labelled_by_what_differs_under_the_same_labels():
     def name(panel, **changes):
         setting = {"dataset": "log1", "algorithm": "sgd", "budget.epsilon": 1.0}
         return panel, "l", "sweep", json.dumps({**setting, **changes})
@@ -157,6 +157,6 @@ def test_settings_are_told_apart_by_what_differs_under_the_same_labels():
         name("x", calibration="paper"),
         name("y", calibration="certified"),
     ]
-    told = told_apart(names)
+    told = labelled(names)
     assert [told[one]["setting"] for one in names] == ["clip=1.0", "clip=2.0", "", ""]
     assert told[names[0]]["epsilon"] == "1.0"

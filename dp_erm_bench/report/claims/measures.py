@@ -15,15 +15,13 @@ import numpy as np
 from dp_erm_bench.report.authors import decoded
 from dp_erm_bench.report.claims.table import MEASURES, NOISE, NOTHING, says
 from dp_erm_bench.report.missing import Missing
+from dp_erm_bench.results.statistics import FLOOR
 
 if TYPE_CHECKING:
     from dp_erm_bench.report.claims.lookup import Lookup
     from dp_erm_bench.report.curves import Array, Curves
 
 __all__ = ["MEASURES"]
-
-FLOOR = 1e-9
-"""The reference optimum is certified to this relative gap: nothing is below it."""
 
 
 def _final_mean(line: Curves) -> float:

@@ -118,10 +118,10 @@ def threshold(claim: Claim) -> str:
 
 def _check_lines(claim: Claim, lines: LinesOf) -> None:
     for figure in _many("figure", claim["figure"]):
-        known = _known(claim, figure, lines)
+        allowed = _known(claim, figure, lines)
         for key in LINES:
             for line in _many(key, claim[key]) if key in claim else ():
-                registry.check_choice(f"figure {figure}: {key}", line, known)
+                registry.check_choice(f"figure {figure}: {key}", line, allowed)
         if "curve" in claim:
             curves = sorted(decoded(figure))
             registry.check_choice(f"figure {figure}: curve", claim["curve"], curves)

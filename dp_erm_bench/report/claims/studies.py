@@ -40,13 +40,13 @@ def audits(folder: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    found: dict[str, dict[int, dict[int, list[float]]]] = {}
+    by_audit: dict[str, dict[int, dict[int, list[float]]]] = {}
     for spec, facts in recorded(folder):
         how = {"algorithm": spec["algorithm"], "budget": spec["budget"]}
-        sides = found.setdefault(json.dumps(how, sort_keys=True), {0: {}, 1: {}})
+        sides = by_audit.setdefault(json.dumps(how, sort_keys=True), {0: {}, 1: {}})
         sides[spec["dataset"]["side"]][spec["seed"]] = facts["statistics"]
-    alpha = FALSE_ALARM / max(1, len(found))
-    rows = [_judged(json.loads(how), sides, alpha) for how, sides in found.items()]
+    alpha = FALSE_ALARM / max(1, len(by_audit))
+    rows = [_judged(json.loads(how), sides, alpha) for how, sides in by_audit.items()]
     return pd.DataFrame(one for one in rows if one is not None)
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    pass
-from dp_erm_bench.report.claims.lookup import Lookup
+    from dp_erm_bench.report.claims.lookup import Lookup
 
 RUNS, NOISE, NOTHING = "runs", "noise", "nothing"
 """What the lines of a claim name: runs of its panel, releases of its figure of noise,

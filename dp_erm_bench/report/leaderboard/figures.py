@@ -63,20 +63,21 @@ def draw(table: pd.DataFrame, folder: Path, name: str) -> list[Path]:
     list of Path
         The files written.
     """
-    found = standings(table)
+    ranking = standings(table)
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder.parent
-    told = edges(beside)
+    on_edges = edges(beside)
     texts = {
         beside / "leaderboard.md": page(
-            found, table, name, told, read_manifest(beside)
+            ranking, table, name, on_edges, read_manifest(beside)
         ),
-        beside / "leaderboard.csv": published(found).to_csv(index=False),
-        folder / "log.txt": "\n".join(["Values at an edge of a grid", *told]) + "\n",
+        beside / "leaderboard.csv": published(ranking).to_csv(index=False),
+        folder / "log.txt": "\n".join(["Values at an edge of a grid", *on_edges])
+        + "\n",
     }
     for path, text in texts.items():
         _write(path, text)
-    parts = boards(found)
+    parts = boards(ranking)
     if not parts:
         return [*texts]
     with house_style():
@@ -84,8 +85,8 @@ def draw(table: pd.DataFrame, folder: Path, name: str) -> list[Path]:
             *texts,
             *_profiles(parts, folder / "leaderboard_profiles", name),
             *draw_map(parts, folder / "leaderboard_heat", name),
-            *_over_epsilon(found, folder / "leaderboard_error", name, "median"),
-            *_over_epsilon(found, folder / "leaderboard_accuracy", name, "accuracy"),
+            *_over_epsilon(ranking, folder / "leaderboard_error", name, "median"),
+            *_over_epsilon(ranking, folder / "leaderboard_accuracy", name, "accuracy"),
         ]
 
 
@@ -126,10 +127,10 @@ def _profile(ax: Axes, rows: pd.DataFrame, board: str) -> None:
 
 
 def _over_epsilon(
-    found: pd.DataFrame, path: Path, name: str, column: str
+    ranking: pd.DataFrame, path: Path, name: str, column: str
 ) -> list[Path]:
     """Draw a column of the standings against epsilon, one cell per problem."""
-    ran = found[found["status"] == "ok"]
+    ran = ranking[ranking["status"] == "ok"]
     problems = ran.groupby("panel", sort=False)
     cells: list[Cell] = [
         partial(_problem, panel=str(panel), rows=rows, column=column)
@@ -140,7 +141,7 @@ def _over_epsilon(
         if column == "median"
         else "Dashed: share of the larger class in the test set."
     )
-    text = f"{about(found, name)}\n{dashed}"
+    text = f"{about(ranking, name)}\n{dashed}"
     words = {"median": "relative error", "accuracy": "test accuracy"}
     return save(Sheet(cells, min(4, len(cells)), text, SMALL, words[column]), path)
 

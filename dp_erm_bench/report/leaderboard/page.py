@@ -21,15 +21,15 @@ PUBLISHED = (
 )
 
 
-def published(found: pd.DataFrame) -> pd.DataFrame:
+def published(ranking: pd.DataFrame) -> pd.DataFrame:
     """Return the standings without reasons, to four digits: less than 100 kB."""
-    kept = found[[*PUBLISHED]].copy()
+    kept = ranking[[*PUBLISHED]].copy()
     numbers = kept.select_dtypes(float)
     return kept.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
 
 
 def page(
-    found: pd.DataFrame,
+    ranking: pd.DataFrame,
     table: pd.DataFrame,
     profile: str,
     edges: Sequence[str],
@@ -39,7 +39,7 @@ def page(
 
     Parameters
     ----------
-    found : DataFrame
+    ranking : DataFrame
         What `standings` returns.
     table : DataFrame
         The tidy table that it is made of.
@@ -52,20 +52,20 @@ def page(
     """
     environment = manifest.get("environment") or {}
     git = environment.get("git") or {}
-    made = [environment.get("cpu"), git.get("commit", "")[:7]]
-    batch = found["batch"].max()
+    origin = [environment.get("cpu"), git.get("commit", "")[:7]]
+    batch = ranking["batch"].max()
     uses = {u for text in table["uncharged"].dropna() for u in text.split(",")} - {""}
     missing = {(m["dataset"], m["reason"]) for m in manifest.get("not_run") or ()}
     lines = [f"- {name}: {reason}" for name, reason in sorted(missing)]
     return _template("page").substitute(
         profile=profile,
-        made="".join(f", {word}" for word in made if word),
-        runs="?" if found["runs"].isna().all() else int(found["runs"].max()),
+        made="".join(f", {word}" for word in origin if word),
+        runs="?" if ranking["runs"].isna().all() else int(ranking["runs"].max()),
         edges=sum("/" in line for line in edges),
-        tuned=int(found["status"].eq("ok").sum()),
+        tuned=int(ranking["status"].eq("ok").sum()),
         batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
         uncharged=", ".join(sorted(uses)) or "none",
-        boards="".join(_board(*one, table) for one in boards(found).items()),
+        boards="".join(_board(*one, table) for one in boards(ranking).items()),
         missing="\n## Not run\n\n" + "\n".join(lines) + "\n" if lines else "",
     )
 

@@ -63,11 +63,11 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
     kept = table[table["phase"] != "tune"]
     finals = final_rows(kept)
     finals = finals.assign(error=worst_if_lost(finals, "relative_error"))
-    found: list[dict[str, Any]] = []
+    ranking: list[dict[str, Any]] = []
     for panel, epsilon, rows in problems(finals):
         starts = kept[(kept["panel"] == panel) & (kept["iteration"] == 0)]
-        found += _problem(panel, epsilon, rows, _baseline(starts))
-    return pd.DataFrame(found, columns=list(COLUMNS))
+        ranking += _problem(panel, epsilon, rows, _baseline(starts))
+    return pd.DataFrame(ranking, columns=list(COLUMNS))
 
 
 def problems(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
@@ -90,23 +90,23 @@ def _baseline(starts: pd.DataFrame) -> Baseline:
 
 def _centre(column: pd.Series[float]) -> float:
     """Return the median of what is measured, nan if nothing is."""
-    known = column.dropna().to_numpy(float)
-    return float(quantile(known, 0.5)) if len(known) else math.nan
+    values = column.dropna().to_numpy(float)
+    return float(quantile(values, 0.5)) if len(values) else math.nan
 
 
 def _problem(
     panel: str, epsilon: float, rows: pd.DataFrame, zero: Baseline
 ) -> list[dict[str, Any]]:
     """Return the standings of one problem at one epsilon."""
-    found, draws = [], {}
+    ranking, draws = [], {}
     for place, (line, runs) in enumerate(rows.groupby("line", sort=False)):
         row = _line(str(line), runs, zero)
         errors = runs["error"].to_numpy(float)
         if row["status"] == "ok":
             draws[row["line"]] = resampled_medians(errors, place)
-        found.append({"panel": panel, "epsilon": epsilon, **row})
-    _compare(found, draws, zero)
-    return found
+        ranking.append({"panel": panel, "epsilon": epsilon, **row})
+    _compare(ranking, draws, zero)
+    return ranking
 
 
 def _line(line: str, runs: pd.DataFrame, zero: Baseline) -> dict[str, Any]:
@@ -165,25 +165,25 @@ def _near(draws: Array, best: Array) -> bool:
     return central(gap, LIKELY)[0] <= 0.0
 
 
-def winners(found: pd.DataFrame) -> Iterator[tuple[str, float, list[str]]]:
+def winners(ranking: pd.DataFrame) -> Iterator[tuple[str, float, list[str]]]:
     """Yield problem, epsilon and the algorithms that win or tie, the best one first.
 
     Parameters
     ----------
-    found : DataFrame
+    ranking : DataFrame
         What `standings` returns.
     """
-    for panel, epsilon, rows in problems(found):
+    for panel, epsilon, rows in problems(ranking):
         first = rows[rows["place"] != LOSES].sort_values(["median"], kind="stable")
         yield panel, epsilon, [str(line) for line in first["line"]]
 
 
-def profile(found: pd.DataFrame, factors: Array) -> dict[str, Array]:
+def profile(ranking: pd.DataFrame, factors: Array) -> dict[str, Array]:
     """Return the performance profiles of the algorithms and of w = 0.
 
     Parameters
     ----------
-    found : DataFrame
+    ranking : DataFrame
         What `standings` returns, or some of its problems.
     factors : array
         Factors over the best of a problem, at least 1.
@@ -199,8 +199,8 @@ def profile(found: pd.DataFrame, factors: Array) -> dict[str, Array]:
     Dolan, More, "Benchmarking optimization software with performance profiles",
     Mathematical Programming 2002.
     """
-    grouped = found.groupby(["panel", "epsilon"], sort=False)
-    ran = found[found["status"] == "ok"]
+    grouped = ranking.groupby(["panel", "epsilon"], sort=False)
+    ran = ranking[ranking["status"] == "ok"]
     least = grouped[["median", "zero"]].min().min(axis=1).clip(lower=FLOOR)
     by_line = {str(line): rows["factor"] for line, rows in ran.groupby("line")}
     zero = grouped["zero"].first().clip(lower=FLOOR) / least

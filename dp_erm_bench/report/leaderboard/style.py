@@ -57,15 +57,15 @@ def title(panel: str) -> str:
     return f"{dataset(panel)}, {BOARDS[panel.rpartition('_')[2]]}"
 
 
-def boards(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def boards(ranking: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the standings by board, without boards on which nothing ran."""
-    parts = {b: found[found["panel"].str.endswith(f"_{b}")] for b in BOARDS}
+    parts = {b: ranking[ranking["panel"].str.endswith(f"_{b}")] for b in BOARDS}
     return {b: rows for b, rows in parts.items() if (rows["status"] == "ok").any()}
 
 
-def about(found: pd.DataFrame, profile: str) -> str:
+def about(ranking: pd.DataFrame, profile: str) -> str:
     """Return what every caption of the leaderboard begins with."""
-    runs = int(found["runs"].max())
+    runs = int(ranking["runs"].max())
     return (
         f"Medians of {runs} report runs at settings tuned on other seeds, uncharged "
         f"(profile {profile}). Relative error F(w)/F* - 1 of the last iterate."
