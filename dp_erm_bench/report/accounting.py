@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +57,7 @@ TITLES = {"greedy_cd": "DP-GCD", "random_cd": "DP-CD", "sgd": "DP-SGD"}
 PRINTED = ("greedy_cd", "random_cd")
 SIZE = (2.7, 2.2)
 SMALLEST = 1e-2
+ITERATIONS = r"iterations $T$"
 
 
 @dataclass(frozen=True)
@@ -134,39 +135,35 @@ def _relative(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw each accountant's noise over ours against T."""
     epsilon = middle(rows["epsilon"].tolist())
     rows = rows[(rows["epsilon"] == epsilon) & rows["z"].notna()]
-    drawn = []
+    curves = []
     for (form, accountant), style in LINES.items():
         line = rows[(rows["form"] == form) & (rows["accountant"] == accountant)]
         line = line.sort_values("n_iter")
         if len(line):
-            ax.plot(line["n_iter"], line["relative"], **style.curve())
-            drawn += line["relative"].tolist()
+            curves.append((style, line["n_iter"], line["relative"]))
     name = TITLES[rows["algorithm"].iloc[0]]
-    ax.set_title(rf"{name}: noise / ours, $\varepsilon = {epsilon:g}$")
-    _scale(ax, r"iterations $T$", rows["n_iter"].tolist(), drawn)
+    title = rf"{name}: noise / ours, $\varepsilon = {epsilon:g}$"
+    _draw(ax, curves, title, ITERATIONS, rows["n_iter"], claimed=False)
 
 
 def _proved(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw the epsilon proved for the printed constant over the nominal one."""
-    rows = rows[rows["accountant"] == "paper"]
-    rows = rows[rows["epsilon_proved"].notna()]
-    drawn = [1.0]
-    pairs = zip(EPSILON_STYLES, sorted(set(rows["epsilon"])), strict=False)
-    for style, epsilon in pairs:
+    rows = rows[(rows["accountant"] == "paper") & rows["epsilon_proved"].notna()]
+    curves = []
+    for style, epsilon in zip(
+        EPSILON_STYLES, sorted(set(rows["epsilon"])), strict=False
+    ):
         line = rows[rows["epsilon"] == epsilon].sort_values("n_iter")
-        values = line["epsilon_proved"] / epsilon
-        label = rf"$\varepsilon = {epsilon:g}$"
-        ax.plot(line["n_iter"], values, **{**style.curve(), "label": label})
-        drawn += values.tolist()
-    _claimed(ax)
+        labelled = replace(style, label=rf"$\varepsilon = {epsilon:g}$")
+        curves.append((labelled, line["n_iter"], line["epsilon_proved"] / epsilon))
     name = TITLES[rows["algorithm"].iloc[0]]
-    ax.set_title(rf"{name} as printed: proved $\varepsilon$ / claimed")
-    _scale(ax, r"iterations $T$", rows["n_iter"].tolist(), drawn)
+    title = rf"{name} as printed: proved $\varepsilon$ / claimed"
+    _draw(ax, curves, title, ITERATIONS, rows["n_iter"])
 
 
 def _violations(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw delta(epsilon) over the claimed delta against the spread kappa."""
-    drawn = [1.0]
+    curves = []
     groups = rows.groupby(["delta", "rivals", "n_iter"], sort=False)
     for style, (_, line) in zip(INSTANCE_STYLES, groups, strict=False):
         facts = line.iloc[0]
@@ -176,22 +173,29 @@ def _violations(ax: Axes, rows: pd.DataFrame) -> None:
             f"$m = {facts['rivals']:g}$, $T = {facts['n_iter']:g}$, "
             rf"$\delta = 10^{{{power}}}$"
         )
-        ax.plot(line["kappa"], line["factor"], **{**style.curve(), "label": label})
-        drawn += line["factor"].tolist()
-    _claimed(ax)
-    ax.set_title(r"DP-GCD as printed: $\delta(\varepsilon)$ / claimed")
-    _scale(ax, r"spread $\kappa$ of $L_j / \sqrt{M_j}$", rows["kappa"].tolist(), drawn)
+        curves.append((replace(style, label=label), line["kappa"], line["factor"]))
+    title = r"DP-GCD as printed: $\delta(\varepsilon)$ / claimed"
+    _draw(ax, curves, title, r"spread $\kappa$ of $L_j / \sqrt{M_j}$", rows["kappa"])
 
 
-def _claimed(ax: Axes) -> None:
-    ax.axhline(1.0, color=GREY, linewidth=1.0, linestyle="dashed", label="claimed")
-
-
-def _scale(
-    ax: Axes, title: str, values: Sequence[float], drawn: Sequence[float]
+def _draw(
+    ax: Axes,
+    curves: Iterable[tuple[Style, pd.Series[float], pd.Series[float]]],
+    title: str,
+    label: str,
+    ticks: Iterable[float],
+    claimed: bool = True,
 ) -> None:
-    ax.set_xlabel(title)
-    axes.scale_numbers(ax, sorted(set(values)), (min(drawn), max(drawn)))
+    """Draw lines on log scales, above the level that is claimed if there is one."""
+    drawn = [1.0] if claimed else []
+    for style, x, y in curves:
+        ax.plot(x, y, **style.curve())
+        drawn += y.tolist()
+    if claimed:
+        ax.axhline(1.0, color=GREY, linewidth=1.0, linestyle="dashed", label="claimed")
+    ax.set_title(title)
+    ax.set_xlabel(label)
+    axes.scale_numbers(ax, sorted(set(ticks)), (min(drawn), max(drawn)))
 
 
 def caption(noise: pd.DataFrame) -> str:

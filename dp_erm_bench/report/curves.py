@@ -19,26 +19,37 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 FACTS = (
-    "dataset",
-    "standardise",
-    "n",
-    "p",
-    "loss",
-    "penalty",
-    "strength",
-    "epsilon",
-    "delta",
-    "adjacency",
-    "calibration",
-    "accountant",
-    "epsilon_certified",
-    "uncharged",
-    "params",
+    *("dataset", "standardise", "n", "p", "loss", "penalty", "strength"),
+    *("epsilon", "delta", "adjacency", "calibration", "accountant"),
+    *("epsilon_certified", "uncharged", "params"),
 )
 
 
+class Bands:
+    """What is drawn of several runs: their median, the smallest and the largest."""
+
+    def quantile(self, q: float) -> Array:
+        """Return a quantile over the runs, shape (k,)."""
+        raise NotImplementedError
+
+    @property
+    def median(self) -> Array:
+        """Return the median over the runs, shape (k,)."""
+        return self.quantile(0.5)
+
+    @property
+    def low(self) -> Array:
+        """Return the smallest value, shape (k,)."""
+        return self.quantile(0.0)
+
+    @property
+    def high(self) -> Array:
+        """Return the largest value, shape (k,)."""
+        return self.quantile(1.0)
+
+
 @dataclass(frozen=True, eq=False)
-class Curves:
+class Curves(Bands):
     """Relative errors of the report runs of one line.
 
     Attributes
@@ -74,20 +85,9 @@ class Curves:
         """Return the mean over seeds at each checkpoint, shape (k,)."""
         return np.asarray(self.errors.mean(axis=0))
 
-    @property
-    def median(self) -> Array:
-        """Return the median over seeds at each checkpoint, shape (k,)."""
-        return quantile(self.errors, 0.5)
-
-    @property
-    def low(self) -> Array:
-        """Return the smallest error at each checkpoint, shape (k,)."""
-        return quantile(self.errors, 0.0)
-
-    @property
-    def high(self) -> Array:
-        """Return the largest error at each checkpoint, shape (k,)."""
-        return quantile(self.errors, 1.0)
+    def quantile(self, q: float) -> Array:
+        """Return a quantile over seeds at each checkpoint, shape (k,)."""
+        return quantile(self.errors, q)
 
     def mean_at(self, passes: npt.ArrayLike) -> Array:
         """Interpolate the mean error at given passes; flat after the end.

@@ -85,18 +85,18 @@ def _not_run(folder: Path) -> list[dict[str, Any]]:
 
 def _singles(drawn: PanelRuns, folder: Path, profile: str) -> list[Path]:
     """Draw one panel against passes and against epsilon, each on its own."""
-    panel, written = drawn.panel, []
+    panel, sheets = drawn.panel, []
     if drawn.lines:
-        text = caption(panel, drawn.lines, profile)
-        text += _origin([drawn], folder)
-        cell = partial(draw_passes, panel=panel, lines=drawn.lines)
-        written += save(Sheet([cell], 1, text, SINGLE), folder / panel.name)
+        cell: Cell = partial(draw_passes, panel=panel, lines=drawn.lines)
+        sheets.append((cell, caption(panel, drawn.lines, profile), panel.name))
     if drawn.over_epsilon:
-        text = epsilon_caption(drawn.over_epsilon, profile)
-        text += _origin([drawn], folder)
         cell = partial(draw_epsilon, panel=panel, lines=drawn.over_epsilon)
-        path = folder / f"{panel.name}_epsilon"
-        written += save(Sheet([cell], 1, text, SINGLE), path)
+        text = epsilon_caption(drawn.over_epsilon, profile)
+        sheets.append((cell, text, f"{panel.name}_epsilon"))
+    written: list[Path] = []
+    for cell, text, name in sheets:
+        sheet = Sheet([cell], 1, text + _origin([drawn], folder), SINGLE)
+        written += save(sheet, folder / name)
     return written
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.report.curves import Array, report_runs, runs_in, why
+from dp_erm_bench.report.curves import Array, Bands, report_runs, runs_in, why
 from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Scaling:
+class Scaling(Bands):
     """Final values of the report runs of one line along an axis.
 
     Attributes
@@ -55,21 +55,6 @@ class Scaling:
         return np.array([runs.mean() for runs in self.ends])
 
     @property
-    def median(self) -> Array:
-        """Return the median over the runs, shape (k,)."""
-        return self._quantile(0.5)
-
-    @property
-    def low(self) -> Array:
-        """Return the smallest value, shape (k,)."""
-        return self._quantile(0.0)
-
-    @property
-    def high(self) -> Array:
-        """Return the largest value, shape (k,)."""
-        return self._quantile(1.0)
-
-    @property
     def slope(self) -> float:
         """Return the least-squares slope of log mean against log x.
 
@@ -77,7 +62,8 @@ class Scaling:
         """
         return slope(self.x, self.mean)
 
-    def _quantile(self, q: float) -> Array:
+    def quantile(self, q: float) -> Array:
+        """Return a quantile over the runs, shape (k,)."""
         return np.array([quantile(runs, q) for runs in self.ends])
 
 

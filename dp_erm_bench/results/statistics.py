@@ -7,8 +7,8 @@ Runs that diverged count as infinitely bad, never as missing. What is drawn at r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,16 +50,21 @@ def bands(
         `min`, `max`; `ci_low`, `ci_high` (95 % bootstrap interval of the median, nan
         of a single run); and `n`, the number of runs.
     """
-    import pandas as pd
-
     rows = table.assign(**{y: worst_if_lost(table, y)})
     rows = rows[rows[y].notna()]
     if rows.empty:
         raise UsageError(f"bands: the table has no value of {y}")
     groups = rows.groupby([*by, x], dropna=False)[y]
     band_of = {key: _band(group.to_numpy(float)) for key, group in groups}
-    index = pd.MultiIndex.from_tuples(band_of, names=[*by, x])
-    return pd.DataFrame(list(band_of.values()), index=index).reset_index()
+    return _tabled(band_of, [*by, x])
+
+
+def _tabled(rows: Mapping[Any, Mapping[str, float]], names: list[str]) -> pd.DataFrame:
+    """Return rows by their keys as a table that begins with the columns of the keys."""
+    import pandas as pd
+
+    index = pd.MultiIndex.from_tuples(rows, names=names)
+    return pd.DataFrame(list(rows.values()), index=index).reset_index()
 
 
 def paired(
@@ -110,9 +115,7 @@ def paired(
     if both.empty:
         raise UsageError(f"paired: {first} and {second} share no seed with a {y}")
     groups = both.groupby(list(by), dropna=False)
-    comparison_of = {key: _comparison(pairs, measure) for key, pairs in groups}
-    index = pd.MultiIndex.from_tuples(comparison_of, names=[*by])
-    return pd.DataFrame(list(comparison_of.values()), index=index).reset_index()
+    return _tabled({k: _comparison(pairs, measure) for k, pairs in groups}, [*by])
 
 
 def _comparison(pairs: pd.DataFrame, measure: str) -> dict[str, float]:
