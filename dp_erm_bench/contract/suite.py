@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dp_erm_bench.contract import declared, limits, repeat, replay, served, uses
+from dp_erm_bench.contract import declared, limits, repeat, replay, uses
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.errors import ContractError, NotApplicable, require
 
@@ -133,8 +133,8 @@ CHECKS = (
     Check(limits.columns_of_zeros_are_harmless, exemptable=True),
     Check(limits.nothing_to_learn_moves_nothing, exemptable=True),
     Check(limits.the_limit_is_reached, exemptable=True),
-    Check(served.served_within_the_budget_or_refused),
-    Check(served.calibrations_are_served),
+    Check(limits.served_within_the_budget_or_refused),
+    Check(limits.calibrations_are_served),
 )
 """Cheap ones first."""
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp_erm_bench.audit.bounds import (
+from dp_erm_bench.audit.profile import (
     Rates,
     Threshold,
     at_least,

@@ -8,10 +8,9 @@ import pytest
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.accounting.gdp import gdp_epsilon, mu_for
-from dp_erm_bench.audit.bounds import candidates, excess, rates
 from dp_erm_bench.audit.claim import Claim, claim_of
 from dp_erm_bench.audit.pairs import audited_solver, worst_pair
-from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
+from dp_erm_bench.audit.profile import OK, VIOLATION, candidates, excess, rates, verdict
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from tests.privacy.made import law_of
