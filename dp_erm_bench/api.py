@@ -12,7 +12,6 @@ from threadpoolctl import threadpool_limits
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UncheckedSolver, UsageError
 from dp_erm_bench.experiment.grid import Grid
@@ -21,7 +20,7 @@ from dp_erm_bench.experiment.problem_specs import ProblemSpec, overrides_of
 from dp_erm_bench.experiment.trials import identity_of
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.build import problem_of
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import facts, solver_of, trajectory
@@ -108,8 +107,9 @@ def load_problem(
         registry.check_choice("dataset", dataset, registry.names("dataset"))
     keys = {key: _plain(value) for key, value in overrides.items()}
     name = f"{dataset}:{keys.pop('name')}" if "name" in keys else dataset
-    data = load_dataset(dataset_spec(name, **overrides_of(name, keys)))
-    return build_problem(data, loss, penalty, constraint)
+    data = dataset_spec(name, **overrides_of(name, keys))
+    objective = {"loss": loss, "penalty": penalty, "constraint": constraint}
+    return problem_of({"dataset": data, **objective})
 
 
 def fit(

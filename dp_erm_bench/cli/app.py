@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections.abc import Sequence
@@ -16,17 +17,17 @@ from yaml import YAMLError
 from dp_erm_bench.cli.blocks import Block, experiment_blocks, sweep_blocks
 from dp_erm_bench.cli.compose import Composer
 from dp_erm_bench.cli.files import check_config, check_experiment, experiments
-from dp_erm_bench.cli.flags import folders_of, split
 from dp_erm_bench.cli.request import Request, read
-from dp_erm_bench.config import results_folder, run_options
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.runs import read_manifest
+from dp_erm_bench.runner.options import results_folder, run_options
 
 _NOISE = re.compile(
     r"^\s*(full_key:|object_type=|reference_type=|See https?://|Config search path|"
     r"provider=|Set the environment variable|$)"
 )
 MULTIRUN = ("-m", "--multirun")
+ONLY_WITH_CFG = ("package", "resolve")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -38,8 +39,8 @@ def run(arguments: Sequence[str]) -> int:
         The command line without the program's name.
     """
     try:
-        flags, overrides = split(arguments)
-        folders = folders_of(flags)
+        flags, overrides = _split(arguments)
+        folders = _folders(flags)
         request = read(overrides, folders)
         if flags.config_name:
             check_config(flags.config_name, folders)
@@ -162,3 +163,54 @@ def _finish(folder: Path, config: dict[str, Any]) -> None:
 
     draw_and_judge(folder, config)
     report(folder)
+
+
+def _split(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the flags and the `key=value` arguments.
+
+    Raises
+    ------
+    UsageError
+        For a flag that does not exist, lacks its value or has no effect.
+    """
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False
+    )
+    parser.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--cfg", "-c", choices=["job", "hydra", "all"])
+    parser.add_argument("--package", "-p")
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("--config-name", "-cn")
+    parser.add_argument("--config-dir", "-cd")
+    try:
+        flags, rest = parser.parse_known_args(list(arguments))
+    except argparse.ArgumentError as error:
+        raise UsageError(str(error)) from None
+    for argument in rest:
+        if argument.startswith("-"):
+            raise UsageError(f"{argument}: no such option; see dp-erm-bench --help")
+    _check(flags)
+    return flags, rest
+
+
+def _folders(flags: argparse.Namespace) -> list[Path]:
+    """Return the config folders beside our own."""
+    return [Path(flags.config_dir)] if flags.config_dir else []
+
+
+def _check(flags: argparse.Namespace) -> None:
+    for name in ("config_dir", "config_name", "package"):
+        if getattr(flags, name) == "":
+            raise UsageError(f"--{name.replace('_', '-')}=: needs a value")
+    for name in ONLY_WITH_CFG:
+        if getattr(flags, name) and not flags.cfg:
+            raise UsageError(f"--{name}: belongs to --cfg job|hydra|all, which shows")
+    if flags.config_dir and not _is_folder(flags.config_dir):
+        raise UsageError(f"--config-dir {flags.config_dir}: no such folder")
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except ValueError:  # a null character
+        return False

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import types
 import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.allowed import allowed, default
 from dp_erm_bench.errors import shown
 from dp_erm_bench.experiment.frame import setting_hints, settings
 
 CLASSES = ("algorithm", "loss", "penalty", "constraint")
+WORDS = {
+    bool: "true|false",
+    int: "integer",
+    float: "number",
+    str: "word",
+    types.NoneType: "null",
+}
+LIMITS = {"least": ">=", "above": ">", "most": "<="}
 WIDEST = 30
 Row = tuple[str, str, str, str]
 
@@ -36,7 +44,7 @@ def listing(group: str, only: Sequence[str] = ()) -> str:
     if group == "settings":
         hints = setting_hints()
         rows = [
-            (key, default(entry), allowed(hints[key], entry), _meaning(entry))
+            (key, _default(entry), _allowed(hints[key], entry), _meaning(entry))
             for key, entry in settings()
         ]
         return "\n".join([group, *_table(rows, "  ")])
@@ -75,8 +83,8 @@ def _parameters(group: str, name: str) -> Iterator[Row]:
         for entry in dataclasses.fields(made):
             if entry.init:
                 value = shown(usual[entry.name]) if entry.name in usual else None
-                words = allowed(hints[entry.name], entry)
-                yield entry.name, value or default(entry), words, _meaning(entry)
+                words = _allowed(hints[entry.name], entry)
+                yield entry.name, value or _default(entry), words, _meaning(entry)
 
 
 def _meaning(entry: dataclasses.Field[Any]) -> str:
@@ -98,3 +106,49 @@ def _table(rows: list[Row], indent: str) -> list[str]:
         "  ".join([*(f"{row[i]:{wide[i]}}" for i in range(3)), row[3]]) for row in rows
     ]
     return [f"{indent}{line}".rstrip() for line in cells]
+
+
+def _allowed(hint: Any, entry: dataclasses.Field[Any]) -> str:
+    """Return the types, words and limits of a field, as `integer >= 0|null`.
+
+    Parameters
+    ----------
+    hint : Any
+        Its annotation, resolved.
+    entry : Field
+        Its metadata may hold `choices`, `words` and limits.
+    """
+    if entry.metadata.get("choices"):
+        return "|".join(map(str, entry.metadata["choices"]))
+    limits = [
+        f" {sign} {entry.metadata[name]:g}"
+        for name, sign in LIMITS.items()
+        if name in entry.metadata
+    ]
+    words: list[str] = []
+    for option in typing.get_args(hint) if _is_union(hint) else (hint,):
+        words += _spelled(option, "".join(limits))
+    if typing.get_origin(hint) is not list:  # whose words are those of its items
+        words += entry.metadata.get("words", ())
+    return "|".join(dict.fromkeys(words))
+
+
+def _default(entry: dataclasses.Field[Any]) -> str:
+    """Return the default of a field as one would type it."""
+    if entry.default is not dataclasses.MISSING:
+        return shown(entry.default)
+    assert entry.default_factory is not dataclasses.MISSING
+    return shown(entry.default_factory())
+
+
+def _spelled(hint: Any, limits: str) -> list[str]:
+    if typing.get_origin(hint) is typing.Literal:
+        return [str(word) for word in typing.get_args(hint)]
+    if typing.get_origin(hint) is list:
+        return [f"[{'|'.join(_spelled(typing.get_args(hint)[0], limits))}]"]
+    word = WORDS.get(hint, "")
+    return [word + limits if hint in (int, float) else word] if word else []
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from functools import cache, cached_property
 from typing import Any
 
-from dp_erm_bench.datasets.load import forget_datasets, load_dataset
+from dp_erm_bench.datasets.load import forget_datasets
 from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import typed
 from dp_erm_bench.plugins.names import is_file, label, named_in
 from dp_erm_bench.plugins.sources import is_pinned
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.registry import ALGORITHM
+from dp_erm_bench.problems.erm.build import problem_of
+from dp_erm_bench.registry import ALGORITHM, OBJECTIVE
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -106,8 +106,8 @@ def forget_problems() -> None:
 @cache
 def _problem_spec(text: str) -> ProblemSpec:
     name, overrides, *objective = json.loads(text)
-    data = load_dataset(dataset_spec(name, **overrides))
-    return ProblemSpec(build_problem(data, *objective))
+    spec = {"dataset": dataset_spec(name, **overrides)}
+    return ProblemSpec(problem_of(spec | dict(zip(OBJECTIVE, objective, strict=True))))
 
 
 def overrides_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

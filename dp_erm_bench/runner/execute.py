@@ -12,7 +12,6 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.errors import Unsupported, UsageError, printable, told
 from dp_erm_bench.experiment.studies import task_of
 from dp_erm_bench.experiment.trials import Trial
@@ -20,8 +19,8 @@ from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
 from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm import build
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
-from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.results.segment import NAMED, batch_name, failed
 from dp_erm_bench.run import Recorder, Run
 from dp_erm_bench.solvers.base import Solver
@@ -59,15 +58,13 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
 
 @functools.lru_cache(maxsize=8)
 def _problem(text: str) -> Problem:
-    spec = json.loads(text)
-    data = load_dataset(spec["dataset"])
-    return build_problem(data, spec["loss"], spec["penalty"], spec["constraint"])
+    return build.problem_of(json.loads(text))
 
 
 def problem_of(spec: Mapping[str, Any]) -> Problem:
     """Return the problem of a trial's spec, kept for the next batches."""
-    parts = ("dataset", "loss", "penalty", "constraint")
-    return _problem(json.dumps({part: spec[part] for part in parts}, sort_keys=True))
+    parts = {part: spec[part] for part in registry.PARTS}
+    return _problem(json.dumps(parts, sort_keys=True))
 
 
 def solver_of(spec: Mapping[str, Any]) -> Solver:

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment import problem_specs
 from dp_erm_bench.experiment.axes import product, values_of
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.parameters import algorithm_of, typed
+from dp_erm_bench.problems.erm import build
 
 
 def trials(*blocks):
@@ -169,14 +169,14 @@ def test_tuned_blocks_have_no_seed_of_their_own(tuned):
 
 
 def test_lines_without_data_are_listed_and_the_others_stay(block, monkeypatch):
-    load = problem_specs.load_dataset
+    load = build.load_dataset
 
     def fetch(spec):
         if spec["name"] == "log2":
             raise DataUnavailable("log2 is far away")
         return load(spec)
 
-    monkeypatch.setattr(problem_specs, "load_dataset", fetch)
+    monkeypatch.setattr(build, "load_dataset", fetch)
     gone = {"name": "log2", "n": 41}
     cases, missing = expand([block(dataset=gone, line="gone"), block()])
     assert [case.line for case in cases] == ["line"]

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment import problem_specs
+from dp_erm_bench.problems.erm import build
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
@@ -130,14 +130,14 @@ def test_a_plan_counts_and_leaves_no_trace(inline, block, tuned, capsys):
 
 
 def far_away(monkeypatch):
-    load = problem_specs.load_dataset
+    load = build.load_dataset
 
     def fetch(spec):
         if spec["n"] == 43:
             raise DataUnavailable("log1 is far away: walk there")
         return load(spec)
 
-    monkeypatch.setattr(problem_specs, "load_dataset", fetch)
+    monkeypatch.setattr(build, "load_dataset", fetch)
     return {"name": "log1", "n": 43, "p": 5}
 
 
@@ -162,7 +162,7 @@ def test_alone_it_is_an_error_of_a_sweep_but_not_of_an_experiment(
 
 def test_nothing_runs_before_every_block_is_checked(inline, block):
     with pytest.raises(UsageError, match="epsilon=-1"):
-        inline(block(), block(budget={"epsilon": -1}))
+        inline(block(), block(line="other", budget={"epsilon": -1}))
     assert not inline.folder.exists()
 
 

@@ -5,6 +5,7 @@ import pytest
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.experiment import problem_specs
 from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.problems.erm import build
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner import estimate
@@ -159,7 +160,7 @@ def test_without_data_it_says_so(run, block, capsys, monkeypatch):
         raise DataUnavailable("log1 is far away")
 
     problem_specs._problem_spec.cache_clear()
-    monkeypatch.setattr(problem_specs, "load_dataset", gone)
+    monkeypatch.setattr(build, "load_dataset", gone)
     assert run(block(dataset={"name": "log1", "n": 43, "p": 5}), mode="plan") == 0
     assert capsys.readouterr().out.splitlines() == [
         "nothing to run: none of the datasets can be had",

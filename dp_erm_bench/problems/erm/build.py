@@ -6,13 +6,14 @@ from typing import Any, cast
 
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Dataset, Usual
+from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.losses.declared import check_loss
 from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.registry import build
+from dp_erm_bench.registry import OBJECTIVE, build
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,26 @@ class Part:
             raise UsageError(f"{spec}: must have a name beside its parameters")
         hidden = ("name", "_target_", "file", "content")
         return cls(named_in(spec), {k: v for k, v in spec.items() if k not in hidden})
+
+
+def problem_of(spec: Mapping[str, Any]) -> ERMProblem:
+    """Return the problem that a spec names, of a trial, a sweep or a single fit.
+
+    Parameters
+    ----------
+    spec : mapping
+        `dataset`, with all its keys, and `loss`, `penalty`, `constraint`; whatever
+        else it holds is left alone.
+
+    Raises
+    ------
+    DataUnavailable
+        If the dataset cannot be had.
+    UsageError
+        For unknown names or wrong values.
+    """
+    objective = (spec[part] for part in OBJECTIVE)
+    return build_problem(load_dataset(spec["dataset"]), *objective)
 
 
 def build_problem(
