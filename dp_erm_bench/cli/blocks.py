@@ -1,13 +1,10 @@
-"""The blocks that a command line asks for: those of a sweep, or of an experiment.
-
-An experiment's panels are chosen, the strings of the sweep grammar become lists, and
-the command line's keys are put into every block.
-"""
+"""The blocks that a command line asks for: those of a sweep, or of an experiment."""
 
 from __future__ import annotations
 
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +13,7 @@ from dp_erm_bench.cli.compose import Composer
 from dp_erm_bench.cli.grammar import Given, expand
 from dp_erm_bench.cli.request import Request
 from dp_erm_bench.errors import UsageError, shown
-from dp_erm_bench.experiment.schema import blocks_of, label
+from dp_erm_bench.experiment import schema
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.plugins.names import label as plugin_label
 from dp_erm_bench.registry import PARTS
@@ -176,10 +173,18 @@ def experiment_blocks(config: dict[str, Any], request: Request) -> list[Block]:
         registry.check_choice("panel", panel, known)
     kept = [b for b in blocks if not request.panels or b.get("panel") in request.panels]
     expanded = [_expanded("", block) for block in kept]
-    blocks_of(expanded)  # before their keys are replaced
+    _check_distinct(schema.blocks_of(expanded))  # before their keys are replaced
     for given in (*request.choices.values(), *request.axes.values()):
         _replace(expanded, given)
     return expanded
+
+
+def _check_distinct(blocks: list[schema.Block]) -> None:
+    """Refuse two blocks of the same labels: a figure could not tell their lines."""
+    found = Counter((b.panel, b.line) for b in blocks if b.panel and b.line)
+    for panel, line in (labels for labels, number in found.items() if number > 1):
+        said = "two blocks have this panel and line"
+        raise UsageError(f"block {panel} / {line}: {said}")
 
 
 def _expanded(key: str, value: Any) -> Any:
@@ -217,8 +222,8 @@ def _replace_in(block: Block, given: Given, parameter: str) -> None:
     first = given.key.partition(".")[0]
     if given.key == "seed" and tune:
         raise UsageError(
-            f"seed={shown(given.values[0])}: {label(block)} is tuned, its seeds are "
-            "tune.seeds and tune.report"
+            f"seed={shown(given.values[0])}: {schema.label(block)} is tuned, its seeds "
+            "are tune.seeds and tune.report"
         )
     for group in (*PARTS, "algorithm"):
         if group == first:

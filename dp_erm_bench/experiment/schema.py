@@ -104,22 +104,15 @@ def blocks_of(blocks: Sequence[Mapping[str, Any]]) -> list[Block]:
     Raises
     ------
     UsageError
-        If a name, a list or a mapping stands where another must, a key is unknown or
-        missing, or two blocks have the same labels. It names the block, the key, the
-        value and what is allowed.
+        If a name, a list or a mapping stands where another must, or a key is unknown
+        or missing. It names the block, the key, the value and what is allowed.
     """
     found: list[Block] = []
-    labels: set[tuple[str, str]] = set()
     for number, given in enumerate(blocks, 1):
-        where = label(given, number)
         try:
-            block = _block(given)
+            found.append(_block(given))
         except UsageError as error:
-            raise UsageError(f"{where}: {error}") from None
-        if block.panel and block.line and (block.panel, block.line) in labels:
-            raise UsageError(f"{where}: two blocks have this panel and line")
-        labels.add((block.panel, block.line))
-        found.append(block)
+            raise UsageError(f"{label(given, number)}: {error}") from None
     return found
 
 
