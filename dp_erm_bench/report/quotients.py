@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.errors import DataUnavailable
-from dp_erm_bench.experiment.problem_specs import problem_spec_of
-from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.report.curves import curves
 from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.report.scaling import Scaling, scaling
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dp_erm_bench.problems.erm.problem import ERMProblem
 
 
 QUOTIENT = "quotient"
@@ -71,6 +71,9 @@ def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
 
 
 def _problem(block: Mapping[str, Any]) -> ERMProblem:
+    from dp_erm_bench.experiment.problem_specs import problem_spec_of
+    from dp_erm_bench.problems.erm.problem import ERMProblem
+
     dataset = dict(block["dataset"])
     parts = [block.get(part, "auto") for part in ("loss", "penalty")]
     try:
