@@ -10,7 +10,7 @@ import pytest
 from dp_erm_bench.contract import suite
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.prepare import Recipe
-from dp_erm_bench.problems.erm.released import ReleasedSmoothness
+from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
 from dp_erm_bench.releases.adjacency import Adjacency
 from tests.privacy.made import built_in
 

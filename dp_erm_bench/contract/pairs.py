@@ -18,7 +18,7 @@ from dp_erm_bench.contract.problems import Parts, neighbours, objective_problem
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.released import ReleasedSmoothness
+from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
 from dp_erm_bench.registry import build
 from dp_erm_bench.releases.adjacency import Adjacency
 

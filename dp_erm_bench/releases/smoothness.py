@@ -5,7 +5,7 @@ import numpy as np
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.released import ReleasedSmoothness
+from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.laplace_vector import LaplaceVector, Shared
 from dp_erm_bench.releases.mechanisms import Mechanisms
@@ -30,7 +30,7 @@ def smoothness_releases(
     kind : str
         Of the constants, one of ``problems.erm.smoothness.KINDS``.
     source : {'auto', 'declared', 'data'}
-        Where the b_j come from, see ``problems.erm.released.square_bounds``.
+        Where the b_j come from, see ``problems.erm.smoothness.square_bounds``.
     adjacency : Adjacency
 
     References

@@ -16,8 +16,7 @@ from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.released import SOURCES
-from dp_erm_bench.problems.erm.smoothness import KINDS
+from dp_erm_bench.problems.erm.smoothness import KINDS, SOURCES
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.mechanisms import Mechanisms

@@ -12,7 +12,6 @@ from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.gram_oracle import REFRESH, GramOracle
-from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.problems.erm.problem import ERMProblem
 
 BATCH = 3
@@ -48,16 +47,16 @@ def unclipped(oracle):
 
 
 def test_chosen_for_least_squares_without_clipping_only(problem):
-    assert type(make_oracle(problem, 1)) is DenseOracle
-    assert type(make_oracle(problem, 1, clipped=False)) is GramOracle
+    assert type(problem.oracle(1)) is DenseOracle
+    assert type(problem.oracle(1, clipped=False)) is GramOracle
     data = problem.dataset
     y = np.where(data.y > 0.0, 1.0, -1.0)
     labelled = Dataset("toy", data.X, y, None, "labels")
     logistic = build_problem(labelled, "logistic", "none")
-    assert type(make_oracle(logistic, 1, clipped=False)) is DenseOracle
+    assert type(logistic.oracle(1, clipped=False)) is DenseOracle
     wide = Dataset("wide", np.asfortranarray(data.X[:4]), data.y[:4], None, "wide")
     few = build_problem(wide, "squared", "none")
-    assert type(make_oracle(few, 1, clipped=False)) is DenseOracle
+    assert type(few.oracle(1, clipped=False)) is DenseOracle
 
 
 def test_queries(pair):

@@ -11,12 +11,12 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.released import (
+from dp_erm_bench.problems.erm.smoothness import (
     ReleasedSmoothness,
+    Smoothness,
     clipped_squares,
     square_bounds,
 )
-from dp_erm_bench.problems.erm.smoothness import Smoothness
 
 RADIUS = np.array([1.0, 2.0, 0.0, 5.0])
 LOSSES = [Logistic(), Squared()]

@@ -8,7 +8,6 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
-from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.problems.erm.sparse_oracle import SparseOracle
 
 BATCH = 3
@@ -33,7 +32,7 @@ def problems_of(loss):
 @pytest.fixture(params=registry.names("loss"))
 def oracles(request):
     dense, sparse = problems_of(registry.build("loss", request.param))
-    made = make_oracle(dense, BATCH), make_oracle(sparse, BATCH)
+    made = dense.oracle(BATCH), sparse.oracle(BATCH)
     assert isinstance(made[0], DenseOracle)
     assert isinstance(made[1], SparseOracle)
     w = np.random.default_rng(1).normal(size=(BATCH, dense.p))

@@ -10,7 +10,6 @@ from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.solvers.frank_wolfe import FrankWolfe
@@ -39,7 +38,7 @@ def problem_of(
 
 def iterates(solver, problem, z=0.0, names=("a",), clipped=True):
     releases = list(solver.releases(problem, Adjacency.REPLACE_ONE, None))
-    oracle = make_oracle(problem, len(names), clipped=clipped)
+    oracle = problem.oracle(len(names), clipped=clipped)
     mechanisms = make_mechanisms(releases, z, names)
     checkpoints = list(range(solver.n_iter + 1))
     return [w.copy() for w in solver.iterates(oracle, mechanisms, checkpoints, None)]
@@ -96,7 +95,7 @@ def test_margins_do_not_drift():
     problem = problem_of()
     solver = FrankWolfe(n_iter=3000)
     releases = list(solver.releases(problem, Adjacency.REPLACE_ONE, None))
-    oracle = make_oracle(problem, 1, clipped=True)
+    oracle = problem.oracle(1, clipped=True)
     mechanisms = make_mechanisms(releases, 1.0, ["a"])
     for _ in solver.iterates(oracle, mechanisms, [0, 3000], None):
         pass

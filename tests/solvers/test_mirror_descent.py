@@ -9,7 +9,6 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.oracles import make_oracle
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.solvers.gd import GD
@@ -33,7 +32,7 @@ def problem_of(constraint="simplex", loss="logistic", penalty="none", p=7):
 
 def iterates(solver, problem, z=0.0, names=("a",)):
     releases = list(solver.releases(problem, Adjacency.REPLACE_ONE, None))
-    oracle = make_oracle(problem, len(names), clipped=True)
+    oracle = problem.oracle(len(names), clipped=True)
     mechanisms = make_mechanisms(releases, z, names)
     checkpoints = list(range(solver.n_iter + 1))
     return [w.copy() for w in solver.iterates(oracle, mechanisms, checkpoints, None)]
@@ -133,7 +132,7 @@ def test_gd_is_sgd_with_all_records(constraint):
     problem = problem_of(constraint)
     full = SGD(n_iter=12, batch_size="full", step=0.7, clip=0.9)
     plain = GD(n_iter=12, step=0.7, clip=0.9)
-    oracle = make_oracle(problem, 1, clipped=True)
+    oracle = problem.oracle(1, clipped=True)
     releases = list(full.releases(problem, Adjacency.REPLACE_ONE, None))
     mechanisms = make_mechanisms(releases, 0.0, ["a"])
     other = [w.copy() for w in full.iterates(oracle, mechanisms, range(13), None)]

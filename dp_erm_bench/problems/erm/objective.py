@@ -13,13 +13,13 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
-from dp_erm_bench.problems.erm.released import (
+from dp_erm_bench.problems.erm.smoothness import (
     ReleasedSmoothness,
+    Smoothness,
     clipped_squares,
     largest_entries,
     square_bounds,
 )
-from dp_erm_bench.problems.erm.smoothness import Smoothness
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ class Oracle(base.Oracle[ERM], ABC):
     """Gradients and steps at the iterates of B trials.
 
     They start at zero, or at the point of the domain that is nearest to it. How a
-    gradient is had (dense, sparse, Gram) is chosen once, by ``make_oracle``.
+    gradient is had (dense, sparse, Gram) is chosen once, by ``ERMProblem.oracle``.
 
     Parameters
     ----------

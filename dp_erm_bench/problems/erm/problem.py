@@ -8,15 +8,20 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Array, Uncharged
 from dp_erm_bench.datasets.spec import LATER
+from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.problems.base import Optimum, Problem
+from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+from dp_erm_bench.problems.erm.gram_oracle import GramOracle
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum import certified_optimum
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.oracles import make_oracle
+from dp_erm_bench.problems.erm.sparse_oracle import SparseOracle
 
 SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
 """Keys of a dataset's yaml that its content or the objective already tell."""
+# Above this many features X'X no longer pays (128 MB).
+MOST_FEATURES = 4096
 PARTS = ("loss", "penalty", "constraint")
 
 
@@ -72,8 +77,14 @@ class ERMProblem(ERM, Problem):
         return self.constraint.contains(w)
 
     def oracle(self, batch: int, *, clipped: bool = True) -> Oracle:
-        """Return the oracle that serves the problem best."""
-        return make_oracle(self, batch, clipped=clipped)
+        """Return the oracle that serves the problem best, see `Problem.oracle`."""
+        if self.dataset.sparse:
+            return SparseOracle(self, batch)
+        small = self.p <= min(self.n, MOST_FEATURES)
+        # Unclipped least squares need no records.
+        if isinstance(self.loss, Squared) and small and not clipped:
+            return GramOracle(self, batch)
+        return DenseOracle(self, batch)
 
     def facts(self) -> dict[str, Any]:
         """Return the names of the parts, and the strength of the penalty."""
