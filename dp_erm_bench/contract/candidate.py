@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract.errors import ContractError
-from dp_erm_bench.contract.pairs import FAMILIES
-from dp_erm_bench.contract.problems import objectives, problem_of
+from dp_erm_bench.contract.pairs import FAMILIES, STRENGTH, Neighbours, pair
+from dp_erm_bench.contract.problems import Parts, neighbours, objectives, problem_of
 from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
 
 STEPS = 10
@@ -88,7 +89,42 @@ class Candidate:
         }
         return {key: min(x, most.get(key, x)) for key, x in wanted.items()}
 
-    def problems(self, variant: Variant) -> list[ERMProblem]:
+    @property
+    def foreign(self) -> type[Problem] | None:
+        """Return the class of problems that it serves, None for empirical risks."""
+        serves = self.solver.serves
+        return None if serves.kind == ERMProblem.kind else serves
+
+    def objectives(self) -> list[Parts]:
+        """Return the names of the small problems that it may serve."""
+        if self.foreign:
+            return [(self.foreign.kind, "none", "none")]
+        return objectives(self.solver.constrained)
+
+    def problem(self, parts: Parts) -> Any:
+        """Return a small problem by its names."""
+        return self.corners(parts)[0][0] if self.foreign else problem_of(*parts)
+
+    def corners(
+        self,
+        parts: Parts,
+        adjacency: Adjacency = Adjacency.REPLACE_ONE,
+        strength: float = STRENGTH,
+    ) -> Sequence[tuple[Any, Any]]:
+        """Return pairs of problems that differ in the first record, at the extremes."""
+        if self.foreign:
+            return [self.foreign.neighbours(adjacency is Adjacency.ZERO_OUT)]
+        return neighbours(adjacency, parts, strength)
+
+    def pair(
+        self, family: str, adjacency: Adjacency, parts: Parts, strength: float
+    ) -> Neighbours:
+        """Return the neighbours of a family."""
+        if self.foreign:
+            return Neighbours(*self.corners(parts, adjacency)[0], 0)
+        return pair(family, adjacency, parts, strength)
+
+    def problems(self, variant: Variant) -> list[Any]:
         """Return the small problems that a variant serves.
 
         Without a parameter ``clip`` these are problems of bounded derivatives.
@@ -99,7 +135,7 @@ class Candidate:
             If it serves none.
         """
         solver = self.build(variant, clip=1.0)
-        made = [problem_of(*parts) for parts in objectives(self.solver.constrained)]
+        made = [self.problem(parts) for parts in self.objectives()]
         served = [problem for problem in made if solver.refusal(problem) is None]
         if not served:
             reason = solver.refusal(made[0])
@@ -107,13 +143,13 @@ class Candidate:
         bounded = [problem for problem in served if is_bounded(problem, solver)]
         return bounded or served
 
-    def each(self) -> Iterator[tuple[Variant, ERMProblem]]:
+    def each(self) -> Iterator[tuple[Variant, Any]]:
         """Yield every variant on every problem that it serves."""
         for variant in self.variants:
             for problem in self.problems(variant):
                 yield variant, problem
 
-    def first(self) -> Iterator[tuple[Variant, ERMProblem]]:
+    def first(self) -> Iterator[tuple[Variant, Any]]:
         """Yield every variant on the first problem that it serves."""
         for variant in self.variants:
             yield variant, self.problems(variant)[0]

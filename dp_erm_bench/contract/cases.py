@@ -13,7 +13,7 @@ from typing import Any
 from dp_erm_bench.contract.candidate import Candidate, Variant
 from dp_erm_bench.contract.covering import Row, covering, values_of, within
 from dp_erm_bench.contract.pairs import LARGE, STRENGTH, pair
-from dp_erm_bench.contract.problems import Parts, objectives, problem_of
+from dp_erm_bench.contract.problems import Parts
 from dp_erm_bench.contract.runs import is_bounded, run_at
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -93,7 +93,7 @@ class Plan:
 
     def __init__(self, candidate: Candidate) -> None:
         self.candidate = candidate
-        self.parts = objectives(candidate.solver.constrained)
+        self.parts = candidate.objectives()
         self._served: dict[Any, list[Parts]] = {}
         self.met: collections.Counter[str] = collections.Counter()
 
@@ -121,7 +121,7 @@ class Plan:
         except Exception:  # two values that do not go together
             return
         for parts in self.parts:
-            problem = problem_of(*parts)
+            problem = self.candidate.problem(parts)
             if solver.refusal(problem) is None and self._bounded(problem, row):
                 yield parts
 
@@ -178,6 +178,8 @@ def given_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
 
 def varied(candidate: Candidate) -> Iterator[Case]:
     """Yield every row of parameters on all families of neighbours."""
+    if candidate.foreign:  # the families are of records with labels
+        return
     plan, count = Plan(candidate), itertools.count()
     rows = [row for row in plan.rows() if plan.served(row)]
     share = 1.0 if candidate.solver.batchable else FEW / len(candidate.families)
@@ -246,5 +248,5 @@ def _apart(candidate: Candidate, row: Row) -> Row:
     }
 
 
-def _shape_of(family: str, adjacency: Adjacency, parts: Parts) -> Problem:
+def _shape_of(family: str, adjacency: Adjacency, parts: Parts) -> Any:
     return pair(family, adjacency, parts).first

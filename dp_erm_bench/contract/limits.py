@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dp_erm_bench import registry
@@ -30,6 +32,7 @@ EPSILON = 1.0
 
 def the_limit_is_reached(candidate: Candidate) -> None:
     """Reach without noise what the class states as its limits, on every problem."""
+    _require_risks(candidate)
     stated = 0
     for parts in objectives(candidate.solver.constrained):
         problem = instance(*parts).with_smoothness("data")
@@ -67,6 +70,7 @@ def _reached(limit: Limit, problem: ERMProblem) -> None:
 
 def columns_of_zeros_are_harmless(candidate: Candidate) -> None:
     """Stay finite on columns of zeros, and leave them if noise does."""
+    _require_risks(candidate)
     clips = (1.0, None) if "clip" in candidate.parameters else (None,)
     for variant, problem in candidate.each():
         for clip in clips:
@@ -84,6 +88,12 @@ def columns_of_zeros_are_harmless(candidate: Candidate) -> None:
                         still = last[0, 2] == 0.0
                         require(still, f"{told} moves along a column of zeros")
                         require(last.any(), f"{told} does not move at all")
+
+
+def _require_risks(candidate: Candidate) -> None:
+    if candidate.foreign:
+        kind = candidate.foreign.kind
+        raise NotApplicable(f"it is about features and minima, not about {kind}")
 
 
 def noise_on_vectors(releases: tuple[Release, ...]) -> bool:
@@ -108,10 +118,11 @@ def nothing_to_learn_moves_nothing(candidate: Candidate) -> None:
 def served_within_the_budget_or_refused(candidate: Candidate) -> None:
     """Keep the budget on every problem, or refuse it in one sentence."""
     served = 0
-    for parts in objectives(constrained=True):
-        problem = problem_of(*parts)
+    names = candidate.objectives() if candidate.foreign else objectives(True)
+    for parts in names:
+        problem = candidate.problem(parts)
         for adjacency in Adjacency:
-            solved = _solved(candidate, problem, adjacency)
+            solved = _solved(candidate, problem, parts[2], adjacency)
             if solved is not None:
                 _keeps(solved, f"{candidate.name} on {problem.title}")
                 served += 1
@@ -119,12 +130,12 @@ def served_within_the_budget_or_refused(candidate: Candidate) -> None:
 
 
 def _solved(
-    candidate: Candidate, problem: ERMProblem, adjacency: Adjacency
+    candidate: Candidate, problem: Any, constraint: str, adjacency: Adjacency
 ) -> Run | None:
     """Return what a run comes to, None if it is refused as it should be."""
     budget = Budget(EPSILON, 1e-6, adjacency)
     told = f"{candidate.name} on {problem.title}"
-    kept = problem.constraint.bounded and not candidate.solver.constrained
+    kept = constraint != "none" and not candidate.solver.constrained
     try:
         solved = Run(problem, [candidate.build()], budget).record(5)
     except Unsupported as reason:

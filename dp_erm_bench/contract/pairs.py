@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +45,13 @@ class Pair:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Two problems and where their records differ."""
+    """Two problems of one class and where their records differ."""
 
-    first: ERMProblem
-    second: ERMProblem
+    first: Any
+    second: Any
     record: int
 
-    def __getitem__(self, side: int) -> ERMProblem:
+    def __getitem__(self, side: int) -> Any:
         """Return the problem of a side, 0 or 1."""
         return self.second if side else self.first
 

@@ -13,7 +13,7 @@ from dp_erm_bench.contract.cases import Case, Plan, given_of, varied
 from dp_erm_bench.contract.errors import NotApplicable, require
 from dp_erm_bench.contract.interpreters import replayed
 from dp_erm_bench.contract.pairs import CORNERS
-from dp_erm_bench.contract.problems import Parts, neighbours, objectives
+from dp_erm_bench.contract.problems import Parts, neighbours
 from dp_erm_bench.contract.runs import is_bounded
 from dp_erm_bench.contract.verdicts import Verdict
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -103,12 +103,12 @@ def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case
     """Yield all variants on all problems, their records at the extremes."""
     for variant, parts, adjacency, clip in itertools.product(
         candidate.variants,
-        objectives(candidate.solver.constrained),
+        candidate.objectives(),
         Adjacency,
         clips(candidate),
     ):
         solver = candidate.build(variant, clip=clip, **candidate.within_limits(given))
-        pairs = neighbours(adjacency, parts, WEAK)
+        pairs = candidate.corners(parts, adjacency, WEAK)
         problem = pairs[0][0]
         if solver.refusal(problem) or not is_bounded(problem, solver, adjacency):
             continue

@@ -16,7 +16,7 @@ from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.coins import Coins, spread_of
 from dp_erm_bench.contract.minimisers import Matched, matched
-from dp_erm_bench.contract.pairs import Neighbours, pair
+from dp_erm_bench.contract.pairs import Neighbours
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.base import Array, Mechanism, Query
@@ -84,7 +84,7 @@ class Side:
     ) -> None:
         self.case, self.number, self.first = case, number, first
         self.solver = candidate.build(dict(case.given))
-        self.pair: Neighbours = pair(
+        self.pair: Neighbours = candidate.pair(
             case.family, case.adjacency, case.parts, case.strength
         )
         self.problem = self.pair[0 if case.toggled else number]

@@ -80,7 +80,7 @@ def no_iterations_return_the_start(candidate: Candidate) -> None:
         require(
             len(found) == 1, f"{told} yields {len(found)} iterates for no iteration"
         )
-        start = problem.constraint.project(np.zeros_like(found[0]))
+        start = problem.start(len(found[0]))
         require(np.array_equal(found[0], start), f"{told} does not start at zero")
 
 

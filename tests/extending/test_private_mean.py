@@ -8,10 +8,12 @@ import pytest
 
 from dp_erm_bench import fit, problem_from_arrays, registry
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.audit import profile
 from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.pairs import audited_solver
-from dp_erm_bench.audit.profile import OK, verdict
 from dp_erm_bench.audit.statistic import LEAK
+from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.suite import FAILS, OK, check_named, outcomes
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.run import Run
@@ -79,8 +81,8 @@ def test_its_claim_is_audited_on_the_neighbours_that_it_names(adjacency):
     budget = Budget(8.0, 1e-6, adjacency)
     case = case_of(audited_solver(NOISY_MEAN, {}), budget)
     sides = [case.run(side, RUNS, "mean") for side in (0, 1)]
-    found = verdict(*sides, case.claim, 1e-4)
-    assert found.verdict == OK
+    found = profile.verdict(*sides, case.claim, 1e-4)
+    assert found.verdict == profile.OK
     assert abs(sides[0]).max() < LEAK and sides[0].mean() > 0.0 > sides[1].mean()
 
 
@@ -95,7 +97,7 @@ def test_too_small_a_sensitivity_is_refuted():
 
     case = case_of(solver_with(releases=releases), Budget(8.0, 1e-6))
     sides = [case.run(side, RUNS, "wrong") for side in (0, 1)]
-    assert verdict(*sides, case.claim, 1e-4).verdict == "VIOLATION"
+    assert profile.verdict(*sides, case.claim, 1e-4).verdict == "VIOLATION"
 
 
 def test_data_beside_the_mechanism_are_a_leak():
@@ -132,3 +134,26 @@ def test_what_is_of_empirical_risk_minimisation_only_is_refused_in_a_sentence():
         _ = problem().gradient_rms
     with pytest.raises(UsageError, match="a record has norm"):
         type(problem())(np.full((3, 2), 5.0))
+
+
+def test_it_is_checked_on_the_neighbours_that_its_problem_names():
+    found = list(outcomes(candidate_of(NOISY_MEAN)))
+    verdicts = {one.check: one.verdict for one in found}
+    assert FAILS not in verdicts.values()
+    for kept in ("replay_audit", "sensitivities_are_tight", "the_noise_is_recounted"):
+        assert verdicts[kept] == OK
+
+
+def test_the_check_finds_a_wrong_sensitivity_and_a_leak():
+    def releases(self, problem, adjacency, schedule):
+        yield Gaussian("mean", 0.5 * adjacency.of_mean(problem.radius, problem.n), 1)
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        yield oracle.w
+        for _ in checkpoints[1:]:
+            mean = np.tile(oracle.problem.mean, (oracle.batch, 1))
+            yield mechanisms["mean"](mean) + 1e-3 * mean
+
+    for wrong in ({"releases": releases}, {"iterates": iterates}):
+        candidate = candidate_of(type(solver_with(**wrong)))
+        assert check_named("replay_audit").outcome(candidate).verdict == FAILS
