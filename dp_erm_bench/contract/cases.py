@@ -206,7 +206,7 @@ def _on(plan: Plan, row: Row, family: str, number: int, count: int) -> Iterator[
         return
     parts = served[(5 * count) % len(served)]
     adjacency = list(Adjacency)[(count + number) % 2]
-    shape = _shape_of(family, adjacency, parts)
+    shape = pair(family, adjacency, parts).first
     try:
         if family not in LARGE and plan.met[family] == 1:
             solver = plan.lengthened(row, shape, LONG)
@@ -246,7 +246,3 @@ def _apart(candidate: Candidate, row: Row) -> Row:
         for name, value in row.items()
         if value != usual[name].default
     }
-
-
-def _shape_of(family: str, adjacency: Adjacency, parts: Parts) -> Any:
-    return pair(family, adjacency, parts).first
