@@ -55,10 +55,6 @@ class Store:
                 if old is None or not _better(old.status, entry.status):
                     self.index[key] = entry
 
-    def statuses(self) -> dict[str, str]:
-        """Return the status of every recorded trial by key."""
-        return {key: entry.status for key, entry in self.index.items()}
-
     def record(self, key: str) -> dict[str, Any] | None:
         """Return a record, or None if there is none or it cannot be read."""
         return next(self.records([key]))

@@ -74,7 +74,7 @@ def test_the_time_limit_is_a_key_of_the_runner(command, tmp_path):
     assert set(load_results(folder)["status"]) == {"timeout"}
     again = ended(command(5, "runner.time_limit=null", "runner.retry=[timeout]"))
     assert (again.code, "Traceback" in again.err) == (0, False)
-    assert set(Store(folder).statuses().values()) == {"ok"}
+    assert {e.status for e in Store(folder).index.values()} == {"ok"}
 
 
 def test_a_time_limit_out_of_range_is_refused(command):

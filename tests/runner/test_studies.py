@@ -197,5 +197,5 @@ def test_a_task_says_what_it_costs():
 def test_a_failing_trial_is_a_record(tmp_path):
     broken = {**AUDIT, "budget": {"epsilon": 4.0, "delta": 0.0}}
     run(tmp_path, {**broken, "seed": 0})
-    statuses = set(Store(tmp_path).statuses().values())
+    statuses = {entry.status for entry in Store(tmp_path).index.values()}
     assert statuses <= {"error", "skipped"} and statuses
