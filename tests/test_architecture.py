@@ -30,7 +30,7 @@ def test_every_module_and_folder_is_in_a_layer():
 
 def test_what_is_named_is_there():
     """Files, and folders that a new file goes to."""
-    for name in set(re.findall(r"`((?:\w+/)+(?:NAME)?[\w.]*)`", PAGE)):
+    for name in set(re.findall(r"`((?:\w+/)+[\w.]*)`", PAGE)):
         path = name.replace("NAME", "*")
         found = [*PACKAGE.glob(path.rstrip("/")), *ROOT.glob(path.rstrip("/"))]
         assert found, name
