@@ -1,8 +1,10 @@
 """Empirical risk minimisation, as the harness asks for it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,12 +13,11 @@ from dp_erm_bench.datasets.spec import LATER
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.problems.base import Optimum, Problem
-from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
-from dp_erm_bench.problems.erm.gram_oracle import GramOracle
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum import certified_optimum
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.sparse_oracle import SparseOracle
+
+if TYPE_CHECKING:
+    from dp_erm_bench.problems.erm.oracle import Oracle
 
 SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
 """Keys of a dataset's yaml that its content or the objective already tell."""
@@ -78,6 +79,11 @@ class ERMProblem(ERM, Problem):
 
     def oracle(self, batch: int, *, clipped: bool = True) -> Oracle:
         """Return the oracle that serves the problem best, see `Problem.oracle`."""
+        # Not at the top: who plans trials need not wait for numba.
+        from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+        from dp_erm_bench.problems.erm.gram_oracle import GramOracle
+        from dp_erm_bench.problems.erm.sparse_oracle import SparseOracle
+
         if self.dataset.sparse:
             return SparseOracle(self, batch)
         small = self.p <= min(self.n, MOST_FEATURES)
