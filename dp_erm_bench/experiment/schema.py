@@ -145,13 +145,16 @@ def _block(given: Any) -> Block:
 
 
 def _section(dotted: str, given: Any) -> dict[str, Any]:
-    """Return the keys of a section that are given: null stands for the default."""
+    """Return the keys of a section that are given; null is none where none may be."""
     if not isinstance(given, Mapping):
         raise refused(dotted or "block", given, "a mapping")
     prefix = f"{dotted}." if dotted else ""
-    known = [f"{prefix}{f.name}" for f in dataclasses.fields(SECTIONS[dotted])]
-    for key in given:
-        check_key(f"{prefix}{key}", known)
+    fields = dataclasses.fields(SECTIONS[dotted])
+    defaults = {f"{prefix}{field.name}": field.default for field in fields}
+    for key, value in given.items():
+        check_key(f"{prefix}{key}", list(defaults))
+        if value is None and defaults[f"{prefix}{key}"] is not None:
+            raise refused(f"{prefix}{key}", value, "a value, or left out")
     return {key: value for key, value in given.items() if value is not None}
 
 

@@ -108,6 +108,8 @@ WRONG = {
     "epsilon zero": ({"budget": {"epsilon": 0}}, "epsilon=0"),
     "delta two": ({"budget": {"delta": 2}}, "delta=2"),
     "unknown key of a budget": ({"budget": {"eps": 1}}, "budget.eps"),
+    "null budget": ({"budget": {"epsilon": None}}, "budget.epsilon=null"),
+    "null seed": ({"seed": None}, "seed=null: must be a value"),
     "unknown calibration": ({"calibration": "cheap"}, "cheap"),
     "negative seed": ({"seed": -1}, "seed=-1"),
     "seed as text": ({"seed": "range(0,3)"}, "seed=range(0,3)"),
