@@ -98,9 +98,8 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
         tuple(command),
         append_plan=name is None,
         files=experiment_file(composer),
+        notice=notice,
     )
-    if notice:
-        print(notice, file=sys.stderr)
     before = read_manifest(folder).get("profile")
     code = run_experiment(blocks, folder.name, folder, options)
     if options.mode == "plan":

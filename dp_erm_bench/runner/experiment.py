@@ -91,6 +91,8 @@ def _run(
         raise _nothing(missing)
     tuners = tuners_of(cases, options.n_checkpoints, session.finals)
     stages = stages_of(cases, tuners, session)
+    if options.notice:
+        print(options.notice, file=sys.stderr)
     if options.mode == "plan":
         print_plan(session, cases, tuners, stages)
         _print_missing(missing)

@@ -69,6 +69,8 @@ class RunOptions:
         The resolved configuration, for the manifest.
     files : mapping of str to str
         SHA-256 of the files that the blocks come from, by name, for the manifest.
+    notice : str
+        What to say on stderr once all that is wrong would have been refused.
     execute : str
         Dotted name of the function that runs one batch in a worker.
     """
@@ -87,6 +89,7 @@ class RunOptions:
     command: tuple[str, ...] = field(default_factory=lambda: tuple(sys.argv))
     config: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    notice: str = ""
     execute: str = EXECUTE
 
     def __post_init__(self) -> None:

@@ -151,7 +151,8 @@ def test_a_changed_experiment_has_a_folder_of_its_own(tiny, change):
     assert run.name == f"tiny+{change}"
     assert str(run.folder) == f"results/tiny+{change}"
     assert run.options.config["changes"] == [change]
-    assert f"tiny+{change}: the folder of experiment=tiny with {change}" in run.err
+    said = f"tiny+{change}: the folder of experiment=tiny with {change}"
+    assert said in run.options.notice
     assert tiny(change, "runner.n_jobs=1").folder == run.folder
     named = tiny(change, "name=other")
     assert (named.name, str(named.folder)) == ("other", "results/other")

@@ -120,24 +120,27 @@ blocks:
      algorithm: {name: random_cd, passes: 1, clip: 1}, seed: 0}
   - {panel: b, dataset: {name: log1, n: 70, p: 5},
      algorithm: {name: random_cd, passes: 1, clip: 1}, seed: 0}
-figures: panels_of_mine
+figures: [{kind: panels_of_mine.py}]
 claims:
   - {id: never, figure: a, measure: later, reason: not there, statement: Later}
 """
 DRAW = """
-def draw(table, folder, config):
-    for panel in set(table["panel"]):
-        for ending in ("png", "pdf"):
-            (folder / f"{panel}.{ending}").write_text("drawn")
+from dataclasses import dataclass
+from dp_erm_bench.report.figure import Figure
+
+@dataclass(frozen=True)
+class Mine(Figure):
+    def draw(self, drawing):
+        panels, endings = sorted(set(drawing.table["panel"])), ("png", "pdf")
+        paths = [drawing.folder / f"{p}.{end}" for p in panels for end in endings]
+        for path in paths:
+            path.write_text("drawn")
+        return paths
 """
 
 
-def test_only_what_this_run_drew_is_listed(
-    run, experiments, tmp_path, environment, monkeypatch
-):
+def test_only_what_this_run_drew_is_listed(run, experiments, tmp_path):
     (tmp_path / "panels_of_mine.py").write_text(DRAW)
-    path = environment["PYTHONPATH"]
-    monkeypatch.setitem(environment, "PYTHONPATH", f"{path}{os.pathsep}{tmp_path}")
     command = [experiments(FIGURES), "experiment=tiny", "runner.n_jobs=1", "name=own"]
 
     def listed(done):

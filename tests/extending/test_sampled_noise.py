@@ -70,7 +70,7 @@ def without_twin(folder):
 
 
 def solver_of(folder):
-    return load(pinned(str(folder / SOLVER)))
+    return load(pinned(str(folder / SOLVER), "algorithm"))
 
 
 def table_row(folder):

@@ -181,7 +181,7 @@ SOLVER = """
 from dp_erm_bench.plugins.load import load
 from dp_erm_bench.plugins.sources import pinned
 import json
-print(json.dumps(load(pinned("own.py")).weight()))
+print(json.dumps(load(pinned("own.py", "algorithm")).weight()))
 """
 OWN = """
 from dataclasses import dataclass

@@ -75,7 +75,7 @@ def test_rows_are_the_checkpoints_and_end_with_the_iterate(algorithm):
     np.testing.assert_allclose(rows.objective[-1], problem.value(rows.w), rtol=1e-12)
     np.testing.assert_array_equal(rows.nnz[-1], np.count_nonzero(rows.w, axis=1))
     np.testing.assert_allclose(rows.objective[0], np.log(2.0))
-    assert rows.test_objective == [] and rows.test_accuracy == []
+    assert rows.measures == {}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -145,10 +145,12 @@ def test_held_out_records_are_measured(problem):
     held = replace(data, X_test=data.X[:7], y_test=data.y[:7])
     solved = run(replace(problem, dataset=held), [made("greedy_cd")], INFINITE)
     margins = held.X_test @ solved.rows.w[0] * held.y_test
-    assert solved.rows.test_accuracy[-1][0] == np.mean(margins > 0.0)
+    assert solved.rows.measures["test_accuracy"][-1][0] == np.mean(margins > 0.0)
     squared = build_problem(held, "squared", "none")
     rows = run(squared, [made("greedy_cd")], INFINITE).rows
-    assert len(rows.test_objective) == 4 and rows.test_accuracy == []
+    assert {name: len(values) for name, values in rows.measures.items()} == {
+        "test_objective": 4
+    }
 
 
 def test_recording_is_not_on_the_clock(problem, monkeypatch):
