@@ -118,11 +118,18 @@ class SeparablePenalty(Penalty):
         lower: float = -math.inf,
         upper: float = math.inf,
     ) -> None:
+        if not (l1 >= 0.0 and l2 >= 0.0 and lower <= upper):
+            raise UsageError(
+                f"SeparablePenalty({l1=:g}, {l2=:g}, {lower=:g}, {upper=:g}): "
+                "l1 and l2 must be >= 0, and lower <= upper"
+            )
         self.l1, self.l2, self.lower, self.upper = l1, l2, lower, upper
 
     def __init_subclass__(cls) -> None:
         """Refuse methods of its own, which no kernel would run."""
-        own = sorted({"value", "prox", "dual_distance", "parameters"} & set(vars(cls)))
+        numbers = {"l1", "l2", "lower", "upper"}
+        methods = {name for name in vars(SeparablePenalty) if name[0] != "_"} - numbers
+        own = sorted(methods & set(vars(cls)))
         if own:
             raise TypeError(
                 f"{cls.__name__}: kernels take the four numbers of a SeparablePenalty "

@@ -166,7 +166,7 @@ def broken(path: str, error: BaseException, group: str) -> UsageError:
 
 def _moved(path: str, missing: str) -> str:
     """Return how to import what a file looked for at a place of ours that is gone."""
-    if missing.partition(".")[0] != __name__.partition(".")[0]:
+    if missing == EXTEND or missing.partition(".")[0] != __name__.partition(".")[0]:
         return ""
     trees = [ast.parse(file.read_bytes()) for file in sources(path).values()]
     imports = [

@@ -88,6 +88,7 @@ class PoissonGaussianLaw(Law):
 class PoissonGaussian(SampledRelease):
     """A sum over a Poisson sample of the records, plus normal noise."""
 
+    vectors: ClassVar[bool] = True
     draw = staticmethod(draws.gaussian)
 
     def law(self) -> Law:

@@ -168,6 +168,10 @@ class PoissonMechanism(AdditiveMechanism):
 class SampledRelease(Release):
     """A noisy sum over a Poisson sample of the records.
 
+    With the adjacency replace_one a record's own term must be at most half of the
+    sensitivity: where terms have one sign, as in a count, that is not so for their
+    difference, and the sensitivity to declare is twice the largest term.
+
     Parameters
     ----------
     rate : float
@@ -176,6 +180,5 @@ class SampledRelease(Release):
     """
 
     mechanism: ClassVar[type[Mechanism]] = PoissonMechanism
-    vectors: ClassVar[bool] = True
     # Nothing is claimed by default: the sum is charged for all records.
     rate: float = 1.0

@@ -115,12 +115,13 @@ def _fixed(raw: bytes) -> tuple[Any, dict[str, Any]]:
     """Return what a line's key depends on: all but the parameters, and these."""
     spec = (parsed(raw) or {}).get("spec")
     spec = dict(spec) if isinstance(spec, dict) else {}
-    algorithm, dataset = (
+    algorithm, dataset, loss = (
         dict(part) if isinstance(part := spec.get(name), dict) else {}
-        for name in ("algorithm", "dataset")
+        for name in ("algorithm", "dataset", "loss")
     )
     params = algorithm.pop("params", None)
     algorithm.pop("file", None)
+    loss.pop("file", None)
     told = {key: value for key, value in dataset.items() if key not in SILENT}
-    rest = {**spec, "algorithm": algorithm, "dataset": told}
+    rest = {**spec, "algorithm": algorithm, "dataset": told, "loss": loss}
     return rest, params if isinstance(params, dict) else {}

@@ -89,7 +89,9 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
     asked: dict[str, Any] = {}
     for part in PARTS:
         asked[part] = spec[part]["name"]
-        rest = {key: value for key, value in spec[part].items() if key != "name"}
+        # A loss of one's own is that of its name, wherever its file is and after edits.
+        silent = {"name", *(("file", "content") if part == "loss" else ())}
+        rest = {key: value for key, value in spec[part].items() if key not in silent}
         asked |= {f"{part}.{key}": value for key, value in rest.items()}
     asked = {k: v for k, v in asked.items() if k not in LEFT_OUT}
     if asked.get("dataset.path"):

@@ -193,5 +193,5 @@ def _name(raw: bytes) -> bytes:
     A solver's file is code: where it lies and what it holds name no trial.
     """
     labels = raw.partition(FLAGS)[0][KEY.stop :]
-    spec = FILE.sub(b"", raw.partition(SPEC)[2], count=1)
+    spec = FILE.sub(b"", raw.partition(SPEC)[2])
     return blake2b(labels + spec, digest_size=16).digest()

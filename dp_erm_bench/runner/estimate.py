@@ -204,6 +204,7 @@ def _made(spec: dict[str, Any]) -> Setting | None:
     """Return the setting of an earlier trial, None if it can no longer be made."""
     try:
         # A file that only a plan names is not imported.
-        return None if "file" in spec["algorithm"] else setting_of(spec)
+        own = any("file" in spec[part] for part in ("algorithm", "loss"))
+        return None if own else setting_of(spec)
     except (UsageError, DataUnavailable, KeyError, TypeError):
         return None

@@ -200,6 +200,8 @@ def _trusted(spec: Spec, pin: str) -> dict[str, Any]:
     told = spec["algorithm"]
     if (told["name"], told.get("content", "")) != (label(pin), content(pin)):
         raise ValueError(told)
+    if "file" in spec["loss"]:
+        raise UsageError("a trial of a loss's file is not replayed: run it with `fit`")
     for part in ("loss", "penalty", "constraint"):
         if any(isinstance(v, str) for k, v in spec[part].items() if k != "name"):
             raise ValueError(part)

@@ -12,6 +12,7 @@ import scipy.sparse
 from scipy.optimize import minimize
 
 from dp_erm_bench import fit, load_results, problem_from_arrays, registry
+from dp_erm_bench import replay as replay_trial
 from dp_erm_bench.contract import replay
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.interpreters import replayed
@@ -98,7 +99,9 @@ def test_it_is_audited(name, monkeypatch):
 def test_the_audit_sees_a_wrong_constant(tmp_path, monkeypatch):
     """Of an algorithm that clips nothing."""
     file = write(tmp_path, (SLOPE, "return 0.3 * max(self.tau, 1.0 - self.tau)"))
-    monkeypatch.setattr("dp_erm_bench.problems.erm.build.check_loss", lambda loss: None)
+    for place in ("build", "objective"):
+        checked = f"dp_erm_bench.problems.erm.{place}.check_loss"
+        monkeypatch.setattr(checked, lambda loss: None)
     found = audited(monkeypatch, file, "objective_perturbation")
     assert any(
         "its declared sensitivity" in sentence
@@ -220,6 +223,18 @@ def test_a_sweep_takes_its_path_and_its_parameter(tmp_path):
     table = load_results(tmp_path / "results" / "sweep")
     assert sorted(table["loss"].unique()) == ["logistic", "tilted"]
     assert set(table["status"]) == {"ok"}
+    with open(tmp_path / "tilted.py", "a") as file:
+        file.write("# Another version of the same loss.\n")
+    assert not subprocess.run([*command, "name=edited"], cwd=tmp_path).returncode
+    folders = [str(tmp_path / "results" / name) for name in ("sweep", "edited")]
+    done = subprocess.run(
+        [*command[:3], "compare", *folders], capture_output=True, text=True
+    )
+    # Its content seeds the draws, so that it is paired, and not the same.
+    assert done.returncode == 0 and "1 undecided, 1 same" in done.stdout, done.stderr
+    with pytest.raises(UsageError, match="loss's file is not replayed"):
+        replay_trial(table[table["loss"] == "tilted"], folders[0])
+
     wrong = [*command[:6], "loss=tilted.py", "loss.tauu=1", "algorithm=gd"]
     refused = subprocess.run(wrong, cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 2

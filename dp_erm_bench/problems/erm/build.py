@@ -80,7 +80,7 @@ def build_problem(
     if not isinstance(loss, Loss):
         part = _resolved(Part.of(loss), "loss", dataset)
         loss = cast(Loss, build("loss", part.name, **part.parameters))
-    check_loss(loss)
+        check_loss(loss)
     if not isinstance(penalty, Penalty):
         penalty = _penalty(_resolved(Part.of(penalty), "penalty", dataset), dataset)
     if not isinstance(constraint, Constraint):

@@ -11,8 +11,10 @@ from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Bounds, Dataset
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.losses.declared import check_loss
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
+from dp_erm_bench.problems.erm.declared import check_parts
 from dp_erm_bench.problems.erm.smoothness import (
     ReleasedSmoothness,
     Smoothness,
@@ -20,6 +22,9 @@ from dp_erm_bench.problems.erm.smoothness import (
     largest_entries,
     square_bounds,
 )
+
+BOUNDS = ("lipschitz", "record_smoothness", "smoothness", "square_bounds")
+"""What sensitivities rest on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +51,23 @@ class ERM:
     released: ReleasedSmoothness | None = None
 
     def __post_init__(self) -> None:
-        """Refuse labels outside the loss's domain, and sets of another space."""
+        """Refuse labels and sets that do not fit, and parts that are not as said."""
+        # No solver runs on a loss that cannot be compiled.
+        if self.loss.source and not self.loss.uncompiled:
+            check_loss(self.loss)
         self.loss.check_labels(self.dataset.y)
         self.penalty.check_features(self.dataset.p)
         self.constraint.check_features(self.dataset.p)
+        check_parts(self.penalty, self.constraint, self.dataset.p, self.dataset.bounds)
+
+    def __init_subclass__(cls) -> None:
+        """Refuse constants that are not those of the parts."""
+        own = sorted(set(BOUNDS) & set(vars(cls)))
+        if own and not cls.__module__.startswith(f"{__package__}."):
+            raise TypeError(
+                f"{cls.__name__}: {own[0]} follows from the loss and the domain; for "
+                "another kind of problem derive from problems.base.Problem"
+            )
 
     @property
     def n(self) -> int:

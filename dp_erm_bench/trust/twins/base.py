@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 
 Array = NDArray[np.float64]
@@ -160,6 +160,8 @@ class Twin(ABC):
 def twin_of(kind: type) -> type[Twin] | None:
     """Return the twin of a kind of release, None if it has none."""
     own: type[Twin] | None = vars(kind).get("twin")
+    if own is not None and not (isinstance(own, type) and issubclass(own, Twin)):
+        raise UsageError(f"{kind.__name__}.twin={own}: must be a class, a Twin")
     package, _, name = kind.__module__.rpartition(".")
     if own is not None or package != RELEASES:
         return own

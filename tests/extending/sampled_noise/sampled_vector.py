@@ -44,6 +44,7 @@ class SampledVectorLaw(PureLaw):
 class SampledVector(SampledRelease):
     """A sum over a Poisson sample, plus norm-Laplace noise of scale z * sensitivity."""
 
+    vectors = True
     twin = SampledVectorTwin
     draw = staticmethod(NormLaplace.draw)
     unit = NormLaplace.unit
