@@ -89,11 +89,11 @@ def is_known(law: Law) -> bool:
 def check_known(laws: Laws, delta: float) -> None:
     """Refuse laws that no accountant knows, and delta = 0 where noise is Gaussian."""
     for law in laws:
+        if not is_known(law):
+            raise TypeError(f"law {law.name!r}: no accountant knows it")
         if "__dataclass_params__" not in vars(type(law)):
             # Else fields would be lost where laws are compared and composed.
             raise TypeError(f"{type(law).__name__}: a law must be a dataclass")
-        if not is_known(law):
-            raise TypeError(f"law {law.name!r}: no accountant knows it")
     impure = [law for law in laws if law.level(1 / law.weight) is None]
     mixed = {law.name for law in impure if law.times}
     if delta == 0 and mixed:

@@ -145,7 +145,10 @@ def _block(given: Any) -> Block:
 
 
 def _section(dotted: str, given: Any) -> dict[str, Any]:
-    """Return the keys of a section that are given; null is none where none may be."""
+    """Return the keys of a section that are given.
+
+    Within `tune` null stands for the default: profiles switch keys off by it.
+    """
     if not isinstance(given, Mapping):
         raise refused(dotted or "block", given, "a mapping")
     prefix = f"{dotted}." if dotted else ""
@@ -153,7 +156,8 @@ def _section(dotted: str, given: Any) -> dict[str, Any]:
     defaults = {f"{prefix}{field.name}": field.default for field in fields}
     for key, value in given.items():
         check_key(f"{prefix}{key}", list(defaults))
-        if value is None and defaults[f"{prefix}{key}"] is not None:
+        needed = defaults[f"{prefix}{key}"] is not None and dotted in ("", "budget")
+        if value is None and needed:
             raise refused(f"{prefix}{key}", value, "a value, or left out")
     return {key: value for key, value in given.items() if value is not None}
 
