@@ -45,9 +45,9 @@ class Case:
         Noise multiplier.
     points : str
         Checkpoints: ``all``, ``few`` or ``ends``.
-    toggled : bool
-        Whether both sides are D, and the record is in one side's samples exactly
-        where it is not in the other's.
+    toggled : int or None
+        The side whose dataset both have, if they do: the record is in the samples of
+        one exactly where it is not in those of the other.
     epsilon : float
         The budget of released constants.
     strength : float
@@ -65,7 +65,7 @@ class Case:
     trials: int = 1
     z: float = 30.0
     points: str = "all"
-    toggled: bool = False
+    toggled: int | None = None
     epsilon: float = 5.0
     strength: float = STRENGTH
     brief: bool = False
@@ -226,11 +226,13 @@ def _on(plan: Plan, row: Row, family: str, number: int, count: int) -> Iterator[
         group=plan.candidate.told(_apart(plan.candidate, row)),
     )
     yield made
-    if _is_sampled(shape, solver):
-        yield replace(made, adjacency=Adjacency.ZERO_OUT, toggled=True)
+    if is_sampled(shape, solver):
+        # The dataset whose record stands out.
+        yield replace(made, toggled=int(adjacency is Adjacency.REPLACE_ONE))
 
 
-def _is_sampled(problem: Problem, solver: Solver) -> bool:
+def is_sampled(problem: Problem, solver: Solver) -> bool:
+    """Return whether a release is charged for samples; not if it cannot be made."""
     try:
         releases = run_at(problem, [solver]).releases
     except Exception:

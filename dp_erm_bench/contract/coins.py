@@ -48,7 +48,7 @@ class Coins:
         self.plain = mechanism.sample
         self.rate, self.record = mechanism.rate, record
         self.name = mechanism.release.name
-        self.turned = case.toggled and side == 1
+        self.turned = case.toggled is not None and side == 1
         self.done = [0] * case.trials
 
     def __call__(self, trial: int, n: int, steps: int) -> Batch:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from dp_erm_bench.contract.candidate import Candidate, Variant
-from dp_erm_bench.contract.cases import Case, Plan, given_of, varied
+from dp_erm_bench.contract.cases import Case, Plan, given_of, is_sampled, varied
 from dp_erm_bench.contract.errors import NotApplicable, require
 from dp_erm_bench.contract.interpreters import replayed
 from dp_erm_bench.contract.pairs import CORNERS
@@ -116,8 +116,11 @@ def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case
             solver = Plan(candidate).lengthened(dict(given_of(solver)), problem, least)
         made = _at_corners(candidate, solver, parts, adjacency)
         made = replace(made, group=_group(candidate, variant, clip))
+        # All other candidates meet toggled coins where they are varied.
+        both = candidate.foreign and is_sampled(problem, solver)
         for number in range(len(pairs)):
-            yield replace(made, family=f"{CORNERS} {number}")
+            for toggled in (None, 0, 1) if both else (None,):
+                yield replace(made, family=f"{CORNERS} {number}", toggled=toggled)
 
 
 def _at_corners(
@@ -137,7 +140,11 @@ def _group(candidate: Candidate, variant: Variant, clip: float | None) -> str:
 @functools.lru_cache(maxsize=16)
 def _tightest(candidate: Candidate) -> dict[str, tuple[float, dict[str, float]]]:
     """Return, per group, what its ratios must exceed and what they are."""
-    at_corners = [one for one in verdicts(candidate) if CORNERS in one.case.family]
+    at_corners = [
+        one
+        for one in verdicts(candidate)
+        if CORNERS in one.case.family and one.case.toggled is None
+    ]
     found = _grouped(at_corners)
     least = {one.case.group_told: _least(one.case) for one in at_corners}
     loose = {

@@ -87,7 +87,7 @@ class Side:
         self.pair: Neighbours = candidate.pair(
             case.family, case.adjacency, case.parts, case.strength
         )
-        self.problem = self.pair[0 if case.toggled else number]
+        self.problem = self.pair[number if case.toggled is None else case.toggled]
         self.told = Told()
         self.writer = Writer(self.told.log, first.log if first else None)
         self.witnesses: dict[str, _Witness] = {}

@@ -29,7 +29,8 @@ class Adjacency(StrEnum):
             Largest absolute value (or norm) of one record's term.
         signed : bool
             False where a term lies in [0, bound], so that a replacement moves the
-            sum by at most ``bound`` too.
+            sum by at most ``bound`` too. Not for a `SampledRelease`: there it is the
+            term itself that must be within half of the sensitivity.
 
         Returns
         -------

@@ -168,9 +168,24 @@ class PoissonMechanism(AdditiveMechanism):
 class SampledRelease(Release):
     """A noisy sum over a Poisson sample of the records.
 
-    With the adjacency replace_one a record's own term must be at most half of the
-    sensitivity: where terms have one sign, as in a count, that is not so for their
-    difference, and the sensitivity to declare is twice the largest term.
+    Given all earlier answers and the sample of the other records, let the sum be s
+    without the record that neighbours differ in, s + v with it in D and s + v' with it
+    in D'. Its coin is secret, so that the answer has the law (1 - q) N_s + q N_(s + v)
+    in D and (1 - q) N_s + q N_(s + v') in D', N_a being the noise around a: s is common
+    to both, as long as nothing moves with a record that is not in the sample. An
+    amplified law bounds this pair by the norms of v and v', and not of v - v':
+
+    - ``zero_out``: v' = 0, and norm(v) is at most the sensitivity.
+    - ``replace_one``: norm(v) and norm(v') are at most half of the sensitivity, which
+      bounds norm(v - v') too. The reverse fails: terms of one sign, as in a count, may
+      have v = 1, v' = 0 at a sensitivity of 1. The pair is that of a removed record
+      then, at the whole sensitivity; calibrated for epsilon = 1 at q = 0.1,
+      delta = 1e-6, one use has 3.8. The sensitivity to declare is twice the largest
+      term.
+
+    v is what the query moves by with the record's coin alone; `check` turns that coin
+    (``samples_are_those_charged``). At rate 1 nothing is amplified, and a bound on the
+    change is enough.
 
     Parameters
     ----------

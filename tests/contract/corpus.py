@@ -849,6 +849,24 @@ BROKEN = {
             "(slope, lambda g: np.abs(g) / np.arange(1, problem.p + 1))",
         ),
     ),
+    "a count over a sample, at its change": broken(
+        CLAIMS,
+        "sampled",
+        (
+            "        yield PoissonGaussian(",
+            "        one = adjacency.of_sum(1.0, signed=False)\n"
+            '        yield PoissonGaussian("class", one, self.rounds, rate=rate)\n'
+            "        yield PoissonGaussian(",
+        ),
+        at(
+            MOVE,
+            "many = mechanisms['class']",
+            "new = [many.sample(b, problem.n, 1)[0] for b in rows]",
+            "held = [float((problem.dataset.y[r] > 0.0).sum()) for r in new]",
+            "share = np.clip(many(np.array(held)) / self.expected, 0.2, 0.8)",
+            "told = told * share[:, None]",
+        ),
+    ),
 }
 
 

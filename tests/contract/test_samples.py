@@ -1,9 +1,17 @@
 """A run that is charged for secret samples takes them, one for each use."""
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import optimize, stats
 
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.cli.main import main
+from dp_erm_bench.contract.candidate import Candidate, candidate_of
+from dp_erm_bench.contract.suite import FAILS, OK, check_named
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from tests.contract.own import DECLARED, IMPORTED, IMPORTS, STEP, broken
 
 SAMPLED = DECLARED.replace("Gaussian(", "PoissonGaussian(", 1).replace(
@@ -86,6 +94,68 @@ def test_runs_that_are_charged_for_samples_they_do_not_take_end_as_errors(
         assert rows["epsilon_certified"].isna().all()
     assert set(last.loc[list(GOOD), "status"]) == {"ok"}
     assert "release gradient is certified for one Poisson" in capsys.readouterr().out
+
+
+COUNT = f"{AT}sums = np.array([(problem.dataset.y[r] > 0).sum() for r in rows]) + 0.0\n"
+SHRUNK = (
+    f"{AT}shares = mechanisms['gradient'](sums) / (0.2 * problem.n)\n"
+    f"{AT}noisy = 0.5 * np.tanh(shares[:, None]) * oracle.w + 0.01 * shares[:, None]\n"
+)
+ONE_SIGN = "change = adjacency.of_sum(1.0, signed=False)\n        "
+TWICE = ONE_SIGN.replace(", signed=False", "")
+
+
+def counting(bound):
+    """Move by a count of the sampled records of a class, of a declared bound."""
+    counts = solver(DRAW, COUNT, SHRUNK)
+    return counts.replace(SAMPLED, bound + SAMPLED)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_a_replaced_term_of_one_sign_costs_more_than_its_change_says(adjacency):
+    """The count of a class over a sample: a term of 1 in D, 0 in D'."""
+    change, rate = adjacency.of_sum(1.0, signed=False), 0.1
+    laws = (PoissonGaussian("count", change, 1, rate=rate).law(),)
+    mu = 1.0 / calibrate(laws, Budget(1.0, 1e-6, adjacency)).z
+
+    def delta(epsilon):
+        """(1 - q) N(0, 1) + q N(mu, 1) against N(0, 1), from its definition."""
+        cut = np.log1p((np.exp(epsilon) - 1.0) / rate) / mu + mu / 2.0
+        out, held = stats.norm.sf(cut), stats.norm.sf(cut - mu)
+        return (1.0 - rate) * out + rate * held - np.exp(epsilon) * out
+
+    true = optimize.brentq(lambda epsilon: delta(epsilon) - 1e-6, 0.1, 10.0)
+    expected = 3.8 if adjacency is Adjacency.REPLACE_ONE else 1.0
+    assert true == pytest.approx(expected, abs=0.05)
+
+
+class Few(Candidate):
+    """A candidate as by default, on few neighbours."""
+
+    rows = ({},)
+    families = ("outlier", "flipped label", "one class")
+
+
+def samples_outcome(path):
+    made = candidate_of(str(path))
+    few = Few(made.name, made.solver, made.preset, made.pin)
+    return check_named("samples_are_those_charged").outcome(few)
+
+
+def test_check_refuses_a_sampled_count_that_declares_its_change_only(tmp_path):
+    (tmp_path / "counts.py").write_text(counting(ONE_SIGN))
+    found = samples_outcome(tmp_path / "counts.py")
+    assert found.verdict == FAILS
+    assert "replace_one, neighbours: " in found.said
+    assert found.said.endswith(
+        "release gradient: a record's own term is 1 times the declared sensitivity, at "
+        "most 0.5 is charged for a sample under replace_one"
+    )
+
+
+def test_a_sampled_count_that_declares_twice_its_largest_term_passes(tmp_path):
+    (tmp_path / "counts.py").write_text(counting(TWICE))
+    assert samples_outcome(tmp_path / "counts.py").verdict == OK
 
 
 @pytest.mark.parametrize("name", ["whole", "noise_of_a_run"])

@@ -16,6 +16,7 @@ from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.suite import FAILS, OK, check_named, outcomes
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.run import Run
 
 FOLDER = Path(__file__).parent / "private_mean"
@@ -157,3 +158,28 @@ def test_the_check_finds_a_wrong_sensitivity_and_a_leak():
     for wrong in ({"releases": releases}, {"iterates": iterates}):
         candidate = candidate_of(type(solver_with(**wrong)))
         assert check_named("replay_audit").outcome(candidate).verdict == FAILS
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_the_check_finds_sampled_terms_that_are_larger_than_is_charged(factor):
+    """Norms of records are in [0, 1]: so is the change of their sum, and each term."""
+
+    def releases(self, problem, adjacency, schedule):
+        change = factor * adjacency.of_sum(problem.radius, signed=False)
+        yield PoissonGaussian("mean", change, 1, rate=0.3)
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        problem, ask = oracle.problem, mechanisms["mean"]
+        norms = np.linalg.norm(problem.records, axis=1)
+        yield oracle.w
+        for _ in checkpoints[1:]:
+            samples = [ask.sample(b, problem.n, 1)[0] for b in range(oracle.batch)]
+            total = ask(np.array([norms[sample].sum() for sample in samples]))
+            yield np.tile(total[:, None] / problem.n, problem.p)
+
+    candidate = candidate_of(type(solver_with(releases=releases, iterates=iterates)))
+    found = check_named("samples_are_those_charged").outcome(candidate)
+    assert found.verdict == (OK if factor == 2.0 else FAILS)
+    if factor == 1.0:
+        assert "own term is 1 times the declared sensitivity" in found.said
+        assert check_named("replay_audit").outcome(candidate).verdict == OK
