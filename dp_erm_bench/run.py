@@ -17,8 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.calibration import Calibration, calibrate, labelled
-from dp_erm_bench.accounting.shares import left_over, shared_mechanisms, with_shares
+from dp_erm_bench.accounting.calibration import (
+    Calibration,
+    calibrate,
+    labelled,
+    left_over,
+    shared_mechanisms,
+    with_shares,
+)
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Oracle, Problem
 from dp_erm_bench.releases.base import Release

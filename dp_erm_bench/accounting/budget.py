@@ -18,7 +18,7 @@ Measured on 10^5 releases: at 1e-60 the lattice of ``pld`` proves an epsilon wit
 the unsafe side. What the draws cut off, 1e-307 each, is nothing against it.
 """
 POWER_OF_N = re.compile(r"1/n(?:\^(\d+(?:\.\d+)?))?")
-_TOO_SMALL = (
+TOO_SMALL = (
     f"must be 0 or at least {LEAST_DELTA:g}, the least that the accountants resolve"
 )
 
@@ -49,12 +49,9 @@ class Budget:
     adjacency: Adjacency = Adjacency.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        for name, parse in (
-            ("epsilon", parsed_epsilon),
-            ("delta", parsed_delta),
-            ("adjacency", parsed_adjacency),
-        ):
-            object.__setattr__(self, name, parse(getattr(self, name)))
+        object.__setattr__(self, "epsilon", parsed_epsilon(self.epsilon))
+        object.__setattr__(self, "delta", parsed_delta(self.delta))
+        object.__setattr__(self, "adjacency", parsed_adjacency(self.adjacency))
 
     def resolved(self, n: int) -> "Budget":
         """Return the budget with delta as a number, for ``n`` records."""
@@ -63,23 +60,15 @@ class Budget:
         match = POWER_OF_N.fullmatch(self.delta)
         assert match is not None
         value = float(n) ** -float(match[1] or 1)
-        if value >= 1:
-            raise UsageError(
-                f"delta={self.delta} with n={n} is {value:g}: "
-                "must be a number in [0, 1)"
-            )
-        if value < LEAST_DELTA:
-            raise UsageError(
-                f"delta={self.delta} with n={n} is {value:g}: {_TOO_SMALL}"
-            )
+        if not LEAST_DELTA <= value < 1:
+            wrong = TOO_SMALL if value < 1 else "must be a number in [0, 1)"
+            raise UsageError(f"delta={self.delta} with n={n} is {value:g}: {wrong}")
         return replace(self, delta=value)
 
     @property
     def spec(self) -> dict[str, Any]:
         """Return what a trial's spec says of the budget, JSON-able."""
-        adjacency = str(self.adjacency.value)
-        fields = {"epsilon": self.epsilon, "delta": self.delta, "adjacency": adjacency}
-        return dict(spelled(fields))
+        return dict(spelled(vars(self) | {"adjacency": self.adjacency.value}))
 
     @property
     def number(self) -> float:
@@ -120,7 +109,7 @@ def parsed_delta(value: Any) -> float | str:
             f"delta={value}: must be a number in [0, 1), '1/n', '1/n^2' or '1/n^k'"
         )
     if 0 < number < LEAST_DELTA:
-        raise UsageError(f"delta={value}: {_TOO_SMALL}")
+        raise UsageError(f"delta={value}: {TOO_SMALL}")
     return number
 
 

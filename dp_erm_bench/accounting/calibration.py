@@ -1,12 +1,12 @@
 """From laws and a budget to one noise multiplier.
 
-A release that takes a fixed share of the budget is certified apart (``shares``), and
-the search is run on what it leaves.
+A release that takes a fixed share of the budget is certified apart, and the search is
+run on what it leaves.
 """
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,26 @@ import numpy as np
 import scipy
 
 from dp_erm_bench import releases
-from dp_erm_bench.accounting.authors import authors_multiplier
+from dp_erm_bench.accounting.bounds import Laws, pure_epsilon
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.certify import Laws, certify, check_known
-from dp_erm_bench.accounting.least import certified_multiplier, proof_of_least
+from dp_erm_bench.accounting.certify import certify, check_known
+from dp_erm_bench.accounting.least import (
+    authors_multiplier,
+    certified_multiplier,
+    proof_of_least,
+)
 from dp_erm_bench.cached import is_sealing, load_json, save_json
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import digest
 from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.law import Law, composed
+from dp_erm_bench.releases.laplace_vector import Shared
+from dp_erm_bench.releases.law import composed
+from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.printed import printed_rule
 
 MODES = ("certified", "paper", "authors")
+ROUNDING = 4e-16
+"""A few units in the last place: sums of budgets are rounded to the safe side."""
 NOT_RECOUNTED = " (not recounted)"
 """Ends the label where the noise of a release is not counted a second time."""
 
@@ -60,10 +68,7 @@ class Calibration:
 
 
 def calibrate(
-    laws: Laws,
-    budget: Budget,
-    mode: str = "certified",
-    printed: str | None = None,
+    laws: Laws, budget: Budget, mode: str = "certified", printed: str | None = None
 ) -> Calibration:
     """Return the noise multiplier of a budget.
 
@@ -84,8 +89,8 @@ def calibrate(
     -------
     Calibration
         Cached in memory, and on disk by laws, budget, mode and :func:`sources`, but for
-        laws from outside the package. What
-        is read is proved again, once in a process, see :func:`confirmed`.
+        laws from outside the package. What is read is proved again, once in a process,
+        see :func:`confirmed`.
 
     Raises
     ------
@@ -95,31 +100,20 @@ def calibrate(
         For a law that no accountant knows.
     Unsupported
         For delta = 0 with noise that is not purely private, or if no noise reaches
-        the budget, see :func:`check_reachable`.
+        the budget: the curvature of perturbed objectives alone exceeds it. The
+        sentence says how small log(1 + beta / ridge) must be.
     """
     if mode not in MODES:
         raise UsageError(f"calibration={mode}: must be {', '.join(MODES)}")
     check_known(laws, budget.number)
-    check_reachable(laws, budget)
-    return _calibrated(
-        composed(laws), budget, mode, printed if mode == "paper" else None
-    )
-
-
-def check_reachable(laws: Laws, budget: Budget) -> None:
-    """Refuse a budget that the curvature of perturbed objectives alone exceeds.
-
-    Raises
-    ------
-    Unsupported
-        The sentence says how small log(1 + beta / ridge) must be.
-    """
     least = math.fsum(law.times * law.least() for law in laws)
     if least >= budget.epsilon:
         raise Unsupported(
             f"epsilon={budget.epsilon:g}: the curvature alone, log(1 + beta / ridge), "
             f"costs {least:.3g}, whatever the noise; a larger ridge costs less"
         )
+    rule = printed if mode == "paper" else None
+    return _calibrated(composed(laws), budget, mode, rule)
 
 
 def labelled(calibration: Calibration, releases: Iterable[Release]) -> Calibration:
@@ -127,6 +121,58 @@ def labelled(calibration: Calibration, releases: Iterable[Release]) -> Calibrati
     if all(release.is_recounted() for release in releases) or not calibration.z:
         return calibration
     return replace(calibration, label=calibration.label + NOT_RECOUNTED)
+
+
+def shared_mechanisms(
+    releases: Shared, budget: Budget, identities: Sequence[str]
+) -> Mechanisms:
+    """Return the mechanisms of releases that take a share of a budget."""
+    mechanisms = Mechanisms(len(identities))
+    for release in releases:
+        z = release.multiplier(budget.epsilon)
+        mechanisms[release.name] = release.mechanism(release, z, identities)
+    return mechanisms
+
+
+def spent_by(releases: Shared, budget: Budget) -> float:
+    """Return the pure epsilon that releases take of a finite budget."""
+    levels = (
+        pure_epsilon((release.law(),), release.multiplier(budget.epsilon))
+        for release in releases
+    )
+    return math.fsum(level for level in levels if level is not None)
+
+
+def left_over(budget: Budget, releases: Shared) -> Budget:
+    """Return what shares leave of a budget, never rounded up."""
+    if not releases or math.isinf(budget.epsilon):
+        return budget
+    left = budget.epsilon - spent_by(releases, budget)
+    return replace(budget, epsilon=left * (1 - ROUNDING))
+
+
+def with_shares(
+    calibration: Calibration, budget: Budget, releases: Shared
+) -> Calibration:
+    """Return a calibration of the left-over that counts the shares too.
+
+    Basic composition: the shares are eps'-DP; whatever they published, the rest is
+    (eps_r, delta)-DP given it, for its z is fixed before and its sensitivities are
+    functions of what was published. Together (eps' + eps_r, delta)-DP (Dwork and
+    Roth, 2014, Theorem 3.16 and appendix B, adaptive). It holds whichever rule chose
+    z: ``epsilon_certified`` is what is proved, within the budget if ``certified``.
+    """
+    if not releases:
+        return calibration
+    if math.isinf(budget.epsilon):
+        return replace(calibration, budget=budget)
+    alone = calibration.accountant in ("pure", "none")
+    return replace(
+        calibration,
+        budget=budget,
+        accountant="pure" if alone else f"{calibration.accountant}+pure",
+        epsilon_certified=spent_by(releases, budget) + calibration.epsilon_certified,
+    )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -137,27 +183,22 @@ def _calibrated(
     if math.isinf(budget.epsilon) or not laws:
         spent = math.inf if laws else 0.0
         return Calibration(0.0, budget, "none", spent, mode)
-    if not all(map(is_ours, laws)):
-        return computed(laws, budget, mode, printed)
+    package = f"{releases.__name__}."
+    if not all(type(law).__module__.startswith(package) for law in laws):
+        return computed(laws, budget, mode, printed)  # ``sources`` covers ours alone
     named = [[law.name, asdict(law)] for law in laws]
     key = digest([sources(), named, asdict(budget), mode, printed])
     read = load_json("calibration", key)
     if read is not None and read.vouched:
         return Calibration(budget=budget, **read.value)
-    known = None
+    proved = None
     if read is not None and mode == "certified":
-        known = confirmed(read.value, laws, budget)
-    if known is None or is_sealing():
-        known = known or computed(laws, budget, mode, printed)
-        facts = asdict(known)
-        del facts["budget"]
+        proved = confirmed(read.value, laws, budget)
+    if proved is None or is_sealing():
+        proved = proved or computed(laws, budget, mode, printed)
+        facts = {k: v for k, v in asdict(proved).items() if k != "budget"}
         save_json("calibration", key, facts)
-    return known
-
-
-def is_ours(law: Law) -> bool:
-    """Return whether the package defines a law, so that ``sources`` covers it."""
-    return type(law).__module__.startswith(f"{releases.__name__}.")
+    return proved
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The smallest epsilon that can be proved for a composition of laws."""
+"""The smallest epsilon, and the whole profile, that are proved for a composition."""
 
 import functools
 import math
@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_erm_bench.accounting.gdp import folded, gaussian_mu, gdp_epsilon
-from dp_erm_bench.accounting.pld import pld_epsilon
-from dp_erm_bench.accounting.rdp import default_orders, rdp_epsilon
-from dp_erm_bench.accounting.search import smallest_true
+from dp_erm_bench.accounting import bounds
+from dp_erm_bench.accounting.bounds import Floats, Laws
+from dp_erm_bench.accounting.pld import is_tractable, pld_deltas, pld_epsilon
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.law import Law, composed
-
-Laws = tuple[Law, ...]
+from dp_erm_bench.releases.gaussian import gdp_delta
+from dp_erm_bench.releases.law import composed
 
 
 @dataclass(frozen=True)
@@ -35,24 +33,7 @@ class Certificate:
     accountant: str
 
 
-def pure_epsilon(laws: Laws, z: float) -> float | None:
-    """Return the sum of the pure levels, None if a law has none.
-
-    Basic composition (Dwork and Roth, 2014, Theorem 3.16); it holds at delta = 0.
-    """
-    total = 0.0
-    for law in laws:
-        level = law.level(z)
-        if level is None:
-            return None
-        total += law.times * level
-    return total * (1 + 4e-16 * len(laws))
-
-
-def gaussian_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the exact epsilon of Gaussian releases, None if a law is another."""
-    mu = gaussian_mu(laws, z)
-    return None if mu is None else gdp_epsilon(mu, delta)
+NOTHING = Certificate(math.inf, "none")
 
 
 def profile_of(laws: Laws, z: float) -> Callable[[float], float] | None:
@@ -61,7 +42,7 @@ def profile_of(laws: Laws, z: float) -> Callable[[float], float] | None:
     Gaussian releases may be beside it; None for all other compositions.
     """
     special = [law for law in laws if law.profiled]
-    mu, others = folded(laws, z)
+    mu, others = bounds.folded(laws, z)
     if others != special or [law.times for law in special] != [1]:
         return None
     return lambda epsilon: special[0].delta(epsilon, z, mu)
@@ -74,31 +55,35 @@ def profile_epsilon(laws: Laws, z: float, delta: float) -> float | None:
         return None
     if delta <= 0:
         return math.inf
-    return smallest_true(lambda epsilon: profile(epsilon) <= delta)
-
-
-def is_known(law: Law) -> bool:
-    """Return whether a law answers an accountant."""
-    z = 1 / law.weight
-    asked = (law.mu_square, law.level, law.steepness)
-    if law.profiled or any(ask(z) is not None for ask in asked):
-        return True
-    return law.rdp(z, default_orders()) is not None
+    return bounds.smallest_true(lambda epsilon: profile(epsilon) <= delta)
 
 
 def check_known(laws: Laws, delta: float) -> None:
-    """Refuse laws that no accountant knows, and delta = 0 where noise is Gaussian."""
+    """Refuse laws that no accountant knows, and delta = 0 where noise is Gaussian.
+
+    Raises
+    ------
+    TypeError
+        For a law that answers no accountant, or is no dataclass of its own.
+    Unsupported
+        For delta = 0 with noise that is not purely private.
+    """
+    impure = set()
     for law in laws:
-        if not is_known(law):
-            raise TypeError(f"law {law.name!r}: no accountant knows it")
+        z = 1 / law.weight
+        level = law.level(z)
+        answers = (level, law.mu_square(z), law.steepness(z))
+        if not law.profiled and all(answer is None for answer in answers):
+            if law.rdp(z, bounds.default_orders()) is None:
+                raise TypeError(f"law {law.name!r}: no accountant knows it")
         if "__dataclass_params__" not in vars(type(law)):
             # Else fields would be lost where laws are compared and composed.
             raise TypeError(f"{type(law).__name__}: a law must be a dataclass")
-    impure = [law for law in laws if law.level(1 / law.weight) is None]
-    mixed = {law.name for law in impure if law.times}
-    if delta == 0 and mixed:
+        if level is None and law.times:
+            impure.add(law.name)
+    if delta == 0 and impure:
         raise Unsupported(
-            f"delta=0: must be positive, as {sorted(mixed)[0]} noise is private "
+            f"delta=0: must be positive, as {min(impure)} noise is private "
             "for no finite epsilon at delta = 0"
         )
 
@@ -132,17 +117,11 @@ def certify(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certifi
     """
     check_known(laws, delta)
     laws = composed(laws)
-    trivial = without_proof(laws, z)
-    if trivial is not None:
-        return trivial
-    return smaller(quick(laws, z, delta), slow(laws, z, delta, adjacency))
-
-
-def without_proof(laws: Laws, z: float) -> Certificate | None:
-    """Return the certificate where nothing is released, or without noise."""
     if not laws:
         return Certificate(0.0, "none")
-    return None if z > 0 else Certificate(math.inf, "none")
+    if not z > 0:
+        return NOTHING
+    return smaller(quick(laws, z, delta), slow(laws, z, delta, adjacency))
 
 
 def smaller(first: Certificate, second: Certificate) -> Certificate:
@@ -153,16 +132,16 @@ def smaller(first: Certificate, second: Certificate) -> Certificate:
 def quick(laws: Laws, z: float, delta: float) -> Certificate:
     """Return the best certificate of the accountants that take microseconds."""
     with np.errstate(over="ignore"):
-        exact = gaussian_epsilon(laws, z, delta)
+        exact = bounds.gaussian_epsilon(laws, z, delta)
         if exact is not None:
             return Certificate(exact, "gdp")
         proved = {
-            "pure": pure_epsilon(laws, z),
-            "rdp": rdp_epsilon(laws, z, delta),
+            "pure": bounds.pure_epsilon(laws, z),
+            "rdp": bounds.rdp_epsilon(laws, z, delta),
             "profile": profile_epsilon(laws, z, delta),
         }
-    known = [Certificate(e, name) for name, e in proved.items() if e is not None]
-    return functools.reduce(smaller, known, Certificate(math.inf, "none"))
+    certificates = [Certificate(e, name) for name, e in proved.items() if e is not None]
+    return functools.reduce(smaller, certificates, NOTHING)
 
 
 def slow(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certificate:
@@ -170,7 +149,44 @@ def slow(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certificat
 
     It never beats the exact answer for Gaussian releases.
     """
-    if delta == 0 or gaussian_mu(laws, z) is not None:
-        return Certificate(math.inf, "none")
+    if delta == 0 or not bounds.folded(laws, z)[1]:
+        return NOTHING
     epsilon = pld_epsilon(laws, z, delta, adjacency)
     return Certificate(math.inf if epsilon is None else epsilon, "pld")
+
+
+def delta_at(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Floats:
+    """Return upper bounds on delta at given epsilons.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        What is released, adaptively.
+    z : float
+        Common noise multiplier.
+    adjacency : Adjacency
+        The relation for which z is meant.
+    epsilons : array
+        At least 0.
+
+    Returns
+    -------
+    array
+        Exact for Gaussian releases, else by the privacy-loss distribution, good for
+        deltas above about 1e-12, or by Renyi divergences; 1 where nothing is proved.
+    """
+    check_known(laws, 1.0)
+    laws = composed(laws)
+    if not laws:
+        return np.zeros_like(epsilons)
+    if not z > 0:
+        return np.ones_like(epsilons)
+    profile, (mu, others) = profile_of(laws, z), bounds.folded(laws, z)
+    if profile is None and not others:
+        profile = functools.partial(gdp_delta, mu=mu)
+    if profile is not None:
+        return np.array([profile(epsilon) for epsilon in epsilons.tolist()])
+    proved = bounds.rdp_deltas(laws, z, epsilons)
+    if is_tractable(laws, z):
+        proved = np.minimum(proved, pld_deltas(laws, z, adjacency, epsilons))
+    return proved

@@ -40,6 +40,8 @@ Floats = NDArray[np.float64]
 
 ROUNDING = 2e-15
 LARGEST = 1 << 21
+TYPICAL = 0.05
+"""The delta that the tilt and the cut-offs of a whole profile are made for."""
 
 
 class Steps(NamedTuple):
@@ -96,9 +98,8 @@ class Composition:
 
     def __init__(self, steps: list[Steps], step: float) -> None:
         self.steps, self.step = steps, step
-        self.losses = [
-            step * np.arange(s.first, s.first + len(s.masses)) for s in steps
-        ]
+        ends = [(s.first, s.first + len(s.masses)) for s in steps]
+        self.losses = [step * np.arange(*end) for end in ends]
         self.infinite = sum(s.times * s.infinite for s in steps)
         self.uses = sum(s.times for s in steps)
 
@@ -151,21 +152,33 @@ class Composition:
 
     def tilted(self, t: float, low: int, size: int) -> Floats:
         """Return bounds of the tilted probabilities of ``size`` sums from ``low``."""
-        product: NDArray[np.complex128] | None = None
-        smallest: Floats | None = None
+        product, smallest = np.ones(1, np.complex128), np.full(1, np.inf)
         for part, losses in zip(self.steps, self.losses, strict=True):
             weights = part.masses * np.exp(t * losses)
             index = (part.first + np.arange(len(weights))) % size
             factor = fft.rfft(np.bincount(index, weights / weights.sum(), size))
+            # Named: numpy swaps the factors where it may overwrite one of them.
             power = np.power(factor, part.times)
-            modulus = np.abs(factor)
-            product = power if product is None else product * power
-            smallest = modulus if smallest is None else np.minimum(smallest, modulus)
-        assert product is not None and smallest is not None
+            product = product * power
+            smallest = np.minimum(smallest, np.abs(factor))
         error = np.mean(np.abs(product) / np.maximum(smallest, ROUNDING))
         values: Floats = np.roll(fft.irfft(product, size), -(low % size))
         values = np.maximum(values, 0) + (self.uses + 1) * ROUNDING * float(error)
         return values
+
+    def tails(
+        self, t: float, start: int, low: int, size: int
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return losses from ``start`` on, and the masses at and above each.
+
+        Masses of E 1 and of E e^-L, of the window of ``size`` sums from ``low``.
+        """
+        losses = self.step * np.arange(start, low + size)
+        masses = self.tilted(t, low, size)[start - low :]
+        masses = masses * np.exp(self.cumulant(t) - t * losses)
+        over: Floats = np.cumsum(masses[::-1])[::-1]
+        under: Floats = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
+        return losses.astype(np.float64), over, under
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon >= 0 proved at ``delta``; infinite if none was found."""
@@ -188,11 +201,7 @@ class Composition:
         if size > LARGEST or self.step * (low + size) > 600 or rest >= delta:
             return math.inf
         start = max(low, 0)
-        losses = self.step * np.arange(start, low + size)
-        masses = self.tilted(t, low, size)[start - low :]
-        masses = masses * np.exp(self.cumulant(t) - t * losses)
-        over = np.cumsum(masses[::-1])[::-1]
-        under = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
+        losses, over, under = self.tails(t, start, low, size)
         met = over - np.exp(losses) * under + rest <= delta
         if not met[-1]:
             return math.inf
@@ -200,3 +209,15 @@ class Composition:
         if cell == 0:
             return max(0.0, float(losses[0]))
         return max(0.0, math.log((over[cell] + rest - delta) / under[cell]))
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """Return bounds on E (1 - e^(eps - L))_+ at some epsilons, of their shape."""
+        t = 0.4 * self.tilt(TYPICAL)
+        low, top = self.window(t, TYPICAL * 1e-8)
+        losses, over, under = self.tails(t, low, low, max(top - low + 1, 16))
+        above = np.searchsorted(losses, epsilons, side="right")
+        over, under = np.append(over, 0.0), np.append(under, 0.0)
+        deltas = over[above] - np.exp(epsilons) * under[above]
+        deltas += self.infinite + TYPICAL * 1e-14
+        # Below the window some of the mass is missing.
+        return np.where(epsilons < losses[0], 1.0, np.clip(deltas, 0.0, 1.0))

@@ -1,19 +1,16 @@
-"""The least noise multiplier that is certified for a budget."""
+"""Noise multipliers of a budget: the least certified one, and that of other authors."""
 
+import functools
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
+from dp_erm_bench.accounting.bounds import Laws, library_epsilon, mu_for
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.certify import (
-    Certificate,
-    Laws,
-    certify,
-    quick,
-    slow,
-    smaller,
-)
-from dp_erm_bench.accounting.gdp import mu_for
+from dp_erm_bench.accounting.certify import Certificate, certify, quick, slow, smaller
 from dp_erm_bench.accounting.pld import COARSE, pld_epsilon
-from dp_erm_bench.accounting.search import smallest_multiplier
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.releases.law import Law
 
 QUICK_TOLERANCE = 1e-10
 SLOW_TOLERANCE = 1e-5
@@ -28,15 +25,13 @@ def proof_of_least(
     that is smaller by ten times the tolerance of the search.
     """
     delta, adjacency = budget.number, budget.adjacency
-    exact = accountant != "pld" and not is_sampled(laws)
-    less = z * (1 - 10 * (QUICK_TOLERANCE if exact else SLOW_TOLERANCE))
+    pld = accountant == "pld"
+    searched = pld or is_sampled(laws)
+    less = z * (1 - 10 * (SLOW_TOLERANCE if searched else QUICK_TOLERANCE))
     if not 0.0 < less < math.inf:
         return None
     try:
-        if accountant == "pld":
-            proof = slow(laws, z, delta, adjacency)
-        else:
-            proof = quick(laws, z, delta)
+        proof = slow(laws, z, delta, adjacency) if pld else quick(laws, z, delta)
         if proof.accountant != accountant or not proof.epsilon <= budget.epsilon:
             return None
         below = certify(laws, less, delta, adjacency)
@@ -67,10 +62,10 @@ def certified_multiplier(laws: Laws, budget: Budget) -> tuple[float, Certificate
 
     def epsilon_at(z: float) -> float:
         proof = slow(laws, z, delta, budget.adjacency)
-        proofs[z] = proof
         if proof.epsilon > epsilon:
-            proofs[z] = smaller(quick(laws, z, delta), proof)
-        return proofs[z].epsilon
+            proof = smaller(quick(laws, z, delta), proof)
+        proofs[z] = proof
+        return proof.epsilon
 
     z = smallest_multiplier(epsilon_at, epsilon, z, SLOW_TOLERANCE)
     return z, proofs[z]
@@ -100,3 +95,103 @@ def guess(laws: Laws, budget: Budget) -> float:
     """
     mu = mu_for(budget.epsilon, max(budget.number, 1e-12))
     return max(law.guess(mu * mu / len(laws) / law.times) for law in laws)
+
+
+def smallest_multiplier(
+    epsilon_at: Callable[[float], float], epsilon: float, start: float, tolerance: float
+) -> float:
+    """Return about the smallest z whose certified epsilon is within a budget.
+
+    A secant search on log z against log epsilon, where accountants are nearly straight
+    lines, kept inside a bracket of one refused and one safe z and aimed a little to
+    the safe side. It returns a z that was itself evaluated and is safe.
+
+    Parameters
+    ----------
+    epsilon_at : callable
+        Certified epsilon of a z; falls with z, up to rounding. May be infinite.
+    epsilon : float
+        The budget, positive and finite.
+    start : float
+        First guess of z.
+    tolerance : float
+        The epsilon certified ends within [1 - tolerance, 1] times the budget, or z
+        within that relative distance of a z that is refused.
+
+    Raises
+    ------
+    ArithmeticError
+        If no z below 1e200 is safe.
+    """
+    refused, safe, z = 0.0, math.inf, start
+    points: list[tuple[float, float]] = []
+    while refused < 1e200:
+        at = epsilon_at(z)
+        points.append((z, at))
+        if at <= epsilon:
+            safe = z
+        else:
+            refused = z
+        done = at >= epsilon * (1 - tolerance) or safe < 1e-200
+        if safe == z and done or safe <= refused * (1 + tolerance):
+            return safe
+        aim = math.log(epsilon * (1 - tolerance / 2))
+        z = next_point(secant(points, aim), refused, safe, len(points) % 7 == 0)
+    raise ArithmeticError(f"no noise is certified for epsilon={epsilon}")
+
+
+def secant(points: list[tuple[float, float]], aim: float) -> float:
+    """Return where the line through the last two points meets log epsilon = aim.
+
+    Through a single point goes the line of epsilon = 1/z^2, between the slopes of
+    full-batch and of sampled noise. NaN where there is no line.
+    """
+    usable = [(math.log(z), math.log(e)) for z, e in points if 0 < e < math.inf]
+    if not usable:
+        return math.nan
+    (y, g) = usable[-1]
+    (x, f) = usable[-2] if len(usable) > 1 else (y - 1, g + 2)
+    if f == g or x == y:
+        return math.nan
+    return math.exp(max(-600.0, min(600.0, y + (aim - g) * (y - x) / (g - f))))
+
+
+def next_point(guess: float, refused: float, safe: float, halve: bool) -> float:
+    """Return the z to try next: the guess, or where it is of no use a plain step."""
+    if refused == 0:
+        return guess if 0.1 * safe < guess < safe else 0.7 * safe
+    if math.isinf(safe):
+        return guess if refused < guess < 10 * refused else 1.4 * refused
+    if halve or not refused < guess < safe:
+        return refused * math.sqrt(safe / refused)
+    return guess
+
+
+def authors_multiplier(budget: Budget, laws: Laws) -> float:
+    """Return z of the DP-SGD that Mangold et al. compare with.
+
+    Their noise has standard deviation C z_a on the sum of clipped gradients with
+    z_a = 2 z_RDP, z_RDP being the noise multiplier of Renyi accounting for Poisson
+    sampling and a record added or removed (Mironov, Talwar, Zhang, 2019, at
+    dp_accounting's default orders). z is that noise over the adjacency's sensitivity.
+    """
+    if len(laws) != 1 or not laws[0].normal:
+        raise UsageError(
+            "calibration=authors: is defined for sgd only, use calibration=certified"
+        )
+    if budget.number == 0:
+        raise UsageError("delta=0: must be positive where a printed constant is used")
+    unit = replace(laws[0], weight=1.0)
+    noise = library_multiplier(unit, budget.epsilon, budget.number)
+    return 2 * noise / budget.adjacency.of_sum(1.0) / laws[0].weight
+
+
+@functools.cache
+def library_multiplier(law: Law, epsilon: float, delta: float) -> float:
+    """Return the noise multiplier that Renyi accounting needs (add or remove)."""
+
+    def epsilon_at(z: float) -> float:
+        return library_epsilon((law,), z, delta)
+
+    spent = law.sampling_rate() * math.sqrt(-law.times * math.log(delta)) / epsilon
+    return smallest_multiplier(epsilon_at, epsilon, 1 + 2 * spent, 1e-7)

@@ -8,11 +8,13 @@ same order, and the larger epsilon counts.
 """
 
 import math
+from collections.abc import Iterator
 
-from dp_erm_bench.accounting.gdp import folded
+import numpy as np
+
+from dp_erm_bench.accounting.bounds import Floats, Laws, folded
 from dp_erm_bench.accounting.lattice import Composition, discretised
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import STEEPEST, Dominating, gaussian_pair
 
 FINENESS = 6e-5
@@ -22,7 +24,7 @@ SMALLEST_DELTA = 1e-250
 
 
 def pairs_of(
-    laws: tuple[Law, ...], z: float, adjacency: Adjacency, tail: float
+    laws: Laws, z: float, adjacency: Adjacency, tail: float
 ) -> list[Dominating]:
     """Return what is composed, all Gaussian releases folded into one."""
     mu, others = folded(laws, z)
@@ -36,16 +38,15 @@ def pairs_of(
     return pairs
 
 
-def is_tractable(laws: tuple[Law, ...], z: float) -> bool | None:
+def is_tractable(laws: Laws, z: float) -> bool | None:
     """Return whether all losses stay within the range of exponentials.
 
     None where a law has no dominating pair.
     """
-    found = [law.steepness(z) for law in laws]
-    steep = [steepness for steepness in found if steepness is not None]
-    if len(steep) < len(found):
+    slopes = [law.steepness(z) for law in laws]
+    if None in slopes:
         return None
-    return all(steepness <= STEEPEST for steepness in steep)
+    return all(slope is not None and slope <= STEEPEST for slope in slopes)
 
 
 def lattice_step(pairs: list[Dominating], cells: int) -> float:
@@ -65,12 +66,21 @@ def lattice_step(pairs: list[Dominating], cells: int) -> float:
     return float(2.0 ** math.floor(math.log2(step)))
 
 
+def compositions(
+    pairs: list[Dominating], step: float, tail: float
+) -> Iterator[Composition]:
+    """Yield the composition on a lattice in each order of the neighbours.
+
+    One order is enough where all pairs are their own mirror images; ``tail`` bounds
+    the mass that each use cuts off.
+    """
+    for order in (False,) if all(pair.mirrored for pair in pairs) else (False, True):
+        laws = [(pair.losses(step, tail, order), pair.times) for pair in pairs]
+        yield Composition([discretised(law, step, times) for law, times in laws], step)
+
+
 def pld_epsilon(
-    laws: tuple[Law, ...],
-    z: float,
-    delta: float,
-    adjacency: Adjacency,
-    cells: int = CELLS,
+    laws: Laws, z: float, delta: float, adjacency: Adjacency, cells: int = CELLS
 ) -> float | None:
     """Return the epsilon that PLD accounting proves, None for unknown laws.
 
@@ -86,19 +96,17 @@ def pld_epsilon(
     tail = 1e-7 * delta / sum(law.times for law in laws)
     pairs = pairs_of(laws, z, adjacency, tail)
     step = lattice_step(pairs, cells)
-    orders = (False,) if all(pair.mirrored for pair in pairs) else (False, True)
     for coarser in (1, 4, 16):
-        found = [
-            directed_epsilon(pairs, coarser * step, tail, delta, o) for o in orders
-        ]
-        if math.isfinite(max(found)):
-            return max(found)
+        orders = compositions(pairs, coarser * step, tail)
+        epsilon = max(one.epsilon(delta) for one in orders)
+        if math.isfinite(epsilon):
+            return epsilon
     return math.inf
 
 
-def directed_epsilon(
-    pairs: list[Dominating], step: float, tail: float, delta: float, reverse: bool
-) -> float:
-    """Return the epsilon proved for one order of the neighbours."""
-    steps = [discretised(p.losses(step, tail, reverse), step, p.times) for p in pairs]
-    return Composition(steps, step).epsilon(delta)
+def pld_deltas(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Floats:
+    """Return the deltas that PLD accounting proves for laws that it knows."""
+    tail = 1e-13 / sum(law.times for law in laws)
+    pairs = pairs_of(laws, z, adjacency, tail)
+    orders = compositions(pairs, lattice_step(pairs, CELLS), tail)
+    return np.asarray(np.max([one.deltas(epsilons) for one in orders], axis=0))

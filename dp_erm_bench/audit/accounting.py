@@ -7,17 +7,20 @@ multiplier z = scale / sensitivity of a budget, up to the releases' weights.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting import bounds
+from dp_erm_bench.accounting.bounds import Laws
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
-from dp_erm_bench.accounting.certify import Laws, certify
-from dp_erm_bench.accounting.single import accountants, multiplier
+from dp_erm_bench.accounting.certify import certify, profile_epsilon
+from dp_erm_bench.accounting.least import smallest_multiplier
+from dp_erm_bench.accounting.pld import pld_epsilon
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
 from dp_erm_bench.problems.erm.problem import ERMProblem
@@ -25,9 +28,7 @@ from dp_erm_bench.releases.law import composed
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 
-DELTA, N, P = 1e-6, 1000, 20
-EPSILONS = (0.1, 1.0, 10.0)
-LENGTHS = (1, 10, 50, 100, 1000, 10000)
+Epsilon = Callable[[float], float | None]
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class NoiseRow:
 
 
 @lru_cache(maxsize=8)
-def unit_problem(n: int = N, p: int = P) -> ERMProblem:
+def unit_problem(n: int = 1000, p: int = 20) -> ERMProblem:
     """Return a logistic problem with features in [-1, 1]: only its bounds are read."""
     X = np.ones((n, p))
     X[::2] = -1.0
@@ -107,31 +108,42 @@ def noise_rows(
     list of NoiseRow
         A single one with the reason if the algorithm refuses the problem.
     """
-    problem = unit_problem() if problem is None else problem
+    problem = problem or unit_problem()
     budget = budget.resolved(problem.n)
     solver = _solver(algorithm, n_iter)
-    known = (budget.adjacency.value, budget.epsilon, budget.number, n_iter)
-    blank = NoiseRow(algorithm, "default", *known, "best", math.nan)
+    question = (budget.adjacency.value, budget.epsilon, budget.number, n_iter)
+    blank = NoiseRow(algorithm, "default", *question, "best", math.nan)
     if reason := solver.refusal(problem):
         return [replace(blank, reason=reason)]
     laws = declared(solver, problem, budget)
     best = calibrate(laws, budget)
     rows = [replace(blank, z=best.z, epsilon_proved=best.epsilon_certified)]
     rows += _asked(blank, laws, budget, best.z)
+    blank = replace(blank, form="printed")
     for mode in ("paper", "authors"):
-        if mode in solver.calibrations:
-            printed = replace(blank, form="printed", accountant=mode)
-            how = (solver, problem, budget, laws)
-            rows += _printed(printed, *how, best.z)
+        if mode not in solver.calibrations:
+            continue
+        row = replace(blank, accountant=mode)
+        try:
+            form = solver.printed_form() if mode == "paper" else solver
+        except Unsupported as error:
+            rows.append(replace(row, reason=str(error)))
+            continue
+        released = declared(form, problem, budget)
+        z = calibrate(released, budget, mode, solver.printed).z
+        proof = certify(released, z, budget.number, budget.adjacency)
+        rows.append(replace(row, z=z, epsilon_proved=proof.epsilon))
+        if released != laws:  # what else the releases of that form would need
+            rows += _asked(row, released, budget, best.z)
     return [replace(row, relative=row.z / best.z) for row in rows]
 
 
 def _solver(algorithm: str, n_iter: int) -> Solver:
     """Return an algorithm of some iterations, where it has any."""
-    known = {field.name for field in fields(registry.target("algorithm", algorithm))}
+    names = {field.name for field in fields(registry.target("algorithm", algorithm))}
     wanted = {"n_iter": n_iter, "smoothness": "public"}
-    given = {name: value for name, value in wanted.items() if name in known}
-    solver: Solver = registry.build("algorithm", algorithm, **given)
+    params = {name: value for name, value in wanted.items() if name in names}
+    solver: Solver = registry.build("algorithm", algorithm, **params)
     return solver
 
 
@@ -141,54 +153,44 @@ def _asked(
     """Yield a row per accountant; asked near the answer, a PLD is cheap."""
     for name, (epsilon_at, reason) in accountants(laws, budget).items():
         row = replace(blank, accountant=name)
-        z = multiplier(epsilon_at, budget.epsilon, start)
-        if z is None:
+        if epsilon_at(start) is None:
             yield replace(row, reason=reason)
         else:
+            # A law that answers at one z answers at all.
+            z = smallest_multiplier(epsilon_at, budget.epsilon, start, 1e-5)  # type: ignore[arg-type]
             yield replace(row, z=z, epsilon_proved=budget.epsilon)
 
 
-def _printed(
-    blank: NoiseRow,
-    solver: Solver,
-    problem: ERMProblem,
-    budget: Budget,
-    laws: Laws,
-    start: float,
-) -> Iterator[NoiseRow]:
-    """Yield the noise of a printed rule, and what else its releases would need."""
-    mode = blank.accountant
-    try:
-        form = solver.printed_form() if mode == "paper" else solver
-    except Unsupported as reason:
-        yield replace(blank, reason=str(reason))
-        return
-    released = declared(form, problem, budget)
-    z = calibrate(released, budget, mode, solver.printed).z
-    proof = certify(released, z, budget.number, budget.adjacency)
-    yield replace(blank, z=z, epsilon_proved=proof.epsilon)
-    if released != laws:
-        yield from _asked(blank, released, budget, start)
+def renyi_epsilon(laws: Laws, z: float, delta: float, zero_out: bool) -> float | None:
+    """Return the epsilon by Renyi accounting; samples by dp_accounting, if zero-out."""
+    if not any(law.sampled for law in laws):
+        return bounds.rdp_epsilon(laws, z, delta)
+    if not (zero_out and all(law.normal for law in laws)):
+        return None
+    return bounds.library_epsilon(laws, z, delta)
 
 
-def noise_table(
-    algorithms: Sequence[str],
-    lengths: Sequence[int] = LENGTHS,
-    epsilons: Sequence[float] = EPSILONS,
-    delta: float = DELTA,
-    adjacency: str = "replace_one",
-) -> list[dict[str, object]]:
-    """Return the rows of all algorithms, lengths and epsilons."""
-    problem = unit_problem()
-    return [
-        {"study": "noise", **asdict(row)}
-        for algorithm in algorithms
-        for n_iter in lengths
-        for epsilon in epsilons
-        for row in noise_rows(
-            algorithm,
-            n_iter,
-            Budget(epsilon, delta, adjacency),  # type: ignore[arg-type]
-            problem,
-        )
-    ]
+def accountants(laws: Laws, budget: Budget) -> dict[str, tuple[Epsilon, str]]:
+    """Return each accountant's epsilon of z, and when it has none."""
+    delta, adjacency = budget.number, budget.adjacency
+    zero_out = adjacency.of_sum(1.0) == 1.0
+    return {
+        "zcdp": (
+            lambda z: bounds.zcdp_epsilon(laws, z, delta),
+            "no closed form is known for samples and objectives",
+        ),
+        "rdp": (
+            lambda z: renyi_epsilon(laws, z, delta, zero_out),
+            "samples with a replaced record are not offered",
+        ),
+        "pld": (lambda z: pld_epsilon(laws, z, delta, adjacency), "unknown noise"),
+        "pure": (lambda z: bounds.pure_epsilon(laws, z), "Gaussian noise"),
+        "profile": (
+            lambda z: profile_epsilon(laws, z, delta),
+            "known for one perturbed objective with Gaussian noise beside it",
+        ),
+        "exact": (
+            lambda z: bounds.gaussian_epsilon(laws, z, delta),
+            "known for Gaussian noise only",
+        ),
+    }

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.accounting.bounds import Laws
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.certify import Laws
-from dp_erm_bench.accounting.profile import delta_at
+from dp_erm_bench.accounting.certify import delta_at
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.run import Run

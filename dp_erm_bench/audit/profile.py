@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from dp_erm_bench.accounting.gdp import gdp_epsilon
+from dp_erm_bench.accounting.bounds import gdp_epsilon
 from dp_erm_bench.audit.claim import Claim
 
 Array = NDArray[np.float64]

@@ -81,7 +81,7 @@ def draw(table: pd.DataFrame, folder: Path) -> list[Path]:
     Parameters
     ----------
     table : DataFrame
-        Rows of ``audit.accounting.noise_table``; of several adjacencies or deltas the
+        Rows of ``audit.accounting.noise_rows``; of several adjacencies or deltas the
         most frequent is drawn. Rows of ``audit.greedy.violation_table`` are computed
         where there are none.
     folder : Path

@@ -6,13 +6,13 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting import calibration
+from dp_erm_bench.accounting.bounds import zcdp_epsilon
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.rdp import zcdp_epsilon
-from dp_erm_bench.accounting.single import renyi_epsilon
 from dp_erm_bench.audit import accounting
-from dp_erm_bench.audit.accounting import noise_rows, noise_table, unit_problem
+from dp_erm_bench.audit.accounting import noise_rows, renyi_epsilon, unit_problem
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.releases.adjacency import Adjacency
+from tests.audit.noise import noise_table
 from tests.privacy.made import law_of
 
 REPLACE, ZERO = Adjacency

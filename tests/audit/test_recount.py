@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.bounds import rdp_epsilon
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import profile_epsilon
-from dp_erm_bench.accounting.rdp import rdp_epsilon
 from dp_erm_bench.contract.candidate import STEPS, candidate_of
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.contract.uses import calibrated_run

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dp_erm_bench.accounting.bounds import gdp_epsilon, mu_for
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.certify import certify
-from dp_erm_bench.accounting.gdp import gdp_epsilon, mu_for
 from dp_erm_bench.audit.claim import Claim, claim_of
 from dp_erm_bench.audit.pairs import audited_solver, worst_pair
 from dp_erm_bench.audit.profile import OK, VIOLATION, candidates, excess, rates, verdict

@@ -5,8 +5,7 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.calibration import calibrate
-from dp_erm_bench.accounting.shares import shared_mechanisms
+from dp_erm_bench.accounting.calibration import calibrate, shared_mechanisms
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.releases.gaussian import Gaussian

@@ -7,17 +7,10 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
+from dp_erm_bench.accounting.bounds import gdp_epsilon, pure_epsilon, rdp_epsilon
 from dp_erm_bench.accounting.budget import LEAST_DELTA
-from dp_erm_bench.accounting.certify import (
-    Certificate,
-    certify,
-    pure_epsilon,
-    quick,
-    slow,
-)
-from dp_erm_bench.accounting.gdp import gdp_epsilon
+from dp_erm_bench.accounting.certify import Certificate, certify, quick, slow
 from dp_erm_bench.accounting.pld import pld_epsilon
-from dp_erm_bench.accounting.rdp import rdp_epsilon
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.law import Law

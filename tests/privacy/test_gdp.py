@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from dp_erm_bench.accounting.gdp import gdp_epsilon, mu_for
-from dp_erm_bench.accounting.search import smallest_multiplier, smallest_true
+from dp_erm_bench.accounting.bounds import gdp_epsilon, mu_for, smallest_true
+from dp_erm_bench.accounting.least import smallest_multiplier
 from dp_erm_bench.releases.gaussian import gdp_delta, log_gdp_delta
 
 

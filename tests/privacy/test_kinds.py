@@ -53,7 +53,7 @@ def test_accountants_know_no_kind(path):
             module = node.module.rpartition(".")[2]
             names = {alias.name for alias in node.names}
             # What takes a share of the budget says so by its class.
-            if path.stem != "shares":
+            if path.stem != "calibration":
                 assert module in SHARED or names <= CURVE, node.module
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from dp_erm_bench.accounting.bounds import rdp_epsilon
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import certify, profile_epsilon
-from dp_erm_bench.accounting.rdp import rdp_epsilon
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.objective_gaussian import objective_delta, objective_rdp

@@ -8,7 +8,7 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation, SelfComposedDpEv
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from dp_erm_bench.accounting.gdp import gdp_epsilon, mu_for
+from dp_erm_bench.accounting.bounds import gdp_epsilon, mu_for
 from dp_erm_bench.releases.gaussian import gdp_delta
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
 
-from dp_erm_bench.accounting.gdp import gdp_epsilon
+from dp_erm_bench.accounting.bounds import gdp_epsilon
 from dp_erm_bench.accounting.lattice import Composition, discretised
 from dp_erm_bench.accounting.pld import pld_epsilon
 from dp_erm_bench.releases import losses as laws

@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from dp_erm_bench.accounting.authors import authors_multiplier
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
+from dp_erm_bench.accounting.least import authors_multiplier
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.law import Law

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dp_erm_bench.accounting.certify import certify, quick
-from dp_erm_bench.accounting.profile import delta_at
+from dp_erm_bench.accounting.certify import certify, delta_at, quick
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import gdp_delta
 from dp_erm_bench.releases.objective_gaussian import objective_delta

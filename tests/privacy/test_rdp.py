@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from dp_erm_bench.accounting.rdp import converted_epsilon, default_orders, rdp_epsilon
+from dp_erm_bench.accounting.bounds import (
+    converted_epsilon,
+    default_orders,
+    rdp_epsilon,
+)
 from dp_erm_bench.releases.gaussian import gaussian_rdp
 from dp_erm_bench.releases.laplace import laplace_rdp
 from dp_erm_bench.releases.law import Law, composed, pure_rdp

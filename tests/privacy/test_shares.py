@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dp_erm_bench.accounting.bounds import pure_epsilon
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.calibration import Calibration, calibrate
-from dp_erm_bench.accounting.certify import pure_epsilon
-from dp_erm_bench.accounting.shares import (
+from dp_erm_bench.accounting.calibration import (
+    Calibration,
+    calibrate,
     left_over,
     shared_mechanisms,
     spent_by,
@@ -52,8 +53,8 @@ def test_the_largest_log_ratio_of_the_densities_is_the_share(budget):
     scale = mechanism(budget, release=vector(0.1, change)).scale
     level = (change / scale).sum()
     assert level == pytest.approx(0.1 * budget.epsilon, rel=1e-14)
-    assert spent_by(vector(), budget) >= level * (1 - 1e-15)
-    assert spent_by(vector(), budget) == pytest.approx(level, rel=1e-14)
+    assert spent_by((vector(),), budget) >= level * (1 - 1e-15)
+    assert spent_by((vector(),), budget) == pytest.approx(level, rel=1e-14)
 
 
 def test_draws_follow_the_law_of_the_event():
@@ -114,7 +115,7 @@ def test_a_share_is_a_part(share):
 def test_shares_and_the_rest_are_the_budget(budget):
     rest = left_over(budget, (vector(),))
     assert rest.epsilon == pytest.approx(0.9 * budget.epsilon, rel=1e-14)
-    assert spent_by(vector(), budget) + rest.epsilon <= budget.epsilon
+    assert spent_by((vector(),), budget) + rest.epsilon <= budget.epsilon
     assert (rest.delta, rest.adjacency) == (budget.delta, budget.adjacency)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.shares import shared_mechanisms
+from dp_erm_bench.accounting.calibration import shared_mechanisms
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem

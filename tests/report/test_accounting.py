@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from dp_erm_bench.audit.accounting import noise_table
 from dp_erm_bench.audit.greedy import INSTANCES, violation_table
 from dp_erm_bench.report import accounting
 from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
+from tests.audit.noise import noise_table
 
 
 @pytest.fixture(scope="module")

@@ -176,7 +176,7 @@ def test_selection_is_flat_and_the_gradient_grows_like_a_root():
 
 def test_noise_is_that_of_the_calibrated_gaussians():
     # T Gaussians are sqrt(T) / z - GDP: z of T is sqrt(T) z of one.
-    from dp_erm_bench.accounting.gdp import mu_for
+    from dp_erm_bench.accounting.bounds import mu_for
 
     mu = mu_for(NOISE.epsilon, NOISE.n**-2.0)
     p = 25

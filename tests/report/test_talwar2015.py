@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.accounting.gdp import mu_for
+from dp_erm_bench.accounting.bounds import mu_for
 from dp_erm_bench.report import crosses
 from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.crosses import Cross, draw_cross

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
-from dp_erm_bench.accounting.gdp import gdp_epsilon
+from dp_erm_bench.accounting.bounds import gdp_epsilon
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.execute import problem_of, run_batch

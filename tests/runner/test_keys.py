@@ -137,7 +137,12 @@ def test_a_trial_is_made_again_from_its_spec(block):
 
 def test_the_fingerprint_covers_what_the_numbers_come_from():
     numeric = numeric_modules()
-    for name in ("kernels.philox", "datasets.prepare", "accounting.rdp", "losses.base"):
+    for name in (
+        "kernels.philox",
+        "datasets.prepare",
+        "accounting.bounds",
+        "losses.base",
+    ):
         assert f"dp_erm_bench.{name}" in numeric
     closure = fingerprint._closure("dp_erm_bench.solvers.greedy_cd")
     closure |= fingerprint._closure(fingerprint.EXECUTE)

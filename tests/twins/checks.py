@@ -6,8 +6,7 @@ from unittest.mock import patch
 import numpy as np
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.calibration import calibrate
-from dp_erm_bench.accounting.shares import left_over, shared_mechanisms
+from dp_erm_bench.accounting.calibration import calibrate, left_over, shared_mechanisms
 from dp_erm_bench.audit.accounting import unit_problem
 from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.profile import OK, verdict

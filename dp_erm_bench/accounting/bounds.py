@@ -1,0 +1,202 @@
+"""Bounds in closed form: pure levels, Gaussian mechanisms, Renyi divergences.
+
+**Gaussian.** T adaptive Gaussian releases whose scale / sensitivity are z_1 .. z_T are
+exactly as hard to tell apart as N(0, 1) and N(mu, 1), mu = sqrt(sum_t 1 / z_t^2) (Dong,
+Roth, Su, "Gaussian Differential Privacy", JRSS-B 2022, Corollary 3.3). Their profile is
+that of Balle and Wang ("Improving the Gaussian Mechanism", ICML 2018, Theorem 8):
+
+    delta(eps) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
+
+**Renyi.** A mechanism is (alpha, eps(alpha))-RDP if the Renyi divergence of order alpha
+between its outputs on neighbours is at most eps(alpha); curves add up under adaptive
+composition (Mironov, "Renyi Differential Privacy", CSF 2017, Proposition 1).
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfcx, ndtr
+
+from dp_erm_bench.releases.gaussian import log_gdp_delta
+from dp_erm_bench.releases.law import Law
+
+Floats = NDArray[np.float64]
+Laws = tuple[Law, ...]
+
+
+def smallest_true(holds: Callable[[float], bool]) -> float:
+    """Return the smallest positive number at which a monotone predicate holds.
+
+    Parameters
+    ----------
+    holds : callable
+        False below some positive number, true above it.
+
+    Returns
+    -------
+    float
+        A number at which it holds, within a few units in the last place of the
+        smallest one; infinity if it holds nowhere, about 1e-300 if everywhere.
+    """
+    high = 1.0
+    while not holds(high):
+        high *= 16.0
+        if math.isinf(high):
+            return math.inf
+    low = high / 16
+    while low > 1e-300 and holds(low):
+        high, low = low, low / 16
+    while high - low > 4e-16 * high:
+        middle = low + (high - low) / 2
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def mu_for(epsilon: float, delta: float) -> float:
+    """Return the largest mu such that mu-GDP is (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0, at most 1e3 for what is said below.
+    delta : float
+        In [0, 1); 0 gives mu = 0, as no Gaussian is purely private.
+
+    Returns
+    -------
+    float
+        The mu, for delta >= 1e-300 to a relative 1e-9, whatever epsilon, and above
+        the exact value by no more than the rounding of delta.
+    """
+    if delta <= 0:
+        return 0.0
+    if delta > 0.5:
+        left = 1.0 - delta
+        return 1 / smallest_true(lambda scale: gdp_left(epsilon, 1 / scale) >= left)
+    goal = math.log(delta)
+    return 1 / smallest_true(lambda scale: log_gdp_delta(epsilon, 1 / scale) <= goal)
+
+
+def gdp_left(epsilon: float, mu: float) -> float:
+    """Return 1 - ``gdp_delta``, of full relative precision where delta is near 1.
+
+    It is Phi(s) + e^eps Phi(-r), a sum of terms >= 0.
+    """
+    s, r = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    tail = float(erfcx(r / math.sqrt(2))) / 2
+    return float(ndtr(s)) + math.exp(-s * s / 2) * tail
+
+
+def gdp_epsilon(mu: float, delta: float) -> float:
+    """Return the smallest epsilon >= 0 at which mu-GDP is (epsilon, delta)-DP."""
+    if mu <= 0:
+        return 0.0
+    if delta <= 0 or not math.isfinite(mu):
+        return math.inf
+    goal = math.log(delta)
+    if log_gdp_delta(0.0, mu) <= goal:
+        return 0.0
+    return smallest_true(lambda epsilon: log_gdp_delta(epsilon, mu) <= goal)
+
+
+def folded(laws: Laws, z: float) -> tuple[float, list[Law]]:
+    """Return the mu of the Gaussian releases, all as one, and the other laws."""
+    asked = [(law, law.mu_square(z)) for law in laws]
+    mu = math.sqrt(math.fsum(square for _, square in asked if square is not None))
+    return mu, [law for law, square in asked if square is None]
+
+
+def gaussian_epsilon(laws: Laws, z: float, delta: float) -> float | None:
+    """Return the exact epsilon of Gaussian releases, None if a law is another."""
+    mu, others = folded(laws, z)
+    return None if others else gdp_epsilon(mu, delta)
+
+
+def added_up(laws: Laws, ask: Callable[[Law], Any]) -> Any:
+    """Return the sum over all uses of what laws answer, None if one has no answer."""
+    answers = [(law.times, ask(law)) for law in laws]
+    if any(answer is None for _, answer in answers):
+        return None
+    return sum(times * answer for times, answer in answers)
+
+
+def pure_epsilon(laws: Laws, z: float) -> float | None:
+    """Return the sum of the pure levels, None if a law has none.
+
+    Basic composition (Dwork and Roth, 2014, Theorem 3.16); it holds at delta = 0.
+    """
+    total = added_up(laws, lambda law: law.level(z))
+    return None if total is None else total * (1 + 4e-16 * len(laws))
+
+
+@functools.cache
+def default_orders() -> Floats:
+    """Return the orders alpha > 1 over which every conversion minimises."""
+    near_one = 1 + np.geomspace(1e-3, 1, 60)[:-1]
+    middle = np.arange(2, 64, 0.25)
+    powers = 2.0 ** np.arange(8.25, 15.76, 0.25)
+    return np.concatenate([near_one, middle, np.arange(64, 257), powers])
+
+
+def converted_epsilon(orders: Floats, curve: Floats, delta: float) -> float:
+    """Return the smallest epsilon >= 0 that an RDP curve proves at ``delta``.
+
+    eps = min over a of eps(a) + log(1 - 1/a) - log(delta a)/(a - 1) (Canonne, Kamath,
+    Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020,
+    Proposition 12).
+    """
+    if delta <= 0:
+        return math.inf
+    gain = np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+    return max(0.0, float(np.min(curve + gain)))
+
+
+def rdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
+    """Return the epsilon that Renyi accounting proves, None for unknown laws."""
+    orders = default_orders()
+    curve = added_up(laws, lambda law: law.rdp(z, orders))
+    return None if curve is None else converted_epsilon(orders, curve, delta)
+
+
+def rdp_deltas(laws: Laws, z: float, epsilons: Floats) -> Floats:
+    """Return the deltas that Renyi accounting proves, 1 for unknown laws.
+
+    min over a of e^((a-1) (eps(a) - eps)) (1 - 1/a)^a / (a - 1), at most 1: the
+    conversion of ``converted_epsilon``, solved for delta.
+    """
+    orders = default_orders()
+    curve = added_up(laws, lambda law: law.rdp(z, orders))
+    if curve is None:
+        return np.ones_like(epsilons)
+    gain = orders * np.log1p(-1 / orders) - np.log(orders - 1)
+    logs = (orders - 1) * (curve - epsilons[:, None]) + gain
+    return np.asarray(np.exp(np.minimum(logs.min(axis=1), 0.0)))
+
+
+def zcdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
+    """Return the closed form of concentrated privacy, None if a law has none.
+
+    epsilon = rho + 2 sqrt(rho log(1 / delta)) (Bun and Steinke, "Concentrated
+    differential privacy", TCC 2016, Proposition 1.3).
+    """
+    rho = added_up(laws, lambda law: law.rho(z))
+    return None if rho is None else rho + 2 * math.sqrt(-rho * math.log(delta))
+
+
+def library_epsilon(laws: Laws, z: float, delta: float) -> float:
+    """Return the epsilon of dp_accounting's Renyi accountant under zero-out.
+
+    It amplifies by sampling, which ours leaves to privacy-loss distributions.
+    """
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant()
+    for law in laws:
+        accountant.compose(law.library_event(z), law.times)
+    return float(accountant.get_epsilon(delta))
