@@ -148,8 +148,9 @@ def _one_signed(first: Told, ratios: Mapping[str, float]) -> Iterator[str]:
         ratio = ratios.get(name, 0.0)
         if HALF + SLACK < ratio <= 1.0 + SLACK:
             yield (
-                f"release {name}: a record's own term is {ratio:.3g} times the declared "
-                f"sensitivity, at most {HALF} is charged for a sample under replace_one"
+                f"release {name}: a record's own term is {ratio:.3g} times the "
+                f"declared sensitivity, at most {HALF} is charged for a sample under "
+                "replace_one"
             )
 
 
