@@ -8,8 +8,7 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
-from dp_erm_bench.datasets.base import Bounds
-from dp_erm_bench.datasets.features import parts
+from dp_erm_bench.datasets.base import Bounds, parts
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.problems.erm.build import build_problem
 from tests.serving import built, constraint_of, known, needs_bounds

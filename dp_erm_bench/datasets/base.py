@@ -1,4 +1,4 @@
-"""A dataset: what every loader hands out."""
+"""A dataset, and the few operations that loading needs of dense and sparse features."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from dp_erm_bench.errors import UsageError
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
 
 Array = NDArray[np.float64]
 Features: TypeAlias = "Array | csc_array"
+
+NUMBERS = "biuf"
+"""Kinds of numpy's types that are real numbers."""
+
+PARTS = ("data", "indices", "indptr")
 
 
 class Uncharged(StrEnum):
@@ -49,8 +56,7 @@ class Bounds:
     @property
     def spec(self) -> dict[str, Any]:
         """Return the bounds as a dataset's yaml declares them."""
-        columns = self.columns.tolist()
-        return {"columns": columns, "norm": self.norm, "label": self.label}
+        return {**vars(self), "columns": self.columns.tolist()}
 
 
 @dataclass(frozen=True)
@@ -112,10 +118,10 @@ class Dataset:
     loaded: Mapping[str, Any] | None = field(default=None, init=False)
 
     def loaded_by(self, spec: Mapping[str, Any]) -> Dataset:
-        """Return the same dataset, known by its specification."""
-        made = replace(self)
-        object.__setattr__(made, "loaded", spec)
-        return made
+        """Return a copy whose `loaded` is a specification."""
+        copy = replace(self)
+        object.__setattr__(copy, "loaded", spec)
+        return copy
 
     @cached_property
     def spec(self) -> Mapping[str, Any]:
@@ -154,9 +160,86 @@ class Dataset:
     @cached_property
     def row_norms(self) -> Array:
         """Return the euclidean norm of each record's features, shape (n,)."""
-        if isinstance(self.X, np.ndarray):
-            squares = np.square(self.X).sum(axis=1)
-        else:
-            squares = np.bincount(self.X.indices, self.X.data**2, self.n)
-        norms: Array = np.sqrt(squares)
-        return norms
+        return norms(self.X)
+
+
+def numbers(key: str, values: Any) -> NDArray[Any]:
+    """Return values as an array of real numbers.
+
+    Raises
+    ------
+    UsageError
+        If they are of another kind: complex, dates, text, objects, or masked, of which
+        a conversion would keep a part.
+    """
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        raise UsageError(f"{key}: must be an array of numbers") from None
+    masked = isinstance(values, np.ma.MaskedArray)
+    if masked or array.dtype.kind not in NUMBERS:
+        kind = "masked ones" if masked else array.dtype
+        raise UsageError(f"{key}: must be an array of numbers, not {kind}")
+    return array
+
+
+def as_features(X: Any) -> Features:
+    """Return features in their own form as float64, column-major.
+
+    A sparse matrix of any format becomes a ``csc_array`` with sorted int32 indices,
+    without duplicates and stored zeros; what is so already is returned itself.
+
+    Raises
+    ------
+    UsageError
+        If there are features that are not numbers.
+    """
+    if not hasattr(X, "tocsc"):
+        return np.asfortranarray(numbers("features", X), dtype=np.float64)
+    from scipy.sparse import csc_array
+
+    if X.dtype.kind not in NUMBERS:
+        raise UsageError(f"features must be numbers, not {X.dtype}")
+    if isinstance(X, csc_array) and X.dtype == np.float64:
+        narrow = X.indices.dtype == X.indptr.dtype == np.int32
+        if narrow and X.has_canonical_format and X.data.all():
+            return X
+    columns = csc_array(X, dtype=np.float64, copy=True)
+    columns.sum_duplicates()
+    columns.eliminate_zeros()
+    columns.indices = columns.indices.astype(np.int32, copy=False)
+    columns.indptr = columns.indptr.astype(np.int32, copy=False)
+    return columns
+
+
+def parts(X: Features) -> dict[str, NDArray[Any]]:
+    """Return the arrays that make up features, by suffix; a dense array is one."""
+    if isinstance(X, np.ndarray):
+        return {"": X}
+    return {f".{part}": getattr(X, part) for part in PARTS}
+
+
+def assembled(shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]) -> Features:
+    """Return the sparse features of their parts without copying them."""
+    from scipy.sparse import csc_array
+
+    columns = tuple(arrays[f".{part}"] for part in PARTS)
+    return csc_array(columns, shape=shape, copy=False)
+
+
+def norms(X: Features) -> Array:
+    """Return the euclidean norm of each record, shape (n,)."""
+    if isinstance(X, np.ndarray):
+        return np.asarray(np.linalg.norm(X, axis=1))
+    lengths: Array = np.sqrt(np.bincount(X.indices, X.data**2, X.shape[0]))
+    return lengths
+
+
+def scaled(X: Features, *, rows: ArrayLike = 1.0, columns: ArrayLike = 1.0) -> Features:
+    """Return the features times a factor per record and per column."""
+    n, p = X.shape
+    rows, columns = np.broadcast_to(rows, n), np.broadcast_to(columns, p)
+    if isinstance(X, np.ndarray):
+        return np.asarray(X * rows[:, None] * columns)
+    factors = rows[X.indices] * np.repeat(columns, np.diff(X.indptr))
+    return assembled(X.shape, parts(X) | {".data": X.data * factors})

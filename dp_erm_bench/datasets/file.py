@@ -1,10 +1,8 @@
 """A user's own file: svmlight, npz or csv."""
 
-import functools
 import io
 import lzma
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -13,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.libsvm import parse_svmlight
-from dp_erm_bench.datasets.mirror import decompressed, sha256
+from dp_erm_bench.datasets.published import decompressed, sha256
 from dp_erm_bench.errors import UsageError, place_of, word
 from dp_erm_bench.registry import check_choice
 
 Raw = tuple[Any, NDArray[Any]]
 FORMATS = {
-    "csv": (".csv",),
-    "npz": (".npz",),
+    **{"csv": (".csv",), "npz": (".npz",)},
     "svmlight": (".svm", ".libsvm", ".svmlight"),
 }
 PACKED = (".bz2", ".xz", ".gz")
@@ -65,13 +62,13 @@ class File:
         """
         file = _existing(path)
         kind = _format(file, format)
-        parsers: dict[str, Callable[[bytes], Raw]] = {
-            "csv": functools.partial(parse_csv, path=path, label=label, header=header),
-            "npz": parse_npz,
-            "svmlight": functools.partial(parse_svmlight, p=p, first="auto"),
-        }
         try:
-            return parsers[kind](decompressed(file.suffix, file.read_bytes()))
+            content = decompressed(file, file.read_bytes())
+            if kind == "csv":
+                return parse_csv(content, path, label, header)
+            if kind == "npz":
+                return parse_npz(content)
+            return parse_svmlight(content, p=p, first="auto")
         except UsageError:
             raise
         except BROKEN as error:
@@ -133,17 +130,17 @@ def parse_npz(content: bytes) -> Raw:
 
     rows = arrays.get("format", np.array("csc")).item() in ("csr", b"csr")
     parts = tuple(arrays[name] for name in SPARSE[:3])
-    made = (csr_array if rows else csc_array)(parts, shape=tuple(arrays["shape"]))
-    made.check_format()
-    return made, arrays["y"]
+    X = (csr_array if rows else csc_array)(parts, shape=tuple(arrays["shape"]))
+    X.check_format()
+    return X, arrays["y"]
 
 
 def parse_csv(
-    content: bytes, *, path: str | None, label: str | int | None, header: str | bool
+    content: bytes, path: str | None, label: str | int | None, header: str | bool
 ) -> Raw:
     """Return X and y of a table of numbers separated by commas.
 
-    Labels may be text, which `labels.labels` maps; features may not.
+    Labels may be text, which `records.labels` maps; features may not.
 
     Raises
     ------
@@ -155,7 +152,9 @@ def parse_csv(
     if header not in ("auto", True, False):
         raise UsageError(f"dataset.header={header}: must be auto, true or false")
     first = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str)
-    named = _is_text(first) if header == "auto" else header
+    # A row of which no cell is a number names the columns.
+    texts = pd.to_numeric(first.iloc[0], errors="coerce").isna()
+    named = bool(texts.all()) if header == "auto" else header
     table = pd.read_csv(
         io.BytesIO(content), header=0 if named else None, skipinitialspace=True
     )
@@ -171,13 +170,6 @@ def parse_csv(
                 "features must be numbers"
             )
     return table.to_numpy(np.float64), y.to_numpy()
-
-
-def _is_text(row: Any) -> bool:
-    """Return whether a row is made of names: none of its cells is a number."""
-    import pandas as pd
-
-    return bool(pd.to_numeric(row.iloc[0], errors="coerce").isna().all())
 
 
 def _label_column(columns: list[Any], label: str | int | None) -> Any:

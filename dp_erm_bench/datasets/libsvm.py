@@ -13,16 +13,14 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.datasets.features import as_features, compact
-from dp_erm_bench.datasets.mirror import Mirror, open_mirror
-from dp_erm_bench.datasets.published import Published, Raw
+from dp_erm_bench.datasets.base import Features, as_features
+from dp_erm_bench.datasets.published import Published, Raw, open_mirror, python_call
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.registry import names
 
@@ -32,6 +30,9 @@ WRONG = {f"w{i}a{part}" for i in (3, 4, 5, 6) for part in ("", "_test")}
 
 _NUMBER = rb"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
 ROW = re.compile(rb"\s*(?:%b(?:\s+\w+:%b)*\s*)?(?:#.*)?" % (_NUMBER, _NUMBER))
+
+DENSE_FROM = 0.5
+"""Share of non-zeros from which files that do not say are held dense."""
 
 TASKS = {"binary": "classification", "multiclass": "classification"}
 
@@ -66,6 +67,14 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
     return compact(X), np.concatenate([y for _, y in found]).astype(np.float64)
 
 
+def compact(X: Any) -> Features:
+    """Return features dense if at least half of them are non-zero, else sparse."""
+    X = as_features(X)
+    if isinstance(X, np.ndarray) or X.nnz < DENSE_FROM * np.prod(X.shape):
+        return X
+    return np.asfortranarray(X.toarray())
+
+
 def _bad_row(contents: Sequence[bytes]) -> str:
     """Return where files are not svmlight, and nothing of what is there."""
     for content in contents:
@@ -89,7 +98,7 @@ def home() -> Path:
     return (Path(named) if named else Path.home() / "data") / "libsvm"
 
 
-def _pair(name: str) -> tuple[Path, Path] | None:
+def _files(name: str) -> tuple[Path, Path] | None:
     """Return the files of exactly this name in libsvmdata's cache."""
     y = home() / f"{name}_y.npy"
     for X in (home() / f"{name}_X.{suffix}" for suffix in ("npz", "npy")):
@@ -100,24 +109,23 @@ def _pair(name: str) -> tuple[Path, Path] | None:
 
 def fetched(name: str) -> bool:
     """Return whether libsvmdata's cache has a set."""
-    return _pair(name) is not None
+    return _files(name) is not None
 
 
 def fetch(name: str) -> Raw:
     """Return a set from libsvmdata's cache, else download it through libsvmdata."""
-    pair = _pair(name)
-    X, y = _download(name) if pair is None else _read(*pair)
+    from scipy.sparse import load_npz
+
+    if files := _files(name):
+        # Neither reads pickles.
+        X = load_npz(files[0]) if files[0].suffix == ".npz" else np.load(files[0])
+        y = np.load(files[1], allow_pickle=False)
+    else:
+        X, y = _download(name)
     return as_features(X), np.asarray(y, dtype=np.float64)
 
 
-def _read(X: Path, y: Path) -> tuple[Any, Array]:
-    from scipy.sparse import load_npz
-
-    read = load_npz if X.suffix == ".npz" else np.load  # neither reads pickles
-    return read(X), np.load(y, allow_pickle=False)
-
-
-def _download(name: str) -> tuple[Any, Array]:
+def _download(name: str) -> tuple[Any, Any]:
     one = copy.copy(catalogue()[name])
     with tempfile.TemporaryDirectory() as folder:
         one.dataset_dir = Path(folder)
@@ -125,40 +133,11 @@ def _download(name: str) -> tuple[Any, Array]:
     return X, y
 
 
-def published(name: str, member: str) -> Published:
-    """Return where a set of libsvmdata can be had.
-
-    Parameters
-    ----------
-    name : str
-        What the dataset is called here.
-    member : str
-        What libsvmdata calls it.
-    """
+def _row(member: str) -> Mapping[str, str]:
+    """Return what a mirror says of a set of libsvmdata, empty if it has none."""
     mirror = open_mirror()
-    row = None if mirror is None else _row(mirror, member)
-    return Published(
-        name=name,
-        files=(member if row is None else row["name"],),
-        parse=functools.partial(parse_svmlight, p=_width(row)),
-        fetch=functools.partial(fetch, member),
-        fetched=functools.partial(fetched, member),
-        host=HOST,
-        command='python -c "from libsvmdata import fetch_dataset; '
-        f"fetch_dataset('{member}')\"",
-    )
-
-
-def _row(mirror: Mirror, member: str) -> dict[str, str] | None:
-    for row in mirror.rows.values():
-        if row.get("libsvmdata_name") == member:
-            return dict(row)
-    return None
-
-
-def _width(row: dict[str, str] | None) -> int | None:
-    width = (row or {}).get("p") or ""
-    return int(width) if width.isdecimal() else None
+    rows = [] if mirror is None else mirror.rows.values()
+    return next((row for row in rows if row.get("libsvmdata_name") == member), {})
 
 
 class LibsvmSets:
@@ -188,29 +167,44 @@ class LibsvmSets:
         UsageError
             If there is no such set, or it has several labels per record.
         """
-        name = _checked(set)
-        found = _kind(name)
-        if found == "multilabel":
+        name, row = _checked(set)
+        task = row.get("task") or str(catalogue()[name].task_name)
+        if task == "multilabel":
             raise UsageError(
                 f"dataset.name={name}: has several labels per record, must have one"
             )
-        return TASKS.get(found, found)
+        return TASKS.get(task, task)
 
     def _source(self, member: str | None) -> Published:
-        name = _checked(member)
-        return published(f"libsvm:{name}", name)
+        name, row = _checked(member)
+        width = row.get("p") or ""
+        p = int(width) if width.isdecimal() else None
+        return Published(
+            name=f"libsvm:{name}",
+            files=(row.get("name", name),),
+            parse=functools.partial(parse_svmlight, p=p),
+            fetch=functools.partial(fetch, name),
+            fetched=functools.partial(fetched, name),
+            host=HOST,
+            command=python_call("libsvmdata", "fetch_dataset", repr(name)),
+        )
 
 
-def _checked(member: str | None) -> str:
-    """Refuse names that libsvmdata does not know, or under which it has another set."""
+def _checked(member: str | None) -> tuple[str, Mapping[str, str]]:
+    """Return a name and what a mirror says of it.
+
+    Raises
+    ------
+    UsageError
+        If libsvmdata does not know the name, or has another set under it.
+    """
     if not isinstance(member, str):
         raise UsageError(
             "dataset=libsvm: needs the name of a set of libsvmdata, such as "
             "dataset.name=a9a"
         )
-    mirror = open_mirror()
-    if mirror is not None and _row(mirror, member) is not None:
-        return member
+    if row := _row(member):
+        return member, row
     if member in WRONG:
         raise DataUnavailable(
             f"dataset.name={member}: libsvmdata downloads w1a under this name, so it "
@@ -224,15 +218,7 @@ def _checked(member: str | None) -> str:
             f"dataset.name={member}{own}: is no set of libsvmdata, the nearest are "
             f"{', '.join(near)}"
         )
-    return member
-
-
-def _kind(member: str) -> str:
-    mirror = open_mirror()
-    row = None if mirror is None else _row(mirror, member)
-    if row and row.get("task"):
-        return row["task"]
-    return str(catalogue()[member].task_name)
+    return member, {}
 
 
 libsvm = LibsvmSets()

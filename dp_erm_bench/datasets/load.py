@@ -1,21 +1,40 @@
-"""Load a dataset by its specification."""
+"""Load a dataset by its specification, from arrays on disk where they are cached.
+
+These are written atomically, verified and memory-mapped when they are read. Sparse
+features lie there as the arrays that make them up, one file each.
+"""
 
 import functools
 import json
 import os
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
-from dp_erm_bench.datasets.base import Dataset, Features
-from dp_erm_bench.datasets.bounds import check_bounds
-from dp_erm_bench.datasets.mirror import VARIABLE
-from dp_erm_bench.datasets.prepare import prepare
-from dp_erm_bench.datasets.spec import Spec, asked, check_spec
-from dp_erm_bench.datasets.store import content_hash, load_arrays, save_arrays
-from dp_erm_bench.paths import cache_dir, digest
+import numpy as np
+from numpy.typing import NDArray
 
-# Part of the prepared arrays' key: raise it when ``prepare`` or a parser changes.
+from dp_erm_bench import paths
+from dp_erm_bench.datasets.base import PARTS, Dataset, Features, assembled, parts
+from dp_erm_bench.datasets.prepare import prepare
+from dp_erm_bench.datasets.records import check_bounds, content_hash
+from dp_erm_bench.datasets.spec import Spec, asked, check_spec
+
+VARIABLE = "DP_ERM_BENCH_DATA"
+"""The variable that names a folder of data files, see `published`."""
+
 FORMAT = 2
+"""Part of the prepared arrays' key: raised when `prepare` or a parser changes."""
+
+SEAL = "content.json"
+BROKEN = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, EOFError),
+    *(SyntaxError, TokenError, OverflowError, MemoryError, RecursionError),
+    *(UserWarning, DeprecationWarning),
+)
+"""What readers raise for a damaged file."""
 
 
 def load_dataset(spec: Mapping[str, Any]) -> Dataset:
@@ -40,7 +59,7 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
         If the specification or the data are not what they must be.
     """
     text = json.dumps(spec, sort_keys=True)
-    return _load(text, os.environ.get(VARIABLE), str(cache_dir()))
+    return _load(text, os.environ.get(VARIABLE), str(paths.cache_dir()))
 
 
 def forget_datasets() -> None:
@@ -50,25 +69,18 @@ def forget_datasets() -> None:
 
 @functools.lru_cache(maxsize=16)
 def _load(text: str, mirror: str | None, cache: str) -> Dataset:
-    given = json.loads(text)
-    spec = check_spec(given)
+    fields = json.loads(text)
+    spec = check_spec(fields)
     arrays, content = _prepared(spec)
     X, y, bounds = arrays["X"], arrays["y"], None
     if spec.bounds is not None:
         bounds = spec.bounds.of(spec.name, X.shape[1])
         check_bounds(spec.name, X, y, bounds)
+    others = {key: arrays.get(key) for key in ("X_test", "y_test", "w_true")}
+    uncharged = spec.recipe.uncharged
     return Dataset(
-        name=spec.name,
-        X=X,
-        y=y,
-        bounds=bounds,
-        content_hash=content,
-        usual=spec.usual,
-        uncharged=spec.recipe.uncharged,
-        X_test=arrays.get("X_test"),
-        y_test=arrays.get("y_test"),
-        w_true=arrays.get("w_true"),
-    ).loaded_by(given)
+        spec.name, X, y, bounds, content, spec.usual, uncharged, **others
+    ).loaded_by(fields)
 
 
 def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:
@@ -76,17 +88,86 @@ def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:
     fingerprint = getattr(spec.loader, "fingerprint", None)
     source = fingerprint and asked(fingerprint, spec.options)
     if source is None:
-        arrays = _prepare(spec)
+        arrays = _made(spec)
         return arrays, content_hash(arrays)
     covered = getattr(spec.loader, "covered", ())
-    told = {key: value for key, value in spec.options.items() if key not in covered}
-    key = digest([FORMAT, spec.name, source, spec.recipe.key, told])
-    found = load_arrays("datasets", key)
-    if found is None:
-        arrays = _prepare(spec)
-        found = arrays, save_arrays("datasets", key, arrays)
-    return found
+    options = {key: v for key, v in spec.options.items() if key not in covered}
+    key = paths.digest([FORMAT, spec.name, source, spec.recipe.key, options])
+    if kept := load_arrays("datasets", key):
+        return kept
+    arrays = _made(spec)
+    return arrays, save_arrays("datasets", key, arrays)
 
 
-def _prepare(spec: Spec) -> dict[str, Features]:
+def _made(spec: Spec) -> dict[str, Features]:
     return prepare(spec.name, spec.loader(**spec.options), spec.recipe)
+
+
+def save_arrays(kind: str, key: str, arrays: Mapping[str, Features]) -> str:
+    """Store named arrays under a key and return their content hash.
+
+    The file with the hash is written last, so that a reader who finds it finds
+    the arrays too. A full disk is no error: the next process prepares again.
+    """
+    folder, content = paths.cache_dir() / kind / key, content_hash(arrays)
+    sparse = {
+        name: list(array.shape)
+        for name, array in arrays.items()
+        if not isinstance(array, np.ndarray)
+    }
+    seal = {"names": sorted(arrays), "sparse": sparse, "content": content}
+    try:
+        paths.remove_parts(folder)
+        for name, array in arrays.items():
+            for suffix, part in parts(array).items():
+                save = functools.partial(np.save, arr=part, allow_pickle=False)
+                paths.write_atomic(folder / f"{name}{suffix}.npy", save)
+        text = json.dumps(seal).encode()
+        paths.write_atomic(folder / SEAL, lambda file: file.write(text))
+    except OSError:
+        pass
+    return content
+
+
+def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
+    """Return the stored arrays, memory-mapped and read-only, and their hash.
+
+    Returns None if there are none, or if their bytes do not have the hash that
+    they were stored with.
+    """
+    folder = paths.cache_dir() / kind / key
+    try:
+        seal = json.loads(paths.content_of(folder / SEAL, folder))
+        shapes, expected = seal["sparse"], str(seal["content"])
+        arrays = {
+            name: _read(folder / name, shapes.get(name))
+            for name in seal["names"]
+            if name.isidentifier()
+        }
+        whole = content_hash(arrays) == expected and all(map(_usable, arrays.values()))
+    except BROKEN:
+        return None
+    return (arrays, expected) if whole else None
+
+
+def _usable(array: Features) -> bool:
+    """Return whether an array is of the type and the order that was stored."""
+    dense = isinstance(array, np.ndarray)
+    return array.dtype == np.float64 and (not dense or array.flags.f_contiguous)
+
+
+def _read(path: Path, shape: list[int] | None) -> Features:
+    if shape is None:
+        return _mapped(path)
+    columns = {
+        f".{part}": _mapped(path.with_name(f"{path.name}.{part}")) for part in PARTS
+    }
+    return assembled((shape[0], shape[1]), columns)
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    file = path.with_name(f"{path.name}.npy")
+    paths.opened(file, file.parent).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a header that is not ours
+        return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))

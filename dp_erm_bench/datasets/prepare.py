@@ -1,12 +1,13 @@
 """From raw features and labels to what an oracle may use."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.datasets import records
 from dp_erm_bench.datasets.base import (
     Array,
     Bounds,
@@ -14,17 +15,10 @@ from dp_erm_bench.datasets.base import (
     Features,
     Uncharged,
     Usual,
-)
-from dp_erm_bench.datasets.bounds import Declared, check_bounds, clipped
-from dp_erm_bench.datasets.features import (
     as_features,
-    frozen,
-    mean_squares,
+    parts,
     scaled,
-    stored,
 )
-from dp_erm_bench.datasets.labels import labels
-from dp_erm_bench.datasets.store import content_hash
 from dp_erm_bench.errors import UsageError
 
 
@@ -60,7 +54,7 @@ class Recipe:
     seed: int = 0
     drop_empty: bool = False
     densify: bool = False
-    clip: Declared | None = None
+    clip: records.Declared | None = None
 
     @property
     def key(self) -> list[Any]:
@@ -76,25 +70,6 @@ class Recipe:
             Uncharged.DROPPED_COLUMNS: self.drop_empty,
         }
         return tuple(step for step, taken in steps.items() if taken)
-
-
-def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
-    """Refuse data that are empty, of unequal length or not finite."""
-    if X.ndim != 2 or y.shape != X.shape[:1]:
-        raise UsageError(
-            f"dataset {name}: X of shape {X.shape} and y of shape {y.shape} are "
-            "not allowed, they must be (n, p) and (n,)"
-        )
-    if not all(X.shape):
-        raise UsageError(f"dataset {name}: X of shape {X.shape} is empty")
-    if X.shape[0] == 1:
-        raise UsageError(
-            f"dataset {name}: has one record, at least two are needed "
-            "(delta = 1/n^2 would be 1)"
-        )
-    for key, array in (("X", stored(X)), ("y", y)):
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise UsageError(f"dataset {name}: {key} holds a value that is not finite")
 
 
 def split(n: int, test_fraction: float, seed: int) -> tuple[Array, Array]:
@@ -129,20 +104,24 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
     if isinstance(raw[1], np.ma.MaskedArray):
         raise UsageError(f"dataset {name}: labels must be numbers, not masked ones")
     X, y = as_features(raw[0]), np.asarray(raw[1])
-    check_raw(name, X, y)
+    records.check_raw(name, X, y)
     if recipe.densify and not isinstance(X, np.ndarray):
         X = X.toarray()
-    y = labels(name, y, classification=recipe.classification, positive=recipe.positive)
+    y = records.labels(
+        name, y, classification=recipe.classification, positive=recipe.positive
+    )
     arrays = _split(name, X, y, recipe)
     if len(raw) > 2:
         arrays["w_true"] = np.asarray(raw[2], dtype=np.float64)
     if recipe.drop_empty:
-        arrays = _without_empty(name, arrays)
+        arrays |= _without_empty(name, arrays)
     if recipe.standardise:
-        arrays = _rescaled(name, arrays, recipe.standardise)
+        arrays |= _rescaled(name, arrays, recipe.standardise)
+        # It belongs to the columns as they were.
+        arrays.pop("w_true", None)
     if recipe.clip is not None:
-        arrays |= clipped(name, arrays, recipe.clip)
-    return {key: frozen(array) for key, array in arrays.items()}
+        arrays |= records.clipped(name, arrays, recipe.clip)
+    return {key: _frozen(array) for key, array in arrays.items()}
 
 
 def _split(name: str, X: Features, y: Array, recipe: Recipe) -> dict[str, Features]:
@@ -159,50 +138,49 @@ def _split(name: str, X: Features, y: Array, recipe: Recipe) -> dict[str, Featur
     return {"X": X[train], "y": y[train], "X_test": X[test], "y_test": y[test]}
 
 
+def _features(arrays: dict[str, Features]) -> dict[str, Features]:
+    return {k: as_features(arrays[k]) for k in ("X", "X_test") if k in arrays}
+
+
 def _without_empty(name: str, arrays: dict[str, Features]) -> dict[str, Features]:
-    X = as_features(arrays["X"])
+    """Return what has columns, without those that are empty in X."""
+    features = _features(arrays)
+    X = features["X"]
     kept = X.any(axis=0) if isinstance(X, np.ndarray) else np.diff(X.indptr) > 0
     if not kept.any():
         raise UsageError(f"dataset.drop_empty=True: every column of {name} is empty")
-    columns = {
-        key: as_features(arrays[key])[:, kept]
-        for key in ("X", "X_test")
-        if key in arrays
-    }
-    true = {key: arrays[key][kept] for key in ("w_true",) if key in arrays}
-    return arrays | columns | true
+    w_true = {key: arrays[key][kept] for key in ("w_true",) if key in arrays}
+    return {key: Z[:, kept] for key, Z in features.items()} | w_true
 
 
 def _rescaled(
     name: str, arrays: dict[str, Features], how: bool | str
 ) -> dict[str, Features]:
-    """Return the arrays with columns standardised, or scaled: divided by their RMS.
+    """Return features whose columns are standardised, or scaled: divided by their RMS.
 
-    The true parameter is left out: it belongs to the columns as they were. Zeros stay
-    zeros where columns are scaled, so that sparse features stay sparse.
+    Zeros stay zeros where columns are scaled, so that sparse features stay sparse.
 
     Raises
     ------
     UsageError
         If sparse features would have to be centred.
     """
-    found = {k: as_features(arrays[k]) for k in ("X", "X_test") if k in arrays}
-    kept = {key: array for key, array in arrays.items() if key != "w_true"}
-    X, *others = found.values()
+    features = _features(arrays)
+    X = features["X"]
     if how == "scale":
         rms = np.sqrt(mean_squares(X))
         factor = _inverse(rms, rms > 0.0)
-        return kept | {k: scaled(Z, columns=factor) for k, Z in found.items()}
+        return {key: scaled(Z, columns=factor) for key, Z in features.items()}
     if not isinstance(X, np.ndarray):
         raise UsageError(
             f"dataset.standardise=True: {name} is sparse and centring would fill it; "
             "divide by the root mean square instead with dataset.standardise=scale, "
             "or hold it dense with dataset.densify=true"
         )
-    return kept | dict(zip(found, standardise(X, others), strict=True))
+    return dict(zip(features, standardise(*features.values()), strict=True))
 
 
-def standardise(X: Array, others: Iterable[Array]) -> list[Array]:
+def standardise(X: Array, *others: Array) -> list[Array]:
     """Return X and the others shifted and scaled by the statistics of X.
 
     Columns of X get mean 0 and (population) variance 1. A column that is
@@ -215,8 +193,26 @@ def standardise(X: Array, others: Iterable[Array]) -> list[Array]:
     return [(Z - mean) * factor for Z in (X, *others)]
 
 
+def mean_squares(X: Features) -> Array:
+    """Return the mean of the squares of each column, shape (p,)."""
+    if isinstance(X, np.ndarray):
+        return np.asarray(np.square(X).mean(axis=0))
+    means: Array = np.asarray(X.power(2).mean(axis=0)).ravel()
+    return means
+
+
 def _inverse(values: Array, usable: NDArray[np.bool]) -> Array:
     return np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
+
+
+def _frozen(X: Any) -> Features:
+    """Return a column-major, read-only copy that nobody else can write."""
+    features = as_features(X)
+    dense = isinstance(features, np.ndarray)
+    copy = features.copy(order="F") if dense else features.copy()
+    for array in parts(copy).values():
+        array.flags.writeable = False
+    return copy
 
 
 def dataset_from_arrays(
@@ -237,8 +233,9 @@ def dataset_from_arrays(
     UsageError
         If they are empty, of unequal length or not finite, or break the bounds.
     """
-    X, y = frozen(X), frozen(y)
-    check_raw(name, X, y)
+    X, y = _frozen(X), _frozen(y)
+    records.check_raw(name, X, y)
     if bounds is not None:
-        check_bounds(name, X, y, bounds)
-    return Dataset(name, X, y, bounds, content_hash({"X": X, "y": y}), usual)
+        records.check_bounds(name, X, y, bounds)
+    content = records.content_hash({"X": X, "y": y})
+    return Dataset(name, X, y, bounds, content, usual)

@@ -1,42 +1,130 @@
-"""Where a published dataset comes from: mirror, cache or network."""
+"""Where published data come from: a mirror, our cache, or the publisher's client.
 
+``DP_ERM_BENCH_DATA`` names a mirror: a folder that is read before any network. Its
+``MANIFEST.csv`` has at least the columns ``name``, ``file`` and ``sha256`` (of the file
+as it lies there); files ending in ``.bz2``, ``.xz`` or ``.gz`` are decompressed.
+``libsvmdata_name``, ``p`` and ``task`` make a file a set of libsvmdata.
+"""
+
+import bz2
+import contextlib
+import csv
 import functools
+import gzip
+import hashlib
+import io
+import lzma
+import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from pathlib import Path
 
-from dp_erm_bench.datasets.base import Array, Features
-from dp_erm_bench.datasets.features import as_features
-from dp_erm_bench.datasets.mirror import MANIFEST, VARIABLE, Mirror, open_mirror
-from dp_erm_bench.datasets.store import load_arrays, save_arrays
+from dp_erm_bench.datasets.base import Array, Features, as_features
+from dp_erm_bench.datasets.load import VARIABLE, load_arrays, save_arrays
 from dp_erm_bench.errors import DataUnavailable, place_of
-from dp_erm_bench.paths import digest
+from dp_erm_bench.paths import LARGEST, content_of, digest, opened
 
 Raw = tuple[Features, Array]
+
+MANIFEST = "MANIFEST.csv"
 PATIENCE = 10.0
+_DECOMPRESS = {".bz2": bz2.decompress, ".xz": lzma.decompress, ".gz": gzip.decompress}
 
 
 @dataclass(frozen=True)
-class Bundled:
-    """A dataset that an installed package brings along."""
+class Mirror:
+    """The files that a mirror folder lists.
 
-    package: str
-    loader: Callable[[], Raw]
+    Parameters
+    ----------
+    folder : Path
+        Where they lie.
+    rows : mapping from name to row
+        What the manifest says: at least ``file`` and ``sha256``.
+    """
 
-    def __call__(self) -> Raw:
-        """Return raw X and y."""
-        return self.loader()
+    folder: Path
+    rows: Mapping[str, Mapping[str, str]]
 
-    def fingerprint(self) -> str:
-        """Return the package and its version."""
-        return f"{self.package} {version(self.package)}"
+    def verify(self, name: str) -> str:
+        """Return the SHA-256 of a file that exists and has the one it should.
+
+        Raises
+        ------
+        DataUnavailable
+            If the file is missing, truncated or altered, or outside of the mirror.
+        """
+        file, expected = self.rows[name]["file"], self.rows[name]["sha256"]
+        try:
+            with opened(self.folder / file, self.folder):
+                actual = sha256(self.folder / file)
+        except (OSError, ValueError) as error:
+            raise DataUnavailable(
+                f"dataset file {file} is listed in {self.folder / MANIFEST} but "
+                f"cannot be read ({getattr(error, 'strerror', 'it is no path')}): "
+                f"restore it, or unset {VARIABLE}"
+            ) from error
+        if actual != expected:
+            raise DataUnavailable(
+                f"dataset file {self.folder / file} does not have the SHA-256 that "
+                f"{MANIFEST} lists ({actual[:12]}, not {expected[:12]}): it is "
+                f"truncated or altered; restore it, or unset {VARIABLE}"
+            )
+        return actual
+
+    def read(self, name: str) -> bytes:
+        """Return the verified, decompressed content of a file."""
+        self.verify(name)
+        path = self.folder / self.rows[name]["file"]
+        return decompressed(path, content_of(path, self.folder, LARGEST))
+
+
+def decompressed(path: Path, content: bytes) -> bytes:
+    """Return the content of a file by its suffix; others than these are as they are."""
+    return _DECOMPRESS.get(path.suffix, bytes)(content)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, computed again only if it changed."""
+    status = path.stat()
+    return _sha256(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=64)
+def _sha256(path: Path, modified: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_mirror() -> Mirror | None:
+    """Return the mirror that the environment names, or None if it names none.
+
+    Raises
+    ------
+    DataUnavailable
+        If it names a folder without a readable manifest.
+    """
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return None
+    folder = Path(named).expanduser()
+    with contextlib.suppress(OSError, KeyError, ValueError, csv.Error):
+        text = content_of(folder / MANIFEST, folder).decode()
+        lines = csv.DictReader(io.StringIO(text, newline=""))
+        rows = {row["name"]: row for row in lines}
+        if all(row["file"] and row["sha256"] for row in rows.values()):
+            return Mirror(folder, rows)
+    raise DataUnavailable(
+        f"{VARIABLE}={named}: must name a folder with a {MANIFEST} that has the "
+        f"columns name, file and sha256 in every row"
+    )
 
 
 @dataclass(frozen=True)
-class Mirrored:
-    """A dataset that only a mirror has.
+class Published:
+    """A dataset that others publish, and that a mirror may have.
 
     Parameters
     ----------
@@ -46,11 +134,23 @@ class Mirrored:
         Names of its files in a mirror's manifest.
     parse : callable
         Makes X, y of the files' decompressed contents.
+    fetch : callable or None
+        Gets X, y through the publisher's client; None: only a mirror has it.
+    fetched : callable
+        Whether the client has it in its own cache.
+    host : str
+        Address asked first, so that a machine without network knows it at once.
+    command : str
+        What a user types to fill the client's cache.
     """
 
     name: str
     files: Sequence[str]
     parse: Callable[..., Raw]
+    fetch: Callable[[], Raw] | None = None
+    fetched: Callable[[], bool] = bool
+    host: str = ""
+    command: str = ""
 
     def fingerprint(self) -> str | None:
         """Return a digest of the source; None if it has none, without getting it.
@@ -60,127 +160,76 @@ class Mirrored:
         DataUnavailable
             If the mirror lists the files and they are not what it says.
         """
-        mirror = self._mirror()
-        if mirror is None:
-            return self.kept_fingerprint()
-        return digest([mirror.verify(file) for file in self.files])
+        if mirror := self._mirror():
+            return digest([mirror.verify(file) for file in self.files])
+        kept = self._kept()
+        return kept and kept[1]
 
     def __call__(self) -> Raw:
-        """Return raw X and y.
+        """Return raw X and y: of the mirror, of an earlier download, else of a new one.
 
         Raises
         ------
         DataUnavailable
             If they cannot be had or are damaged; the message names the ways.
         """
-        mirror = self._mirror()
-        if mirror is None:
-            return self.without_mirror()
-        return parsed(self.name, self.parse, *map(mirror.read, self.files))
-
-    def _mirror(self) -> Mirror | None:
-        """Return the mirror if it lists all files."""
-        mirror = open_mirror()
-        listed = mirror is not None and all(map(mirror.rows.__contains__, self.files))
-        return mirror if listed else None
-
-    def kept_fingerprint(self) -> str | None:
-        """Return the digest of an earlier download; what only a mirror has has none."""
-        return None
-
-    def without_mirror(self) -> Raw:
-        """Return X and y without a mirror, which here cannot be."""
-        raise DataUnavailable(self.sentence("it is in no mirror here"))
-
-    def sentence(self, reason: str) -> str:
-        """Return what to do when the data cannot be had."""
-        return (
-            f"dataset {self.name} cannot be had ({reason}): set {VARIABLE} to a "
-            f"folder whose {MANIFEST} lists {' and '.join(self.files)}"
-        )
-
-
-@dataclass(frozen=True)
-class Published(Mirrored):
-    """A dataset that others publish, and that a mirror may have.
-
-    Parameters
-    ----------
-    name, files, parse
-        As for `Mirrored`.
-    fetch : callable
-        Gets X, y through the publisher's client.
-    fetched : callable
-        Whether the client has it in its own cache.
-    host : str
-        Address asked first, so that a machine without network knows it at once.
-    command : str
-        What a user types to fill the client's cache.
-    """
-
-    fetch: Callable[[], Raw]
-    fetched: Callable[[], bool]
-    host: str
-    command: str
+        if mirror := self._mirror():
+            return self._parsed(list(map(mirror.read, self.files)))
+        if kept := self._kept():
+            return kept[0]["X"], kept[0]["y"]
+        X, y = self._downloaded()
+        save_arrays("raw", self._key, {"X": as_features(X), "y": as_features(y)})
+        return X, y
 
     @property
     def _key(self) -> str:
         return self.name.replace(":", "-")
 
-    def kept_fingerprint(self) -> str | None:
-        """Return the digest of an earlier download, None if there is none."""
-        kept = load_arrays("raw", self._key)
-        return kept and kept[1]
+    def _kept(self) -> tuple[dict[str, Features], str] | None:
+        """Return the arrays of an earlier download and their hash."""
+        return load_arrays("raw", self._key) if self.fetch else None
 
-    def without_mirror(self) -> Raw:
-        """Return X and y from the cache of a download, else download them.
+    def _mirror(self) -> Mirror | None:
+        """Return the mirror if it lists all files."""
+        mirror = open_mirror()
+        return mirror if mirror and {*self.files} <= mirror.rows.keys() else None
 
-        Raises
-        ------
-        DataUnavailable
-            If there is neither mirror nor network; the message names both ways.
-        """
-        kept = load_arrays("raw", self._key)
-        if kept is not None:
-            return kept[0]["X"], kept[0]["y"]
-        X, y = self._fetch()
-        save_arrays("raw", self._key, {"X": as_features(X), "y": as_features(y)})
-        return X, y
+    def _parsed(self, contents: Sequence[bytes]) -> Raw:
+        try:
+            return self.parse(*contents)
+        except DataUnavailable:
+            raise
+        except (ValueError, IndexError, EOFError) as error:
+            raise DataUnavailable(
+                f"dataset {self.name}: its file is not of the format it should have "
+                f"({place_of(error)})"
+            ) from error
 
-    def _fetch(self) -> Raw:
+    def _downloaded(self) -> Raw:
+        if self.fetch is None:
+            raise self._unavailable("it is in no mirror here")
         if not self.fetched() and not reachable(self.host):
-            raise DataUnavailable(self.sentence(f"{self.host} cannot be reached"))
+            raise self._unavailable(f"{self.host} cannot be reached")
         try:
             return self.fetch()
         except DataUnavailable:
             raise
         except Exception as error:
-            reason = f"the download failed with {type(error).__name__}"
-            raise DataUnavailable(self.sentence(reason)) from error
+            why = f"the download failed with {type(error).__name__}"
+            raise self._unavailable(why) from error
 
-    def sentence(self, reason: str) -> str:
-        """Return what to do when the data cannot be had."""
-        network = f", or run with network access: {self.command}"
-        return f"{super().sentence(reason)}{network}"
+    def _unavailable(self, reason: str) -> DataUnavailable:
+        network = f", or run with network access: {self.command}" * bool(self.command)
+        return DataUnavailable(
+            f"dataset {self.name} cannot be had ({reason}): set {VARIABLE} to a folder "
+            f"whose {MANIFEST} lists {' and '.join(self.files)}{network}"
+        )
 
 
-def parsed(name: str, parse: Callable[..., Raw], *contents: bytes) -> Raw:
-    """Return what a parser makes of files.
-
-    Raises
-    ------
-    DataUnavailable
-        If a file is not of the format that it should have.
-    """
-    try:
-        return parse(*contents)
-    except DataUnavailable:
-        raise
-    except (ValueError, IndexError, EOFError) as error:
-        raise DataUnavailable(
-            f"dataset {name}: its file is not of the format it should have "
-            f"({place_of(error)})"
-        ) from error
+def python_call(module: str, function: str, *calls: str) -> str:
+    """Return what a user types to call a function, once with each arguments."""
+    lines = "; ".join(f"{function}({arguments})" for arguments in calls)
+    return f'python -c "from {module} import {function}; {lines}"'
 
 
 @functools.cache

@@ -1,42 +1,28 @@
 """The specification of a dataset: its yaml with overrides, checked."""
 
+import contextlib
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dp_erm_bench.datasets.base import Usual
-from dp_erm_bench.datasets.bounds import Declared
 from dp_erm_bench.datasets.prepare import Recipe
-from dp_erm_bench.datasets.values import (
-    boolean,
-    declared_bounds,
-    fraction,
-    natural,
-    positive_labels,
-    refused,
-    standardisation,
-    usual_objective,
-)
+from dp_erm_bench.datasets.records import Declared
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice, locate, read
 
-TASKS = ("classification", "regression")
+TASKS = ["classification", "regression"]
 AUTO = "auto"
 """A task that the loader tells."""
 
 DEFAULTS: dict[str, Any] = {
-    "task": None,
-    "positive": None,
-    "standardise": False,
-    "test_fraction": 0.0,
-    "seed": 0,
-    "drop_empty": False,
-    "densify": False,
-    "usual": None,
-    "usual_standardised": None,
-    "usual_regression": None,
-    "bounds": None,
+    **{"task": None, "positive": None, "standardise": False, "test_fraction": 0.0},
+    **{"seed": 0, "drop_empty": False, "densify": False, "usual": None},
+    **{"usual_standardised": None, "usual_regression": None, "bounds": None},
     "clip_to_bounds": False,
 }
 LATER: dict[str, Any] = {}
@@ -48,9 +34,10 @@ identity of a trial.
 MEMBER = "set"
 """The option of a loader that stands for many datasets; part of the name."""
 
-
 LISTS = ("positive",)
 """Keys whose value may be a list: for them a list is no axis."""
+
+LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +85,7 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
         If the dataset or one of the keys does not exist.
     """
     fields = usual_fields(name)
-    allowed = _allowed(locate(fields["_target_"]))
-    for key in overrides:
-        check_choice(f"key of dataset {name}", key, allowed)
+    _check_keys(name, overrides, locate(fields["_target_"]))
     return _named({**fields, **overrides})
 
 
@@ -138,25 +123,27 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
     UsageError
         Naming the key, its value and what is allowed.
     """
-    given = dict(spec)
-    name, target = given.pop("name", None), given.pop("_target_", None)
+    options = dict(spec)
+    name, target = options.pop("name", None), options.pop("_target_", None)
     if not isinstance(name, str) or not isinstance(target, str):
         raise UsageError("dataset: needs a name and a _target_, the loader")
     loader = locate(target)
-    for key in given:
-        check_choice(f"key of dataset {name}", key, _allowed(loader))
-    common = DEFAULTS | {key: given.pop(key) for key in DEFAULTS if key in given}
-    seed = {"seed": common["seed"]} if "seed" in _parameters(loader) else {}
+    _check_keys(name, options, loader)
+    common = DEFAULTS | {key: options.pop(key) for key in DEFAULTS if key in options}
     if common["task"] == AUTO and hasattr(loader, "task"):
-        common["task"] = asked(loader.task, given)
+        common["task"] = asked(loader.task, options)
+    if "seed" in _parameters(loader):
+        options["seed"] = common["seed"]
     recipe = _recipe(name, common)
+    # Bounds of records as they are hold for those only, unless they are clipped again.
+    holds = not recipe.standardise or recipe.clip is not None
     return Spec(
         name=name,
         loader=loader,
-        options=given | seed,
+        options=options,
         recipe=recipe,
-        usual=usual_objective(_form(common)),
-        bounds=_bounds(recipe, common["bounds"]),
+        usual=_usual(common),
+        bounds=_declared(common["bounds"]) if holds else None,
     )
 
 
@@ -165,43 +152,97 @@ def asked(ask: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     return ask(**{k: v for k, v in options.items() if k in _parameters(ask)})
 
 
-def _form(common: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the usual objective of the form that is asked for."""
-    found: Mapping[str, Any] | None = common["usual"]
-    if common["task"] == "regression":
-        found = common["usual_regression"] or found
-    return (common["standardise"] and common["usual_standardised"]) or found
-
-
-def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
-    if common["task"] not in TASKS:
-        check_choice(f"dataset.task of {name}", common["task"], list(TASKS))
-    flags = ("drop_empty", "densify", "clip_to_bounds")
-    drop_empty, densify, clip = (boolean(flag, common[flag]) for flag in flags)
-    standardise, bounds = standardisation(common["standardise"]), common["bounds"]
-    if clip and bounds is None:
-        raise refused("clip_to_bounds", True, "false unless bounds are declared")
-    return Recipe(
-        classification=common["task"] == "classification",
-        positive=positive_labels(common),
-        standardise=standardise,
-        test_fraction=fraction("test_fraction", common["test_fraction"]),
-        seed=natural("seed", common["seed"]),
-        drop_empty=drop_empty,
-        densify=densify,
-        clip=declared_bounds(bounds) if clip else None,
-    )
-
-
-def _bounds(recipe: Recipe, bounds: Any) -> Declared | None:
-    """Return the bounds that hold: those of records as they are, or of clipped ones."""
-    as_declared = not recipe.standardise or recipe.clip is not None
-    return declared_bounds(bounds) if as_declared else None
-
-
 def _parameters(loader: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(loader).parameters)
 
 
-def _allowed(loader: Callable[..., Any]) -> list[str]:
-    return sorted({*DEFAULTS, *_parameters(loader)})
+def _check_keys(name: str, keys: Mapping[str, Any], loader: Callable[..., Any]) -> None:
+    allowed = sorted({*DEFAULTS, *_parameters(loader)})
+    for key in keys:
+        check_choice(f"key of dataset {name}", key, allowed)
+
+
+def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
+    check_choice(f"dataset.task of {name}", common["task"], TASKS)
+    classification = common["task"] == TASKS[0]
+    for key in ("drop_empty", "densify", "clip_to_bounds", "standardise"):
+        scale = ", or scale" * (key == "standardise")
+        if not (isinstance(common[key], bool) or (scale and common[key] == "scale")):
+            raise refused(key, common[key], f"true or false{scale}")
+    clip = common["clip_to_bounds"]
+    if clip and common["bounds"] is None:
+        raise refused("clip_to_bounds", True, "false unless bounds are declared")
+    positive = common["positive"]
+    if positive is not None and not classification:
+        raise refused("positive", positive, "null for a regression")
+    if not isinstance(positive, list | tuple | None):
+        positive = [positive]
+    if not 0.0 <= number(common["test_fraction"]) < 1.0:
+        raise refused("test_fraction", common["test_fraction"], "a number in [0, 1)")
+    if not is_seed(common["seed"]):
+        raise refused("seed", common["seed"], "an integer >= 0 and below 2^63")
+    return Recipe(
+        classification=classification,
+        positive=positive and list(positive),
+        standardise=common["standardise"],
+        test_fraction=number(common["test_fraction"]),
+        seed=common["seed"],
+        drop_empty=common["drop_empty"],
+        densify=common["densify"],
+        clip=_declared(common["bounds"]) if clip else None,
+    )
+
+
+def _usual(common: Mapping[str, Any]) -> Usual | None:
+    """Return the usual objective of the form that is asked for."""
+    value = common["usual"]
+    if common["task"] == "regression":
+        value = common["usual_regression"] or value
+    value = (common["standardise"] and common["usual_standardised"]) or value
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or set(value) != {"loss", "penalty", "strength"}:
+        raise refused("usual", value, "a mapping with loss, penalty and strength")
+    return Usual(**value)
+
+
+def _declared(value: Mapping[str, Any] | None) -> Declared | None:
+    """Return the bounds that a yaml declares."""
+    if value is None:
+        return None
+    known = {"columns", "norm", "label"}
+    if not isinstance(value, Mapping) or not {"columns"} <= set(value) <= known:
+        raise refused("bounds", value, "null or a mapping with columns, norm, label")
+    columns = value["columns"]
+    several = isinstance(columns, list | tuple)
+    checked = [_bound("columns", one) for one in (columns if several else [columns])]
+    array = np.array(checked if several else checked[0])
+    array.flags.writeable = False
+    others = {key: value.get(key) for key in ("norm", "label")}
+    return Declared(
+        array, **{k: None if v is None else _bound(k, v) for k, v in others.items()}
+    )
+
+
+def _bound(key: str, value: object) -> float:
+    if not 0.0 <= number(value) < math.inf:
+        raise refused(f"bounds.{key}", value, "a finite number >= 0")
+    return number(value)
+
+
+def refused(key: str, value: object, allowed: str) -> UsageError:
+    """Return the error of a key with a value that is not allowed."""
+    return UsageError(f"dataset.{key}={value}: must be {allowed}")
+
+
+def is_seed(value: object) -> bool:
+    """Tell whether a value is an integer from 0 to what a column of the table holds."""
+    return type(value) is int and 0 <= value <= LARGEST
+
+
+def number(value: object) -> float:
+    """Return a number as a float, nan for what is none or too large for one."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            return float(value)
+    return math.nan

@@ -1,11 +1,18 @@
-"""Generated datasets."""
+"""Generated datasets, and the checks of what they are generated with."""
 
 import math
+import os
 
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.datasets.values import check_numbers, check_records, check_share
+from dp_erm_bench.datasets.spec import number, refused
+from dp_erm_bench.errors import UsageError
+
+NUMBER = 8
+"""Bytes of a number."""
+
+GIGABYTE = 1e9
 
 
 def linear_classification(
@@ -37,8 +44,8 @@ def linear_classification(
     Mangold, Bellet, Salmon, Tommasi. High-dimensional private empirical risk
     minimization by greedy coordinate descent. AISTATS 2023, section 6.
     """
-    check_records(n, p)
-    check_numbers(sigma=sigma, noise=noise)
+    _check_records(n, p)
+    _check_numbers(sigma=sigma, noise=noise)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -84,9 +91,9 @@ def sparse_lasso(
     Mangold, Bellet, Salmon, Tommasi. Differentially private coordinate descent for
     composite empirical risk minimization. ICML 2022, experiments (lasso).
     """
-    check_records(n, p)
-    check_share(p, support=support)
-    check_numbers(amplitude=amplitude, noise=noise)
+    _check_records(n, p)
+    _check_count("support", support, 0, p)
+    _check_numbers(amplitude=amplitude, noise=noise)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     v = amplitude * rng.standard_normal(support)
@@ -134,10 +141,10 @@ def quasi_sparse(
     minimization by greedy coordinate descent. AISTATS 2023; its poster defines
     quasi-sparse solutions.
     """
-    check_records(n, p)
-    check_share(p, tau=tau)
-    check_numbers(noise=noise)
-    check_numbers(-math.inf, alpha=alpha)
+    _check_records(n, p)
+    _check_count("tau", tau, 0, p)
+    _check_numbers(noise=noise)
+    _check_numbers(-math.inf, alpha=alpha)
     rng = np.random.default_rng(seed)
     X = rng.uniform(-np.sqrt(3.0), np.sqrt(3.0), (n, p))
     scores = noise * rng.logistic(size=n)
@@ -145,3 +152,74 @@ def quasi_sparse(
     w[:tau] = rng.uniform(0.9, 1.1, tau)
     scores += X @ w
     return X, np.where(scores >= 0.0, 1.0, -1.0), w
+
+
+def unbalanced_classification(
+    seed: int, n: int = 5000, p: int = 10, ratio: float = 1.0, noise: float = 0.5
+) -> tuple[Array, Array]:
+    """Draw a linear classification in which the largest feature does not matter.
+
+    Parameters
+    ----------
+    seed : int
+        Of the generator; the order of the draws is X, signs of w, noise.
+    n, p : int
+        Records and features.
+    ratio : float
+        M_max / M_min: column 0 has this variance, the others 1, all mean 0. The
+        draws do not depend on it.
+    noise : float
+        Standard deviation of the noise on x.w, in units of norm2(w).
+
+    Returns
+    -------
+    X : array of shape (n, p)
+    y : array of shape (n,), -1 and +1
+
+    References
+    ----------
+    Mangold, Bellet, Salmon, Tommasi. Differentially private coordinate descent for
+    composite empirical risk minimization. ICML 2022, section 3.4 (unbalanced).
+    """
+    _check_records(n, p)
+    _check_numbers(ratio=ratio, noise=noise)
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    w = rng.choice([-1.0, 1.0], p)
+    w[0] = 0.0
+    scores = X @ w + noise * np.linalg.norm(w) * rng.standard_normal(n)
+    X[:, 0] *= np.sqrt(ratio)
+    return X, np.where(scores >= 0.0, 1.0, -1.0)
+
+
+def _check_records(n: object, p: object) -> None:
+    """Refuse fewer than two records, no feature, or more than memory can hold."""
+    for key, value, least in (("n", n, 2), ("p", p, 1)):
+        _check_count(key, value, least)
+    needed = NUMBER * n * p  # type: ignore[operator]
+    try:
+        memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return
+    if needed > memory:
+        raise UsageError(
+            f"dataset.n={n}: {n} x {p} numbers take {needed / GIGABYTE:.3g} GB, more "
+            "than this machine's memory; take fewer records or features"
+        )
+
+
+def _check_count(key: str, value: object, least: int, p: float = math.inf) -> None:
+    """Refuse what is no integer, less than a number, or more features than p."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise refused(key, value, f"an integer >= {least}")
+    if value > p:
+        raise refused(key, value, f"between 0 and p = {p}")
+
+
+def _check_numbers(least: float = 0.0, **numbers: object) -> None:
+    """Refuse what is no finite number, or less than a number."""
+    for key, value in numbers.items():
+        if not math.isfinite(number(value)) or number(value) < least:
+            allowed = "finite" if least == -math.inf else f"finite and >= {least:g}"
+            raise refused(key, value, f"a number, {allowed}")

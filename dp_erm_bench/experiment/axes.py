@@ -59,7 +59,7 @@ def seeds_of(key: str, value: Any) -> tuple[int, ...]:
         Unless they are integers of at least 0 that the table can hold.
     """
     # Not at the top: the command line must start without numpy.
-    from dp_erm_bench.datasets.values import is_seed
+    from dp_erm_bench.datasets.spec import is_seed
 
     seeds = values_of(key, value)
     for seed in seeds:

@@ -91,7 +91,7 @@ def test_a_regression_is_one(mirror):
 def test_the_mirror_is_what_libsvmdata_would_have_given(mirror, monkeypatch, tmp_path):
     from libsvmdata.core import ALL_DATASETS
 
-    from dp_erm_bench.datasets.mirror import open_mirror
+    from dp_erm_bench.datasets.published import open_mirror
 
     entry = ALL_DATASETS["heart_scale"]
     raw = tmp_path / "raw"
@@ -220,7 +220,7 @@ def test_the_packages_own_download_is_used_and_equals_the_mirror(
 ):
     import libsvmdata.abstraction
 
-    from dp_erm_bench.datasets.mirror import open_mirror
+    from dp_erm_bench.datasets.published import open_mirror
 
     content, asked = open_mirror().read("heart_scale"), []
     expected = loaded("heart_scale")

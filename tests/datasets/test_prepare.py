@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.datasets.base import Bounds
-from dp_erm_bench.datasets.labels import signs
 from dp_erm_bench.datasets.prepare import (
     Recipe,
     dataset_from_arrays,
@@ -12,6 +11,7 @@ from dp_erm_bench.datasets.prepare import (
     split,
     standardise,
 )
+from dp_erm_bench.datasets.records import signs
 from dp_erm_bench.errors import UsageError
 
 
@@ -54,7 +54,7 @@ def test_split_depends_on_the_seed_and_not_on_the_generators_stream():
 @given(st.integers(0, 50), st.floats(-3, 3), st.floats(-6, 6))
 def test_standardised_columns_have_mean_zero_and_variance_one(seed, power, shift):
     X = np.random.default_rng(seed).standard_normal((30, 4)) * 10.0**power + shift
-    (Z,) = standardise(X, [])
+    (Z,) = standardise(X)
     np.testing.assert_allclose(Z.mean(axis=0), 0.0, atol=1e-9)
     np.testing.assert_allclose(Z.std(axis=0), 1.0, rtol=1e-9)
 
@@ -63,7 +63,7 @@ def test_standardised_columns_have_mean_zero_and_variance_one(seed, power, shift
 def test_constant_columns_become_zero_also_in_the_test_set(constant):
     X, _ = toy()
     X[:, 1] = constant
-    Z, T = standardise(X, [X[:5] + 1.0])
+    Z, T = standardise(X, X[:5] + 1.0)
     assert (Z[:, 1] == 0.0).all() and (T[:, 1] == 0.0).all()
     assert np.abs(Z[:, [0, 2]]).min() > 0.0
 

@@ -6,7 +6,8 @@ import pytest
 import scipy.sparse as sp
 
 from dp_erm_bench.datasets import libsvm, published, real
-from dp_erm_bench.datasets.published import Bundled, Mirrored, Published
+from dp_erm_bench.datasets.published import Published
+from dp_erm_bench.datasets.real import Bundled
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.paths import cache_dir
 
@@ -134,7 +135,7 @@ def test_the_commands_of_the_real_datasets_are_python(loader, no_mirror):
 def test_california_through_its_client_equals_the_mirror(mirror, monkeypatch, tmp_path):
     import joblib
 
-    from dp_erm_bench.datasets.mirror import open_mirror
+    from dp_erm_bench.datasets.published import open_mirror
 
     content = open_mirror().read("california_housing")
     table = np.array([line.split(b",") for line in content.split()], dtype=float)
@@ -206,7 +207,7 @@ def test_a_file_of_another_format_is_refused(make_mirror):
 
 
 def test_what_only_a_mirror_has_offers_no_network(no_mirror, online):
-    loader = Mirrored("toy", ("toy", "more"), toy().parse)
+    loader = Published("toy", ("toy", "more"), toy().parse)
     with pytest.raises(DataUnavailable, match="lists toy and more$"):
         loader()
     assert loader.fingerprint() is None

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.datasets import load
-from dp_erm_bench.datasets.features import column_max, parts
+from dp_erm_bench.datasets.base import parts
 from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.records import column_max
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.problems.erm.build import build_problem
 

@@ -6,11 +6,16 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_erm_bench.datasets import features
-from dp_erm_bench.datasets.base import Bounds, Dataset
-from dp_erm_bench.datasets.bounds import Declared
-from dp_erm_bench.datasets.prepare import Recipe, dataset_from_arrays, prepare
-from dp_erm_bench.datasets.store import content_hash, load_arrays, save_arrays
+from dp_erm_bench.datasets.base import Bounds, Dataset, norms, parts
+from dp_erm_bench.datasets.libsvm import compact
+from dp_erm_bench.datasets.load import load_arrays, save_arrays
+from dp_erm_bench.datasets.prepare import (
+    Recipe,
+    dataset_from_arrays,
+    mean_squares,
+    prepare,
+)
+from dp_erm_bench.datasets.records import Declared, column_max, content_hash
 from dp_erm_bench.errors import UsageError
 
 
@@ -97,7 +102,7 @@ def test_centring_sparse_columns_is_refused_with_both_ways_out():
 
 def test_scaled_columns_have_mean_square_one_or_are_empty():
     made = prepare("toy", toy(density=0.05), Recipe(standardise="scale"))["X"]
-    squares = features.mean_squares(made)
+    squares = mean_squares(made)
     assert {0.0, 1.0} == set(squares.round(12))
 
 
@@ -105,7 +110,7 @@ def test_dropping_keeps_exactly_the_columns_with_an_entry_in_train():
     X, y = toy(density=0.05)
     true = np.arange(12.0)
     made = prepare("toy", (X, y, true), Recipe(drop_empty=True, test_fraction=0.5))
-    assert features.column_max(made["X"]).all()
+    assert column_max(made["X"]).all()
     assert 0 < made["X"].shape[1] < 12
     assert made["X_test"].shape[1] == made["X"].shape[1] == made["w_true"].size
     full = prepare("toy", (X, y, true), Recipe(test_fraction=0.5))
@@ -124,10 +129,10 @@ def test_clipped_records_obey_the_bounds_and_the_others_stay(seed, column, norm)
     X, y = toy(seed=seed)
     bounds = Bounds(np.full(12, column), norm, 1.0)
     made = prepare("toy", (X, y), Recipe(clip=Declared(np.array(column), norm)))["X"]
-    assert features.column_max(made).max() <= column
-    lengths = features.norms(made)
+    assert column_max(made).max() <= column
+    lengths = norms(made)
     assert lengths.max() <= norm * (1 + 1e-12)
-    inside = (features.norms(X) < norm) & (abs(X).max(axis=1).toarray() <= column)
+    inside = (norms(X) < norm) & (abs(X).max(axis=1).toarray() <= column)
     np.testing.assert_array_equal(made.toarray()[inside], X.toarray()[inside])
     dataset_from_arrays(made, y, bounds=bounds)
 
@@ -167,7 +172,7 @@ def test_stored_arrays_come_back_mapped_and_sparse(is_mapped):
     assert same == content == content_hash(arrays)
     for key, array in found.items():
         np.testing.assert_array_equal(dense(array), dense(arrays[key]))
-    for part in features.parts(found["X"]).values():
+    for part in parts(found["X"]).values():
         assert is_mapped(part) and not part.flags.writeable
     Dataset("toy", found["X"], found["y"], None, same).rows  # noqa: B018
 
@@ -192,6 +197,6 @@ def test_a_missing_part_is_no_array():
 
 @pytest.mark.parametrize(("density", "sparse"), [(0.3, True), (0.5, False), (1, False)])
 def test_half_full_features_are_held_dense(density, sparse):
-    made = features.compact(toy(density=density)[0])
+    made = compact(toy(density=density)[0])
     assert sp.issparse(made) == sparse
     assert sparse or made.flags.f_contiguous

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from dp_erm_bench.datasets.store import content_hash, load_arrays, save_arrays
+from dp_erm_bench.datasets.load import load_arrays, save_arrays
+from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.paths import cache_dir
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.datasets.unbalanced import unbalanced_classification
+from dp_erm_bench.datasets.synthetic import unbalanced_classification
 
 
 @pytest.mark.parametrize("ratio", [1.0, 100.0, 1e4])

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.cli import folders
-from dp_erm_bench.datasets.store import load_arrays, save_arrays
+from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import sealed_json, unsealed_json
 from dp_erm_bench.report import log

@@ -19,7 +19,7 @@ from dp_erm_bench import (
 )
 from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.datasets import spec as dataset_specs
-from dp_erm_bench.datasets.mirror import VARIABLE
+from dp_erm_bench.datasets.load import VARIABLE
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.experiment import grid, parameters, problem_specs, studies, trials
 from dp_erm_bench.experiment.expand import expand

@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike
 
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.datasets.base import Array, Bounds, Features
-from dp_erm_bench.datasets.features import numbers
+from dp_erm_bench.datasets.base import Array, Bounds, Features, numbers
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.losses.base import Loss
