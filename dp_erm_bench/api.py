@@ -14,9 +14,8 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UncheckedSolver, UsageError
-from dp_erm_bench.experiment.grid import Grid
-from dp_erm_bench.experiment.parameters import normalised
-from dp_erm_bench.experiment.problem_specs import ProblemSpec, overrides_of
+from dp_erm_bench.experiment.lines import Case
+from dp_erm_bench.experiment.parameters import normalised, overrides_of
 from dp_erm_bench.experiment.trials import identity_of
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.problems.base import Problem
@@ -159,15 +158,15 @@ def fit(
     pin = registry.pinned(algorithm)
     given = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
-    grid = Grid(ProblemSpec(problem), pin, given, budget.spec, calibration)
-    return _fitted(grid, budget, _plain(seed), _warned(pin))
+    case = Case(problem, pin, given, budget.spec, calibration)
+    return _fitted(case, budget, _plain(seed), _warned(pin))
 
 
-def _fitted(grid: Grid, budget: Budget, seed: int | None, checked: bool) -> FitResult:
-    how = ([solver_of(grid.base)], budget, grid.base["calibration"])
+def _fitted(case: Case, budget: Budget, seed: int | None, checked: bool) -> FitResult:
+    how = ([solver_of(case.base)], budget, case.base["calibration"])
     with threadpool_limits(limits=1):
-        draws = [_identity(grid, seed)]
-        solved = Run(grid.problem_spec.problem, *how, draws).record(CHECKPOINTS)
+        draws = [_identity(case, seed)]
+        solved = Run(case.problem, *how, draws).record(CHECKPOINTS)
         return result_of(solved, 0, seed is not None, checked)
 
 
@@ -184,12 +183,12 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _identity(grid: Grid, seed: int | None) -> str:
+def _identity(case: Case, seed: int | None) -> str:
     if seed is None:
         return secrets.token_hex(16)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
-    return identity_of(grid.digest(), seed)
+    return identity_of(case.digest(), seed)
 
 
 def result_of(solved: Run, b: int, reproducible: bool, checked: bool) -> FitResult:

@@ -5,46 +5,57 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import LISTS
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.axes import (
+from dp_erm_bench.experiment import parameters
+from dp_erm_bench.experiment.frame import MOST_TRIALS, BudgetConfig
+from dp_erm_bench.experiment.lines import Case
+from dp_erm_bench.experiment.schema import Block, blocks_of
+from dp_erm_bench.experiment.studies import Study, study_of
+from dp_erm_bench.experiment.values import (
     axis_values,
     is_list,
     is_matrix,
+    multiples_of,
     product,
-    relative,
     seeds_of,
     values_of,
 )
-from dp_erm_bench.experiment.frame import MOST_TRIALS, BudgetConfig
-from dp_erm_bench.experiment.lines import Case, NotRun
-from dp_erm_bench.experiment.parameters import check_parameter, normalised
-from dp_erm_bench.experiment.problem_specs import (
-    ProblemSpec,
-    like,
-    problem_spec_of,
-    usual_of,
-)
-from dp_erm_bench.experiment.schema import Block, Tune, blocks_of
-from dp_erm_bench.experiment.studies import Study, study_of
 from dp_erm_bench.plugins.names import absolute, is_file, label
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import CHOSEN, OBJECTIVE
 
 Wanted = Case | Study
 """What a block asks for: fits of one line, or the trials of a task."""
 
+Axis = tuple[list[Any], bool]
+"""Values, and whether they are in the unit `gradient_rms`."""
 
-def expand(given: Sequence[Mapping[str, Any]]) -> tuple[list[Wanted], list[NotRun]]:
+Axes = dict[str, Axis]
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """A line that cannot run because its dataset cannot be had."""
+
+    panel: str
+    line: str
+    dataset: str
+    reason: str
+
+
+def expand(sections: Sequence[Mapping[str, Any]]) -> tuple[list[Wanted], list[NotRun]]:
     """Return the cases and studies of all blocks, and the cases that cannot run.
 
     Parameters
     ----------
-    given : sequence of mapping
+    sections : sequence of mapping
         Blocks as `schema.Block` says.
 
     Raises
@@ -52,28 +63,30 @@ def expand(given: Sequence[Mapping[str, Any]]) -> tuple[list[Wanted], list[NotRu
     UsageError
         For unknown names and keys, values out of range, empty axes, too many trials.
     """
-    cases: list[Wanted] = []
-    missing: dict[NotRun, None] = {}
-    blocks = blocks_of(given)
-    _check_size(blocks)
-    for block in blocks:
-        for found in [study_of(block)] if block.task else _cases(block):
-            if isinstance(found, NotRun):
-                missing[found] = None
-            else:
-                cases.append(found)
-    _check_called_once({case.algorithm for case in cases if case.algorithm})
-    return cases, list(missing)
-
-
-def _check_size(blocks: Iterable[Block]) -> None:
-    """Refuse blocks that ask for more trials than a run may have."""
+    blocks = blocks_of(sections)
     trials = sum(map(_trials, blocks))
     if trials > MOST_TRIALS:
         raise UsageError(
             f"the axes ask for {trials} trials: at most {MOST_TRIALS} in one run; "
             "leave values out, or split the sweep"
         )
+    cases: list[Wanted] = []
+    missing: dict[NotRun, None] = {}
+    for block in blocks:
+        for case in [study_of(block)] if block.task else _cases(block):
+            if isinstance(case, NotRun):
+                missing[case] = None
+            else:
+                cases.append(case)
+    by_label: dict[str, str] = {}
+    for name in sorted({case.algorithm for case in cases if case.algorithm}):
+        other = by_label.setdefault(label(name), name)
+        if other != name:  # a table could not tell them apart
+            raise UsageError(
+                f"algorithm={absolute(name)}: {absolute(other)} is called "
+                f"{label(name)}, too; rename one of them"
+            )
+    return cases, list(missing)
 
 
 def _trials(block: Block) -> int:
@@ -97,99 +110,77 @@ def _count(value: Any) -> int:
     return sum(map(_count, value)) if is_list(value) else 1
 
 
-def _check_called_once(algorithms: set[str]) -> None:
-    """Refuse two files of one name: a table could not tell them apart."""
-    called: dict[str, str] = {}
-    for name in sorted(algorithms):
-        other = called.setdefault(label(name), name)
-        if other != name:
-            raise UsageError(
-                f"algorithm={absolute(name)}: {absolute(other)} is called "
-                f"{label(name)}, too; rename one of them"
-            )
-
-
 def _cases(block: Block) -> Iterator[Case | NotRun]:
-    panel, line, tune = block.panel, block.line, block.tune
-    seeds = () if tune else seeds_of("seed", block.seed)
-    lines = [*itertools.product(_algorithms(block), _privacy(block))]
-    for name, problem_spec in _problem_specs(block):
-        if isinstance(problem_spec, str):
-            yield NotRun(panel, line, name, problem_spec)
-            continue
-        for (algorithm, fixed, tuned), (budget, calibration) in lines:
-            axes = _absolute(tuned, problem_spec)
-            open_and_fixed = (*fixed.values(), *tuned.values())
-            measured = any(isinstance(axis, Mapping) for axis in open_and_fixed)
-            for params, open_ in _points(_absolute(fixed, problem_spec), axes, tune):
-                parts = (problem_spec, algorithm, params, budget, calibration)
-                case = Case(panel, line, *parts, seeds, tune, open_, measured)
-                case.check()
-                yield case
-
-
-def _points(fixed: Values, axes: Values, tune: Tune | None) -> Iterator[Open]:
-    """Yield the fixed parameters of each case, and its axes.
+    """Yield the cases of a block that is no task.
 
     A sweep is one case whatever its axes; what is tuned is tuned for every point of
     the other axes by itself.
     """
-    if tune is None:
-        single = {key: values[0] for key, values in fixed.items() if len(values) == 1}
-        yield single, {key: v for key, v in fixed.items() if len(v) > 1}
-    else:
-        yield from ((params, axes) for params in product(fixed))
+    tune, labels = block.tune, (block.panel, block.line)
+    seeds = () if tune else seeds_of("seed", block.seed)
+    lines = [*itertools.product(_algorithms(block), _privacy(block))]
+    for name, problem in _problems(block):
+        if isinstance(problem, str):
+            yield NotRun(*labels, name, problem)
+            continue
+        for (algorithm, fixed, tuned), privacy in lines:
+            measured = any(unit for _, unit in (*fixed.values(), *tuned.values()))
+            axes, open_ = _absolute(fixed, problem), _absolute(tuned, problem)
+            if tune is None:
+                single = {key: v[0] for key, v in axes.items() if len(v) == 1}
+                points = [(single, {k: v for k, v in axes.items() if len(v) > 1})]
+            else:
+                points = [(params, open_) for params in product(axes)]
+            for params, opened in points:
+                line = (*privacy, *labels, seeds, tune, opened, measured)
+                case = Case(problem, algorithm, params, *line)
+                case.check()
+                yield case
 
 
-Values = Mapping[str, tuple[Any, ...]]
-Open = tuple[Mapping[str, Any], Values]
-Axis = list[Any] | Mapping[str, Any]
-"""Normalised values, or {"multiples": [...]} of the unit gradient_rms."""
-Axes = dict[str, Axis]
+def _absolute(axes: Axes, problem: Problem) -> dict[str, tuple[Any, ...]]:
+    """Return values in no unit; `gradient_rms` is rounded to 12 digits.
+
+    Sums differ in the last bits with the number of threads, which must not change a
+    key.
+    """
+    absolute = {key: tuple(values) for key, (values, _) in axes.items()}
+    for key, (values, measured) in axes.items():
+        if measured:
+            unit = float(f"{problem.gradient_rms:.12g}")
+            absolute[key] = tuple(value * unit for value in values)
+    return absolute
 
 
 def _algorithms(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
+    """Yield each algorithm with its fixed parameters and those that are tuned."""
     tuned = block.tune.axes if block.tune else {}
     inherit = block.tune.inherit if block.tune else None
-    inherited = inherit.parameters if inherit else ()
-    for name, given in _named(block.algorithm):
+    for name, params in _named(block.algorithm):
         name = registry.pinned(name)
-        _check_once(name, [*given, *tuned, *inherited])
+        every = [*params, *tuned, *(inherit.parameters if inherit else ())]
+        for parameter in every:
+            parameters.check_parameter(name, parameter)
+            if every.count(parameter) > 1:
+                raise UsageError(
+                    f"algorithm.{label(name)}.{parameter}: is given twice; it must be "
+                    "either fixed, or an axis of tune, or inherited"
+                )
         fixed, open_ = (
             {key: _axis(name, key, value) for key, value in axes.items()}
-            for axes in (given, tuned)
+            for axes in (params, tuned)
         )
         yield name, fixed, open_
 
 
-def _check_once(algorithm: str, parameters: list[str]) -> None:
-    for parameter in parameters:
-        check_parameter(algorithm, parameter)
-        if parameters.count(parameter) > 1:
-            raise UsageError(
-                f"algorithm.{label(algorithm)}.{parameter}: is given twice; it must be "
-                "either fixed, or an axis of tune, or inherited"
-            )
-
-
 def _axis(algorithm: str, parameter: str, value: Any) -> Axis:
     key = f"algorithm.{label(algorithm)}.{parameter}"
-    multiples = relative(key, value)
-    if multiples is not None:
-        return {"multiples": multiples}
-    values = [normalised(algorithm, parameter, v) for v in values_of(key, value)]
-    return list(dict.fromkeys(values))
-
-
-def _absolute(
-    axes: Mapping[str, Axis], problem_spec: ProblemSpec
-) -> dict[str, tuple[Any, ...]]:
-    return {
-        key: tuple(m * problem_spec.gradient_rms for m in axis["multiples"])
-        if isinstance(axis, Mapping)
-        else tuple(axis)
-        for key, axis in axes.items()
-    }
+    if isinstance(value, Mapping):
+        return multiples_of(key, value), True
+    values = [
+        parameters.normalised(algorithm, parameter, v) for v in values_of(key, value)
+    ]
+    return list(dict.fromkeys(values)), False
 
 
 def _privacy(block: Block) -> list[tuple[dict[str, Any], str]]:
@@ -205,28 +196,29 @@ def _privacy(block: Block) -> list[tuple[dict[str, Any], str]]:
     return list(itertools.product(budgets, calibrations))
 
 
-def _problem_specs(block: Block) -> Iterator[tuple[str, ProblemSpec | str]]:
+def _problems(block: Block) -> Iterator[tuple[str, Problem | str]]:
+    """Yield each dataset's name with a problem, or why it cannot be had."""
     parts = (_parts(part, getattr(block, part)) for part in OBJECTIVE)
     objectives = list(itertools.product(*parts))
     for name, overrides in _datasets(block):
         for objective in objectives:
             try:
-                yield name, problem_spec_of(name, overrides, *objective)
+                yield name, parameters.problem_named(name, overrides, *objective)
             except DataUnavailable as error:
                 yield name, str(error)
 
 
 def _datasets(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, given in _named(block.dataset):
-        usual = usual_of(name, given)
+    for name, fields in _named(block.dataset):
+        usual = parameters.usual_of(name, fields)
         axes = {
             key: [
-                like(f"dataset.{key}", v, usual.get(key))
+                parameters.like(f"dataset.{key}", v, usual.get(key))
                 for v in values_of(
                     f"dataset.{key}", value, [] if key in LISTS else usual.get(key)
                 )
             ]
-            for key, value in given.items()
+            for key, value in fields.items()
         }
         for overrides in product(axes):
             yield name, overrides

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dp_erm_bench.errors import check_key
-from dp_erm_bench.experiment.parameters import typed
+from dp_erm_bench.experiment.values import typed
 from dp_erm_bench.registry import CHOSEN
 
 MODES = ("run", "plan")

@@ -1,62 +1,171 @@
-"""Parameters of an algorithm: typed by its own dataclass, filled in, made JSON-able."""
+"""The parts of a trial: its problem, and its algorithm with typed parameters."""
 
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
-import math
-import types
+import json
 import typing
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from dp_erm_bench import registry
+from dp_erm_bench.datasets.load import forget_datasets
+from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.paths import later_defaults, spelled
-from dp_erm_bench.plugins.names import label
+from dp_erm_bench.experiment.values import plain, typed
+from dp_erm_bench.paths import later_defaults
+from dp_erm_bench.plugins.names import is_file, label, named_in
+from dp_erm_bench.plugins.sources import is_pinned
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm.build import problem_of
+from dp_erm_bench.registry import ALGORITHM, OBJECTIVE
 
 PER_ITERATION = 100.0
 PER_FEATURE = 10.0
 
 
+def problem_named(
+    dataset: str, overrides: Mapping[str, Any], *objective: Any
+) -> Problem:
+    """Return the problem of a dataset with overrides and of an objective.
+
+    Parameters
+    ----------
+    dataset : str
+        Name of its yaml.
+    overrides : mapping
+        Keys of the yaml to replace.
+    *objective : str or mapping
+        Loss, penalty, constraint as `build_problem` takes them.
+
+    Raises
+    ------
+    DataUnavailable
+        If the dataset cannot be had.
+    UsageError
+        If a name or a value is not allowed.
+    """
+    for part in objective:
+        check_named(part if isinstance(part, Mapping) else {"name": part})
+    parts = (dataset, dict(overrides), *objective)
+    return _problem(json.dumps(parts, sort_keys=True, default=str))
+
+
+@functools.cache
+def _problem(text: str) -> Problem:
+    name, overrides, *objective = json.loads(text)
+    spec = {"dataset": dataset_spec(name, **overrides)}
+    return problem_of(spec | dict(zip(OBJECTIVE, objective, strict=True)))
+
+
+def forget_problems() -> None:
+    """Have the next call of `problem_named` look at the data again."""
+    forget_datasets()
+    _problem.cache_clear()
+
+
+def check_named(part: Mapping[str, Any], group: str = "loss") -> None:
+    """Refuse the spec of a user's file that the user did not name here.
+
+    A spec may be that of a folder from anywhere.
+
+    Raises
+    ------
+    UsageError
+        If it is of a file that was not named, or that held something else.
+    """
+    name = named_in(part)
+    if is_file(name) and not is_pinned(name):
+        kind = "solver" if group == ALGORITHM else group
+        raise UsageError(
+            f"{group}={label(name)}: is a {kind}'s file that was not named here with "
+            "what it held"
+        )
+
+
+def overrides_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of a dataset's yaml, numbers in the types that it gives them.
+
+    Raises
+    ------
+    UsageError
+        If the dataset or a key does not exist, or a value has another type.
+    """
+    usual = usual_of(name, fields)
+    return {k: like(f"dataset.{k}", v, usual.get(k)) for k, v in fields.items()}
+
+
+def usual_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dataset's yaml, and what `fields` say of keys that are not in it."""
+    return dataset_spec(name, **fields) | usual_fields(name)
+
+
+def like(key: str, value: Any, usual: Any) -> Any:
+    """Convert a number to the type that the yaml gives the key."""
+    numeric = type(usual) in (int, float) and value is not None
+    return typed(key, value, type(usual)) if numeric else value
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Algorithm:
-    """An algorithm with all parameters, and what batching must know of it.
+    """An algorithm's yaml and class, looked up once per process.
 
     Attributes
     ----------
     name, target : str
         What it is called; dotted name of its class, or the pin of its file.
-    given : mapping
-        The parameters given, normalised.
-    full : mapping
-        All parameters, JSON-able.
-    shape : mapping
-        Those that must be equal within a batch.
-    batchable : bool
-        Whether several trials may run at once.
-    solver : Solver
-        The object itself.
+    preset : mapping
+        The parameters of its yaml.
+    cls : type
+        Its class.
+    kinds, hints : mapping
+        By parameter: `shape` (equal within a batch), `value` or None; the type.
+    later : mapping
+        Defaults of parameters that enter an identity only off them.
+    separate : bool
+        Whether its class checks each parameter by itself and changes none, so that
+        a value that passed once passes in every combination.
     """
 
     name: str
     target: str
-    given: Mapping[str, Any]
-    full: Mapping[str, Any]
-    shape: Mapping[str, Any]
-    batchable: bool
-    solver: Any
+    preset: Mapping[str, Any]
+    cls: Any
+    kinds: Mapping[str, str | None]
+    hints: Mapping[str, Any]
+    later: Mapping[str, Any]
+    separate: bool
 
-    def work(self, problem: Any) -> float:
+    def solver(self, params: Mapping[str, Any]) -> Any:
+        """Return the solver with parameters that `normalised` has typed.
+
+        Raises
+        ------
+        UsageError
+            From the solver's own check, naming the value and what is allowed.
+        """
+        return self.cls(**{**self.preset, **params})
+
+    def full(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all parameters of the solver, JSON-able, sorted by name."""
+        solver = self.solver(params)
+        return {key: plain(getattr(solver, key)) for key in sorted(self.kinds)}
+
+    def shares(self, parameter: str) -> bool:
+        """Return whether a parameter must be equal within a batch."""
+        return self.kinds[parameter] != "value"
+
+    def work(self, params: Mapping[str, Any], problem: Any) -> float:
         """Return the rough cost of one trial, about 1e8 a second.
 
         The records read, in numbers, and what an iteration costs by itself: many
         cheap iterations (batches of one record) take longer than their passes say.
         """
+        solver = self.solver(params)
         try:
-            iterations = self.solver.iterations(problem)
-            passes = self.solver.passes_at(problem, iterations)
+            iterations = solver.iterations(problem)
+            passes = solver.passes_at(problem, iterations)
         except Unsupported:
             return 0.0
         except OverflowError:
@@ -66,73 +175,34 @@ class Algorithm:
         step = PER_ITERATION + PER_FEATURE * problem.p
         return float(passes * problem.n * problem.p + iterations * step)
 
-    def iterations(self, problem: Any) -> int:
+    def iterations(self, params: Mapping[str, Any], problem: Any) -> int:
         """Return the number of iterations of one trial, 0 if it is refused."""
         try:
-            return int(self.solver.iterations(problem))
+            return int(self.solver(params).iterations(problem))
         except (Unsupported, OverflowError):
             return 0
 
 
-def algorithm_of(name: str, given: Mapping[str, Any]) -> Algorithm:
-    """Return an algorithm with parameters that `normalised` has typed.
-
-    Raises
-    ------
-    UsageError
-        From the solver's own check, naming the value and what is allowed.
-    """
-    known = known_algorithm(name)
-    solver = known.made(**{**known.preset, **given})
-    full = {key: plain(getattr(solver, key)) for key in known.kinds}
-    return Algorithm(
-        name=label(name),
-        target=known.target,
-        given={key: plain(value) for key, value in given.items()},
-        full=full,
-        shape={key: full[key] for key, kind in known.kinds.items() if kind != "value"},
-        batchable=getattr(solver, "batchable", True),
-        solver=solver,
-    )
-
-
-class Known(NamedTuple):
-    """An algorithm's yaml and class, looked up once per process.
-
-    `separate` tells whether its class checks each parameter by itself and changes
-    none, so that a value that passed once passes in every combination. `later` has
-    the defaults of parameters that enter an identity only off them.
-    """
-
-    target: str
-    preset: dict[str, Any]
-    made: Any
-    kinds: dict[str, str | None]
-    hints: dict[str, Any]
-    separate: bool
-    later: dict[str, Any]
-
-
 @functools.cache
-def known_algorithm(algorithm: str) -> Known:
+def algorithm_of(name: str) -> Algorithm:
     """Return the yaml and the class of an algorithm, of a file by its pin."""
     # Not at the top: the command line must start without numpy.
     from dp_erm_bench.solvers.base import Solver
 
-    preset = registry.read("algorithm", algorithm)
+    preset = registry.read(ALGORITHM, name)
     target = preset.pop("_target_")
-    made = registry.target("algorithm", algorithm)
-    fields = [f for f in dataclasses.fields(made) if f.init]
-    hints = typing.get_type_hints(made)
-    check = getattr(made, "__post_init__", None)
-    return Known(
+    cls = registry.target(ALGORITHM, name)
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    hints = typing.get_type_hints(cls)
+    return Algorithm(
+        label(name),
         target,
         preset,
-        made,
-        {f.name: f.metadata.get("kind") for f in fields},
-        {f.name: hints[f.name] for f in fields},
-        check is Solver.__post_init__,
-        {key: plain(value) for key, value in later_defaults(made).items()},
+        cls,
+        kinds={field.name: field.metadata.get("kind") for field in fields},
+        hints={field.name: hints[field.name] for field in fields},
+        later={key: plain(value) for key, value in later_defaults(cls).items()},
+        separate=getattr(cls, "__post_init__", None) is Solver.__post_init__,
     )
 
 
@@ -146,77 +216,10 @@ def normalised(algorithm: str, parameter: str, value: Any) -> Any:
     """
     check_parameter(algorithm, parameter)
     key = f"algorithm.{label(algorithm)}.{parameter}"
-    return typed(key, value, known_algorithm(algorithm).hints[parameter])
+    return typed(key, value, algorithm_of(algorithm).hints[parameter])
 
 
 def check_parameter(algorithm: str, parameter: str) -> None:
     """Raise UsageError if an algorithm has no such parameter."""
-    allowed = sorted(known_algorithm(algorithm).hints)
+    allowed = sorted(algorithm_of(algorithm).hints)
     registry.check_choice(f"parameter of {label(algorithm)}", parameter, allowed)
-
-
-def typed(key: str, value: Any, hint: Any) -> Any:
-    """Return a value converted to a type hint, or refuse it in one sentence."""
-    options = typing.get_args(hint) if _is_union(hint) else (hint,)
-    for option in sorted(options, key=lambda o: o is not type(value)):
-        try:
-            return _converted(value, option)
-        except (TypeError, ValueError):
-            continue
-    allowed = ", ".join(word for option in options for word in _words(option))
-    raise UsageError(f"{key}={value}: must be {allowed}")
-
-
-def _is_union(hint: Any) -> bool:
-    return typing.get_origin(hint) in (typing.Union, types.UnionType)
-
-
-def _converted(value: Any, hint: Any) -> Any:
-    if hint is float:
-        return _float(value)
-    if hint is int:
-        return _int(value)
-    if typing.get_origin(hint) is typing.Literal:
-        return _member(value, typing.get_args(hint))
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return hint(value)
-    if hint in (bool, str, types.NoneType) and not isinstance(value, hint):
-        raise TypeError
-    return value
-
-
-def _float(value: Any) -> float:
-    if isinstance(value, bool) or math.isnan(number := float(value)):
-        raise TypeError
-    return number
-
-
-def _int(value: Any) -> int:
-    number = _float(value)
-    if not number.is_integer():
-        raise TypeError
-    return value if isinstance(value, int) else int(number)
-
-
-def _member(value: Any, allowed: tuple[Any, ...]) -> Any:
-    for member in allowed:
-        if type(member) is type(value) and member == value:
-            return value
-    raise TypeError
-
-
-def _words(hint: Any) -> list[str]:
-    if typing.get_origin(hint) is typing.Literal:
-        return [str(word) for word in typing.get_args(hint)]
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return [str(member.value) for member in hint]
-    known = {int: "an integer", float: "a number", bool: "true or false"}
-    known |= {str: "a word", types.NoneType: "null"}
-    return [known.get(hint, str(hint))]
-
-
-def plain(value: Any) -> Any:
-    """Return a parameter's value as JSON can spell it."""
-    if type(value) in (str, int, bool, types.NoneType):
-        return value
-    return spelled(value.value if isinstance(value, enum.Enum) else value)

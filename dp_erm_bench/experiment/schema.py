@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dp_erm_bench.errors import UsageError, check_key, refused
-from dp_erm_bench.experiment.axes import axis_values, is_list, seeds_of
 from dp_erm_bench.experiment.frame import BudgetConfig
+from dp_erm_bench.experiment.values import axis_values, is_list, seeds_of
 from dp_erm_bench.registry import PARTS
 
 LABELS = ("panel", "line")

@@ -1,7 +1,7 @@
 """Tasks: what is done with a trial that is not a fit.
 
 A block with the key `task` names one of conf/task. Its trials are planned, run,
-recorded and resumed like all others; what they found is in the facts of their records.
+recorded and resumed like all others; their results are the facts of their records.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.axes import seeds_of
 from dp_erm_bench.experiment.fingerprint import code_fingerprint
 from dp_erm_bench.experiment.schema import Block, Tune
 from dp_erm_bench.experiment.trials import BatchKey, Labels, Planned, Setting, Trial
+from dp_erm_bench.experiment.values import seeds_of
 from dp_erm_bench.paths import entering, later_defaults
 
 GROUP = "task"
@@ -49,7 +49,17 @@ class Task(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """The trials of one block that has a task; see ``case.Case``."""
+    """The trials of one block that has a task, as `lines.Case` those of others.
+
+    Attributes
+    ----------
+    panel, line : str
+        Labels.
+    seeds : tuple of int
+        Seeds of every setting.
+    settings : tuple of Setting
+        What is run.
+    """
 
     panel: str
     line: str
@@ -71,7 +81,7 @@ class Study:
                 yield setting.planned(seed, N_CHECKPOINTS, labels)
 
 
-def task_of(given: Any) -> Task:
+def task_of(section: Any) -> Task:
     """Return the task of a block's section or of a trial's spec.
 
     Raises
@@ -79,11 +89,11 @@ def task_of(given: Any) -> Task:
     UsageError
         If it is no mapping with `name`, or name or parameters are not allowed.
     """
-    if not isinstance(given, Mapping) or "name" not in given:
-        raise UsageError(f"task={given}: must be a mapping with `name`")
-    fields = {key: value for key, value in given.items() if key != "name"}
-    made: Task = registry.build(GROUP, given["name"], **fields)
-    return made
+    if not isinstance(section, Mapping) or "name" not in section:
+        raise UsageError(f"task={section}: must be a mapping with `name`")
+    fields = {key: value for key, value in section.items() if key != "name"}
+    task: Task = registry.build(GROUP, section["name"], **fields)
+    return task
 
 
 def study_of(block: Block) -> Study:
@@ -98,8 +108,8 @@ def study_of(block: Block) -> Study:
 
 def _setting(task: Task, spelled: Spec, spec: Spec, target: str) -> Setting:
     base = {**spec, "task": spelled}
-    told = {**spec, "task": entering(spelled, later_defaults(task))}
-    text = json.dumps(told, sort_keys=True, allow_nan=False)
+    entered = {**spec, "task": entering(spelled, later_defaults(task))}
+    text = json.dumps(entered, sort_keys=True, allow_nan=False)
     digest = sha256(text.encode()).hexdigest()
     own = f"{type(task).__module__}.{type(task).__name__}"
     code = f"{code_fingerprint(own)} {code_fingerprint(target) if target else ''}"

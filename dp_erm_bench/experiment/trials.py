@@ -33,6 +33,7 @@ class Trial:
     key: str
 
 
+@dataclass(frozen=True, eq=False)
 class BatchKey:
     """What settings that may share a batch have in common.
 
@@ -44,33 +45,28 @@ class BatchKey:
         Trials may share a batch if this is equal.
     batchable : bool
         Whether more than one trial may run at once.
-    work : callable
+    work_of : callable
         Returns the rough cost of one trial; 1e8 is about a second. It is asked for
         what is to do only.
-    iterations : callable, optional
+    iterations_of : callable, optional
         Returns the number of iterations of one trial; 1 if it has none.
     """
 
-    def __init__(
-        self,
-        code: str,
-        group: str,
-        batchable: bool,
-        work: Callable[[], float],
-        iterations: Callable[[], int] = lambda: 1,
-    ) -> None:
-        self.code, self.group, self.batchable = code, group, batchable
-        self._work, self._iterations = work, iterations
+    code: str
+    group: str
+    batchable: bool
+    work_of: Callable[[], float]
+    iterations_of: Callable[[], int] = lambda: 1
 
     @cached_property
     def work(self) -> float:
         """Return the rough cost of one trial."""
-        return self._work()
+        return self.work_of()
 
     @cached_property
     def iterations(self) -> int:
         """Return the number of iterations of one trial."""
-        return self._iterations()
+        return self.iterations_of()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,16 +187,9 @@ class Planned:
 
     def row(self, experiment: str) -> dict[str, Any]:
         """Return its line of the plan."""
-        return {
-            "key": self.key,
-            "experiment": experiment,
-            **self.labels._asdict(),
-            "spec": {
-                **self.setting.spec,
-                "seed": self.seed,
-                "n_checkpoints": self.n_checkpoints,
-            },
-        }
+        open_ = {"seed": self.seed, "n_checkpoints": self.n_checkpoints}
+        labels = {"experiment": experiment, **self.labels._asdict()}
+        return {"key": self.key, **labels, "spec": {**self.setting.spec, **open_}}
 
 
 def identity_of(setting: str, seed: int) -> str:

@@ -10,19 +10,23 @@ import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.axes import product
+from dp_erm_bench.experiment.expand import Wanted
 from dp_erm_bench.experiment.lines import Case
-from dp_erm_bench.experiment.parameters import known_algorithm
+from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.experiment.trials import Labels, Planned
+from dp_erm_bench.experiment.values import product
 
 TUNING_CHECKPOINTS = 2
 EXTENSIONS = 10
 """An axis grows this often at most; without noise it could grow for ever."""
 
 Point = dict[str, Any]
+Ranked = list[tuple[float, Point]]
+Finals = Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,19 +36,15 @@ class Choice:
     Attributes
     ----------
     case : Case
-        What was tuned.
     values : dict
         The chosen and the inherited parameters.
     mean : float
         Mean final objective over the tuning seeds; infinite if one diverged.
     n_seeds, n_settings : int
         Seeds behind the mean, settings tried.
-    edges : tuple of str
-        Axes whose chosen value is the lowest or topmost, as `clip top`.
-    extended : tuple of str
-        Axes that were extended.
-    tried : tuple of str
-        Keys of the trials that were looked at.
+    edges, extended, tried : tuple of str
+        Axes whose chosen value is the lowest or topmost, as `clip top`; axes that
+        were extended; keys of the trials that were looked at.
     """
 
     case: Case
@@ -58,7 +58,7 @@ class Choice:
 
 
 class Tuner:
-    """The stages of one tuned case.
+    """The stages of one tuned case; `source` tunes what it inherits.
 
     Parameters
     ----------
@@ -68,170 +68,183 @@ class Tuner:
         Rows of a report trial.
     finals : mapping
         Final objective by key; filled by the experiment between stages.
-    source : Tuner or None
-        Where inherited parameters come from.
     """
 
-    def __init__(
-        self,
-        case: Case,
-        n_checkpoints: int,
-        finals: Mapping[str, float],
-        source: Tuner | None = None,
-    ) -> None:
+    def __init__(self, case: Case, n_checkpoints: int, finals: Finals) -> None:
         assert case.tune is not None
         self.case, self.tune = case, case.tune
-        self.n_checkpoints = n_checkpoints
-        self.finals = finals
-        self.source = source
+        self.n_checkpoints, self.finals = n_checkpoints, finals
+        self.source: Tuner | None = None
         self.choice: Choice | None = None
         self.axes = {key: list(values) for key, values in case.axes.items()}
         self.inherited: Point = {}
+        self.label = case.panel, case.line
+        inherit = self.tune.inherit
+        self._inherits = inherit.parameters if inherit else ()
         self._tried: dict[tuple[Any, ...], Planned] = {}
-
-    @property
-    def label(self) -> tuple[str, str]:
-        """Return panel and line."""
-        return self.case.panel, self.case.line
 
     def stages(self) -> Iterator[list[Planned] | None]:
         """Yield the new trials of each stage, None while the source is tuned."""
         while self.source is not None and self.source.choice is None:
             yield None
-        self.inherited = self._inherit()
-        refine = self.tune.refine
-        seeds, more = self.tune.seeds, refine.seeds
-        while True:
-            yield self._new(self._points(), seeds)
-            best, behind = self._ranked(self._points(), seeds)[0], seeds
-            if self._extend(best, behind):
-                continue
-            if refine.best:
-                top = self._ranked(self._points(), seeds)[: refine.best]
-                yield self._new(top, more)
-                best, behind = self._ranked(top, seeds + more)[0], seeds + more
-                if self._extend(best, behind):
-                    continue
-            break
-        self.choice = self._chosen(best, behind)
+        if self.source is not None and self.source.choice is not None:
+            chosen = {**self.source.case.params, **self.source.choice.values}
+            self.inherited = {key: chosen[key] for key in self._inherits}
+        refine, grown = self.tune.refine, True
+        while grown:
+            points, seeds = self._points(), self.tune.seeds
+            yield self._new(points, seeds)
+            ranked = self._ranked(points, seeds)
+            grown = self._extend(*ranked[0])
+            if refine.best and not grown:
+                points = [point for _, point in ranked[: refine.best]]
+                seeds = seeds + refine.seeds
+                yield self._new(points, seeds)
+                ranked = self._ranked(points, seeds)
+                grown = self._extend(*ranked[0])
+        mean, best = ranked[0]
+        before = self.case.axes
+        self.choice = Choice(
+            case=self.case,
+            values=best,
+            mean=mean,
+            n_seeds=len(seeds),
+            n_settings=len(self._points()),
+            edges=tuple(self._edges(best)),
+            extended=tuple(k for k, v in self.axes.items() if len(v) > len(before[k])),
+            tried=tuple(one.key for one in self._tried.values()),
+        )
         yield [self._planned(best, seed, "report") for seed in self.tune.report]
 
     def expected(self) -> int:
         """Return the number of trials if no axis is extended."""
         grid = math.prod(len(values) for values in self.axes.values())
-        refine = self.tune.refine
-        refined = min(refine.best, grid) * len(refine.seeds)
+        refined = min(self.tune.refine.best, grid) * len(self.tune.refine.seeds)
         return grid * len(self.tune.seeds) + refined + len(self.tune.report)
 
-    def examples(self, phase: str) -> list[Planned]:
-        """Return a trial of each shape that those of a phase may have.
+    def examples(self, phase: str) -> Iterator[Planned]:
+        """Yield a trial of each shape that those of a phase may have.
 
         What will be chosen or inherited is not known yet: every value may be.
         """
         seeds = self.tune.report if phase == "report" else self.tune.seeds
-        if not seeds:
-            return []
-        kinds = known_algorithm(self.case.algorithm).kinds
+        shares = algorithm_of(self.case.algorithm).shares
         axes = {
-            key: values if kinds.get(key) != "value" else values[:1]
+            key: values if shares(key) else values[:1]
             for key, values in self._possible().items()
         }
-        found = []
-        for point in product(axes):
+        for point in product(axes) if seeds else ():
             # What one line may choose, another that inherits it may refuse.
             with contextlib.suppress(UsageError):
-                found.append(self._planned(point, seeds[0], phase))
-        return found
+                yield self._planned(point, seeds[0], phase)
 
     def _possible(self) -> dict[str, Sequence[Any]]:
         """Return every value that the open and the inherited parameters may take."""
-        found: dict[str, Sequence[Any]] = {}
-        if self.source is not None and self.tune.inherit is not None:
+        values: dict[str, Sequence[Any]] = {}
+        if self.source is not None:
             fixed = {key: [value] for key, value in self.source.case.params.items()}
-            known = {**fixed, **self.source._possible()}
-            found = {key: known[key] for key in self.tune.inherit.parameters}
-        return {**found, **self.axes}
-
-    def _inherit(self) -> Point:
-        if self.source is None or self.tune.inherit is None:
-            return {}
-        chosen = self.source.choice
-        assert chosen is not None
-        found = {**self.source.case.params, **chosen.values}
-        return {key: found[key] for key in self.tune.inherit.parameters}
+            values = {**fixed, **self.source._possible()}
+        return {**{key: values[key] for key in self._inherits}, **self.axes}
 
     def _points(self) -> list[Point]:
         return [{**self.inherited, **point} for point in product(self.axes)]
 
     def _new(self, points: Iterable[Point], seeds: Iterable[int]) -> list[Planned]:
-        found = []
-        for point in points:
-            for seed in seeds:
-                name = (*point.items(), seed)
-                if name not in self._tried:
-                    self._tried[name] = self._planned(point, seed, "tune")
-                    found.append(self._tried[name])
-        return found
+        """Return the trials of points and seeds that have not been tried yet."""
+        named = {(*p.items(), seed): (p, seed) for p in points for seed in seeds}
+        untried = {k: one for k, one in named.items() if k not in self._tried}
+        new = {k: self._planned(*one, "tune") for k, one in untried.items()}
+        self._tried |= new
+        return [*new.values()]
 
     def _planned(self, point: Point, seed: int, phase: str) -> Planned:
-        case, report = self.case, phase == "report"
+        report = phase == "report"
         rows = self.n_checkpoints if report else TUNING_CHECKPOINTS
-        labels = Labels(case.panel, case.line, phase, report, case.measured)
-        return case.setting(**point).planned(seed, rows, labels)
+        labels = Labels(*self.label, phase, report, self.case.measured)
+        return self.case.setting(**point).planned(seed, rows, labels)
 
-    def _mean(self, point: Point, seeds: Sequence[int]) -> float:
-        tried = (self._tried[(*point.items(), seed)] for seed in seeds)
-        finals = [self.finals.get(one.key, math.inf) for one in tried]
-        return sum(finals) / len(finals)
+    def _ranked(self, points: Iterable[Point], seeds: Sequence[int]) -> Ranked:
+        """Return points behind their means; among equals the earlier is better."""
+        ranked = []
+        for point in points:
+            keys = [self._tried[(*point.items(), seed)].key for seed in seeds]
+            finals = [self.finals.get(key, math.inf) for key in keys]
+            ranked.append((sum(finals) / len(finals), point))
+        return sorted(ranked, key=itemgetter(0))
 
-    def _ranked(self, points: Iterable[Point], seeds: Sequence[int]) -> list[Point]:
-        """Return points by mean; among equals the earlier in the grid is better."""
-        return sorted(points, key=lambda point: self._mean(point, seeds))
-
-    def _extend(self, best: Point, seeds: Sequence[int]) -> bool:
+    def _extend(self, mean: float, best: Point) -> bool:
         """Add a value above each extensible axis whose topmost value is best."""
-        if not math.isfinite(self._mean(best, seeds)):
-            return False
-        grown = [self._grown(key, best) for key in self.tune.extend]
-        for key, value in zip(self.tune.extend, grown, strict=True):
-            if value is not None:
-                self.axes[key].append(value)
-        return any(value is not None for value in grown)
+        grown = False
+        for key in self.tune.extend if math.isfinite(mean) else ():
+            values = sorted(set(self.axes[key]))
+            added = len(self.axes[key]) - len(self.case.axes[key])
+            topmost = len(values) > 1 and best[key] == values[-1]
+            if topmost and added < EXTENSIONS and values[-2] > 0:
+                value = values[-1] * values[-1] / values[-2]
+                value = round(value) if isinstance(values[-1], int) else value
+                with contextlib.suppress(UsageError):
+                    self.case.setting(**{**best, key: value})
+                    self.axes[key].append(value)
+                    grown = True
+        return grown
 
-    def _grown(self, key: str, best: Point) -> Any | None:
-        values = sorted(set(self.axes[key]))
-        added = len(self.axes[key]) - len(self.case.axes[key])
-        if len(values) < 2 or best[key] != values[-1] or added >= EXTENSIONS:
-            return None
-        if values[-2] <= 0:
-            return None
-        value = values[-1] * values[-1] / values[-2]
-        value = round(value) if isinstance(values[-1], int) else value
-        try:
-            self.case.setting(**{**best, key: value})
-        except UsageError:
-            return None
-        return value
+    def _edges(self, best: Point) -> Iterator[str]:
+        for key, values in self.axes.items():
+            if len(values) > 1 and all(isinstance(v, int | float) for v in values):
+                ends = {max(values): "top", min(values): "bottom"}
+                if best[key] in ends:
+                    yield f"{key} {ends[best[key]]}"
 
-    def _chosen(self, best: Point, seeds: Sequence[int]) -> Choice:
-        before = self.case.axes
-        return Choice(
-            case=self.case,
-            values=best,
-            mean=self._mean(best, seeds),
-            n_seeds=len(seeds),
-            n_settings=len(self._points()),
-            edges=tuple(_edges(self.axes, best)),
-            extended=tuple(k for k, v in self.axes.items() if len(v) > len(before[k])),
-            tried=tuple(one.key for one in self._tried.values()),
+
+def tuners_of(
+    cases: Iterable[Wanted], n_checkpoints: int, finals: Finals
+) -> list[Tuner]:
+    """Return the tuners of the tuned cases, each linked to what it inherits from.
+
+    Raises
+    ------
+    UsageError
+        If what a case inherits does not exist, is ambiguous or circular.
+    """
+    tuned = [c for c in cases if isinstance(c, Case) and c.tune is not None]
+    tuners = [Tuner(case, n_checkpoints, finals) for case in tuned]
+    for tuner in tuners:
+        tuner.source = _source(tuner, tuners)
+    for tuner in tuners:
+        chain = [tuner]
+        while (source := chain[-1].source) is not None:
+            if source in chain:
+                line = source.case.line
+                raise UsageError(f"tune.inherit.line={line}: inherits from itself")
+            chain.append(source)
+    return tuners
+
+
+def _source(tuner: Tuner, tuners: Iterable[Tuner]) -> Tuner | None:
+    """Return the tuner that a tuner inherits from, refuse any other number of them."""
+    inherit = tuner.tune.inherit
+    if inherit is None:
+        return None
+    sources = [
+        other
+        for other in tuners
+        if other.label == (inherit.panel, inherit.line)
+        and other.case.problem.identity == tuner.case.problem.identity
+    ]
+    if len(sources) > 1:
+        sources = [other for other in sources if other.case.budget["epsilon"] == 1.0]
+    where = f"tune.inherit.line={inherit.line} (panel {inherit.panel})"
+    if len(sources) != 1:
+        raise UsageError(
+            f"{where}: must be one tuned line on the same dataset and objective, or "
+            f"one at epsilon = 1; there are {len(sources)}"
         )
-
-
-def _edges(axes: Mapping[str, Sequence[Any]], best: Point) -> Iterator[str]:
-    for key, values in axes.items():
-        numbers = [v for v in values if isinstance(v, int | float)]
-        if len(numbers) == len(values) > 1:
-            if best[key] == min(numbers):
-                yield f"{key} bottom"
-            elif best[key] == max(numbers):
-                yield f"{key} top"
+    (source,) = sources
+    chosen = {*source.axes, *source.case.params, *source._inherits}
+    for parameter in inherit.parameters:
+        if parameter not in chosen:
+            raise UsageError(
+                f"{where}: it does not choose {parameter}; it has "
+                f"{', '.join(sorted(chosen))}"
+            )
+    return source

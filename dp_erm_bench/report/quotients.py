@@ -71,17 +71,17 @@ def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
 
 
 def _problem(block: Mapping[str, Any]) -> ERMProblem:
-    from dp_erm_bench.experiment.problem_specs import problem_spec_of
+    from dp_erm_bench.experiment.parameters import problem_named
     from dp_erm_bench.problems.erm.problem import ERMProblem
 
     dataset = dict(block["dataset"])
     parts = [block.get(part, "auto") for part in ("loss", "penalty")]
     try:
-        spec = problem_spec_of(dataset.pop("name"), dataset, *parts, "none")
+        problem = problem_named(dataset.pop("name"), dataset, *parts, "none")
     except DataUnavailable as error:
         raise Missing(str(error)) from None
-    assert isinstance(spec.problem, ERMProblem)
-    return spec.problem
+    assert isinstance(problem, ERMProblem)
+    return problem
 
 
 def against_quotient(

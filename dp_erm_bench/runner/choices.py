@@ -69,7 +69,7 @@ def edge_lines(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterato
 
 def _row(experiment: str, choice: Choice) -> dict[str, Any]:
     case = choice.case
-    dataset = case.problem_spec.spec["dataset"]
+    dataset = case.problem.spec["dataset"]
     return {
         "experiment": experiment,
         "panel": case.panel,

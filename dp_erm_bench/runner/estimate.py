@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.lines import setting_of
+from dp_erm_bench.experiment.lines import case_of
 from dp_erm_bench.experiment.trials import Planned, Setting
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.store import FINISHED, Store
@@ -205,6 +205,6 @@ def _made(spec: dict[str, Any]) -> Setting | None:
     try:
         # A file that only a plan names is not imported.
         own = any("file" in spec[part] for part in ("algorithm", "loss"))
-        return None if own else setting_of(spec)
+        return None if own else case_of(spec).setting()
     except (UsageError, DataUnavailable, KeyError, TypeError):
         return None

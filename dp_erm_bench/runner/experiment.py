@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.inherit import tuners_of
-from dp_erm_bench.experiment.lines import NotRun
-from dp_erm_bench.experiment.tune import Choice
+from dp_erm_bench.experiment.expand import NotRun, expand
+from dp_erm_bench.experiment.tune import Choice, tuners_of
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results.folder import (

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import Wanted
-from dp_erm_bench.experiment.lines import NotRun
+from dp_erm_bench.experiment.expand import NotRun, Wanted
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.environment import environment
 from dp_erm_bench.results.runs import check_run, now, read_manifest, write_run

@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 from dp_erm_bench import registry
 from dp_erm_bench.api import FitResult, result_of
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.lines import grid_of
-from dp_erm_bench.experiment.problem_specs import forget_problems
+from dp_erm_bench.experiment.lines import case_of
+from dp_erm_bench.experiment.parameters import forget_problems
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.plugins.passed import has_passed, solver_digest
@@ -185,14 +185,13 @@ def _trials(
     """Yield the trials of a batch, made anew from their specs, and their problems."""
     for spec in specs:
         try:
-            grid = grid_of(_trusted(spec, pin))
-            setting = next(grid.settings({}))
-            trial = setting.trial(spec["seed"], spec["n_checkpoints"])
+            case = case_of(_trusted(spec, pin))
+            trial = case.setting().trial(spec["seed"], spec["n_checkpoints"])
         except (UsageError, DataUnavailable):
             raise
         except DAMAGED:
             raise _unreadable(name) from None
-        yield trial, grid.problem_spec.problem
+        yield trial, case.problem
 
 
 def _trusted(spec: Spec, pin: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from dp_erm_bench.experiment.parameters import known_algorithm
+from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.experiment.trials import BatchKey, Planned, Setting
 from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.runner.batches import batch_size
@@ -151,7 +151,7 @@ def _sort(setting: Setting) -> Sort:
     params = dict(algorithm["params"])
     told: dict[str, Any] = {"task": spec.get("task")}
     if "task" not in spec:
-        kinds = known_algorithm(named_in(algorithm)).kinds
+        kinds = algorithm_of(named_in(algorithm)).kinds
         shapes = {key: v for key, v in params.items() if kinds[key] != "value"}
         told["shape"] = {key: v for key, v in shapes.items() if key not in LENGTHS}
         told["clipped"] = params.get("clip") is not None

@@ -12,7 +12,7 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import published
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import _datasets
-from dp_erm_bench.experiment.lines import trial_of
+from dp_erm_bench.experiment.lines import case_of
 from dp_erm_bench.experiment.schema import blocks_of
 
 
@@ -85,7 +85,9 @@ def test_a_run_names_its_sets_in_table_and_plan(listed, tmp_path, monkeypatch):
     assert set(table["dataset"]) == {f"libsvm:{name}" for name in listed.split(",")}
     assert set(table["status"]) == {"ok"}
     for entry in map(json.loads, (folder / "plan.jsonl").read_text().splitlines()):
-        assert trial_of(entry["spec"]).key == entry["key"]
+        spec = entry["spec"]
+        setting = case_of(spec).setting()
+        assert setting.key(spec["seed"], spec["n_checkpoints"]) == entry["key"]
 
 
 WRONG = [

@@ -13,7 +13,7 @@ from dp_erm_bench.datasets import load
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.problem_specs import problem_spec_of
+from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.paths import cache_dir
 
 X = np.array([[0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 1.0, 0.0]])
@@ -156,7 +156,7 @@ def test_the_content_is_in_the_key_and_the_path_is_not(put):
     other = put("c.csv", csv().replace(b"2.0", b"3.0"))
     objective = ("auto", "auto", "none")
     keys = [
-        problem_spec_of("file", {"path": path}, *objective).digest
+        problem_named("file", {"path": path}, *objective).identity
         for path in (first, second, other)
     ]
     assert keys[0] == keys[1] != keys[2]

@@ -17,7 +17,7 @@ from dp_erm_bench.contract import replay
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.interpreters import replayed
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.problem_specs import ProblemSpec, problem_spec_of
+from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.kernels.losses import residuals
 from dp_erm_bench.losses import declared
 
@@ -160,7 +160,7 @@ def test_a_file_without_a_whole_loss_is_refused_in_a_sentence(change, words, tmp
 
 def test_its_content_is_its_identity_wherever_it_is(tmp_path):
     def digest(file):
-        return ProblemSpec(problem(file)).digest
+        return problem(file).identity
 
     moved = shutil.copy(FILE, tmp_path)
     edited = write(tmp_path / "a", ("quantile tau", "tau-quantile"))
@@ -184,7 +184,7 @@ def test_a_spec_from_elsewhere_runs_no_file(tmp_path):
     file = write(tmp_path, ("quantile tau", "quantile, tau"))
     for loss in (str(file), {"name": "tilted", "file": str(file), "content": "0" * 64}):
         with pytest.raises(UsageError, match="^loss=tilted: .* not named here"):
-            problem_spec_of("log1", {}, loss, "l2", "none")
+            problem_named("log1", {}, loss, "l2", "none")
 
 
 FIT = """

@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.parameters import algorithm_of
-from dp_erm_bench.experiment.problem_specs import problem_spec_of
+from dp_erm_bench.experiment.parameters import algorithm_of, problem_named
 from dp_erm_bench.experiment.trials import BatchKey, Labels, Setting
 from dp_erm_bench.runner.batches import LEAST, batches_of
 
@@ -90,8 +89,6 @@ def test_many_cheap_iterations_weigh_more_than_their_passes(block):
 
 
 def test_more_iterations_than_can_be_counted_are_refused():
-    algorithm = algorithm_of("random_cd", {"passes": 1e308})
+    problem = problem_named("log1", {"n": 60, "p": 5}, "auto", "auto", "none")
     with pytest.raises(UsageError, match="more iterations than can be counted"):
-        algorithm.work(
-            problem_spec_of("log1", {"n": 60, "p": 5}, "auto", "auto", "none").problem
-        )
+        algorithm_of("random_cd").work({"passes": 1e308}, problem)

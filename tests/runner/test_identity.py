@@ -21,7 +21,7 @@ from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.datasets import spec as dataset_specs
 from dp_erm_bench.datasets.load import VARIABLE
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.experiment import grid, parameters, problem_specs, studies, trials
+from dp_erm_bench.experiment import lines, parameters, studies, trials
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.run import Run
@@ -270,11 +270,9 @@ def test_arrays_are_named_by_their_content_and_bounds():
             X, y, bounds={"columns": 1, "label": 1}, **given
         ),
     }
-    digests = {problem_specs.ProblemSpec(problem).digest for problem in made.values()}
+    digests = {problem.identity for problem in made.values()}
     assert len(digests) == len(made)
-    assert (
-        problem_specs.ProblemSpec(problem_from_arrays(X, y, **given)).digest in digests
-    )
+    assert problem_from_arrays(X, y, **given).identity in digests
 
 
 def test_a_changed_copy_of_a_dataset_is_another_one():
@@ -283,7 +281,7 @@ def test_a_changed_copy_of_a_dataset_is_another_one():
     copy = dataclasses.replace(problem, dataset=data)
     assert problem.spec["dataset"]["_target_"] and "n" in problem.spec["dataset"]
     assert copy.spec["dataset"]["content"] == problem.dataset.content_hash
-    digests = {problem_specs.ProblemSpec(one).digest for one in (problem, copy)}
+    digests = {one.identity for one in (problem, copy)}
     assert len(digests) == 2
 
 
@@ -301,7 +299,7 @@ def later(group, name, monkeypatch, **fields):
     )
     grown.__module__ = made.__module__
     monkeypatch.setattr(sys.modules[made.__module__], made.__name__, grown)
-    for cached in (parameters.known_algorithm, problem_specs._problem_spec):
+    for cached in (parameters.algorithm_of, parameters._problem):
         cached.cache_clear()
 
 
@@ -309,7 +307,7 @@ def later(group, name, monkeypatch, **fields):
 def forget():
     """Leave no class or problem of another version behind."""
     yield
-    for cached in (parameters.known_algorithm, problem_specs._problem_spec):
+    for cached in (parameters.algorithm_of, parameters._problem):
         cached.cache_clear()
 
 
@@ -381,7 +379,7 @@ def test_a_later_key_of_a_dataset_enters_off_its_default(monkeypatch):
     listed = {"dataset": {**SMALL, "drop_empty": False}}
     assert identity_of(listed) != before
     monkeypatch.setitem(dataset_specs.LATER, "drop_empty", False)
-    problem_specs._problem_spec.cache_clear()
+    parameters._problem.cache_clear()
     assert identity_of(listed) == before
     assert identity_of({"dataset": {**SMALL, "drop_empty": True}}) != before
 
@@ -400,7 +398,7 @@ def test_no_module_path_or_file_enters_an_identity(name, here, monkeypatch):
         return hashlib.sha256(text)
 
     monkeypatch.setattr(paths, "hashlib", SimpleNamespace(sha256=listening))
-    for module in (grid, trials, studies):
+    for module in (lines, trials, studies):
         monkeypatch.setattr(module, "sha256", listening)
     assert identity_of(BLOCKS[name]) == FROZEN[name]
     assert FROZEN[name] in {hashlib.sha256(text).hexdigest() for text in texts}

@@ -8,7 +8,7 @@ from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.experiment import fingerprint
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.fingerprint import code_fingerprint, numeric_modules
-from dp_erm_bench.experiment.lines import trial_of
+from dp_erm_bench.experiment.lines import case_of
 from dp_erm_bench.runner.execute import problem_of
 
 SOLVER = "dp_erm_bench.solvers.random_cd.RandomCD"
@@ -18,6 +18,11 @@ def only(block):
     (case,), missing = expand([block])
     assert missing == []
     return case.setting().trial(0, 51)
+
+
+def trial_of(spec):
+    """The trial of a complete spec, as `expand` would make it."""
+    return case_of(spec).setting().trial(spec["seed"], spec["n_checkpoints"])
 
 
 def changed(block, path, value):

@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment import grid, parameters
+from dp_erm_bench.experiment import parameters
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.trials import Setting
 from dp_erm_bench.results.store import Store
@@ -53,11 +53,11 @@ def test_neither_parent_nor_worker_needs_what_takes_long_to_import():
 
 def test_a_cached_optimum_is_read_without_the_optimisers(block):
     (case,), _ = expand([block()])
-    assert case.problem_spec.problem.optimum.value > 0
+    assert case.problem.optimum.value > 0
     code = (
         "from dp_erm_bench.datasets.load import load_dataset\n"
         "from dp_erm_bench.problems.erm.build import build_problem\n"
-        f"spec = {dict(case.problem_spec.spec)!r}\n"
+        f"spec = {dict(case.problem.spec)!r}\n"
         "parts = [spec[part] for part in ('loss', 'penalty', 'constraint')]\n"
         "problem = build_problem(load_dataset(spec['dataset']), *parts)\n"
         "assert problem.optimum.value > 0\n"
@@ -117,11 +117,13 @@ def made(monkeypatch):
     """The parameters of every solver that planning makes."""
     found = []
 
-    def counted(name, given):
-        found.append(given)
-        return parameters.algorithm_of(name, given)
+    solver = parameters.Algorithm.solver
 
-    monkeypatch.setattr(grid, "algorithm_of", counted)
+    def counted(algorithm, params):
+        found.append(params)
+        return solver(algorithm, params)
+
+    monkeypatch.setattr(parameters.Algorithm, "solver", counted)
     return found
 
 
@@ -139,9 +141,9 @@ def together(solver):
 def joint(monkeypatch):
     """random_cd as if it checked its parameters together."""
     monkeypatch.setattr(RandomCD, "__post_init__", together, raising=False)
-    parameters.known_algorithm.cache_clear()
+    parameters.algorithm_of.cache_clear()
     yield
-    parameters.known_algorithm.cache_clear()
+    parameters.algorithm_of.cache_clear()
 
 
 SMALL = {"name": "random_cd", "step": [1, 2, 4], "clip": [1, None, 3], "passes": [2, 3]}

@@ -3,7 +3,7 @@
 import pytest
 
 from dp_erm_bench.errors import DataUnavailable
-from dp_erm_bench.experiment import problem_specs
+from dp_erm_bench.experiment import parameters
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.problems.erm import build
 from dp_erm_bench.results.segment import Segment
@@ -159,7 +159,7 @@ def test_without_data_it_says_so(run, block, capsys, monkeypatch):
     def gone(spec):
         raise DataUnavailable("log1 is far away")
 
-    problem_specs._problem_spec.cache_clear()
+    parameters._problem.cache_clear()
     monkeypatch.setattr(build, "load_dataset", gone)
     assert run(block(dataset={"name": "log1", "n": 43, "p": 5}), mode="plan") == 0
     assert capsys.readouterr().out.splitlines() == [

@@ -9,7 +9,7 @@ import pytest
 
 from dp_erm_bench import fit, load_problem, load_results, replay
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment import grid
+from dp_erm_bench.experiment import lines
 from dp_erm_bench.plugins import sources
 from dp_erm_bench.results.segment import encoded
 from dp_erm_bench.runner import replay as replaying
@@ -148,7 +148,7 @@ def test_what_has_no_trajectory_is_refused(kept):
 
 def test_other_code_is_refused(kept, monkeypatch):
     folder = kept / "results"
-    monkeypatch.setattr(grid, "code_fingerprint", lambda target: "other")
+    monkeypatch.setattr(lines, "code_fingerprint", lambda target: "other")
     refused("the code was changed since", row_of(folder), folder)
 
 

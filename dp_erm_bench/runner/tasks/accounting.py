@@ -10,10 +10,10 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.accounting import noise_rows
 from dp_erm_bench.audit.greedy import violation_table
-from dp_erm_bench.experiment.axes import seeds_of, values_of
 from dp_erm_bench.experiment.schema import Block
 from dp_erm_bench.experiment.studies import Spec, Task
 from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.values import seeds_of, values_of
 from dp_erm_bench.runner.tasks.audit import algorithms_of, budgets_of
 
 VIOLATION = "printed_noise_of_greedy_cd"

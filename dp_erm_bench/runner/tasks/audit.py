@@ -12,10 +12,10 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.chunk import audit_chunk, audited_case
 from dp_erm_bench.audit.pairs import variants
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.axes import product, values_of
 from dp_erm_bench.experiment.schema import Block
 from dp_erm_bench.experiment.studies import Spec, Task
 from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.values import product, values_of
 from dp_erm_bench.paths import spelled
 
 SIDES = (0, 1)
