@@ -12,7 +12,7 @@ from dp_erm_bench.paths import listed, write_atomic
 from dp_erm_bench.report.claims.schema import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.style import forget
-from dp_erm_bench.results.folder import locked, telling
+from dp_erm_bench.results.files import locked, telling
 from dp_erm_bench.results.runs import note, read_manifest, write_run
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.folder import plural, shown
+from dp_erm_bench.results.files import plural, shown
 from dp_erm_bench.results.plan import NAME, read_plan
 from dp_erm_bench.results.settings import final_rows
 from dp_erm_bench.results.table import UNREADABLE, load_results

@@ -16,31 +16,29 @@ import itertools
 import re
 import tempfile
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dp_erm_bench.paths import opened, write_atomic
-from dp_erm_bench.results.checked import (
-    SPEC,
-    agree,
-    checked_lines,
-    has_checksums,
-    sealed_lines,
-)
-from dp_erm_bench.results.folder import locked, telling
-from dp_erm_bench.results.index import KEY, lines_of, parsed
-from dp_erm_bench.results.segment import line
+from dp_erm_bench.results import files
+from dp_erm_bench.results.store import KEY
 
-NAME = "plan.jsonl"
+NAME = files.PLAN
 LABELS = {
     **dict.fromkeys(("key", "experiment", "panel", "line", "phase"), str),
     **{"tuned": bool, "spec": dict},
 }
 FLAGS = b',"tuned":'
+SPEC = b',"spec":'
 FILE = re.compile(rb',"file":"(?:[^"\\]|\\.)*","content":"[0-9a-f]*"')
-BLOCK = 1 << 20
+SILENT = {
+    **dict.fromkeys(("algorithm", "loss"), ("file",)),
+    "dataset": ("_target_", "usual", "usual_standardised", "usual_regression", "path"),
+}
+"""Keys of a spec's parts that a trial's key does not depend on, their content given."""
 
 
 class Plan:
@@ -77,28 +75,29 @@ class Plan:
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add lines and publish them together with those before."""
-        with telling(self.folder):
+        with files.telling(self.folder):
             if self._own is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._own = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
             before = self._own.seek(0, 2)
-            self._own.writelines(map(line, rows))
+            self._own.writelines(map(files.line, rows))
             new = self._own.tell() > before or self.published == -1
-            with locked(self.folder):
-                if new or checksum(self.folder) != self.published:
-                    self._publish(self._own)
+            with files.locked(self.folder):
+                self.restore(new)
 
-    def restore(self) -> None:
-        """Publish again if another run has written since; call it under the lock."""
-        if self._own is not None and checksum(self.folder) != self.published:
-            self._publish(self._own)
+    def restore(self, new: bool = False) -> None:
+        """Publish if lines are new, or another run has written since.
 
-    def _publish(self, own: BinaryIO) -> None:
+        Call it under the lock of the folder.
+        """
+        own, path = self._own, self.folder / NAME
+        if own is None or not (new or checksum(self.folder) != self.published):
+            return
         own.seek(0)
         if self.append:
-            _merge(self.folder / NAME, own)
+            _merge(path, own)
         else:
-            _write(self.folder / NAME, own)
+            _write(path, own)
         self.published = checksum(self.folder)
 
 
@@ -114,10 +113,10 @@ def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
         If the plan is no file of the folder that can be read.
     """
     path = folder / NAME
-    with telling(folder):
+    with files.telling(folder):
         twofold = _twofold(path)
-        for raw in checked_lines(path):
-            row = None if raw is None or raw[KEY] in twofold else parsed(raw)
+        for raw in files.checked_lines(path):
+            row = None if raw is None or raw[KEY] in twofold else files.parsed(raw)
             good = row and all(isinstance(row.get(k), t) for k, t in LABELS.items())
             yield row if good else None
 
@@ -129,18 +128,17 @@ def damage(folder: Path) -> int:
 
 def checksum(folder: Path) -> int:
     """Return the checksum of the plan as it stands, -1 if there is none."""
-    path = folder / NAME
-    if not path.is_file():
+    if not (folder / NAME).is_file():
         return -1
-    with opened(path, folder) as file:
-        found = 0
-        while block := file.read(BLOCK):
-            found = zlib.crc32(block, found)
-    return found
+    with opened(folder / NAME, folder) as file:
+        total = 0
+        while block := file.read(files.BLOCK):
+            total = zlib.crc32(block, total)
+    return total
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:
-    write_atomic(path, lambda file: file.writelines(sealed_lines(lines)))
+    write_atomic(path, lambda file: file.writelines(files.sealed_lines(lines)))
 
 
 def _merge(path: Path, own: BinaryIO) -> None:
@@ -154,18 +152,18 @@ def _merge(path: Path, own: BinaryIO) -> None:
     ours = {raw[KEY]: raw for raw in own}
     there: set[bytes] = set()
     gone: set[bytes] = set()
-    stale = not (path.is_file() and has_checksums(path))
-    for raw in checked_lines(path):
+    stale = not (path.is_file() and files.has_checksums(path))
+    for raw in files.checked_lines(path):
         name = raw and _name(raw)
         if raw is None or name is None:
             stale = True
         elif name in new and new[name] == raw[KEY]:
             there.add(name)
-        elif name in new or not agree(raw, ours.get(raw[KEY], raw)):
+        elif name in new or not _agree(raw, ours.get(raw[KEY], raw)):
             gone.add(raw)
     if stale or gone or len(there) < len(new):
         own.seek(0)
-        kept = (raw for raw in checked_lines(path) if raw and raw not in gone)
+        kept = (raw for raw in files.checked_lines(path) if raw and raw not in gone)
         added = (raw for raw in own if _name(raw) not in there)
         _write(path, itertools.chain(kept, added))
 
@@ -173,18 +171,18 @@ def _merge(path: Path, own: BinaryIO) -> None:
 def _twofold(path: Path) -> set[bytes]:
     """Return the keys that stand for two specs."""
     seen: set[bytes] = set()
-    many: dict[bytes, list[bytes]] = {}
-    if not path.is_file():
-        return seen
-    with opened(path, path.parent) as file:
-        for raw in lines_of(file):
-            if raw[KEY] in seen:
-                many[raw[KEY]] = []
-            seen.add(raw[KEY])
-    for good in filter(None, checked_lines(path) if many else ()):
-        if good[KEY] in many:
-            many[good[KEY]].append(good)
-    return {k for k, raws in many.items() if not all(agree(raws[0], r) for r in raws)}
+    twice: set[bytes] = set()
+    if path.is_file():
+        with opened(path, path.parent) as file:
+            for raw in files.lines_of(file):
+                if raw[KEY] in seen:
+                    twice.add(raw[KEY])
+                seen.add(raw[KEY])
+    alike: dict[bytes, list[bytes]] = defaultdict(list)
+    for good in filter(None, files.checked_lines(path) if twice else ()):
+        if good[KEY] in twice:
+            alike[good[KEY]].append(good)
+    return {k for k, raws in alike.items() if not all(_agree(raws[0], r) for r in raws)}
 
 
 def _name(raw: bytes) -> bytes:
@@ -195,3 +193,31 @@ def _name(raw: bytes) -> bytes:
     labels = raw.partition(FLAGS)[0][KEY.stop :]
     spec = FILE.sub(b"", raw.partition(SPEC)[2])
     return blake2b(labels + spec, digest_size=16).digest()
+
+
+def _agree(one: bytes, other: bytes) -> bool:
+    """Return whether lines of one key say alike what the key depends on.
+
+    A parameter at its default may be spelled or not.
+    """
+    if one.partition(SPEC)[2] == other.partition(SPEC)[2]:
+        return True
+    (rest, params), (other_rest, other_params) = map(_fixed, (one, other))
+    common = params.keys() & other_params.keys()
+    same = all(params[name] == other_params[name] for name in common)
+    return bool(same and rest == other_rest)
+
+
+def _fixed(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a line's key depends on: all but the parameters, and these."""
+    spec = _mapping((files.parsed(raw) or {}).get("spec"))
+    parts = {part: _mapping(spec.get(part)) for part in SILENT}
+    params = _mapping(parts["algorithm"].pop("params", None))
+    for part, silent in SILENT.items():
+        for key in silent:
+            parts[part].pop(key, None)
+    return spec | parts, params
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}

@@ -1,61 +1,50 @@
-"""The rows of the table: what each of its columns is taken from."""
+"""The table as a file: its columns, what each is taken from, and its seal.
+
+The seal is what the table was made of, and a digest of all its bytes but the digest
+itself. Both stand in the table's metadata, so that one file says all.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.spec import usual_fields
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.passed import has_passed, is_ours
+from dp_erm_bench.registry import OBJECTIVE
+from dp_erm_bench.results.files import BLOCK
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TEXT, FLAG, COUNT, NUMBER = "string", "bool", "int64", "float64"
+LABELS = ("experiment", "panel", "line", "phase")
 COLUMNS = {
-    "trial": TEXT,
-    "experiment": TEXT,
-    "panel": TEXT,
-    "line": TEXT,
-    "phase": TEXT,
+    **dict.fromkeys(("trial", *LABELS), TEXT),
     "tuned": FLAG,
-    "dataset": TEXT,
-    "dataset_options": TEXT,
+    **dict.fromkeys(("dataset", "dataset_options"), TEXT),
     "standardise": FLAG,
-    "n": COUNT,
-    "p": COUNT,
-    "loss": TEXT,
-    "penalty": TEXT,
+    **dict.fromkeys(("n", "p"), COUNT),
+    **dict.fromkeys(("loss", "penalty"), TEXT),
     "strength": NUMBER,
-    "constraint": TEXT,
-    "algorithm": TEXT,
-    "params": TEXT,
-    "solver": TEXT,
+    **dict.fromkeys(("constraint", "algorithm", "params", "solver"), TEXT),
     "checked": FLAG,
-    "epsilon": NUMBER,
-    "delta": NUMBER,
-    "adjacency": TEXT,
-    "calibration": TEXT,
-    "accountant": TEXT,
+    **dict.fromkeys(("epsilon", "delta"), NUMBER),
+    **dict.fromkeys(("adjacency", "calibration", "accountant"), TEXT),
     "epsilon_certified": NUMBER,
-    "uncharged": TEXT,
-    "smoothness": TEXT,
-    "seed": COUNT,
-    "dataset_seed": COUNT,
-    "batch_size": COUNT,
-    "iteration": COUNT,
-    "passes": NUMBER,
-    "seconds": NUMBER,
-    "objective": NUMBER,
-    "optimum": NUMBER,
+    **dict.fromkeys(("uncharged", "smoothness"), TEXT),
+    **dict.fromkeys(("seed", "dataset_seed", "batch_size", "iteration"), COUNT),
+    **dict.fromkeys(("passes", "seconds", "objective", "optimum"), NUMBER),
     "relative_error": NUMBER,
     "nnz": COUNT,
-    "test_objective": NUMBER,
-    "test_accuracy": NUMBER,
-    "status": TEXT,
-    "message": TEXT,
-    "run": TEXT,
+    **dict.fromkeys(("test_objective", "test_accuracy"), NUMBER),
+    **dict.fromkeys(("status", "message", "run"), TEXT),
 }
 """Names and types of the columns, in order.
 
@@ -67,21 +56,11 @@ to ``runs/<run>.json``; it is empty where a version without runs recorded the tr
 """
 
 PER_CHECKPOINT = (
-    "iteration",
-    "passes",
-    "seconds",
-    "objective",
-    "nnz",
-    "test_objective",
-    "test_accuracy",
+    *("iteration", "passes", "seconds", "objective", "nnz"),
+    *("test_objective", "test_accuracy"),
 )
 FACTS = (
-    "n",
-    "p",
-    "accountant",
-    "epsilon_certified",
-    "smoothness",
-    "batch_size",
+    *("n", "p", "accountant", "epsilon_certified", "smoothness", "batch_size"),
     "optimum",
 )
 # `json.dumps` makes an encoder at each call.
@@ -89,6 +68,12 @@ SORTED = json.JSONEncoder(sort_keys=True).encode
 
 UNKNOWN = "unknown"
 """Digest of sources that were not recorded; they have passed nothing."""
+
+SEAL = re.compile(rb"blake2b ([0-9a-f]{64}) of ([0-9a-f]{64})")
+LENGTH = 64
+METADATA = 1 << 16
+"""Bytes at the end of a file that hold its metadata."""
+MOST_ROWS = 100_000_000
 
 Row = dict[str, Any]
 
@@ -101,18 +86,23 @@ class Pair(NamedTuple):
     run: str
 
 
-def schema_of() -> Any:
-    """Return the columns as Arrow spells them."""
+def schema_of(sources: str = "0" * LENGTH) -> Any:
+    """Return the columns as Arrow spells them, with a seal that has no digest yet.
+
+    `sources` is a digest, in 64 hexadecimal digits, of what the table is made of.
+    """
     import pyarrow as pa
 
     types = {TEXT: pa.string(), FLAG: pa.bool_(), COUNT: pa.int64()}
-    return pa.schema([(n, types.get(t, pa.float64())) for n, t in COLUMNS.items()])
+    fields = [(n, types.get(t, pa.float64())) for n, t in COLUMNS.items()]
+    return pa.schema(fields, {"sources": f"blake2b {'0' * LENGTH} of {sources}"})
 
 
 def table_of(chunk: Sequence[Pair], schema: Any) -> Any:
     """Return the rows of some trials: what is fixed per trial is repeated."""
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     fixed = [_fixed(*pair) for pair in chunk]
     checked = {solver: has_passed(solver) for solver in {r["solver"] for r in fixed}}
@@ -124,62 +114,43 @@ def table_of(chunk: Sequence[Pair], schema: Any) -> Any:
     columns = {}
     for field in schema:
         if field.name in PER_CHECKPOINT:
-            values = _joined(field.name, paths, rows)
+            values: list[Any] = []
+            for path, count in zip(paths, rows, strict=True):
+                values += path.get(field.name) or [None] * count
             columns[field.name] = pa.array(values, field.type)
         else:
             once = pa.array([row.get(field.name) for row in fixed], field.type)
             columns[field.name] = once.take(repeat)
-    columns["relative_error"] = _relative(columns["objective"], columns["optimum"])
+    optimum, none = columns["optimum"], pa.scalar(None, pa.float64())
+    known = pc.if_else(pc.equal(optimum, 0.0), none, optimum)
+    columns["relative_error"] = pc.subtract(pc.divide(columns["objective"], known), 1.0)
     return pa.table(columns, schema=schema)
-
-
-def passed_in(table: Any) -> dict[str, bool]:
-    """Return the solvers in rows, and whether these say that they passed `check`."""
-    groups = table.group_by(["solver", "checked"], use_threads=False)
-    pairs = groups.aggregate([]).to_pylist()
-    return {pair["solver"]: pair["checked"] for pair in pairs}
-
-
-def _joined(
-    name: str, paths: Iterable[Mapping[str, Any]], rows: Iterable[int]
-) -> list[Any]:
-    values: list[Any] = []
-    for path, count in zip(paths, rows, strict=True):
-        values += path.get(name) or [None] * count
-    return values
-
-
-def _relative(objective: Any, optimum: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    known = pc.if_else(pc.equal(optimum, 0.0), pa.scalar(None, pa.float64()), optimum)
-    return pc.subtract(pc.divide(objective, known), 1.0)
 
 
 def _fixed(line: Row, record: Mapping[str, Any], run: str) -> Row:
     """Return the columns that are equal in all rows of a trial."""
     spec, facts = line["spec"], record.get("facts") or {}
     dataset, budget, algorithm = spec["dataset"], spec["budget"], spec["algorithm"]
-    labels = ("experiment", "panel", "line", "phase", "tuned")
     # A threshold in multiples of a number of the data was chosen by looking at them.
     chosen = bool(line["tuned"] or line.get("measured"))
     uncharged = [*facts.get("uncharged", ()), *[Uncharged.TUNING] * chosen]
+    solver = ""
+    if "content" in algorithm or not is_ours(algorithm["name"]):
+        # A file's is in its spec, an entry point's in the record of what it did.
+        solver = str(algorithm.get("content", facts.get("solver", UNKNOWN)))
     return {
-        **{name: line[name] for name in labels},
+        **{name: line[name] for name in (*LABELS, "tuned")},
         **{name: facts.get(name) for name in FACTS},
+        **{name: facts.get(name, spec[name]["name"]) for name in OBJECTIVE},
         "trial": line["key"],
         "dataset": dataset["name"],
         "dataset_options": _options(SORTED(dataset)),
         "standardise": bool(dataset.get("standardise", False)),
         "dataset_seed": dataset.get("seed"),
-        "loss": facts.get("loss", spec["loss"]["name"]),
-        "penalty": facts.get("penalty", spec["penalty"]["name"]),
-        "constraint": facts.get("constraint", spec["constraint"]["name"]),
         "strength": _number(facts.get("strength", spec["penalty"].get("strength"))),
         "algorithm": algorithm["name"],
         "params": SORTED(facts.get("params", algorithm["params"])),
-        "solver": _solver(algorithm, facts),
+        "solver": solver,
         "epsilon": float(budget["epsilon"]),
         "delta": _number(facts.get("delta", budget["delta"])),
         "adjacency": budget["adjacency"],
@@ -192,16 +163,6 @@ def _fixed(line: Row, record: Mapping[str, Any], run: str) -> Row:
     }
 
 
-def _solver(algorithm: Row, facts: Mapping[str, Any]) -> str:
-    """Return the digest of an algorithm's sources, empty for the package's own.
-
-    A file's is in its spec, an entry point's in the record of what it did.
-    """
-    if "content" in algorithm or not is_ours(algorithm["name"]):
-        return str(algorithm.get("content", facts.get("solver", UNKNOWN)))
-    return ""
-
-
 @functools.lru_cache(1000)
 def _options(dataset: str) -> str:
     """Return the keys of a dataset that differ from its yaml, as JSON."""
@@ -210,14 +171,80 @@ def _options(dataset: str) -> str:
         usual = usual_fields(fields["name"])
     except UsageError:
         usual = {}
-    named = ("name", "_target_")
-    changed = {
-        key: value
-        for key, value in fields.items()
-        if key not in named and (key not in usual or usual[key] != value)
-    }
-    return json.dumps(changed, sort_keys=True)
+    usual |= {key: fields.get(key) for key in ("name", "_target_")}
+    return SORTED({k: v for k, v in fields.items() if k not in usual or usual[k] != v})
 
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
+
+
+def seal(file: BinaryIO) -> None:
+    """Write the digest into a table whose metadata have the place for it."""
+    place, _, _ = _seal(file)
+    digest = _digest(file, place)
+    file.seek(place)
+    file.write(digest)
+
+
+def sources_of(file: BinaryIO) -> str:
+    """Return what a table was made of; empty without a seal, as earlier versions wrote.
+
+    Raises
+    ------
+    ValueError
+        If it is damaged.
+    """
+    place, digest, sources = _seal(file)
+    if place and _digest(file, place) != digest:
+        raise ValueError("it is not as it was written")
+    return sources.decode()
+
+
+def read(file: BinaryIO) -> pd.DataFrame:
+    """Return a table as a frame, made of nothing but its columns.
+
+    No threads: one that is left over could take a Ctrl-C that the main one holds back,
+    or be at work when the process ends.
+
+    Raises
+    ------
+    ValueError
+        If it is damaged, or has other columns.
+    """
+    import pyarrow.parquet as pq
+
+    sources_of(file)
+    table = pq.ParquetFile(file, page_checksum_verification=True)
+    # Texts of up to 2 GB and of more are alike.
+    expected, actual = (
+        {field.name: str(field.type).removeprefix("large_") for field in schema}
+        for schema in (schema_of(), table.schema_arrow)
+    )
+    if not actual.items() <= expected.items():
+        raise ValueError("it has columns of other names or types")
+    if table.metadata.num_rows > MOST_ROWS:
+        raise ValueError(f"it has more than {MOST_ROWS} rows")
+    # What else the file says of its columns is nothing to act upon.
+    columns = table.read(use_threads=False).replace_schema_metadata()
+    frame: pd.DataFrame = columns.to_pandas(use_threads=False)
+    return frame
+
+
+def _seal(file: BinaryIO) -> tuple[int, bytes, bytes]:
+    """Return place and text of the digest, and what the table was made of, or 0."""
+    start = max(0, file.seek(0, 2) - METADATA)
+    file.seek(start)
+    place, digest, sources = 0, b"", b""
+    for match in SEAL.finditer(file.read(METADATA)):
+        place, digest, sources = start + match.start(1), match[1], match[2]
+    return place, digest, sources
+
+
+def _digest(file: BinaryIO, place: int) -> bytes:
+    digest = blake2b(digest_size=LENGTH // 2)
+    for start, stop in ((0, place), (place + LENGTH, file.seek(0, 2))):
+        file.seek(start)
+        while block := file.read(min(BLOCK, stop - file.tell())):
+            digest.update(block)
+    return digest.hexdigest().encode()

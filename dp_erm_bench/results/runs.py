@@ -1,13 +1,16 @@
-"""The runs of a results folder: their ids and one manifest for each.
+"""The runs of a results folder: their ids, one manifest for each, what they ran on.
 
 ``runs/<run>.json`` stays for good; ``manifest.json`` is a copy of the one written last.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import platform
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -16,21 +19,21 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.paths import (
-    content_of,
-    listed,
-    sealed_json,
-    unsealed_json,
-    write_atomic,
-)
-from dp_erm_bench.results.folder import locked, removed, shown, telling
+from dp_erm_bench.results.files import locked, removed, shown, telling
 
 LATEST = "manifest.json"
 FILES = "files"
 """Key of the digests of what was made of the run's records, by file name."""
 
 RUNNING = b'"outcome": "running"'
+
+PACKAGES = (
+    *("dp_erm_bench", "dp-accounting", "hydra-core", "joblib", "libsvmdata"),
+    *("llvmlite", "matplotlib", "numba", "numpy", "omegaconf", "pandas", "pyarrow"),
+    *("scikit-learn", "scipy"),
+)
 
 
 def new_run_id() -> str:
@@ -79,9 +82,9 @@ def read_run(folder: Path, run: str) -> dict[str, Any]:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the latest manifest that can be read, empty if there is none."""
-    latest = _content(folder, folder / LATEST)
-    older = reversed(listed(folder / "runs", ".json"))
-    return latest or next(filter(None, (_content(folder, p) for p in older)), {})
+    older = reversed(paths.listed(folder / "runs", ".json"))
+    manifests = (_content(folder, path) for path in (folder / LATEST, *older))
+    return next(filter(None, manifests), {})
 
 
 def note(folder: Path, name: str, text: bytes) -> None:
@@ -105,7 +108,7 @@ def read_noted(folder: Path, name: str) -> str | None:
     if noted is None and not (folder / name).is_file():
         return None
     try:
-        text = content_of(folder / name, folder)
+        text = paths.content_of(folder / name, folder)
         if noted in (None, sha256(text).hexdigest()):
             return text.decode()
         why = "is damaged or was edited"
@@ -127,9 +130,11 @@ def note_ended(folder: Path) -> None:
 
     Only runs of this machine are judged, by whether their process is still there.
     """
-    manifests = listed(folder / "runs", ".json")
-    running = [path.stem for path in manifests if _runs(folder, path)]
-    ended = [run for run in running if _is_gone(run)]
+    ended = []
+    for path in paths.listed(folder / "runs", ".json"):
+        with contextlib.suppress(OSError):
+            if RUNNING in paths.content_of(path, folder) and _is_gone(path.stem):
+                ended.append(path.stem)
     if ended:
         with telling(folder), locked(folder):
             latest = _content(folder, folder / LATEST).get("run")
@@ -137,6 +142,24 @@ def note_ended(folder: Path) -> None:
                 noticed = {"run": run, "outcome": "interrupted", "noticed": now()}
                 content = read_run(folder, run) | noticed
                 _write(folder, content, latest=run == latest)
+
+
+def _is_gone(run: str) -> bool:
+    """Return whether the process of a run has ended, and was one of this machine."""
+    host, _, pid = run.partition("-")[2].rpartition("-")
+    if sys.platform == "win32" or host != _host() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _host() -> str:
+    return "".join(c if c.isalnum() else "_" for c in socket.gethostname())
 
 
 def _path(folder: Path, run: str) -> Path:
@@ -150,10 +173,10 @@ def _content(folder: Path, path: Path) -> dict[str, Any]:
     """
     text = b""
     try:
-        text = content_of(path, folder)
-        content = unsealed_json(text)
+        text = paths.content_of(path, folder)
+        content = paths.unsealed_json(text)
         if content and "format" in content:  # else an earlier version wrote it
-            content = unsealed_json(text, sealed=True)
+            content = paths.unsealed_json(text, sealed=True)
         why = "is damaged"
     except FileNotFoundError:
         return {}
@@ -170,32 +193,57 @@ def _tell(sentence: str, content: bytes) -> None:
 
 
 def _write(folder: Path, content: Mapping[str, Any], latest: bool) -> None:
-    text = sealed_json(content)
-    paths = [_path(folder, content["run"]), *[folder / LATEST] * latest]
-    for path in paths:
-        write_atomic(path, lambda file: file.write(text))
+    text = paths.sealed_json(content)
+    for path in (_path(folder, content["run"]), *[folder / LATEST] * latest):
+        paths.write_atomic(path, lambda file: file.write(text))
 
 
-def _runs(folder: Path, path: Path) -> bool:
+def environment() -> dict[str, Any]:
+    """Return the versions, the machine and the state of the checkout."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "cpu_count": os.cpu_count(),
+        "cpus_usable": _usable(),
+        "threads_per_worker": 1,
+        "numba_threading_layer": os.environ.get("NUMBA_THREADING_LAYER", "default"),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "git": _git(Path(__file__).resolve().parents[2]),
+    }
+
+
+def _version(package: str) -> str | None:
+    from importlib import metadata  # 15 ms, and few commands ask
+
     try:
-        return RUNNING in content_of(path, folder)
-    except OSError:
-        return False
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
-def _is_gone(run: str) -> bool:
-    _, _, place = run.partition("-")
-    host, _, pid = place.rpartition("-")
-    if sys.platform == "win32" or host != _host() or not pid.isdecimal():
-        return False
+def _cpu() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _usable() -> int | None:
+    linux = sys.platform == "linux"
+    return len(os.sched_getaffinity(0)) if linux else os.cpu_count()
+
+
+def _git(root: Path) -> dict[str, Any] | None:
+    if not (root / ".git").exists():
+        return None
+    git = functools.partial(
+        subprocess.run, capture_output=True, check=True, timeout=10, text=True
+    )
     try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        return False
-    return False
-
-
-def _host() -> str:
-    return "".join(c if c.isalnum() else "_" for c in socket.gethostname())
+        commit = git(["git", "-C", str(root), "rev-parse", "HEAD"]).stdout.strip()
+        changed = git(["git", "-C", str(root), "status", "--porcelain"]).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"commit": commit, "dirty": bool(changed.strip())}

@@ -1,4 +1,4 @@
-"""Segments, the write side: each process appends to a file of its own.
+"""Segments: what each process appends to a file of its own, and what a line of it says.
 
 A segment is a file of lines. The first says who writes: ``{"segment":2,"run":...,
 "version":...}``. ``{"begin":[keys],"time":...}`` stands before the records of a batch
@@ -13,25 +13,19 @@ else.
 from __future__ import annotations
 
 import importlib
-import json
-import math
 import os
 import time
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from dp_erm_bench.results.folder import removed, telling
+from dp_erm_bench.results import files
 
 FORMAT = 3
 """Raised when results of earlier versions should be made anew, see CHANGELOG."""
 NAMED = 16
 """Digits of a digest that names something within a folder."""
-CRC = b',"crc":"%08x"}\n'
-# `json.dumps` makes an encoder at each call, which costs as much as a short line.
-ENCODED = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class Segment:
@@ -53,7 +47,7 @@ class Segment:
 
     def begin(self, keys: Sequence[str]) -> None:
         """Mark the trials of a batch as begun."""
-        self._write(line({"begin": list(keys), "time": round(time.time(), 3)}))
+        self._write(files.line({"begin": list(keys), "time": round(time.time(), 3)}))
 
     def append(self, records: Iterable[Mapping[str, Any]], cost: float = 0.0) -> None:
         """Write the records of a batch at once; `cost` is in seconds a trial."""
@@ -67,12 +61,10 @@ class Segment:
 
     def _write(self, data: bytes) -> None:
         """Write whole lines; after a failure nothing may follow a torn one."""
-        with telling(self.folder):
+        with files.telling(self.folder):
             try:
                 if not self._is_open():
-                    self._handle = _new_file(self.folder / "segments", self.run)
-                    self._file = _identity(os.fstat(self._handle))
-                    data = _header(self.run) + data
+                    data = self._open() + data
                 assert self._handle is not None
                 while data:
                     data = data[os.write(self._handle, data) :]
@@ -91,25 +83,34 @@ class Segment:
         if self._handle is None:
             return False
         try:
-            found = os.fstat(self._handle)
+            status = os.fstat(self._handle)
         except OSError:
             return False
-        if _identity(found) != self._file:
+        if (status.st_dev, status.st_ino) != self._file:
             return False
-        if found.st_nlink == 0:
-            raise removed(self.folder)
+        if status.st_nlink == 0:
+            raise files.removed(self.folder)
         return True
+
+    def _open(self) -> bytes:
+        """Open a new file and return its first line."""
+        name = f"{self.run}-{os.getpid()}-{time.time_ns()}.jsonl"
+        path = self.folder / "segments" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
+        self._handle = os.open(path, flags, 0o666)
+        status = os.fstat(self._handle)
+        self._file = status.st_dev, status.st_ino
+        # By name: the top package names the upper layers in its annotations.
+        version = importlib.import_module("dp_erm_bench").__version__
+        first = {"segment": FORMAT, "run": self.run, "version": version}
+        return files.sealed(files.line(first))
 
 
 def failed(key: str, status: str, message: str) -> dict[str, Any]:
     """Return the record of a trial that has no trajectory."""
-    return {
-        "key": key,
-        "status": status,
-        "message": message,
-        "facts": {},
-        "trajectory": {},
-    }
+    reason = {"key": key, "status": status, "message": message}
+    return {**reason, "facts": {}, "trajectory": {}}
 
 
 def batch_name(keys: Iterable[str]) -> str:
@@ -120,45 +121,72 @@ def batch_name(keys: Iterable[str]) -> str:
 def encoded(record: Mapping[str, Any], cost: float = 0.0) -> bytes:
     """Return the line of a record: key, status and cost first, the checksum last."""
     first = {"key": record["key"], "status": record["status"], "cost": round(cost, 6)}
-    return sealed(line({**first, **record}))
+    return files.sealed(files.line({**first, **record}))
 
 
-def line(value: Any) -> bytes:
-    """Return a value as a line of compact JSON; NaN and infinity become null."""
-    try:
-        text = ENCODED(value)
-    except ValueError:
-        text = ENCODED(_finite(value))
-    return text.encode() + b"\n"
+class Traces(NamedTuple):
+    """What a process has left: which trials it began, and what came of them.
+
+    Attributes
+    ----------
+    begun : dict of str to float
+        When it began each trial, in seconds since 1970.
+    records : dict of str to dict
+        The records that it finished writing.
+    """
+
+    begun: dict[str, float]
+    records: dict[str, dict[str, Any]]
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def traces_of(folder: Path, run: str, pid: int) -> Traces:
+    """Return the traces of a process of a run, empty if it wrote nothing."""
+    traces = Traces({}, {})
+    for segment in sorted((folder / "segments").glob(f"{run}-{pid}-*.jsonl")):
+        for text, content in _contents(segment):
+            if "begin" in content:
+                traces.begun.update(dict.fromkeys(content["begin"], content["time"]))
+            elif "key" in content and files.is_sealed(text):
+                traces.records[content["key"]] = content
+    return traces
 
 
-def _header(run: str) -> bytes:
-    # By name: the top package names the upper layers in its annotations.
-    version = importlib.import_module("dp_erm_bench").__version__
-    return sealed(line({"segment": FORMAT, "run": run, "version": version}))
+def _contents(segment: Path, word: str = "") -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield the lines of a segment that hold a word, with the objects in them."""
+    if segment.is_file():
+        with segment.open("rb") as file:
+            for text in file:
+                if word.encode() in text:
+                    yield text, files.parsed(text) or {}
 
 
-def sealed(text: bytes) -> bytes:
-    """Return a line with the checksum of all before it as its last key."""
-    body = text.removesuffix(b"}\n")
-    return body + CRC % zlib.crc32(body)
+def mates_of(key: str, batch: str, segment: Path, run: str) -> list[str]:
+    """Return the keys of the trials of a recorded batch, in the order of the batch.
 
+    Parameters
+    ----------
+    key : str
+        Of one of them.
+    batch : str
+        What its record says of the batch (`batch_name`).
+    segment : Path
+        The segment that holds the record.
+    run : str
+        The run that wrote it.
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
-
-
-def _new_file(folder: Path, run: str) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{run}-{os.getpid()}-{time.time_ns()}.jsonl"
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
+    Returns
+    -------
+    list of str
+        The key alone if nothing ran with it; empty if the mark of the batch is gone
+        or damaged, in all segments of the run.
+    """
+    if batch == batch_name([key]):
+        return [key]
+    # A segment that was closed under its process goes on in another one.
+    others = sorted(set(segment.parent.glob(f"{run}-*.jsonl")))
+    for path in (segment, *others):
+        for _, content in _contents(path, key):
+            keys = content.get("begin")
+            if isinstance(keys, list) and batch == batch_name(map(str, keys)):
+                return [str(one) for one in keys]
+    return []

@@ -6,26 +6,18 @@ import contextlib
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import has_passed, is_ours
-from dp_erm_bench.results import seal
-from dp_erm_bench.results.folder import locked, plural, shown, telling
-from dp_erm_bench.results.index import size_of
+from dp_erm_bench.results import rows
+from dp_erm_bench.results.files import locked, plural, shown, size_of, telling
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import Plan, checksum, read_plan
-from dp_erm_bench.results.rows import (
-    COLUMNS,
-    UNKNOWN,
-    Pair,
-    passed_in,
-    schema_of,
-    table_of,
-)
+from dp_erm_bench.results.rows import COLUMNS, UNKNOWN, Pair, table_of
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.store import Store, segments_of
 
@@ -68,12 +60,12 @@ def load_results(folder: str | Path) -> pd.DataFrame:
     if is_stale(folder):
         collect(folder)
     with contextlib.suppress(OSError, *UNREADABLE):
-        return _labelled(_read(folder))
+        return _read(folder)
     if not segments_of(folder):
         raise UsageError(f"{folder / NAME}: is damaged, and there are no segments")
     collect(folder)
     with telling(folder):
-        return _labelled(_read(folder))
+        return _read(folder)
 
 
 def _labelled(table: pd.DataFrame) -> pd.DataFrame:
@@ -88,7 +80,7 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
 
 def _read(folder: Path) -> pd.DataFrame:
     with opened(folder / NAME, folder) as file:
-        return seal.read(file, schema_of())
+        return _labelled(rows.read(file))
 
 
 def is_stale(folder: Path) -> bool:
@@ -102,8 +94,8 @@ def is_stale(folder: Path) -> bool:
     if not segments or not (folder / PLAN).is_file():
         return False
     sizes = {path.name: size_of(path) for path in segments}
-    with contextlib.suppress(OSError), opened(table, folder) as file:
-        return seal.sources(file) != _sources(folder, sizes)
+    with contextlib.suppress(OSError, ValueError), opened(table, folder) as file:
+        return rows.sources_of(file) != _sources(folder, sizes)
     return True
 
 
@@ -117,9 +109,10 @@ def is_outdated(folder: Path) -> bool:
         columns = ["solver", "checked"]
         with opened(folder / NAME, folder) as file:
             table = pq.ParquetFile(file, read_dictionary=["solver"])
-            told = table.read(columns=columns, use_threads=False)
-        found = passed_in(told.unify_dictionaries())
-        return any(has_passed(solver) != then for solver, then in found.items())
+            labels = table.read(columns=columns, use_threads=False)
+        groups = labels.unify_dictionaries().group_by(columns, use_threads=False)
+        found = groups.aggregate([]).to_pylist()
+        return any(has_passed(row["solver"]) != row["checked"] for row in found)
     except (OSError, *UNREADABLE):
         return True
 
@@ -138,21 +131,9 @@ def collect(folder: Path) -> Path:
     with telling(folder), locked(folder):
         remove_parts(folder)
         store.refresh()
-        _tell(folder, _write(store))
-    manifest = read_manifest(folder)
-    for line in store.older_lines(manifest):
-        print(line, file=sys.stderr)
-    if store.damage() != known_damage(manifest):
-        for line in store.damage_lines("are left out; the same command runs them"):
-            print(line, file=sys.stderr)
+        _write(store)
+    store.tell(read_manifest(folder), "are left out; the same command runs them")
     return folder / NAME
-
-
-def known_damage(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the damage of segments that a run has told of."""
-    known = manifest.get("damaged")
-    known = known if isinstance(known, dict) else {}
-    return {name: number for name, number in known.items() if name != PLAN}
 
 
 def bring_up_to_date(store: Store, plan: Plan) -> None:
@@ -165,18 +146,15 @@ def bring_up_to_date(store: Store, plan: Plan) -> None:
         plan.restore()
         store.refresh()
         if is_outdated(store.folder):
-            left_out = _write(store)
-            del left_out["missing"]  # other runs may be at them
-            _tell(store.folder, left_out)
+            _write(store, tell_missing=False)  # other runs may be at them
 
 
-def _write(store: Store) -> Counter[str]:
-    """Write the table and return what it does not have."""
+def _write(store: Store, tell_missing: bool = True) -> None:
+    """Write the table, and print what it does not have."""
     import pyarrow.parquet as pq
 
     folder = store.folder
-    sources = _sources(folder, store.sizes())
-    schema = schema_of().with_metadata(seal.blank(sources))
+    schema = rows.schema_of(_sources(folder, store.sizes()))
     left_out: Counter[str] = Counter()
 
     def write(file: Any) -> None:
@@ -184,18 +162,14 @@ def _write(store: Store) -> Counter[str]:
             for chunk in _chunks(store, left_out):
                 for table in _tables(chunk, schema, left_out):
                     writer.write_table(table)
-        seal.put(file)
+        rows.seal(file)
 
     write_atomic(folder / NAME, write)
-    return left_out
-
-
-def _tell(folder: Path, left_out: Counter[str]) -> None:
     if number := left_out["damaged"]:
         lines = f"{plural(number, 'damaged line')} of {PLAN} or of segments"
         back = "left out of the table; the same command puts them back"
         print(f"{shown(folder)}: {lines} {back}", file=sys.stderr)
-    if number := left_out["missing"]:
+    if tell_missing and (number := left_out["missing"]):
         trials = plural(number, "trial")
         print(f"{shown(folder)}: {trials} of {PLAN} without a record", file=sys.stderr)
 
@@ -205,16 +179,16 @@ def _sources(folder: Path, sizes: dict[str, int]) -> str:
 
 
 def _chunks(store: Store, left_out: Counter[str]) -> Iterator[list[Pair]]:
-    rows = read_plan(store.folder)
-    while chunk := list(itertools.islice(rows, CHUNK)):
-        planned = [row for row in chunk if row and row["key"] in store.index]
+    lines = read_plan(store.folder)
+    while chunk := list(itertools.islice(lines, CHUNK)):
+        planned = [line for line in chunk if line and line["key"] in store.index]
         left_out["damaged"] += chunk.count(None)
         if store.sizes():  # else the run has only begun
             left_out["missing"] += len(chunk) - chunk.count(None) - len(planned)
-        records = store.records(row["key"] for row in planned)
+        records = store.records(line["key"] for line in planned)
         pairs = [
-            Pair(row, record, store.index[row["key"]].run)
-            for row, record in zip(planned, records, strict=True)
+            Pair(line, record, store.index[line["key"]].run)
+            for line, record in zip(planned, records, strict=True)
             if record is not None
         ]
         left_out["damaged"] += len(planned) - len(pairs)

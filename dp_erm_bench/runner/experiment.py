@@ -20,7 +20,7 @@ from dp_erm_bench.experiment.expand import NotRun, expand
 from dp_erm_bench.experiment.tune import Choice, tuners_of
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
-from dp_erm_bench.results.folder import (
+from dp_erm_bench.results.files import (
     check_writable,
     locked,
     plural,
@@ -34,7 +34,6 @@ from dp_erm_bench.results.store import FAILED, FINISHED
 from dp_erm_bench.results.table import (
     bring_up_to_date,
     is_outdated,
-    known_damage,
 )
 from dp_erm_bench.runner.choices import edge_lines, write_choices
 from dp_erm_bench.runner.manifest import early_worker, recorded
@@ -122,11 +121,7 @@ def _settled(session: Session) -> dict[str, Any]:
             remove_parts(folder / "runs")
     note_ended(folder)
     previous = read_manifest(folder)
-    for line in session.store.older_lines(previous):
-        print(line, file=sys.stderr)
-    if session.store.damage() != known_damage(previous):
-        for line in session.store.damage_lines("run again"):
-            print(line, file=sys.stderr)
+    session.store.tell(previous, "run again")
     session.damaged = session.store.damage()
     if previous.get("plan_file") != checksum(folder) and (number := damage(folder)):
         session.damaged[PLAN] = number

@@ -14,8 +14,13 @@ from typing import Any
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import NotRun, Wanted
 from dp_erm_bench.plugins.names import content, is_file, label
-from dp_erm_bench.results.environment import environment
-from dp_erm_bench.results.runs import check_run, now, read_manifest, write_run
+from dp_erm_bench.results.runs import (
+    check_run,
+    environment,
+    now,
+    read_manifest,
+    write_run,
+)
 from dp_erm_bench.results.segment import FORMAT
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.process import Worker

@@ -14,8 +14,7 @@ from typing import Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.trials import Planned
-from dp_erm_bench.results.segment import Segment, failed
-from dp_erm_bench.results.traces import Traces, traces_of
+from dp_erm_bench.results.segment import Segment, Traces, failed, traces_of
 from dp_erm_bench.runner import worker
 from dp_erm_bench.runner.batches import Batch
 from dp_erm_bench.runner.line import Outcome

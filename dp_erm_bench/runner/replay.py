@@ -19,12 +19,11 @@ from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.plugins.passed import has_passed, solver_digest
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.results.folder import plural, shown
+from dp_erm_bench.results.files import plural, shown
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import read_plan
-from dp_erm_bench.results.segment import NAMED
+from dp_erm_bench.results.segment import NAMED, mates_of
 from dp_erm_bench.results.store import Store
-from dp_erm_bench.results.traces import mates_of
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import facts, solved_together, trajectory
 
@@ -127,7 +126,7 @@ def _recorded(key: str, folder: Path, name: str) -> tuple[Spec, list[str]]:
             f"{name}: its record does not name the trials that ran with it; older "
             "versions, and tasks that are no fits, name none"
         )
-    mates = mates_of(key, batch, entry)
+    mates = mates_of(key, batch, entry.segment, entry.run)
     if not mates:
         raise UsageError(
             f"{name}: which trials ran with it is not known, the mark of its batch is "

@@ -8,7 +8,7 @@ from launch import ended, without_privilege
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import runs as manifests
 from dp_erm_bench.results import table
-from dp_erm_bench.results.folder import check_writable
+from dp_erm_bench.results.files import check_writable
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import collect, load_results
 from dp_erm_bench.runner import choices, experiment

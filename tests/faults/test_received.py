@@ -12,9 +12,8 @@ from dp_erm_bench import paths
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report.claims import studies
-from dp_erm_bench.results.folder import LOCK
+from dp_erm_bench.results.files import LOCK, sealed
 from dp_erm_bench.results.runs import read_manifest, write_run
-from dp_erm_bench.results.segment import sealed
 from dp_erm_bench.results.store import segments_of
 from dp_erm_bench.results.table import load_results
 
@@ -109,7 +108,7 @@ def test_an_enormous_line_costs_only_itself(folder, monkeypatch, capsys):
     (path,) = segments_of(folder)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], b"x" * 100_000 + b"\n", *lines[2:]]))
-    monkeypatch.setattr("dp_erm_bench.results.index.LARGEST_TEXT", 10_000)
+    monkeypatch.setattr("dp_erm_bench.paths.LARGEST_TEXT", 10_000)
     assert load_results(folder).equals(before)
     assert "damaged lines in 1 segment" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ import pytest
 import sweeping
 from launch import wait_for
 
-from dp_erm_bench.results.folder import locked
+from dp_erm_bench.results.files import locked
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_run
 from dp_erm_bench.results.store import Store

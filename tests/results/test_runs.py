@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.fingerprint import LIBRARIES
 from dp_erm_bench.results import runs
-from dp_erm_bench.results.index import RUN
 from dp_erm_bench.results.runs import (
+    PACKAGES,
+    environment,
     new_run_id,
     note_ended,
     read_manifest,
     read_run,
     write_run,
 )
+from dp_erm_bench.results.store import RUN
 
 HERE = runs._host()
 
@@ -109,3 +112,28 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="file: .*what is recorded stays"):
         write_run(tmp_path / "file", {"run": "1-a-1"})
+
+
+def test_the_environment_names_versions_machine_and_threads():
+    found = environment()
+    json.dumps(found)
+    assert found["packages"]["numpy"].count(".") >= 1
+    assert found["cpu"] and found["cpu_count"] >= found["cpus_usable"] >= 1
+    assert found["threads_per_worker"] == 1
+    assert found["numba_threading_layer"] == "default"
+
+
+def test_every_library_of_the_fingerprint_is_named():
+    assert set(LIBRARIES) <= set(PACKAGES)
+
+
+def test_no_path_of_the_machine_is_told():
+    text = json.dumps(environment())
+    assert str(Path(runs.__file__).parents[2]) not in text
+
+
+def test_a_folder_without_git_has_no_commit(tmp_path, monkeypatch):
+    assert runs._git(tmp_path) is None
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setenv("PATH", "")
+    assert runs._git(tmp_path) is None

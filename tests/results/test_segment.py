@@ -9,9 +9,8 @@ import pytest
 
 import dp_erm_bench
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.segment import Segment, batch_name
+from dp_erm_bench.results.segment import Segment, batch_name, mates_of, traces_of
 from dp_erm_bench.results.store import Store, segments_of
-from dp_erm_bench.results.traces import mates_of, traces_of
 
 RUN = "00000000000000000001-here-1"
 
@@ -126,11 +125,15 @@ def test_the_mark_of_a_batch_tells_which_trials_ran_together(tmp_path, segment):
     segment.append([record(n, batch=named[key(n)]) for n in (1, 2, 3)])
     assert len(segments_of(tmp_path)) == 2
     index = Store(tmp_path).index
+
+    def mates(one, name):
+        return mates_of(one, name, index[one].segment, index[one].run)
+
     for one, name in named.items():
-        assert batch_name(mates_of(one, name, index[one])) == name
-    assert mates_of(key(2), named[key(2)], index[key(2)]) == batches[2]
-    assert mates_of(key(2), batch_name([key(2), key(9)]), index[key(2)]) == []
+        assert batch_name(mates(one, name)) == name
+    assert mates(key(2), named[key(2)]) == batches[2]
+    assert mates(key(2), batch_name([key(2), key(9)])) == []
     for path in segments_of(tmp_path):
         path.write_bytes(path.read_bytes().replace(b'"begin":["', b'"begin":["0'))
-    assert mates_of(key(2), named[key(2)], index[key(2)]) == []
-    assert mates_of(key(1), named[key(1)], index[key(1)]) == [key(1)]
+    assert mates(key(2), named[key(2)]) == []
+    assert mates(key(1), named[key(1)]) == [key(1)]

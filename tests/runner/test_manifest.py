@@ -8,7 +8,7 @@ import pytest
 
 from dp_erm_bench import __version__
 from dp_erm_bench.report.caption import commit
-from dp_erm_bench.results import folder as folders
+from dp_erm_bench.results import files
 from dp_erm_bench.results.runs import read_manifest, read_run
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import manifest, session
@@ -163,7 +163,7 @@ def test_a_full_disk_at_the_end_hides_no_other_error(inline, block, monkeypatch)
         raise ArithmeticError("the first error")
 
     def full(*given):
-        with folders.telling(inline.folder):
+        with files.telling(inline.folder):
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(session.Progress, "advance", stop)

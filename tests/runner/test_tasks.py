@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_erm_bench.results.traces import Traces
+from dp_erm_bench.results.segment import Traces
 from dp_erm_bench.runner import pool as module
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome, Report

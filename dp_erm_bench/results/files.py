@@ -1,0 +1,248 @@
+"""The files of a results folder: their lock, their lines, what goes wrong with them.
+
+A line of a segment or of a plan ends with ``crc``, the checksum of all before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import re
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from dp_erm_bench import paths
+from dp_erm_bench.errors import UsageError
+
+PLAN = "plan.jsonl"
+LOCK = ".lock"
+BLOCK = 1 << 20
+START = b'{"key":"'
+BEGIN = b'{"begin":'
+NO_RECORD = (BEGIN, b'{"segment":')
+CRC = b',"crc":"%08x"}\n'
+TAIL = len(CRC % 0)
+TAG = CRC[: CRC.index(b"%")]
+RECORD = re.compile(rb'\{"key":"[0-9a-f]{64}"')
+# `json.dumps` makes an encoder at each call, which costs as much as a short line.
+ENCODED = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+COUNT = b',"lines":%d,"sum":"%08x"}\n'
+COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
+MARKS = (TAG, b',"sum":"')
+"""What stands in a plan whose lines have checksums, and in no other."""
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock: plan, table and manifest change under it only.
+
+    Segments need none, each has one writer. The kernel lets go of the lock when its
+    holder dies.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / LOCK, "ab", opener=_lock) as file:
+        # Some network file systems have no locks: there one run at a time.
+        with contextlib.suppress(OSError):
+            paths.hold(file)
+        yield
+
+
+def _lock(path: str, flags: int) -> int:
+    """Open a lock, and no link or pipe that somebody put in its place."""
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        raise OSError(errno.EINVAL, f"{LOCK} must be a regular file; remove it")
+    careful = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    return os.open(path, flags | careful, 0o666)
+
+
+@contextlib.contextmanager
+def telling(folder: Path) -> Iterator[None]:
+    """Turn what the operating system refuses in a folder into one sentence.
+
+    Raises
+    ------
+    UsageError
+        In place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"{shown(folder)}: {reason}; what is recorded stays; "
+            "make it writable with room to spare, then run the same command again"
+        ) from None
+
+
+def removed(folder: Path) -> UsageError:
+    """Return what to say of a folder that was removed from under a run."""
+    return UsageError(
+        f"{shown(folder)}: was removed or replaced while the run went on, and what was "
+        "recorded with it; run the same command again"
+    )
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, and leave no trace of the check.
+
+    Raises
+    ------
+    UsageError
+        If it, or the nearest folder above it that exists, takes no file.
+    """
+    with telling(folder):
+        above = folder
+        while not above.exists():
+            above = above.parent
+        # Asking for permission is not enough: root has it on a read-only disk.
+        with tempfile.TemporaryFile(dir=above) as file:
+            file.write(b"\0")
+
+
+def shown(folder: Path) -> str:
+    """Return a folder's path as a user in the working directory would type it."""
+    here = Path.cwd()
+    inside = folder.is_relative_to(here) and folder != here
+    return os.path.relpath(folder, here) if inside else str(folder)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def line(value: Any) -> bytes:
+    """Return a value as a line of compact JSON; NaN and infinity become null."""
+    try:
+        text = ENCODED(value)
+    except ValueError:
+        text = ENCODED(_finite(value))
+    return text.encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def sealed(text: bytes) -> bytes:
+    """Return a line with the checksum of all before it as its last key."""
+    body = text.removesuffix(b"}\n")
+    return body + CRC % zlib.crc32(body)
+
+
+def is_sealed(text: bytes) -> bool:
+    """Return whether a line ends with the right checksum of all before it."""
+    return text[-TAIL:] == CRC % zlib.crc32(text[:-TAIL])
+
+
+def parsed(text: bytes) -> dict[str, Any] | None:
+    """Return the object that a line holds, None if it holds none."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def size_of(path: Path) -> int:
+    """Return the length of a file, -1 if it is none."""
+    return path.stat().st_size if path.is_file() else -1
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; of one that is too long, its parts."""
+    yield from iter(partial(file.readline, paths.LARGEST_TEXT), b"")
+
+
+def pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield place and text of the whole records in a damaged line.
+
+    Where a line has lost its end, the next one stands in it, too.
+    """
+    starts = [*(match.start() for match in RECORD.finditer(line)), len(line)]
+    for start, stop in pairwise(starts):
+        tag = line.find(TAG, start, stop)
+        piece = line[start : tag + TAIL - 1]
+        if tag >= 0 and is_sealed(piece + b"\n"):
+            yield start, piece
+
+
+def sealed_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines with their checksums, the last one with what it tells of all."""
+    count = total = 0
+    last = b""
+    for raw in lines:
+        if last:
+            last = sealed(last)
+            total = zlib.crc32(last[-TAIL:], total)
+            yield last
+        last, count = raw, count + 1
+    if last:
+        yield sealed(last.removesuffix(b"}\n") + COUNT % (count, total))
+
+
+def checked_lines(path: Path) -> Iterator[bytes | None]:
+    """Yield the lines of a plan without checksums, None for each that does not count.
+
+    That is one that is damaged, there twice, or gone.
+    """
+    if not path.is_file():
+        return
+    read = _checked if has_checksums(path) else _unchecked
+    seen: set[int] = set()
+    with paths.opened(path, path.parent) as file:
+        for raw in read(file):
+            yield None if hash(raw) in seen else raw
+            if raw is not None:
+                seen.add(hash(raw))
+
+
+def _unchecked(file: BinaryIO) -> Iterator[bytes | None]:
+    for raw in lines_of(file):
+        good = raw.startswith(START) and parsed(raw)
+        yield raw.rstrip() + b"\n" if good else None
+
+
+def _checked(file: BinaryIO) -> Iterator[bytes | None]:
+    lines = total = before = bad = 0
+    told = None
+    for raw in lines_of(file):
+        lines, before = lines + 1, total
+        total = zlib.crc32(raw[-TAIL:], total)
+        good = raw.startswith(START) and is_sealed(raw)
+        if not good:
+            bad += 1
+            yield None
+        for piece in (raw,) if good else (p + b"\n" for _, p in pieces(raw)):
+            body = piece[:-TAIL]
+            counted = COUNTED.search(body) if body.endswith(b'"') else None
+            if counted:
+                body, told = body[: counted.start()], counted.groups()
+            yield body + b"}\n"
+    if told == (b"%d" % lines, b"%08x" % before) and not bad:
+        return
+    missing = int(told[0]) - lines if told else 0
+    # Those that are there twice are counted where they are met again.
+    yield from [None] * (missing if missing > 0 else not bad and missing == 0)
+
+
+def has_checksums(path: Path) -> bool:
+    """Return whether a plan is of a version that wrote checksums."""
+    with paths.opened(path, path.parent) as file:
+        text = file.read(BLOCK)
+        file.seek(max(0, file.seek(0, 2) - BLOCK))
+        text += file.read(BLOCK)
+    return any(mark in text for mark in MARKS)
