@@ -21,6 +21,7 @@ from typing import Any
 
 from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.results.files import locked, removed, shown, telling
 
 LATEST = "manifest.json"
@@ -195,7 +196,7 @@ def _tell(sentence: str, content: bytes) -> None:
 def _write(folder: Path, content: Mapping[str, Any], latest: bool) -> None:
     text = paths.sealed_json(content)
     for path in (_path(folder, content["run"]), *[folder / LATEST] * latest):
-        paths.write_atomic(path, lambda file: file.write(text))
+        write_atomic(path, lambda file: file.write(text))
 
 
 def environment() -> dict[str, Any]:
