@@ -24,8 +24,8 @@ from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.sampling import PoissonMechanism
 from dp_erm_bench.run import Run
+from dp_erm_bench.trust.recount import Witness
 from dp_erm_bench.trust.replay import Log, Writer
-from dp_erm_bench.trust.witness import Heard, _Witness
 
 HEARD = 1e-3
 """By which part noise that is read off an answer may be less, by rounding."""
@@ -90,7 +90,7 @@ class Side:
         self.problem = self.pair[number if case.toggled is None else case.toggled]
         self.told = Told()
         self.writer = Writer(self.told.log, first.log if first else None)
-        self.witnesses: dict[str, _Witness] = {}
+        self.witnesses: dict[str, Witness] = {}
 
     def play(self) -> Told:
         """Run, and return what came of it; nothing is raised."""
@@ -160,9 +160,7 @@ class Side:
                 plain = mechanism.query
                 asked = self._scored(mechanism.release, plain)
                 setattr(mechanism, "query", asked)  # noqa: B010
-            seeds, scale = mechanism.seeds.copy(), mechanism.scale.copy()
-            known = (mechanism.release, seeds, scale, 0, Heard())
-            self.witnesses[name] = _Witness(*known)
+            self.witnesses[name] = Witness(mechanism)
 
     def _scored(
         self, release: InsideNoisyMax, plain: Callable[..., Array]
@@ -215,7 +213,7 @@ class Side:
             least = self.case.z * witness.release.weight
             if name not in {made.name for made in run.releases}:
                 continue
-            if witness.heard.ratio < least * (1 - HEARD):
+            if witness.ratio < least * (1 - HEARD):
                 self._complain(f"release {name} has other noise than its own")
 
     def _compiled(self) -> None:

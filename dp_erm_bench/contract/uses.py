@@ -17,9 +17,8 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanism
 from dp_erm_bench.run import Run
-from dp_erm_bench.trust.recount import recount
+from dp_erm_bench.trust.recount import listen, recount
 from dp_erm_bench.trust.twins.base import NoTwin
-from dp_erm_bench.trust.witness import listen
 
 BUDGET = 1.0
 DELTA = 1e-6

@@ -7,22 +7,19 @@ both: the twins are asked. Slow and meant for few steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.trust.twins.base import Twin
+from dp_erm_bench.trust.twins.base import Array, Twin
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 
-Floats = NDArray[np.float64]
 # The optimum is flat: spacing by 2.3 % costs about 1e-5 of epsilon.
-ORDERS: Floats = 1 + np.geomspace(1e-2, 5e4, 600)
+ORDERS: Array = 1 + np.geomspace(1e-2, 5e4, 600)
 LATTICE = 60
 FEW = 10
 
@@ -47,24 +44,19 @@ def proved_epsilon(
     """
     uses = tuple(uses)
     rest = tuple(use for use in uses if not use.apart)
-    shares = pure_level([use for use in uses if use.apart])
+    shares = sum(use.times * use.level for use in uses if use.apart)
     if not rest:
         return shares
     if min(use.ratio for use in rest) == 0:
         return math.inf
-    bounds = {
+    bounds: dict[str, Callable[[], float]] = {
         "gdp": lambda: gaussian_epsilon(deviation(rest, full=True), delta),
         "rdp": lambda: renyi_epsilon(rest, delta),
-        "pld": lambda: float(composed(rest, adjacency).get_epsilon_for_delta(delta)),
-        "pure": lambda: pure_level(rest),
+        "pld": lambda: pld_epsilon(rest, delta, adjacency),
+        "pure": lambda: sum(use.times * use.level for use in rest),
         "profile": lambda: profile_epsilon(rest, delta, adjacency),
     }
     return shares + bounds[accountant]()
-
-
-def pure_level(uses: Iterable[Twin]) -> float:
-    """Return the sum of the pure levels."""
-    return sum(use.times * use.level for use in uses)
 
 
 def deviation(uses: Sequence[Twin], full: bool = False) -> float:
@@ -93,34 +85,27 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return float(brentq(excess, 0.0, top, xtol=1e-13, rtol=1e-13))
 
 
-def lattice_step(uses: Sequence[Twin]) -> float:
-    """Return an interval short against the loss of one use.
+def pld_epsilon(
+    uses: Sequence[Twin], delta: float, adjacency: Adjacency, least: bool = False
+) -> float:
+    """Return the epsilon of the library's privacy-loss distribution of all uses.
 
-    It divides the levels of equally loud mechanisms: their atoms stay where they are.
+    ``least``: of exact instances and rounded down, so that it is a lower bound; else of
+    dominating pairs, rounded up.
     """
-    # The rounding of few losses is not averaged out.
+    # An interval short against the loss of one use: the rounding of few losses is not
+    # averaged out. It divides the levels of equally loud mechanisms: their atoms stay.
     finer = 5 if sum(use.times for use in uses) < FEW else 1
-    return min(use.typical_loss for use in uses) / (finer * LATTICE)
-
-
-def composed(uses: Sequence[Twin], adjacency: Adjacency, least: bool = False) -> Any:
-    """Return the library's privacy-loss distribution of the composition.
-
-    ``least``: of exact instances and rounded down, so that its epsilon is a lower
-    bound; else of dominating pairs, rounded up.
-    """
-    step = lattice_step(uses)
-    parts = []
+    step = min(use.typical_loss for use in uses) / (finer * LATTICE)
     mu = deviation(uses)
-    if mu > 0:
-        # One Gaussian that all of them amount to.
-        alone = GaussianTwin(1 / mu, 1)
-        parts.append(alone.distribution(step, adjacency, least))
+    # One Gaussian that all of them amount to.
+    parts = [GaussianTwin(1 / mu, 1).distribution(step, adjacency, least)] if mu else []
     for use in uses:
         if use.mu_square is None:
             one = use.distribution(step, adjacency, least)
             parts.append(one.self_compose(use.times))
-    return reduce(lambda one, other: one.compose(other), parts)
+    whole = reduce(lambda one, other: one.compose(other), parts)
+    return float(whole.get_epsilon_for_delta(delta))
 
 
 def profile_epsilon(uses: Sequence[Twin], delta: float, adjacency: Adjacency) -> float:
@@ -128,14 +113,11 @@ def profile_epsilon(uses: Sequence[Twin], delta: float, adjacency: Adjacency) ->
 
     Gaussian uses beside it: the mean of their profile at epsilon less each loss.
     """
-    minimisers = [use for use in uses if use.losses() is not None]
-    others = [use for use in uses if use.mu_square is not None]
-    alone = len(minimisers) == 1 and minimisers[0].times == 1
-    nodes = minimisers[0].losses() if alone else None
-    if nodes is None or len(others) != len(uses) - 1:
+    rest = [(use.times, use.losses()) for use in uses if use.mu_square is None]
+    if len(rest) != 1 or rest[0][0] != 1 or rest[0][1] is None:
         raise ValueError("the profile is that of one perturbed objective alone")
-    losses, masses = nodes
-    mu = deviation(others)
+    losses, masses = rest[0][1]
+    mu = deviation(uses)
     terms = 2 if adjacency is Adjacency.REPLACE_ONE else 1
 
     def excess(epsilon: float) -> float:
@@ -156,8 +138,8 @@ def renyi_epsilon(uses: Sequence[Twin], delta: float) -> float:
     from dp_accounting.rdp import compute_epsilon
 
     total = np.sum([use.times * use.renyi(ORDERS) for use in uses], axis=0)
-    known = np.isfinite(total)
-    epsilon, _ = compute_epsilon(ORDERS[known], total[known], delta)
+    finite = np.isfinite(total)
+    epsilon, _ = compute_epsilon(ORDERS[finite], total[finite], delta)
     return float(epsilon)
 
 
@@ -175,4 +157,4 @@ def least_epsilon(uses: Iterable[Twin], delta: float, adjacency: Adjacency) -> f
         return 0.0
     if all(use.mu_square is not None for use in kept):
         return gaussian_epsilon(deviation(kept), delta)
-    return float(composed(kept, adjacency, least=True).get_epsilon_for_delta(delta))
+    return pld_epsilon(kept, delta, adjacency, least=True)

@@ -3,23 +3,26 @@
 A second implementation of every bound, which shares no code with the first: it takes
 the noise scales that were used, not the multiplier that was meant, and the uses that
 were counted, not the ones that were declared.
+
+A mechanism's own account, its scale, its count and its place in the stream, is not
+believed either where a run was listened to: every answer is compared with the draws
+that the trial's stream, as it was before the run, holds at that place.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.calibration import Calibration
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanism, Release
+from dp_erm_bench.releases.base import Mechanism, Query, Release
 from dp_erm_bench.trust.epsilons import least_epsilon, proved_epsilon
-from dp_erm_bench.trust.twins.base import Twin, required_twin
-from dp_erm_bench.trust.witness import Heard
+from dp_erm_bench.trust.twins.base import Array, Twin, required_twin, twin_of
 
 # By which two implementations of one bound may differ: orders of Renyi, lattices.
 TOLERANCES = {"rdp": 1e-3, "none": 0.0}
@@ -70,7 +73,7 @@ def recount(
     mechanisms: Mapping[str, Mechanism],
     calibration: Calibration,
     declared: Mapping[str, Release] | None = None,
-    heard: Mapping[str, Heard] | None = None,
+    heard: Mapping[str, Witness] | None = None,
 ) -> Recount:
     """Return what the mechanisms of a finished run released and what it costs.
 
@@ -83,13 +86,13 @@ def recount(
     declared : mapping of str to Release, optional
         The releases whose sensitivities are those of the budget's adjacency. By
         default each mechanism's own.
-    heard : mapping of str to Heard, optional
-        What a witness heard of the run; where it is less noise or more uses than the
+    heard : mapping of str to Witness, optional
+        Who listened to the run; where it is less noise or more uses than the
         mechanisms say, it counts.
     """
-    uses = uses_of(mechanisms, declared, heard)
-    delta, adjacency = calibration.budget.number, calibration.budget.adjacency
-    return _cost(uses, delta, adjacency, calibration.accountant.removesuffix("+pure"))
+    budget, accountant = calibration.budget, calibration.accountant
+    question = (budget.number, budget.adjacency, accountant.removesuffix("+pure"))
+    return _cost(uses_of(mechanisms, declared, heard), *question)
 
 
 @functools.lru_cache(maxsize=256)
@@ -108,7 +111,7 @@ def _cost(
 def uses_of(
     mechanisms: Mapping[str, Mechanism],
     declared: Mapping[str, Release] | None = None,
-    heard: Mapping[str, Heard] | None = None,
+    heard: Mapping[str, Witness] | None = None,
 ) -> tuple[Twin, ...]:
     """Return what was called: its twin, with smallest scale / sensitivity and count.
 
@@ -117,31 +120,28 @@ def uses_of(
     NoTwin
         For a release of a kind without a twin.
     """
-    found = []
+    uses = []
     for name, mechanism in mechanisms.items():
         release = mechanism.release if declared is None else declared[name]
         twin = required_twin(release)
-        told = (heard or {}).get(name, Heard())
-        if mechanism.used or told.uses:
-            found.append(_use(twin, mechanism, release, told))
-    return tuple(use for use in found if use.ratio < np.inf)
+        witness = (heard or {}).get(name)
+        count, least = mechanism.used, np.inf
+        if witness is not None:
+            count, least = max(count, witness.uses), witness.ratio
+        inverse = inverse_ratios(mechanism.scale, release)
+        # A use meets one entry, but all of a vector: as certified, dead ones included.
+        entries = inverse.shape[1] if twin.apart else 1
+        worst = entries * inverse.max()
+        ratio = float(1 / worst) if worst > 0 else np.inf
+        # Rounding of a published number is no departure.
+        if least / entries < ratio * (1 - ROUNDING):
+            ratio = least / entries
+        if count and ratio < np.inf:
+            uses.append(twin.of(release, mechanism, ratio, count))
+    return tuple(uses)
 
 
-def _use(
-    twin: type[Twin], mechanism: Mechanism, release: Release, heard: Heard
-) -> Twin:
-    inverse = inverse_ratios(mechanism.scale, release)
-    # A use meets one entry, but all of a vector: as certified, dead ones included.
-    entries = inverse.shape[1] if twin.apart else 1
-    worst = entries * inverse.max()
-    ratio = float(1 / worst) if worst > 0 else np.inf
-    # Rounding of a published number is no departure.
-    if heard.ratio / entries < ratio * (1 - ROUNDING):
-        ratio = heard.ratio / entries
-    return twin.of(release, mechanism, ratio, max(mechanism.used, heard.uses))
-
-
-def inverse_ratios(scale: NDArray[np.float64], release: Release) -> NDArray[np.float64]:
+def inverse_ratios(scale: Array, release: Release) -> Array:
     """Return sensitivity / scale of each trial and entry, 0 where nothing can move."""
     sensitivity = np.atleast_2d(np.asarray(release.sensitivity, np.float64))
     sensitivity, scale = np.broadcast_arrays(sensitivity, scale)
@@ -149,3 +149,58 @@ def inverse_ratios(scale: NDArray[np.float64], release: Release) -> NDArray[np.f
         return np.divide(
             sensitivity, scale, out=np.zeros(scale.shape), where=sensitivity > 0
         )
+
+
+class Witness:
+    """Listens to one mechanism: knows its streams as they were before the run.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Before the run.
+
+    Attributes
+    ----------
+    uses : int
+        Answers published.
+    ratio : float
+        The smallest noise / (draw * sensitivity) of all numbers published: scale /
+        sensitivity if the noise is the stream's, arbitrary otherwise. Infinite for a
+        selection whose winners are those of the stream's draws at its scale, and for a
+        kind without a twin.
+    """
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.release, self._place = mechanism.release, mechanism._drawn
+        self._seeds, self._scale = mechanism.seeds.copy(), mechanism.scale.copy()
+        self.uses, self.ratio = 0, np.inf
+
+    def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
+        """Return the answer, compared with the draws at its place in the stream."""
+        answer, size = publish(), query.value.shape[1]
+        draw = type(self.release).unit
+        places = [(seed, self._place, 1, size) for seed in self._seeds]
+        draws = np.stack([draw(self.release, *place)[0] for place in places])
+        self._place += size
+        self.uses += 1
+        twin = twin_of(type(self.release))
+        if twin is not None:
+            ratio = twin.heard(query, draws, self._scale, np.asarray(answer))
+            self.ratio = min(self.ratio, ratio)
+        return answer
+
+
+def listen(mechanisms: Mapping[str, Mechanism]) -> dict[str, Witness]:
+    """Return a witness of each mechanism, who listens to the run to come.
+
+    It hears plain steps only (``mechanisms.ahead = False``), and not the minimiser of a
+    perturbed objective, which answers no query.
+    """
+    witnesses = {
+        name: Witness(mechanism)
+        for name, mechanism in mechanisms.items()
+        if not mechanism.release.secret
+    }
+    for name, witness in witnesses.items():
+        mechanisms[name].intercept = witness
+    return witnesses

@@ -12,17 +12,15 @@ extremes of the bounds and loud noise it finds the errors that count.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.releases.base import Intercept, Query
-from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.base import Query
 
 Array = NDArray[np.float64]
-Run = Callable[[Mechanisms], list[Array]]
 
 
 @dataclass
@@ -64,76 +62,44 @@ class ReplayReport:
 
     def violations(self, slack: float = 1e-9) -> list[str]:
         """Return a sentence for each thing that is wrong."""
-        found = [
+        sentences = [
             f"release {name} differs by {ratio:.3g} times its declared sensitivity"
             for name, ratio in self.ratios.items()
             if not ratio <= 1.0 + slack
         ]
-        if not self.same_iterates:
-            found.append("iterates depend on the data past the mechanisms")
-        if not self.same_queries:
-            found.append("the releases depend on the data")
-        if not self.same_noise:
-            found.append("sensitivities depend on the data")
-        return found
-
-
-def replay_audit(
-    first: Mechanisms, run: Run, second: Mechanisms, rerun: Run
-) -> ReplayReport:
-    """Run on D, then on D' with the answers of D, and compare.
-
-    Parameters
-    ----------
-    first, second : Mechanisms
-        Of the two datasets, made with the same identities.
-    run, rerun : callable
-        Run the solver with given mechanisms and return all its iterates.
-
-    Returns
-    -------
-    ReplayReport
-    """
-    log, other = Log(), Log()
-    listen(first, Writer(log))
-    log.iterates = run(first)
-    listen(second, Writer(other, log))
-    other.iterates = rerun(second)
-    return compare(log, other)
-
-
-def listen(mechanisms: Mechanisms, intercept: Intercept) -> None:
-    """Have all mechanisms, and those included later, answer through ``intercept``."""
-    mechanisms.ahead, mechanisms.intercept = False, intercept
-    for mechanism in mechanisms.values():
-        mechanism.intercept = intercept
+        departures = {
+            "iterates depend on the data past the mechanisms": self.same_iterates,
+            "the releases depend on the data": self.same_queries,
+            "sensitivities depend on the data": self.same_noise,
+        }
+        return sentences + [text for text, kept in departures.items() if not kept]
 
 
 class Writer:
-    """Writes a run down; answers as another one was answered where that is known.
+    """Writes a run down; answers as another run was answered, if there is one.
 
     Parameters
     ----------
     log : Log
         Filled as the run goes.
-    known : Log, optional
+    first : Log, optional
         Whose answers are fed, use by use.
     """
 
-    def __init__(self, log: Log, known: Log | None = None) -> None:
+    def __init__(self, log: Log, first: Log | None = None) -> None:
         self.log = log
-        self.fed = iter([] if known is None else list(known.exchanges))
+        self.fed = iter(() if first is None else tuple(first.exchanges))
 
     def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
-        """Return a copy of the answer: a solver may change what it is told."""
+        """Return a copy of the answer: a solver may change its array."""
         # Copied: it may change an array that it published, too.
         value, declared = query.value.copy(), np.array(query.sensitivity)
-        kept = Query(query.name, value, declared, query.vector)
-        answer = publish()  # counts the use, also where it is not told
-        known = next(self.fed, None)
-        if known is not None and known.query.name == query.name:
-            answer = known.answer
-        self.log.exchanges.append(Exchange(kept, np.array(answer)))
+        asked = replace(query, value=value, sensitivity=declared)
+        answer = publish()  # counts the use, also where another answer is fed
+        before = next(self.fed, None)
+        if before is not None and before.query.name == query.name:
+            answer = before.answer
+        self.log.exchanges.append(Exchange(asked, np.array(answer)))
         return np.array(answer)
 
 
@@ -142,13 +108,13 @@ def compare(first: Log, second: Log) -> ReplayReport:
     report = ReplayReport()
     report.same_queries = len(first.exchanges) == len(second.exchanges)
     for one, other in zip(first.exchanges, second.exchanges, strict=False):
-        told, query = one.query, other.query
-        if told.name != query.name or told.value.shape != query.value.shape:
+        a, b = one.query, other.query
+        if a.name != b.name or a.value.shape != b.value.shape:
             report.same_queries = False
             continue
-        ratio = float(changes(told, query).max(initial=0.0))
-        report.ratios[query.name] = max(report.ratios.get(query.name, 0.0), ratio)
-        report.same_noise &= np.array_equal(told.sensitivity, query.sensitivity)
+        ratio = float(changes(a, b).max(initial=0.0))
+        report.ratios[b.name] = max(report.ratios.get(b.name, 0.0), ratio)
+        report.same_noise &= np.array_equal(a.sensitivity, b.sensitivity)
     report.same_iterates = len(first.iterates) == len(second.iterates) and all(
         np.array_equal(a, b)
         for a, b in zip(first.iterates, second.iterates, strict=True)

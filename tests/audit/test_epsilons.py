@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.trust import epsilons
-from dp_erm_bench.trust.epsilons import composed, least_epsilon, proved_epsilon
+from dp_erm_bench.trust.epsilons import least_epsilon, pld_epsilon, proved_epsilon
 from tests.privacy.made import law_of, use_of
 
 REPLACE, ZERO = Adjacency
@@ -106,7 +106,7 @@ def test_gaussians_are_folded_into_one():
     mu = math.sqrt(4 / 100 + 9 / 400)
     exact = epsilons.gaussian_epsilon(mu, 1e-6)
     assert proved_epsilon(both, 1e-6, ZERO, "gdp") == pytest.approx(exact)
-    found = composed(both, ZERO).get_epsilon_for_delta(1e-6)
+    found = pld_epsilon(both, 1e-6, ZERO)
     assert found == pytest.approx(exact, rel=1e-4)
 
 

@@ -24,10 +24,9 @@ from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.trust import epsilons
-from dp_erm_bench.trust.recount import Recount, recount, uses_of
+from dp_erm_bench.trust.recount import Recount, listen, recount, uses_of
 from dp_erm_bench.trust.twins.base import NoTwin, twin_of
 from dp_erm_bench.trust.twins.inside_noisy_max import InsideNoisyMaxTwin
-from dp_erm_bench.trust.witness import listen
 from tests.privacy.made import TWINS, built_in, law_of, use_of
 
 EPSILONS = (0.3, 1.0, 4.0)
@@ -139,7 +138,9 @@ def test_private_constants_are_counted_too(algorithm, adjacency):
     found = counted(run, calibration)
     assert found.complaint(calibration) == ""
     shares = [use for use in found.uses if use.apart]
-    assert epsilons.pure_level(shares) == pytest.approx(0.1)
+    assert epsilons.proved_epsilon(shares, DELTA, adjacency, "none") == pytest.approx(
+        0.1
+    )
 
 
 @each_adjacency
@@ -389,7 +390,7 @@ def test_the_second_implementation_shares_no_bound_with_the_first():
     """Nor a formula: of the layers below the twins know the adjacency alone."""
     code = (
         "import sys, pathlib, importlib\n"
-        "import dp_erm_bench.trust.epsilons, dp_erm_bench.trust.winners\n"
+        "import dp_erm_bench.trust.epsilons\n"
         "import dp_erm_bench.trust.twins as twins\n"
         "names = [p.stem for p in pathlib.Path(twins.__path__[0]).glob('*.py')]\n"
         "for n in names: importlib.import_module(f'{twins.__name__}.{n}')\n"

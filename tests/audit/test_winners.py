@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from dp_erm_bench.trust.winners import (
+from dp_erm_bench.trust.twins.laplace_noisy_max import (
     folded_below,
     folded_density,
     inside_chances,

@@ -18,8 +18,7 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from dp_erm_bench.trust.recount import recount, uses_of
-from dp_erm_bench.trust.witness import listen
+from dp_erm_bench.trust.recount import listen, recount, uses_of
 
 ALGORITHMS = registry.names("algorithm")
 NAMES = ("a", "b", "c")

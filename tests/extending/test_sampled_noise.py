@@ -25,9 +25,8 @@ from dp_erm_bench.plugins.sources import pinned
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.run import Run
-from dp_erm_bench.trust.recount import recount
+from dp_erm_bench.trust.recount import listen, recount
 from dp_erm_bench.trust.twins.base import twin_of
-from dp_erm_bench.trust.witness import listen
 
 FILES = Path(__file__).parent / "sampled_noise"
 RELEASE, TWIN = "sampled_vector.py", "sampled_vector_twin.py"

@@ -21,7 +21,7 @@ from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
 from dp_erm_bench.solvers.svrg import SVRG
-from dp_erm_bench.trust.replay import replay_audit
+from tests.privacy.replaying import replay_audit
 
 PARTS = ("logistic", "l2", "none")
 

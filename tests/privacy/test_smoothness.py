@@ -11,7 +11,7 @@ from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.smoothness import clipped_squares, square_bounds
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
-from dp_erm_bench.trust.replay import replay_audit
+from tests.privacy.replaying import replay_audit
 
 RADIUS = np.array([1.0, 0.5, 4.0])
 LOSSES = ("logistic", "squared")

@@ -14,7 +14,7 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.sgd import SGD
-from dp_erm_bench.trust.replay import replay_audit
+from tests.privacy.replaying import replay_audit
 from tests.serving import BALLS, SETS, built
 from tests.solvers.cases import ALGORITHMS, LOSSES, PENALTIES, run_at, solve
 

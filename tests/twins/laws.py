@@ -12,7 +12,7 @@ from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
-from dp_erm_bench.trust.winners import inside_chances, laplace_chances
+from dp_erm_bench.trust.twins.laplace_noisy_max import inside_chances, laplace_chances
 
 PARTS = ("logistic", "l2", "none")
 Z, TRIALS, ALONE = 3.0, 1500, 150

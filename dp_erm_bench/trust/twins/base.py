@@ -6,12 +6,10 @@ an accountant. The twin of ``releases/<kind>.py`` is the one class of
 attribute ``twin`` of its class. A kind without a twin runs, and is not recounted.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from abc import ABC
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,16 +45,13 @@ class Answered:
 
     def normalised(self) -> tuple[Array, Array]:
         """Return both queries in units of the noise; 0 where there is none."""
-        return self.first / self._unit, self.second / self._unit
+        unit = np.where(self.scale > 0.0, self.scale, np.inf)
+        return self.first / unit, self.second / unit
 
     def values(self) -> Array:
         """Return the published values in units of the noise, (B, k)."""
-        rows: Array = self.answer.reshape(self.first.shape) / self._unit
-        return rows
-
-    @property
-    def _unit(self) -> Array:
-        return np.where(self.scale > 0.0, self.scale, np.inf)
+        unit = np.where(self.scale > 0.0, self.scale, np.inf)
+        return np.asarray(self.answer.reshape(self.first.shape) / unit)
 
 
 @dataclass(frozen=True)
@@ -71,17 +66,24 @@ class Twin(ABC):
     apart : bool
         Whether it is added to the rest by basic composition, its ``ratio`` being the
         inverse of its level.
+    exact : bool
+        Whether ``distribution`` knows an exact instance.
     """
 
     apart: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
 
     ratio: float
     times: int
 
     @classmethod
-    def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return what was called, with what else its law depends on."""
-        return cls(ratio, times)
+    def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> "Twin":
+        """Return what was called, with what else its law depends on.
+
+        By default the release's own fields of the same names.
+        """
+        others = [getattr(release, f.name, f.default) for f in fields(cls)[2:]]
+        return cls(ratio, times, *others)
 
     @property
     def level(self) -> float:
@@ -101,7 +103,7 @@ class Twin(ABC):
     @property
     def is_exact(self) -> bool:
         """Return whether ``distribution`` knows an exact instance."""
-        return False
+        return self.exact
 
     def renyi(self, orders: Array) -> Array:
         """Return the Renyi divergence of one use at orders > 1, of their shape.
@@ -153,8 +155,17 @@ class Twin(ABC):
         """
         noise = np.abs(answer.reshape(query.value.shape) - query.value)
         moved = np.abs(draws) * query.sensitivity
-        heard = (np.abs(draws) > SMALLEST_DRAW) & (query.sensitivity > 0)
-        return float((noise[heard] / moved[heard]).min()) if heard.any() else np.inf
+        loud = (np.abs(draws) > SMALLEST_DRAW) & (query.sensitivity > 0)
+        return float((noise[loud] / moved[loud]).min(initial=np.inf))
+
+
+def discretisation(step: float, least: bool) -> dict[str, Any]:
+    """Return how the library is to round a distribution: down if ``least``."""
+    return {
+        "pessimistic_estimate": not least,
+        "value_discretization_interval": step,
+        "use_connect_dots": not least,
+    }
 
 
 def twin_of(kind: type) -> type[Twin] | None:
@@ -166,13 +177,8 @@ def twin_of(kind: type) -> type[Twin] | None:
     if own is not None or package != RELEASES:
         return own
     module = importlib.import_module(f"{__package__}.{name}")
-    (found,) = (
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__
-    )
-    assert issubclass(found, Twin)
-    return found
+    twin: type[Twin] = getattr(module, f"{kind.__name__}Twin")
+    return twin
 
 
 class NoTwin(Unsupported):

@@ -1,27 +1,22 @@
 """Normal noise, a second time."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.trust.twins.base import Answered, Array, Twin
+from dp_erm_bench.trust.twins.base import Answered, Array, Twin, discretisation
 
 
 class GaussianTwin(Twin):
     """The Gaussian mechanism."""
 
+    exact: ClassVar[bool] = True
+
     @property
     def mu_square(self) -> float:
         """Return mu^2 of all uses."""
         return self.times / self.ratio**2
-
-    @property
-    def is_exact(self) -> bool:
-        """Return True: the law is that of two normal densities."""
-        return True
 
     def renyi(self, orders: Array) -> Array:
         """Return alpha / (2 ratio^2)."""
@@ -48,11 +43,5 @@ def normal(
     if replaced:
         # The library takes scale / bound and doubles the bound itself.
         relation, ratio = library.NeighborRel.REPLACE_ONE, 2 * ratio
-    return library.from_gaussian_mechanism(
-        ratio,
-        sampling_prob=rate,
-        neighboring_relation=relation,
-        pessimistic_estimate=not least,
-        value_discretization_interval=step,
-        use_connect_dots=not least,
-    )
+    how = discretisation(step, least) | {"neighboring_relation": relation}
+    return library.from_gaussian_mechanism(ratio, sampling_prob=rate, **how)

@@ -1,23 +1,19 @@
 """Laplace noise inside of scores, a second time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.trust.twins.base import Answered, Array, Twin
-from dp_erm_bench.trust.twins.laplace_noisy_max import LaplaceNoisyMaxTwin, selected
-from dp_erm_bench.trust.winners import inside_chances
+from dp_erm_bench.trust.twins.base import Answered, Array
+from dp_erm_bench.trust.twins.laplace_noisy_max import (
+    LaplaceNoisyMaxTwin,
+    inside_chances,
+    selected,
+)
 
 
 class InsideNoisyMaxTwin(LaplaceNoisyMaxTwin):
     """A selection of which a level is known, its noise being in the gradient."""
-
-    @classmethod
-    def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return what was called, with the spread that is declared."""
-        return cls(ratio, times, release.spread)
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:

@@ -1,13 +1,11 @@
 """Laplace noise on a number, a second time."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.trust.twins.base import Answered, Array
+from dp_erm_bench.trust.twins.base import Answered, Array, discretisation
 from dp_erm_bench.trust.twins.pure import PureTwin
 
 # Parts of an interval that shrink towards its start, where high orders look.
@@ -17,39 +15,28 @@ GRADED: Array = np.append(0.0, np.geomspace(1e-8, 1.0, 1500))
 class LaplaceTwin(PureTwin):
     """The Laplace mechanism."""
 
-    @property
-    def is_exact(self) -> bool:
-        """Return True: the law is that of two Laplace densities."""
-        return True
+    exact: ClassVar[bool] = True
 
     def renyi(self, orders: Array) -> Array:
         """Return the divergence of two Laplace densities, by quadrature."""
-        moments = laplace_moments(orders - 1, self.level)
-        return np.asarray(self.level + np.log(moments) / (orders - 1))
+        level, power = self.level, orders - 1
+        nodes, weights = np.polynomial.legendre.leggauss(4)
+        half = level * np.diff(GRADED)[:, None] / 2
+        x = (level * GRADED[:-1, None] + half * (nodes + 1)).ravel()
+        gain = np.exp(-(2 * power[:, None] + 1) * x) @ (half * weights).ravel()
+        ends = 1 + np.exp(-(1 + 2 * power) * level)
+        moments = (gain + ends) / 2  # E (P/Q)^power over e^(power level)
+        return np.asarray(level + np.log(moments) / power)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
         """Return the library's own."""
         from dp_accounting.pld import privacy_loss_distribution as library
 
-        return library.from_laplace_mechanism(
-            self.ratio,
-            pessimistic_estimate=not least,
-            value_discretization_interval=step,
-            use_connect_dots=not least,
-        )
+        how = discretisation(step, least)
+        return library.from_laplace_mechanism(self.ratio, **how)
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
         """Return the log-ratio of products of Laplace densities."""
         a, (v, u) = use.values(), use.normalised()
         return np.asarray((np.abs(a - u) - np.abs(a - v)).sum(axis=1))
-
-
-def laplace_moments(power: Array, level: float) -> Array:
-    """Return E (P/Q)^power of Lap(0, 1) against Lap(level, 1), over e^(power level)."""
-    nodes, weights = np.polynomial.legendre.leggauss(4)
-    half = level * np.diff(GRADED)[:, None] / 2
-    x = (level * GRADED[:-1, None] + half * (nodes + 1)).ravel()
-    gain = np.exp(-(2 * power[:, None] + 1) * x) @ (half * weights).ravel()
-    ends = 1 + np.exp(-(1 + 2 * power) * level)
-    return np.asarray((gain + ends) / 2)

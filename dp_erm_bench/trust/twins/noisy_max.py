@@ -1,9 +1,7 @@
 """The exponential mechanism, a second time."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,15 +13,12 @@ from dp_erm_bench.trust.twins.pure import PureTwin, two_candidates, two_outcomes
 class NoisyMaxTwin(PureTwin):
     """A selection of bounded range, and the winners that Gumbel noise has."""
 
+    exact: ClassVar[bool] = True
+
     @property
     def level(self) -> float:
         """Return the range, which is a pure level too."""
         return 2.0 / self.ratio if self.ratio > 0 else math.inf
-
-    @property
-    def is_exact(self) -> bool:
-        """Return True: two candidates are an instance."""
-        return True
 
     def renyi(self, orders: Array) -> Array:
         """Return the largest over pairs of outcomes with log-ratios t, t - range."""

@@ -1,7 +1,5 @@
 """A vector with noise of density exp(-norm2), a second time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,9 +1,6 @@
 """A minimiser with normal noise in its objective, a second time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.stats import norm
@@ -25,11 +22,6 @@ class ObjectiveGaussianTwin(Twin):
 
     curvature: float = 0.0
 
-    @classmethod
-    def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return what was called, with the curvature that is declared."""
-        return cls(ratio, times, float(release.curvature))
-
     def losses(self) -> tuple[Array, Array]:
         """Return nodes (losses, masses) of c + m^2 / 2 + m |u|, m = 1 / ratio.
 
@@ -47,12 +39,12 @@ class ObjectiveGaussianTwin(Twin):
         """Return the divergence by quadrature, infinite where it is too large."""
         losses, masses = self.losses()
         power = orders - 1
-        known = power / self.ratio < LARGEST_TILT
+        tame = power / self.ratio < LARGEST_TILT
         curve = np.full(orders.shape, np.inf)
-        exponents = power[known, None] * (losses - losses[0])
+        exponents = power[tame, None] * (losses - losses[0])
         largest = (exponents + np.log(np.maximum(masses, 1e-300))).max(axis=1)
         sums = np.exp(exponents - largest[:, None]) @ masses
-        curve[known] = losses[0] + (largest + np.log(sums)) / power[known]
+        curve[tame] = losses[0] + (largest + np.log(sums)) / power[tame]
         return curve
 
     @staticmethod

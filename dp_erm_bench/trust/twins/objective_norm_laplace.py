@@ -1,12 +1,9 @@
 """A minimiser with norm-Laplace noise in its objective, a second time."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from dp_erm_bench.trust.twins.base import Array, Twin
+from dp_erm_bench.trust.twins.base import Array
 from dp_erm_bench.trust.twins.pure import PureTwin
 
 
@@ -21,11 +18,6 @@ class ObjectiveNormLaplaceTwin(PureTwin):
     """
 
     curvature: float = 0.0
-
-    @classmethod
-    def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return what was called, with the curvature that is declared."""
-        return cls(ratio, times, float(release.curvature))
 
     @property
     def level(self) -> float:

@@ -1,7 +1,5 @@
 """Twins of which a level is all that is known."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -26,14 +24,25 @@ class PureTwin(Twin):
         return two_outcomes(orders, self.level, np.array([self.level]), 2 * self.level)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return that of randomised response, or of an instance."""
-        return self.instance(step) if least else on_lattice(self, step)
+        """Return that of the largest profile, or of an instance."""
+        from dp_accounting.pld import pld_pmf
+        from dp_accounting.pld import privacy_loss_distribution as library
+
+        if least:
+            return self.instance(step)
+        level = self.level
+        last = math.ceil(level / step - 1e-9)
+        cells = np.arange(-last, last + 1)
+        losses = cells * step
+        profile = self.profile(np.clip(losses, -level, level))
+        profile = np.where(losses < -level, -np.expm1(losses), profile)
+        masses = pld_pmf.create_pmf_pessimistic_connect_dots(step, cells, profile)
+        return library.PrivacyLossDistribution(masses)
 
     def profile(self, epsilons: Array) -> Array:
         """Return the largest delta at epsilons within +-level."""
-        return np.asarray(
-            -np.expm1(epsilons - self.level) / (1 + math.exp(-self.level))
-        )
+        largest = -np.expm1(epsilons - self.level) / (1 + math.exp(-self.level))
+        return np.asarray(largest)
 
     def instance(self, step: float) -> Any:
         """Return the distribution of an exact instance, rounded down."""
@@ -50,21 +59,6 @@ def two_outcomes(orders: Array, level: float, ends: Array, width: float) -> Arra
     a, less = power[:, None], ends - level
     pairs = p * np.exp(a * less) + (1 - p) * np.exp(a * (less - width))
     return np.asarray(level + np.log(pairs.max(axis=1)) / power)
-
-
-def on_lattice(twin: PureTwin, step: float) -> Any:
-    """Return the distribution of the largest profile, on the lattice."""
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as library
-
-    level = twin.level
-    last = math.ceil(level / step - 1e-9)
-    cells = np.arange(-last, last + 1)
-    losses = cells * step
-    profile = twin.profile(np.clip(losses, -level, level))
-    profile = np.where(losses < -level, -np.expm1(losses), profile)
-    found = pld_pmf.create_pmf_pessimistic_connect_dots(step, cells, profile)
-    return library.PrivacyLossDistribution(found)
 
 
 def two_candidates(p: float, step: float) -> Any:
