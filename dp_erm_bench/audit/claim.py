@@ -1,20 +1,19 @@
 """What is claimed of an audited run: noise multipliers, and the whole profile."""
 
-from dataclasses import dataclass, field, replace
+import functools
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.bounds import Laws
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.certify import delta_at
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.releases.base import Array
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.trust.twins.base import required_twin
-
-Array = NDArray[np.float64]
 
 MANY = 5
 # Epsilons at which the profile is claimed: none but these are tested.
@@ -47,7 +46,6 @@ class Claim:
     laws: Laws
     epsilon: float
     secret: bool = False
-    _deltas: list[Array] = field(default_factory=list)
 
     @property
     def bell_shaped(self) -> bool:
@@ -59,17 +57,15 @@ class Claim:
         uses = sum(law.times for law in self.laws)
         return uses >= MANY or all(law.normal for law in self.laws)
 
+    @functools.cached_property
     def profile(self) -> tuple[Array, Array]:
-        """Return epsilons and the deltas proved for them; computed once.
+        """Return epsilons and the deltas proved for them.
 
         The certificate is one more point: it may be proved by another accountant.
         """
-        if not self._deltas:
-            relation = self.budget.adjacency
-            deltas = delta_at(self.laws, self.z, relation, GRID)
-            known = np.where(GRID >= self.epsilon, self.budget.number, 1.0)
-            self._deltas.append(np.minimum(deltas, known))
-        return GRID, self._deltas[0]
+        deltas = delta_at(self.laws, self.z, self.budget.adjacency, GRID)
+        certified = np.where(GRID >= self.epsilon, self.budget.number, 1.0)
+        return GRID, np.minimum(deltas, certified)
 
 
 def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
@@ -90,19 +86,16 @@ def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
     run = Run(problem, [solver], budget, identities=["claim"]).declare()
     for release in run.releases:
         required_twin(release)
-    parts = {r.name: (r, run.calibration.z) for r in run.releases}
-    parts |= {r.name: (r, r.multiplier(budget.epsilon)) for r in run.shares}
     z = run.calibration.z or 1.0
-    scaled = tuple(
-        replace(release.law(), weight=release.weight * at / z)
-        for release, at in parts.values()
-        if at > 0.0
-    )
+    parts = [(r, run.calibration.z) for r in run.releases]
+    parts += [(r, r.multiplier(budget.epsilon)) for r in run.shares]
     return Claim(
         budget=budget,
         z=z,
-        multipliers={name: r.weight * at for name, (r, at) in parts.items()},
-        laws=scaled,
+        multipliers={r.name: r.weight * at for r, at in parts},
+        laws=tuple(
+            replace(r.law(), weight=r.weight * at / z) for r, at in parts if at > 0.0
+        ),
         epsilon=run.calibration.epsilon_certified,
         secret=any(release.secret for release in run.releases),
     )

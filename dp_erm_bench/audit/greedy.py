@@ -15,18 +15,19 @@ z on the loud entries and z / kappa on the quiet one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Array
 from dp_erm_bench.releases.laplace import LaplaceLaw
 from dp_erm_bench.releases.printed import mangold2023
+from dp_erm_bench.trust.twins.laplace_noisy_max import laplace_below
 
-Floats = NDArray[np.float64]
 PANELS, NODES, CELLS = 1500, 6, 60
+ZERO = np.zeros(1)
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,6 @@ INSTANCES = (
 KAPPAS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 20.0, 25.0, 30.0, 50.0, 70.0, 100.0)
 
 
-def laplace_below(x: Floats) -> Floats:
-    """Return the distribution of Laplace noise of scale 1."""
-    tail = np.exp(-np.abs(x)) / 2
-    return np.where(x < 0, tail, 1 - tail)
-
-
 def quiet_wins(instance: Instance, lead: float) -> float:
     """Return the probability that the quiet coordinate is selected.
 
@@ -91,18 +86,18 @@ def quiet_wins(instance: Instance, lead: float) -> float:
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     x = (breaks[:-1] + half)[:, None] + half[:, None] * nodes
     density = np.exp(-np.abs(x) / scale) / (2 * scale)
-    values = density * laplace_below((lead + x) / z) ** m
+    values = density * laplace_below((lead + x) / z, ZERO) ** m
     return float((values * half[:, None] * weights).sum())
 
 
-def measured(z: float, cells: int = CELLS) -> tuple[Floats, Floats]:
+def measured(z: float, cells: int = CELLS) -> tuple[Array, Array]:
     """Return an entry with noise, moved by its sensitivity, sorted into cells."""
     ends = np.concatenate([[-np.inf], np.linspace(0.0, 1.0, cells + 1), [np.inf]])
-    moved = np.diff(laplace_below((ends - 1.0) / z))
-    return moved, np.diff(laplace_below(ends / z))
+    moved = np.diff(laplace_below((ends - 1.0) / z, ZERO))
+    return moved, np.diff(laplace_below(ends / z, ZERO))
 
 
-def one_iteration(instance: Instance, lead: float) -> tuple[Floats, Floats]:
+def one_iteration(instance: Instance, lead: float) -> tuple[Array, Array]:
     """Return the law of a selection with its measurement on both neighbours.
 
     Whether the quiet coordinate won, and in which cell the entry fell: a function of
@@ -131,8 +126,8 @@ def violation(instance: Instance) -> float:
     best = 0.0
     for _ in range(3):
         leads = np.linspace(low, high, 17)
-        found = [delta_at(instance, float(lead)) for lead in leads]
-        place, best = int(np.argmax(found)), max(found)
+        deltas = [delta_at(instance, float(lead)) for lead in leads]
+        place, best = int(np.argmax(deltas)), max(deltas)
         spacing = leads[1] - leads[0]
         low, high = leads[place] - spacing, leads[place] + spacing
     return best / instance.delta
@@ -142,16 +137,6 @@ def violation_table(
     instances: Sequence[Instance] = INSTANCES, kappas: Sequence[float] = KAPPAS
 ) -> list[dict[str, object]]:
     """Return the violation of each instance over kappa, one row each."""
-    return list(_violations(instances, kappas))
-
-
-def _violations(
-    instances: Sequence[Instance], kappas: Sequence[float]
-) -> Iterator[dict[str, object]]:
-    for instance in instances:
-        for kappa in kappas:
-            facts = {**asdict(instance), "kappa": kappa}
-            found = violation(Instance(**facts))
-            yield {"study": "violation", "algorithm": "greedy_cd", **facts} | {
-                "factor": found
-            }
+    rows = [asdict(one) | {"kappa": kappa} for one in instances for kappa in kappas]
+    about = {"study": "violation", "algorithm": "greedy_cd"}
+    return [{**about, **row, "factor": violation(Instance(**row))} for row in rows]

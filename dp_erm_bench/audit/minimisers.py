@@ -11,25 +11,13 @@ phi may have a second derivative that jumps: A is needed almost everywhere only.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.base import Array
 from dp_erm_bench.releases.mechanisms import Mechanisms
-from dp_erm_bench.releases.objective_gaussian import (
-    ObjectiveGaussian,
-    ObjectiveMechanism,
-)
-from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
-
-Array = NDArray[np.float64]
-
-
-def secret(release: Release) -> bool:
-    """Return whether the noise of a release is never added to what is published."""
-    return isinstance(release, ObjectiveGaussian | ObjectiveNormLaplace)
+from dp_erm_bench.trust.twins.base import required_twin
 
 
 def log_density(
@@ -48,13 +36,12 @@ def log_density(
     """
     if not isinstance(problem, ERM):
         raise Unsupported(f"audit: no density is known of a secret on {problem.kind}")
-    (mechanism,) = (m for m in mechanisms.values() if isinstance(m, ObjectiveMechanism))
+    (mechanism,) = (m for m in mechanisms.values() if m.release.secret)
     modulus = float(solver.modulus(problem))
     terms = [_terms(problem, modulus, row) for row in w]
     b, volumes = np.array([t[0] for t in terms]), np.array([t[1] for t in terms])
-    u = np.linalg.norm(b / mechanism.scale, axis=1)
-    normal = isinstance(mechanism.release, ObjectiveGaussian)
-    return np.asarray((-u * u / 2 if normal else -u) + volumes)
+    size = np.linalg.norm(b / mechanism.scale, axis=1)
+    return np.asarray(required_twin(mechanism.release).log_noise(size) + volumes)
 
 
 def _terms(problem: ERM, modulus: float, w: Array) -> tuple[Array, float]:

@@ -16,11 +16,10 @@ Two kinds of releases need another pair.
   neighbour is the record of zeros under both relations.
 """
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,6 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 
@@ -69,15 +66,15 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
     parameter by itself; and the parameters that the class lists in ``worst_cases``,
     if it does. Nothing to maintain: the fields say it.
     """
-    made = registry.target("algorithm", algorithm)
-    base = {"n_iter": LENGTH} if "n_iter" in _names(made) else {}
+    solver = registry.target("algorithm", algorithm)
+    parameters = {field.name: field for field in fields(solver)}
+    base = {"n_iter": LENGTH} if "n_iter" in parameters else {}
     cases = [base]
-    for field in dataclasses.fields(made):
-        if field.name == "step":
-            cases.append(base | {"step": field.metadata.get("most", FAR)})
-    cases += [base | dict(case) for case in made.worst_cases]
-    for field in dataclasses.fields(made):
-        cases += [base | {field.name: given} for given in _alternatives(field)]
+    if "step" in parameters:
+        cases.append(base | {"step": parameters["step"].metadata.get("most", FAR)})
+    cases += [base | dict(case) for case in solver.worst_cases]
+    for name, field in parameters.items():
+        cases += [base | {name: value} for value in _alternatives(field)]
     different = [case for i, case in enumerate(cases) if case not in cases[:i]]
     return [c for c in different if c == base or _served(audited_solver(algorithm, c))]
 
@@ -91,19 +88,17 @@ def _served(solver: Solver) -> bool:
     return True
 
 
-def _names(made: type[Solver]) -> set[str]:
-    return {field.name for field in dataclasses.fields(made)}
-
-
-def _alternatives(field: "dataclasses.Field[Any]") -> list[Any]:
-    if field.metadata["kind"] != "shape" or field.name in UNVARIED:
+def _alternatives(field: "Field[Any]") -> list[Any]:
+    """Return the values of a shape parameter besides its default."""
+    facts = field.metadata
+    if facts["kind"] != "shape" or field.name in UNVARIED:
         return []
-    limits, found = field.metadata, list(field.metadata.get("choices", ()))
-    if "words" in limits:  # a batch of all records; else it is a part of them
-        found = [*limits["words"]]
-    elif not found and "int" in str(field.type):
-        found = [LENGTH // 2]
-    return [given for given in found if given not in (field.default, *UNCLAIMED)]
+    values = list(facts.get("choices", ()))
+    if "words" in facts:  # a batch of all records; else it is a part of them
+        values = [*facts["words"]]
+    elif not values and "int" in str(field.type):
+        values = [LENGTH // 2]
+    return [value for value in values if value not in (field.default, *UNCLAIMED)]
 
 
 def audited_solver(algorithm: str, params: dict[str, Any]) -> Solver:
@@ -112,10 +107,10 @@ def audited_solver(algorithm: str, params: dict[str, Any]) -> Solver:
     Batches are a quarter of the records, if nothing else is asked for: audits of
     rarely sampled records see nothing.
     """
-    made = registry.target("algorithm", algorithm)
+    names = {field.name for field in fields(registry.target("algorithm", algorithm))}
     quiet = {"step": TINY, "batch_size": RECORDS // 4}
-    given = {name: x for name, x in quiet.items() if name in _names(made)}
-    solver: Solver = registry.build("algorithm", algorithm, **{**given, **params})
+    usual = {name: value for name, value in quiet.items() if name in names}
+    solver: Solver = registry.build("algorithm", algorithm, **{**usual, **params})
     return solver
 
 
@@ -131,24 +126,17 @@ def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
     """
     if not issubclass(ERMProblem, solver.serves):
         return Pair(*solver.serves.neighbours(adjacency is Adjacency.ZERO_OUT))
-    first = RADIUS * SIGNS
     private = getattr(solver, "smoothness", "auto") == "private"
     gone = private or adjacency is Adjacency.ZERO_OUT
-    records = [first, np.zeros(RADIUS.size) if gone else -first]
-    empty, bounds = np.zeros((RECORDS, RADIUS.size)), RADIUS
-    problem, budget = _problem(solver, empty, RADIUS), Budget(math.inf, 0.0, adjacency)
+    here, others, bounds = RADIUS * SIGNS, np.zeros((RECORDS, RADIUS.size)), RADIUS
+    problem, budget = _problem(solver, others, bounds), Budget(math.inf, 0.0, adjacency)
     run = Run(problem, [solver], budget, 0.0, ["pair"]).declare()
-    if any(isinstance(r, NoisyMax | InsideNoisyMax) for r in run.releases):
-        bounds = np.ones(RADIUS.size)
-        empty = np.ones((CROWD, RADIUS.size))
-        records = [np.sign(record) for record in records]
-    return Pair(*(_problem(solver, _with(empty, x), bounds) for x in records))
-
-
-def _with(others: Array, record: Array) -> Array:
-    X = others.copy()
-    X[0] = record
-    return X
+    if any(release.selects for release in run.releases):
+        here, bounds = SIGNS, np.ones(RADIUS.size)
+        others = np.ones((CROWD, RADIUS.size))
+    there = np.zeros(RADIUS.size) if gone else -here
+    datasets = (np.concatenate([[record], others[1:]]) for record in (here, there))
+    return Pair(*(_problem(solver, X, bounds) for X in datasets))
 
 
 def _problem(solver: Solver, X: Array, bounds: Array) -> Problem:
@@ -168,9 +156,8 @@ def _objectives() -> Iterator[Sequence[Any]]:
     The sets are so small, and the penalties so strong, that no |x.w| leaves the
     linear part of the hinge.
     """
-    kinds = [("none", "l2"), registry.names("penalty")]
-    penalties = list(dict.fromkeys(itertools.chain(*kinds)))
-    constraints = ["none", *(c for c in registry.names("constraint") if c != "none")]
+    penalties = dict.fromkeys(["none", "l2", *registry.names("penalty")])
+    constraints = dict.fromkeys(["none", *registry.names("constraint")])
     for constraint, penalty in itertools.product(constraints, penalties):
         strength = hasattr(registry.build("penalty", penalty), "strength")
         psi = {"name": penalty} | ({"strength": RIDGE} if strength else {})

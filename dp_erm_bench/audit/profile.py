@@ -37,8 +37,8 @@ from scipy.special import betaincinv, ndtri
 
 from dp_erm_bench.accounting.bounds import gdp_epsilon
 from dp_erm_bench.audit.claim import Claim
+from dp_erm_bench.releases.base import Array
 
-Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Score = Callable[["Rates"], Array]
 Row = dict[str, Any]
@@ -95,7 +95,7 @@ def verdict(
         Probability of a false violation; divide that of a table by its audits.
     """
     delta = claim.budget.number
-    epsilons, deltas = claim.profile()
+    epsilons, deltas = claim.profile
     most = _held_out(first, second, alpha, lambda r: excess(r, epsilons, deltas))
     bound = _held_out(first, second, alpha, lambda r: epsilon_bound(r, delta))
     mu = _held_out(first, second, alpha, mu_bound)
@@ -122,12 +122,12 @@ def _held_out(first: Array, second: Array, alpha: float, score: Score) -> float:
 
 
 def row(
-    algorithm: str, params: Mapping[str, Any], adjacency: str, found: Verdict
+    algorithm: str, params: Mapping[str, Any], adjacency: str, outcome: Verdict
 ) -> Row:
     """Return a row: algorithm, params (JSON), adjacency, and what was found."""
     text = json.dumps(dict(params), sort_keys=True)
     key = {"algorithm": algorithm, "params": text, "adjacency": str(adjacency)}
-    return key | asdict(found)
+    return key | asdict(outcome)
 
 
 class Rates(NamedTuple):
@@ -195,21 +195,20 @@ def excess(rates: Rates, epsilons: Array, deltas: Array) -> Array:
     Positive: no mechanism with this profile can do that.
     """
     allowed = np.exp(epsilons) * rates.alarms[:, None] + deltas
-    found: Array = rates.hits - allowed.min(axis=1)
-    return found
+    return np.asarray(rates.hits - allowed.min(axis=1))
 
 
 def epsilon_bound(rates: Rates, delta: float) -> Array:
     """Return the largest epsilon that each test refutes at a delta, at least 0."""
     gain = np.maximum(rates.hits - delta, 0.0)
     with np.errstate(divide="ignore"):
-        found: Array = np.log(gain) - np.log(rates.alarms)
-    return np.maximum(found, 0.0)
+        bound = np.log(gain) - np.log(rates.alarms)
+    return np.asarray(np.maximum(bound, 0.0))
 
 
 def mu_bound(rates: Rates) -> Array:
     """Return the mu such that a Gaussian with less allows no such test, at least 0."""
     inner = np.clip(rates.alarms, 1e-300, 1.0 - 1e-16)
     with np.errstate(divide="ignore"):
-        found: Array = ndtri(rates.hits) - ndtri(inner)
-    return np.maximum(found, 0.0)
+        bound = ndtri(rates.hits) - ndtri(inner)
+    return np.asarray(np.maximum(bound, 0.0))

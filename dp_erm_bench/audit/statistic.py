@@ -22,28 +22,29 @@ secret), S is the log-ratio of the exact densities of its last iterate, by
 ``minimisers``. What is a query plus noise has the log-ratio of its twin.
 """
 
-from collections.abc import Callable, Sequence
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dp_erm_bench.audit.claim import Claim
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.audit.claim import Claim, claim_of
 from dp_erm_bench.audit.minimisers import log_density
-from dp_erm_bench.audit.pairs import Pair
+from dp_erm_bench.audit.pairs import Pair, audited_solver, worst_pair
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.releases.base import Intercept, Query, Release
+from dp_erm_bench.releases.base import Array, Intercept, Query, Release
 from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.trust.twins.base import Answered, required_twin
 
-Array = NDArray[np.float64]
-Exchange = tuple[str, Any]
-Problems = tuple[Problem, Problem]
+Answers = list[tuple[str, Any]]
 
+BATCH = 2000
 LEAK = 1e9
 DIGITS = 9
 
@@ -53,15 +54,50 @@ class AuditError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Audited:
-    """What is run: a solver with its noise, once per identity."""
+class Case:
+    """What is audited: a solver on its worst-case neighbours, and the claim."""
 
     solver: Solver
+    pair: Pair
     claim: Claim
-    identities: Sequence[str]
 
-    def run(
-        self, problem: Problem, ear: Intercept | None, sampled: bool = True
+    def run(self, side: int, runs: int, identity: str) -> Array:
+        """Return the statistics of some runs on one of the neighbours.
+
+        Parameters
+        ----------
+        side : {0, 1}
+            Whether D or D' is run on.
+        runs : int
+            How many; independent of each other.
+        identity : str
+            Of the chunk; run i has the identity ``identity/side/i``. Chunks of
+            different identities are independent, so they may be run in any order and
+            resumed.
+
+        Returns
+        -------
+        array of shape (runs,)
+            Rounded to 9 digits: numpy's floats leak in their low bits (Mironov, "On
+            significance of the least significant bits for differential privacy", CCS
+            2012), which no claim here is about.
+        """
+        size = BATCH if self.solver.batchable else 1
+        names = [f"{identity}/{side}/{i}" for i in range(runs)]
+        measured = self._of_output if self.claim.secret else self._of_answers
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts = [
+                measured(side, names[start : start + size])
+                for start in range(0, runs, size)
+            ]
+        return np.concatenate([np.empty(0), *parts]).round(DIGITS)
+
+    def listened(
+        self,
+        problem: Problem,
+        identities: Sequence[str],
+        ear: Intercept | None,
+        sampled: bool = True,
     ) -> tuple[Mechanisms, list[Array]]:
         """Run all steps one by one; return the mechanisms and all iterates.
 
@@ -78,102 +114,89 @@ class Audited:
                 return replace(release, rate=1.0)
             return release
 
-        given = (problem, [self.solver], self.claim.budget, self.claim.z)
-        run = Run(*given, self.identities, ahead=False, listen=listen, seen=seen)
+        how = (problem, [self.solver], self.claim.budget, self.claim.z, identities)
+        run = Run(*how, ahead=False, listen=listen, seen=seen)
         return run.mechanisms, run.iterates()
 
+    def _of_output(self, side: int, identities: Sequence[str]) -> Array:
+        """Return the log-ratio of the densities of the last iterate."""
+        problems = (self.pair.first, self.pair.second)
+        mechanisms, iterates = self.listened(problems[side], identities, None)
+        first, second = (
+            log_density(self.solver, problem, mechanisms, iterates[-1])
+            for problem in problems
+        )
+        return first - second
 
-def statistics(
-    solver: Solver, pair: Pair, claim: Claim, side: int, identities: Sequence[str]
-) -> Array:
-    """Return the statistic of one run per identity.
+    def _of_answers(self, side: int, identities: Sequence[str]) -> Array:
+        """Return the sum of the log-ratios of all answers, +-LEAK where data leak."""
+        problems = (self.pair.first, self.pair.second)
+        answers: Answers = []
+        asked: tuple[list[Query], list[Query]] = ([], [])
+
+        def write(query: Query, publish: Callable[[], Any]) -> Any:
+            answer = publish()
+            # Copied: a solver may change an array that it published in place.
+            answers.append((query.name, answer.copy()))
+            return answer
+
+        mechanisms, iterates = self.listened(problems[side], identities, write)
+        ears = [_replay(answers, queries) for queries in asked]
+        replays = [
+            self.listened(problem, identities, ear, sampled=False)
+            for problem, ear in zip(problems, ears, strict=True)
+        ]
+        if not len(answers) == len(asked[0]) == len(asked[1]):
+            raise AuditError("the number of releases depends on the data")
+        fair = [_same(iterates, again) for _, again in replays]
+        total = np.zeros(len(identities))
+        for (name, answer), first, second in zip(answers, *asked, strict=True):
+            scale = self.claim.multipliers[name] * first.sensitivity
+            use = Answered(answer, first.value, second.value, scale)
+            release = mechanisms[name].release
+            total += required_twin(release).log_ratio(release, use)
+        leaks = LEAK * (fair[0] - fair[1])
+        return np.where(leaks == 0.0, total, leaks)
+
+
+def audited_case(algorithm: str, params: Mapping[str, Any], budget: Budget) -> Case:
+    """Return the case of an algorithm; kept for reuse.
 
     Parameters
     ----------
-    solver : Solver
-    pair : Pair
-        The neighbours D and D'.
-    claim : Claim
-        The noise of the mechanisms.
-    side : {0, 1}
-        Whether D or D' is run on.
-    identities : sequence of str
-        They seed the streams; B of them.
-
-    Returns
-    -------
-    array of shape (B,)
-        Rounded to 9 digits: numpy's floats leak in their low bits (Mironov, "On
-        significance of the least significant bits for differential privacy", CCS
-        2012), which no claim here is about.
+    algorithm : str
+        A name of conf/algorithm.
+    params : mapping
+        One of ``pairs.variants(algorithm)``, or others.
+    budget : Budget
     """
-    audited = Audited(solver, claim, identities)
-    measured = _of_output if claim.secret else _of_answers
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = measured(audited, (pair.first, pair.second), side)
-    return np.asarray(found.round(DIGITS))
+    return _case(algorithm, json.dumps(dict(params), sort_keys=True), budget)
 
 
-def _of_output(audited: Audited, problems: Problems, side: int) -> Array:
-    """Return the log-ratio of the densities of the last iterate."""
-    mechanisms, iterates = audited.run(problems[side], None)
-    first, second = (
-        log_density(audited.solver, problem, mechanisms, iterates[-1])
-        for problem in problems
-    )
-    return first - second
+@functools.lru_cache(maxsize=64)
+def _case(algorithm: str, params: str, budget: Budget) -> Case:
+    return case_of(audited_solver(algorithm, json.loads(params)), budget)
 
 
-def _of_answers(audited: Audited, problems: Problems, side: int) -> Array:
-    """Return the sum of the log-ratios of all answers, +-LEAK where data leak."""
-    log: list[Exchange] = []
-    asked: list[list[Query]] = [[], []]
-
-    def write(query: Query, publish: Callable[[], Any]) -> Any:
-        answer = publish()
-        # Copied: a solver may change an array that it published in place.
-        log.append((query.name, answer.copy()))
-        return answer
-
-    mechanisms, iterates = audited.run(problems[side], write)
-    again = [
-        audited.run(problem, _replay(log, queries), sampled=False)
-        for problem, queries in zip(problems, asked, strict=True)
-    ]
-    if not len(log) == len(asked[0]) == len(asked[1]):
-        raise AuditError("the number of releases depends on the data")
-    fair = [_same(iterates, replayed) for _, replayed in again]
-    leaks = LEAK * (fair[0].astype(np.float64) - fair[1])
-    total = _log_ratios(mechanisms, audited.claim, log, asked)
-    return np.where(leaks == 0.0, total, leaks)
+def case_of(solver: Solver, budget: Budget) -> Case:
+    """Return the case of a solver as it is given."""
+    pair = worst_pair(solver, budget.adjacency)
+    return Case(solver, pair, claim_of(solver, pair.first, budget))
 
 
-def _log_ratios(
-    mechanisms: Mechanisms, claim: Claim, log: list[Exchange], asked: list[list[Query]]
-) -> Array:
-    """Return the sum over the answers, (B,)."""
-    total = np.zeros(mechanisms.batch)
-    for (name, answer), first, second in zip(log, *asked, strict=True):
-        scale = claim.multipliers[name] * first.sensitivity
-        use = Answered(answer, first.value, second.value, scale)
-        release = mechanisms[name].release
-        total += required_twin(release).log_ratio(release, use)
-    return total
-
-
-def _same(run: list[Array], replayed: list[Array]) -> NDArray[np.bool_]:
-    """Return which trials have the same iterates to the bit, NaN being itself."""
+def _same(run: list[Array], replayed: list[Array]) -> Array:
+    """Return 1 for trials with the same iterates to the bit, NaN being itself."""
     pairs = zip(run, replayed, strict=True)
     equal = [((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1) for a, b in pairs]
-    return np.asarray(np.logical_and.reduce(equal))
+    return np.asarray(np.logical_and.reduce(equal), np.float64)
 
 
-def _replay(log: list[Exchange], asked: list[Query]) -> Intercept:
+def _replay(answers: Answers, asked: list[Query]) -> Intercept:
     """Return who answers as was answered before, and writes down the queries."""
-    answers = iter(log)
+    left = iter(answers)
 
     def answer(query: Query, publish: Callable[[], Any]) -> Any:
-        name, told = next(answers, ("nothing", np.empty(0)))
+        name, before = next(left, ("nothing", np.empty(0)))
         if name != query.name:
             raise AuditError(
                 f"release {query.name} is asked for where {name} was before: which "
@@ -181,6 +204,6 @@ def _replay(log: list[Exchange], asked: list[Query]) -> Intercept:
             )
         rows = query.value.reshape(len(query.value), -1)
         asked.append(replace(query, value=rows.copy()))
-        return told.copy()
+        return before.copy()
 
     return answer

@@ -40,6 +40,8 @@ class Release(ABC):
         Whether one use may publish a vector, of given euclidean sensitivity.
     secret : bool
         Whether the noise is never added to what is published.
+    selects : bool
+        Whether the index of a winner is published.
     twin : type, optional
         Of a kind from outside the package: its law a second time and how likely its
         answers are, see ``trust/twins/base.py``. Without it runs are not recounted.
@@ -48,6 +50,7 @@ class Release(ABC):
     mechanism: ClassVar["type[Mechanism]"]
     vectors: ClassVar[bool] = False
     secret: ClassVar[bool] = False
+    selects: ClassVar[bool] = False
     twin: ClassVar[Any] = None
 
     name: str

@@ -1,6 +1,7 @@
 """Laplace noise inside of scores."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.additive import Indices
@@ -52,6 +53,7 @@ class InsideNoisyMax(Release):
 
     spread: float = field(kw_only=True)
     mechanism = InsideMechanism
+    selects: ClassVar[bool] = True
     draw = staticmethod(draws.laplace)
 
     def law(self) -> PureLaw:

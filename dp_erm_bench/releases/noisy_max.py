@@ -137,6 +137,7 @@ class NoisyMax(Release):
     """
 
     mechanism = MaxMechanism
+    selects: ClassVar[bool] = True
     draw = staticmethod(draws.gumbel)
 
     def law(self) -> PureLaw:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit import chunk, statistic
-from dp_erm_bench.audit.chunk import audit_chunk, audited_case, case_of
+from dp_erm_bench.audit import statistic
 from dp_erm_bench.audit.pairs import variants
+from dp_erm_bench.audit.statistic import audited_case, case_of
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.random_cd import RandomCD
 
@@ -17,7 +17,8 @@ BUDGET = Budget(8.0, 1e-6)
 
 def some(runs=60, identity="a", side=0, algorithm="random_cd", adjacency="zero_out"):
     params = variants(algorithm)[0]
-    return audit_chunk(algorithm, params, adjacency, BUDGET, side, runs, identity)
+    budget = dataclasses.replace(BUDGET, adjacency=adjacency)
+    return audited_case(algorithm, params, budget).run(side, runs, identity)
 
 
 def test_a_chunk_is_repeatable_and_no_two_runs_or_chunks_share_noise():
@@ -33,16 +34,16 @@ def test_a_chunk_is_repeatable_and_no_two_runs_or_chunks_share_noise():
 def test_a_run_does_not_depend_on_its_company(algorithm, monkeypatch):
     whole = some(20, algorithm=algorithm)
     np.testing.assert_array_equal(some(5, algorithm=algorithm), whole[:5])
-    monkeypatch.setattr(chunk, "BATCH", 7)
+    monkeypatch.setattr(statistic, "BATCH", 7)
     np.testing.assert_array_equal(some(20, algorithm=algorithm), whole)
 
 
 def test_the_relation_given_is_the_one_that_counts():
-    budget = dataclasses.replace(BUDGET, adjacency=Adjacency.REPLACE_ONE)
-    case = audited_case("sgd", {"n_iter": 2}, "zero_out", budget)
+    case = audited_case("sgd", {"n_iter": 2}, Budget(8.0, 1e-6, "zero_out"))
     assert case.claim.budget.adjacency is Adjacency.ZERO_OUT
     assert not case.pair.second.dataset.X.any()
-    assert audited_case("sgd", {"n_iter": 2}, Adjacency.ZERO_OUT, budget) is case
+    again = Budget(8.0, 1e-6, Adjacency.ZERO_OUT)
+    assert audited_case("sgd", {"n_iter": 2}, again) is case
 
 
 def test_statistics_are_rounded_and_of_the_log_ratio_of_normals():
@@ -60,7 +61,7 @@ def test_statistics_are_rounded_and_of_the_log_ratio_of_normals():
 def test_likelihood_ratios_change_the_measure(algorithm):
     """E_P[1 / (1 + e^S)] = E_Q[1 / (1 + e^-S)], whatever the releases are."""
     for params in variants(algorithm):
-        case = audited_case(algorithm, params, "zero_out", BUDGET)
+        case = audited_case(algorithm, params, Budget(8.0, 1e-6, "zero_out"))
         first, second = (case.run(side, 1500, "measure") for side in (0, 1))
         here, there = 1 / (1 + np.exp(first)), 1 / (1 + np.exp(-second))
         deviation = np.hypot(here.std(), there.std()) / np.sqrt(1500)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.chunk import Case
 from dp_erm_bench.audit.claim import claim_of
 from dp_erm_bench.audit.pairs import Pair
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
+from dp_erm_bench.audit.statistic import Case
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported

@@ -5,16 +5,14 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.chunk import audited_case
 from dp_erm_bench.audit.pairs import audited_solver, variants, worst_pair
-from dp_erm_bench.audit.statistic import Audited
+from dp_erm_bench.audit.statistic import audited_case
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.trust.replay import changes
 
-BUDGET = Budget(8.0, 1e-6)
 ALGORITHMS = registry.names("algorithm")
 
 
@@ -22,7 +20,6 @@ def asked_of(case):
     """What both runs ask, when they are given the same answers."""
     asked, told = [[], []], []
     names = ["a", "b"] if case.solver.batchable else ["a"]
-    audited = Audited(case.solver, case.claim, names)
 
     def write(query, publish):
         asked[0].append(query)
@@ -33,15 +30,15 @@ def asked_of(case):
         asked[1].append(query)
         return told[len(asked[1]) - 1].copy()
 
-    audited.run(case.pair.first, write, sampled=False)
-    audited.run(case.pair.second, repeat, sampled=False)
+    case.listened(case.pair.first, names, write, sampled=False)
+    case.listened(case.pair.second, names, repeat, sampled=False)
     return asked
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_first_step_leaks_the_whole_sensitivity(algorithm, adjacency):
-    case = audited_case(algorithm, variants(algorithm)[0], adjacency, BUDGET)
+    case = audited_case(algorithm, variants(algorithm)[0], Budget(8.0, 1e-6, adjacency))
     if case.claim.secret:  # there is no query
         return
     ratios = [changes(a, b).max() for a, b in zip(*asked_of(case), strict=True)]
@@ -60,7 +57,7 @@ def test_the_first_step_leaks_the_whole_sensitivity(algorithm, adjacency):
 @pytest.mark.parametrize("step", ["measure", "smoothness"])
 def test_private_constants_leak_under_both_relations(adjacency, step):
     params = {"n_iter": 3, "smoothness": "private"}
-    case = audited_case("random_cd", params, adjacency, BUDGET)
+    case = audited_case("random_cd", params, Budget(8.0, 1e-6, adjacency))
     pairs = list(zip(*asked_of(case), strict=True))
     ratio = next(changes(a, b).max() for a, b in pairs if a.name == step)
     half = step == "measure" and adjacency is Adjacency.REPLACE_ONE

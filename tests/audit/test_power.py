@@ -11,8 +11,8 @@ import pytest
 from dp_erm_bench import run
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit import statistic
-from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
+from dp_erm_bench.audit.statistic import case_of
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.greedy_cd import GreedyCD

@@ -45,7 +45,7 @@ def test_false_alarms_are_as_rare_as_stated_where_the_claim_is_tight(epsilon):
 def test_choosing_on_the_runs_that_are_judged_would_be_wrong():
     """Why half of the runs are set aside: the same test without it alarms at chance."""
     claim, mu = gaussian_claim(1.0), mu_for(1.0, DELTA)
-    epsilons, deltas = claim.profile()
+    epsilons, deltas = claim.profile
     alarms = 0
     for seed in range(60):
         pair = samples(mu, 400, seed)
@@ -95,9 +95,9 @@ def test_claims_are_calibrated_as_runs_are(algorithm):
     assert 2.0 * (1 - 1e-4) < claim.epsilon <= 2.0
     proof = certify(claim.laws, claim.z, claim.budget.number, Adjacency.ZERO_OUT)
     assert proof.epsilon == pytest.approx(claim.epsilon, rel=1e-9)
-    epsilons, deltas = claim.profile()
+    epsilons, deltas = claim.profile
     assert deltas[epsilons >= 2.0].max() <= claim.budget.number
-    assert claim.profile()[1] is deltas
+    assert claim.profile[1] is deltas
 
 
 def test_the_share_of_private_constants_is_a_part_of_the_claim():

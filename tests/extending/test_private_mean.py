@@ -9,9 +9,8 @@ import pytest
 from dp_erm_bench import fit, problem_from_arrays, registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit import profile
-from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.pairs import audited_solver
-from dp_erm_bench.audit.statistic import LEAK
+from dp_erm_bench.audit.statistic import LEAK, case_of
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.suite import FAILS, OK, check_named, outcomes
 from dp_erm_bench.errors import Unsupported, UsageError

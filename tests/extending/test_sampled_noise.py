@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
+from dp_erm_bench.audit.statistic import case_of
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.candidate import candidate_of

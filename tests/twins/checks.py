@@ -8,9 +8,8 @@ import numpy as np
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate, left_over, shared_mechanisms
 from dp_erm_bench.audit.accounting import unit_problem
-from dp_erm_bench.audit.chunk import case_of
 from dp_erm_bench.audit.profile import OK, verdict
-from dp_erm_bench.audit.statistic import AuditError
+from dp_erm_bench.audit.statistic import AuditError, case_of
 from dp_erm_bench.contract import limits, suite
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.runs import run_at

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.chunk import audited_case
 from dp_erm_bench.audit.profile import FALSE_ALARM, Row, row, verdict
+from dp_erm_bench.audit.statistic import audited_case
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.results.plan import read_plan
@@ -63,7 +63,7 @@ def _judged(
     if is_file(name):  # a plan may be anyone's: what it names is not imported
         raise UsageError(f"algorithm={name}: a plan must name no file")
     adjacency = how["budget"]["adjacency"]
-    case = audited_case(name, params, adjacency, Budget(**how["budget"]))
+    case = audited_case(name, params, Budget(**how["budget"]))
     return row(name, params, adjacency, verdict(first, second, case.claim, alpha))
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.chunk import audit_chunk, audited_case
 from dp_erm_bench.audit.pairs import variants
+from dp_erm_bench.audit.statistic import audited_case
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import Block
 from dp_erm_bench.experiment.studies import Spec, Task
@@ -84,11 +84,8 @@ class AuditTask(Task):
         """Return the statistic of every run, and what is claimed."""
         spec = trial.spec
         name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
-        adjacency, budget = spec["budget"]["adjacency"], Budget(**spec["budget"])
-        side = spec["dataset"]["side"]
-        how = (name, params, adjacency, budget)
-        found = audit_chunk(*how, side, self.runs, trial.identity)
-        case = audited_case(*how)
+        case = audited_case(name, params, Budget(**spec["budget"]))
+        sample = case.run(spec["dataset"]["side"], self.runs, trial.identity)
         problem = case.pair.first
         facts = problem.facts()
         return {
@@ -98,7 +95,7 @@ class AuditTask(Task):
             "delta": case.claim.budget.number,
             "epsilon_certified": case.claim.epsilon,
             "calibration": "certified",
-            "statistics": [float(f"{value:.{DIGITS}g}") for value in found.tolist()],
+            "statistics": [float(f"{value:.{DIGITS}g}") for value in sample.tolist()],
         }
 
     def work(self, spec: Mapping[str, Any]) -> float:
