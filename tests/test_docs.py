@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_erm_bench.cli.compare import _parser
+from dp_erm_bench.cli.folders import _parser
 from dp_erm_bench.results.change import MEASURES, WAYS, Rule
 from dp_erm_bench.results.compare import RANK
 from dp_erm_bench.results.statistics import FLOOR, RESAMPLES

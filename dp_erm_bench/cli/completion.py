@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import functools
+import importlib.util
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.fields import parameters
-from dp_erm_bench.cli.help import AUTO, GROUPS
+from dp_erm_bench.cli import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import settings
+from dp_erm_bench.plugins.names import absolute, is_file, label
 from dp_erm_bench.registry import PARTS
 
 BASH = """\
@@ -36,7 +40,8 @@ complete -c dp-erm-bench -a \\
     '(env COMP_LINE=(commandline -cp | string collect) dp-erm-bench -sc query=fish)'"""
 SCRIPTS = {"bash": BASH, "fish": FISH, "zsh": ZSH}
 
-COMMANDS = ("check", "collect", "compare", "help", "list", "report")
+COMMANDS = ("help", *main.COMMANDS)
+LISTED = (*main.GROUPS, "settings", "blocks")
 FOLDER = ("-cd", "--config-dir")
 """Flags whose value is a folder: the shell completes it."""
 
@@ -62,19 +67,18 @@ def complete(arguments: Sequence[str]) -> int:
     """
     what, _, shell = (arguments[0] if arguments else "").partition("=")
     if len(arguments) != 1 or what not in ("install", "query") or shell not in SCRIPTS:
-        shells = "|".join(SCRIPTS)
-        said = "dp-erm-bench: --shell-completion: write -sc install=" + shells
-        print(said, file=sys.stderr)
+        usage = "--shell-completion: write -sc install=" + "|".join(SCRIPTS)
+        print(f"dp-erm-bench: {usage}", file=sys.stderr)
         return 2
     if what == "install":
         print(SCRIPTS[shell])
         return 0
     line = os.environ.get("COMP_LINE", "")
     point = os.environ.get("COMP_POINT", "")
-    found = candidates(line[: int(point)] if point.isdigit() else line)
+    words = candidates(line[: int(point)] if point.isdigit() else line)
     # To bash a word begins behind each '='.
     cut = shell == "bash"
-    print("\n".join(word.rpartition("=")[2] or word if cut else word for word in found))
+    print("\n".join(word.rpartition("=")[2] or word if cut else word for word in words))
     return 0
 
 
@@ -84,81 +88,70 @@ def candidates(line: str) -> list[str]:
     last = "" if not words or line[-1].isspace() else words.pop()
     try:
         return sorted({w for w in _words(words[1:], last) if w.startswith(last)})
-    except (UsageError, OSError):
+    except (UsageError, OSError, SyntaxError):
         return []
 
 
 def _words(before: Sequence[str], last: str) -> Iterator[str]:
     if before and before[0] in COMMANDS:
-        yield from _arguments(before[0], before[1:])
+        groups = [word for word in before[1:] if word in LISTED]
+        if before[0] == "check":
+            yield from registry.names("algorithm")
+        elif before[0] == "list":
+            yield from LISTED
+            named = groups and groups[-1] in main.GROUPS
+            yield from registry.names(groups[-1]) if named else ()
     elif before and before[-1] in FOLDER:
         return
     elif last.startswith("-"):
         yield from FLAGS
     elif "=" in last:
-        key, _, given = last.partition("=")
-        head = given.rpartition(",")
-        yield from (
-            f"{key}={head[0]}{head[1]}{value}" for value in _values(key, before)
-        )
+        key, _, value = last.partition("=")
+        head = "".join(value.rpartition(",")[:2])
+        yield from (f"{key}={head}{one}" for one in _values(key, before))
     else:
         yield from () if before else COMMANDS
         for key in _keys(before, last):
-            beyond = key[len(last) :]
-            yield last + beyond.partition(".")[0] + ("." if "." in beyond else "=")
-
-
-def _arguments(command: str, before: Sequence[str]) -> Iterable[str]:
-    """Return what a command takes; folders and files are left to the shell."""
-    if command == "check":
-        return registry.names("algorithm")
-    if command != "list":
-        return ()
-    groups = [word for word in before if word in (*GROUPS, "settings")]
-    named = groups and groups[-1] != "settings"
-    return [
-        *GROUPS,
-        "settings",
-        *(registry.names(groups[-1]) if named else ()),
-    ]
+            if key.startswith(last) and key != last:
+                beyond = key[len(last) :]
+                yield last + beyond.partition(".")[0] + ("." if "." in beyond else "=")
 
 
 def _keys(before: Sequence[str], last: str) -> Iterator[str]:
-    """Yield dotted keys that begin as the last word does."""
-    keys = [*GROUPS, *(key for key, _ in settings()), "penalty.strength"]
-    if last.startswith("dataset."):
-        chosen = _chosen("dataset", before) or registry.built_in("dataset")
-        names = [k for name in chosen for k in _yaml("dataset", name)]
-        keys += [f"dataset.{key}" for key in (*COMMON, *names) if key not in UNSET]
-    elif last.startswith("algorithm."):
-        for name in registry.names("algorithm"):
-            keys.append(f"algorithm.{name}.")
-            if last.startswith(f"algorithm.{name}."):
-                keys += [f"algorithm.{name}.{key}" for key in parameters(name)]
-    elif last.partition(".")[0] in PARTS and "." in last:
-        group = last.partition(".")[0]
-        for name in _chosen(group, before):
-            keys += [f"{group}.{k}" for k in _yaml(group, name) if k not in UNSET]
-    else:
-        keys += ["dataset.", "algorithm."]
-    return (key for key in keys if key.startswith(last) and key != last)
+    """Yield dotted keys, those of the parts of the section that the last word is in."""
+    yield from (*main.GROUPS, *settings(), "penalty.strength")
+    group, dot, rest = last.partition(".")
+    if not dot:
+        yield from ("dataset.", "algorithm.")
+    elif group == "algorithm":
+        files = {label(v): absolute(v) for v in _chosen(group, before) if is_file(v)}
+        for name in (*registry.names(group), *files):
+            yield f"{group}.{name}."
+            if rest.startswith(f"{name}."):
+                for key in parameters(name, files.get(name, "")):
+                    yield f"{group}.{name}.{key}"
+    elif group in PARTS:
+        of_all = COMMON if group == "dataset" else ()
+        chosen = _chosen(group, before) or (registry.built_in(group) if of_all else ())
+        keys = (*of_all, *(key for name in chosen for key in _yaml(group, name)))
+        yield from (f"{group}.{key}" for key in keys if key not in UNSET)
 
 
 def _values(key: str, before: Sequence[str]) -> Iterable[str]:
-    if key == "experiment" or key in ("panel", "profile"):
+    if key in ("experiment", "panel", "profile"):
         return _of_experiments(key, before)
-    if key in GROUPS:
-        return [*(["auto"] if key in AUTO else []), *registry.names(key)]
+    if key in main.GROUPS:
+        return [*(["auto"] if key in main.AUTO else []), *registry.names(key)]
     first, _, rest = key.partition(".")
     if first == "algorithm" and "." in rest:
         name, _, parameter = rest.rpartition(".")
         return parameters(name).get(parameter, ())
     if first == "dataset":
-        given = [_yaml("dataset", name).get(rest) for name in _chosen(first, before)]
-        return ("true", "false") if any(isinstance(v, bool) for v in given) else ()
-    entry = dict(settings()).get(key)
-    if entry is None:
+        usual = [_yaml("dataset", name).get(rest) for name in _chosen(first, before)]
+        return ("true", "false") if any(isinstance(v, bool) for v in usual) else ()
+    if key not in settings():
         return ()
+    entry, _ = settings()[key]
     return ("true", "false") if entry.default is True else entry.metadata["words"]
 
 
@@ -166,23 +159,18 @@ def _of_experiments(key: str, before: Sequence[str]) -> Iterable[str]:
     """Return the experiments there are, or panels and profiles of the chosen one."""
     from dp_erm_bench.cli.files import experiments, load
 
-    known = experiments(_folders(before))
+    pairs = [*zip(before, before[1:], strict=False)]
+    pairs += [(flag, folder) for flag, _, folder in (w.partition("=") for w in before)]
+    paths = experiments([Path(folder) for flag, folder in pairs if flag in FOLDER])
     if key == "experiment":
-        return known
-    chosen = [known[name] for name in _chosen("experiment", before) if name in known]
+        return paths
+    chosen = [paths[name] for name in _chosen("experiment", before) if name in paths]
     tree = load(chosen[0]) if chosen else None
-    part = tree.get(HOLDS[key]) if isinstance(tree, dict) else None
+    part = tree.get(HOLDS[key], ()) if isinstance(tree, dict) else ()
     if key == "profile":
         return part if isinstance(part, dict) else ()
-    blocks = part if isinstance(part, list) else []
+    blocks = part if isinstance(part, list) else ()
     return {str(b.get("panel")) for b in blocks if isinstance(b, dict)}
-
-
-def _folders(before: Sequence[str]) -> list[Path]:
-    pairs = zip(before, before[1:], strict=False)
-    found = [Path(folder) for flag, folder in pairs if flag in FOLDER]
-    joined = [word.partition("=") for word in before]
-    return found + [Path(folder) for flag, _, folder in joined if flag in FOLDER]
 
 
 def _chosen(group: str, before: Sequence[str]) -> list[str]:
@@ -193,3 +181,67 @@ def _chosen(group: str, before: Sequence[str]) -> list[str]:
 
 def _yaml(group: str, name: str) -> dict[str, Any]:
     return registry.read(group, name) if name in registry.built_in(group) else {}
+
+
+def parameters(algorithm: str, file: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the parameters of an algorithm, each with the words allowed.
+
+    They are read from its source, for to import it takes too long: that of its yaml's
+    class, or a user's `file`. Those of an entry point are not known here.
+    """
+    if file:
+        classes = [one for one in _tree(file).body if isinstance(one, ast.ClassDef)]
+        fields = [_fields(file, one.name).items() for one in classes if one.bases]
+        return dict(itertools.chain(*fields))
+    target = str(_yaml("algorithm", algorithm).get("_target_", ""))
+    module, _, name = target.rpartition(".")
+    return _fields(module, name)
+
+
+def _fields(module: str, name: str) -> dict[str, tuple[str, ...]]:
+    """Return the annotated fields of a dataclass, those of its bases first."""
+    home, definition = _definition(module, name)
+    if not isinstance(definition, ast.ClassDef):
+        return {}
+    fields: dict[str, tuple[str, ...]] = {}
+    for base in definition.bases:
+        fields |= _fields(home, ast.unparse(base))
+    for node in definition.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            if "ClassVar" not in ast.unparse(node.annotation):
+                fields[node.target.id] = _choices(home, node.value)
+    return fields
+
+
+def _choices(module: str, field: ast.expr | None) -> tuple[str, ...]:
+    """Return the words of `choices=`: a literal, a constant, or a constant's keys."""
+    keywords = field.keywords if isinstance(field, ast.Call) else []
+    node = next((k.value for k in keywords if k.arg == "choices"), None)
+    if isinstance(node, ast.Call):
+        node = node.args[0]
+    if isinstance(node, ast.Name):
+        _, constant = _definition(module, node.id)
+        node = getattr(constant, "value", None)
+    items = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", ())
+    return tuple(str(item.value) for item in items if isinstance(item, ast.Constant))
+
+
+def _definition(module: str, name: str) -> tuple[str, ast.stmt | None]:
+    """Return where a name of a module is defined, which may import it, and how."""
+    for node in _tree(module).body:
+        if isinstance(node, ast.ImportFrom) and name in [n.name for n in node.names]:
+            return _definition(node.module or "", name)
+        targets = [getattr(node, "target", None), *getattr(node, "targets", ())]
+        names = [ast.unparse(target) for target in targets if target is not None]
+        if name in (getattr(node, "name", None), *names):
+            return module, node
+    return module, None
+
+
+@functools.cache
+def _tree(module: str) -> ast.Module:
+    """Return the syntax tree of a file or a module of ours, else an empty one."""
+    ours = module.partition(".")[0] == __name__.partition(".")[0]
+    spec = importlib.util.find_spec(module) if ours else None
+    path = module if is_file(module) else spec.origin if spec else None
+    return ast.parse(Path(path).read_text("utf-8")) if path else ast.Module([], [])

@@ -1,4 +1,4 @@
-"""What there is: every choice of every group; of parameters defaults and types."""
+"""The command list: what there is; of parameters and keys defaults, types, meaning."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dp_erm_bench import registry
+from dp_erm_bench.cli.main import GROUPS as CHOICES
 from dp_erm_bench.errors import shown
-from dp_erm_bench.experiment.frame import setting_hints, settings
+from dp_erm_bench.experiment.frame import settings
+from dp_erm_bench.experiment.schema import block_keys
+from dp_erm_bench.experiment.values import options_of
 
 CLASSES = ("algorithm", "loss", "penalty", "constraint")
 WORDS = {
@@ -25,10 +28,26 @@ LIMITS = {"least": ">=", "above": ">", "most": "<="}
 WIDEST = 30
 Row = tuple[str, str, str, str]
 
-GROUPS = (
-    *("dataset", "algorithm", "loss", "penalty", "constraint"),
-    *("calibration", "runner", "experiment", "settings"),
-)
+KEYS = {"settings": settings, "blocks": block_keys}
+"""The plain keys of the configuration, and those of an experiment's blocks."""
+
+GROUPS = (*CHOICES, *KEYS)
+
+
+def list_command(words: Sequence[str]) -> int:
+    """Print what there is of groups, all by default, or of names that follow theirs."""
+    asked: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word in GROUPS or not asked or asked[-1][0] in KEYS:
+            registry.check_choice("list", word, list(GROUPS))
+            asked.append((word, []))
+        else:
+            group, names = asked[-1]
+            registry.check_choice(f"list {group}", word, registry.names(group))
+            names.append(word)
+    texts = [listing(*one) for one in asked or [(group, []) for group in GROUPS]]
+    print("\n\n".join(texts))
+    return 0
 
 
 def listing(group: str, only: Sequence[str] = ()) -> str:
@@ -37,16 +56,12 @@ def listing(group: str, only: Sequence[str] = ()) -> str:
     Parameters
     ----------
     group : str
-        One of `GROUPS`; `settings` are the plain keys of the configuration.
+        One of `GROUPS`.
     only : sequence of str
         Names of the choices wanted; all of them by default.
     """
-    if group == "settings":
-        hints = setting_hints()
-        rows = [
-            (key, _default(entry), _allowed(hints[key], entry), _meaning(entry))
-            for key, entry in settings()
-        ]
+    if group in KEYS:
+        rows = [_row(key, *of) for key, of in KEYS[group]().items()]
         return "\n".join([group, *_table(rows, "  ")])
     lines = [group]
     for name in only or registry.names(group):
@@ -72,73 +87,46 @@ def _about(group: str, name: str) -> str:
 
 def _parameters(group: str, name: str) -> Iterator[Row]:
     """Yield name, default, what is allowed and meaning of each parameter."""
+    usual = registry.read(group, name)
     if group == "dataset":
-        for key, value in registry.read(group, name).items():
+        for key, value in usual.items():
             if key not in ("name", "_target_", "task"):
-                yield key, _brief(value), "", ""
+                brief = shown(value)
+                if isinstance(value, dict):
+                    brief = " ".join(f"{k}={shown(v)}" for k, v in value.items())
+                yield key, brief, "", ""
     if group in CLASSES:
-        made = registry.target(group, name)
-        hints = typing.get_type_hints(made)
-        usual = registry.read(group, name)
-        for entry in dataclasses.fields(made):
+        cls = registry.target(group, name)
+        hints = typing.get_type_hints(cls)
+        for entry in dataclasses.fields(cls):
             if entry.init:
-                value = shown(usual[entry.name]) if entry.name in usual else None
-                words = _allowed(hints[entry.name], entry)
-                yield entry.name, value or _default(entry), words, _meaning(entry)
+                key, default, *rest = _row(entry.name, entry, hints[entry.name])
+                default = shown(usual[key]) if key in usual else default
+                yield key, default, rest[0], rest[1]
 
 
-def _meaning(entry: dataclasses.Field[Any]) -> str:
-    return str(entry.metadata.get("help", ""))
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{key}={shown(inner)}" for key, inner in value.items())
-    return shown(value)
-
-
-def _table(rows: list[Row], indent: str) -> list[str]:
-    """Return rows as lines, in columns as wide as their widest cell, within reason."""
-    wide = [
-        min(max((len(row[i]) for row in rows), default=0), WIDEST) for i in range(3)
-    ]
-    cells = [
-        "  ".join([*(f"{row[i]:{wide[i]}}" for i in range(3)), row[3]]) for row in rows
-    ]
-    return [f"{indent}{line}".rstrip() for line in cells]
-
-
-def _allowed(hint: Any, entry: dataclasses.Field[Any]) -> str:
-    """Return the types, words and limits of a field, as `integer >= 0|null`.
+def _row(key: str, entry: dataclasses.Field[Any], hint: Any) -> Row:
+    """Return a key, its default, its types, words and limits, and its meaning.
 
     Parameters
     ----------
-    hint : Any
-        Its annotation, resolved.
+    key : str
     entry : Field
         Its metadata may hold `choices`, `words` and limits.
+    hint : Any
+        Its annotation, resolved.
     """
-    if entry.metadata.get("choices"):
-        return "|".join(map(str, entry.metadata["choices"]))
+    default = entry.default
+    if entry.default_factory is not dataclasses.MISSING:
+        default = entry.default_factory()
+    data = entry.metadata
     limits = [
-        f" {sign} {entry.metadata[name]:g}"
-        for name, sign in LIMITS.items()
-        if name in entry.metadata
+        f" {sign} {data[name]:g}" for name, sign in LIMITS.items() if name in data
     ]
-    words: list[str] = []
-    for option in typing.get_args(hint) if _is_union(hint) else (hint,):
-        words += _spelled(option, "".join(limits))
-    if typing.get_origin(hint) is not list:  # whose words are those of its items
-        words += entry.metadata.get("words", ())
-    return "|".join(dict.fromkeys(words))
-
-
-def _default(entry: dataclasses.Field[Any]) -> str:
-    """Return the default of a field as one would type it."""
-    if entry.default is not dataclasses.MISSING:
-        return shown(entry.default)
-    assert entry.default_factory is not dataclasses.MISSING
-    return shown(entry.default_factory())
+    words = [w for one in options_of(hint) for w in _spelled(one, "".join(limits))]
+    allowed = data.get("choices") or dict.fromkeys(words)
+    usual = "" if default in (dataclasses.MISSING, (), {}) else shown(default)
+    return key, usual, "|".join(map(str, allowed)), str(data.get("help", ""))
 
 
 def _spelled(hint: Any, limits: str) -> list[str]:
@@ -150,5 +138,9 @@ def _spelled(hint: Any, limits: str) -> list[str]:
     return [word + limits if hint in (int, float) else word] if word else []
 
 
-def _is_union(hint: Any) -> bool:
-    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+def _table(rows: Sequence[Row], indent: str) -> list[str]:
+    """Return rows as lines, in columns as wide as their widest cell, within reason."""
+    columns = list(zip(*rows, strict=True))[:3]
+    wide = [min(max(map(len, cells)), WIDEST) for cells in columns]
+    cells = ([f"{row[i]:{w}}" for i, w in enumerate(wide)] + [row[3]] for row in rows)
+    return [f"{indent}{'  '.join(row)}".rstrip() for row in cells]

@@ -1,14 +1,16 @@
-"""Entry point: answer the light commands at once, hand the rest to Hydra."""
+"""Entry point: answer what is light at once, from the names of files on disk."""
 
 from __future__ import annotations
 
 import _thread
 import contextlib
+import importlib
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +19,66 @@ if TYPE_CHECKING:
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR")
 """Libraries whose `<name>_NUM_THREADS` is 1: the trials are the parallelism."""
+
+COMMANDS = {
+    "check": "check",
+    "collect": "folders",
+    "compare": "folders",
+    "list": "listing",
+    "report": "folders",
+}
+"""The modules that hold the commands' functions, each called `<name>_command`."""
+
+GROUPS = (
+    *("dataset", "algorithm", "loss", "penalty", "constraint"),
+    *("calibration", "runner", "experiment"),
+)
+AUTO = ("loss", "penalty")
+USAGE = """\
+Benchmark differentially private empirical risk minimisation.
+
+dp-erm-bench KEY=VALUE ...            run a sweep; a,b and range(0,10) are axes
+dp-erm-bench experiment=NAME [profile=smoke|default|paper] [panel=NAME,...]
+                                      run an experiment, draw its figures, check claims
+dp-erm-bench list [GROUP [NAME ...]]  what there is: parameters, types, defaults
+dp-erm-bench collect FOLDER ...       gather the records of a folder again
+dp-erm-bench report FOLDER ...        print the claims and where the figures are
+dp-erm-bench compare A B [--on objective,seconds,...] [--by trial|setting]
+             [--tolerance 0.05] [--interval 0.95] [--ignore KEY,...] [--csv FILE]
+                                      compare two results folders
+dp-erm-bench check [ALGORITHM ...]    put algorithms through the contract of all
+dp-erm-bench --cfg job KEY=VALUE ...  show the configuration, run nothing
+
+Choices
+{choices}
+Keys
+  algorithm=PATH.py         a solver of your own; its name is the file's
+  algorithm.NAME.PARAMETER  a parameter of a chosen algorithm (see `list`)
+  dataset.KEY               a key of the dataset's yaml: standardise, seed, ...
+                            of every one: standardise=true|false|scale, positive,
+                            test_fraction, drop_empty, densify, clip_to_bounds
+  dataset.name              with dataset=libsvm: a set of libsvmdata, such as a9a
+  penalty.strength          a number or 1/n; auto: the dataset's usual one
+  budget.epsilon  budget.delta  budget.adjacency=replace_one|zero_out
+  seed                      seed of the noise, as in seed='range(0,10)'
+  mode=run|plan             plan: count the trials, run none
+  name  results_dir         the results are in results_dir/name; if no name is given
+                            sweep, the experiment's, or for one with changed keys
+                            EXPERIMENT+KEY=VALUE
+  runner.n_jobs  runner.retry  runner.progress  runner.n_checkpoints
+  runner.time_limit         seconds a trial may take
+  runner.worker_memory      memory after which a worker is replaced, as 2G
+  -m, --multirun            accepted, changes nothing
+  -cd, --config-dir FOLDER  look for experiment/NAME.yaml there too
+  -sc install=bash|zsh|fish print the completion of a shell, to be evaluated there
+
+Exit code: 0 all ran, 1 a trial failed or (compare) something is worse, 2 wrong
+input, 130 interrupted.
+
+Example
+  dp-erm-bench dataset=log1,log2 algorithm=greedy_cd,random_cd \\
+      budget.epsilon=0.1,1 seed='range(0,10)'
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,33 +153,60 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _dispatch(given: list[str]) -> int:
-    if not given or given[0] == "help" or {"-h", "--help"} & set(given):
-        return _print_help()
-    if given == ["--version"]:
-        return _print_version()
-    if given[0] in ("-sc", "--shell-completion"):
+def _dispatch(arguments: list[str]) -> int:
+    first = arguments[0] if arguments else "help"
+    if first == "help" or {"-h", "--help"} & set(arguments):
+        print(text())
+        return 0
+    if arguments == ["--version"]:
+        from dp_erm_bench import __version__
+
+        print(f"dp-erm-bench {__version__}")
+        return 0
+    if first in ("-sc", "--shell-completion"):
         from dp_erm_bench.cli.completion import complete
 
-        return complete(given[1:])
-    if "=" not in given[0] and not given[0].startswith(("-", "+", "~")):
-        from dp_erm_bench.cli.commands import command
-
-        return command(given[0], given[1:])
+        return complete(arguments[1:])
+    if "=" not in first and not first.startswith(("-", "+", "~")):
+        return command(first, arguments[1:])
     from dp_erm_bench.cli.app import run
 
-    return run(given)
+    return run(arguments)
 
 
-def _print_help() -> int:
-    from dp_erm_bench.cli.help import text
+def command(name: str, arguments: Sequence[str]) -> int:
+    """Run one of the commands that need no composition and return the exit code.
 
-    print(text())
-    return 0
+    Parameters
+    ----------
+    name : str
+        `list`, `collect`, `report`, `compare` or `check`.
+    arguments : sequence of str
+        Config groups to list, results folders, or algorithms to check; `compare`
+        takes options too.
+    """
+    from dp_erm_bench.errors import UsageError
+    from dp_erm_bench.registry import check_choice
+
+    try:
+        check_choice("command", name, sorted(COMMANDS))
+        module = importlib.import_module(f"dp_erm_bench.cli.{COMMANDS[name]}")
+        return int(getattr(module, f"{name}_command")(arguments))
+    except UsageError as error:
+        print(f"dp-erm-bench: {error}", file=sys.stderr)
+        return 2
 
 
-def _print_version() -> int:
-    from dp_erm_bench import __version__
-
-    print(f"dp-erm-bench {__version__}")
-    return 0
+def text() -> str:
+    """Return the help with the choices of every config group."""
+    # The registry has this folder, too, but would have to import yaml.
+    package = Path(__file__).resolve().parents[1]
+    checkout = package.parent / "conf"
+    folder = checkout if (checkout / "config.yaml").is_file() else package / "conf"
+    lines = []
+    for group in GROUPS:
+        files = os.listdir(folder / group)
+        names = sorted(file[:-5] for file in files if file.endswith(".yaml"))
+        choices = [*(["auto"] if group in AUTO else []), *names]
+        lines.append(f"  {group:12} {', '.join(choices)}\n")
+    return USAGE.format(choices="".join(lines))

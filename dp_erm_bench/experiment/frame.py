@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -92,14 +92,30 @@ class Frame:
     claims: list[Any] = field(default_factory=list)
 
 
-def settings() -> Iterator[tuple[str, dataclasses.Field[Any]]]:
-    """Yield the dotted name and the field of every key of the frame, in order."""
-    for section, schema in (("budget", BudgetConfig), ("runner", RunnerConfig)):
+Keys = dict[str, tuple[dataclasses.Field[Any], Any]]
+"""Field and type of a key, by its dotted name; the words allowed are in the type."""
+
+
+def keys_of(sections: Mapping[str, Any]) -> Keys:
+    """Return every key of some dataclasses, each behind the name of its section."""
+    keys: Keys = {}
+    for section, schema in sections.items():
+        hints = typing.get_type_hints(schema)
         for entry in dataclasses.fields(schema):
-            yield f"{section}.{entry.name}", entry
-    for entry in dataclasses.fields(Frame):
-        if entry.name in SETTINGS:
-            yield entry.name, entry
+            hint, words = hints[entry.name], entry.metadata.get("words")
+            if words:
+                literal: Any = cast(Any, typing.Literal)[words]
+                allowed = {Any: int | literal, list[str]: list[literal]}
+                hint = allowed.get(hint, literal)
+            keys[f"{section}.{entry.name}".lstrip(".")] = entry, hint
+    return keys
+
+
+@functools.cache
+def settings() -> Keys:
+    """Return every key of the frame that is set by itself, in order."""
+    keys = keys_of({"budget": BudgetConfig, "runner": RunnerConfig, "": Frame})
+    return {key: one for key, one in keys.items() if "." in key or key in SETTINGS}
 
 
 def check_setting(key: str, value: Any) -> Any:
@@ -110,27 +126,12 @@ def check_setting(key: str, value: Any) -> Any:
     UsageError
         If there is no such key or the value is of another type.
     """
-    hints = setting_hints()
-    if key not in hints:
-        check_key(key, [*CHOSEN, *SINGLE, *PARAMETERS, *hints])
-    hint = hints[key]
+    keys = settings()
+    if key not in keys:
+        check_key(key, [*CHOSEN, *SINGLE, *PARAMETERS, *keys])
+    hint: Any = keys[key][1]
     if typing.get_origin(hint) is not list:
         return typed(key, value, hint)
     (inner,) = typing.get_args(hint)
     items = value if isinstance(value, list) else [value]
     return [typed(key, item, inner) for item in items]
-
-
-@functools.cache
-def setting_hints() -> dict[str, Any]:
-    """Return the type of every plain key, its words as a literal."""
-    known = {"budget": BudgetConfig, "runner": RunnerConfig}
-    hints = {}
-    for key, entry in settings():
-        schema = known.get(key.partition(".")[0], Frame)
-        hint, words = typing.get_type_hints(schema)[entry.name], entry.metadata["words"]
-        if words:
-            literal: Any = cast(Any, typing.Literal)[words]
-            hint = {Any: int | literal, list[str]: list[literal]}.get(hint, literal)
-        hints[key] = hint
-    return hints

@@ -7,12 +7,13 @@ else, wherever they come from; values by the classes that take them.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dp_erm_bench.errors import UsageError, check_key, refused
-from dp_erm_bench.experiment.frame import BudgetConfig
+from dp_erm_bench.experiment.frame import BudgetConfig, Keys, keys_of, says
 from dp_erm_bench.experiment.values import axis_values, is_list, seeds_of
 from dp_erm_bench.registry import PARTS
 
@@ -25,45 +26,31 @@ OF_TASK = (*LABELS, "task", "algorithm", "budget", "seed")
 class Inherit:
     """Parameters to take from the choice of another line."""
 
-    panel: str
-    line: str
-    parameters: tuple[str, ...]
+    panel: str = says("", "panel of that line; the block's own by default")
+    line: str = says("", "the line whose choice is taken")
+    parameters: tuple[str, ...] = says((), "parameters that are taken from it")
 
 
 @dataclass(frozen=True)
 class Refine:
-    """More seeds for the best settings: for how many, and which."""
+    """More seeds for the best settings."""
 
-    best: int = 0
-    seeds: tuple[int, ...] = ()
+    best: int = says(0, "how many of the best settings are tried again")
+    seeds: tuple[int, ...] = says((), "the seeds that they are tried on")
 
 
 @dataclass(frozen=True)
 class Tune:
-    """How a line's parameters are chosen.
+    """How a line's parameters are chosen."""
 
-    Attributes
-    ----------
-    axes : mapping
-        Values per parameter, or a mapping with `unit` and `values`.
-    seeds : tuple of int
-        Seeds on which every setting is tried.
-    report : tuple of int
-        Fresh seeds for the setting chosen.
-    refine : Refine
-        More seeds for the best.
-    extend : tuple of str
-        Axes that grow upwards while the best value is the topmost.
-    inherit : Inherit or None
-        Parameters taken from another line.
-    """
-
-    axes: Mapping[str, Any]
-    seeds: tuple[int, ...]
-    report: tuple[int, ...]
-    refine: Refine = Refine()
-    extend: tuple[str, ...] = ()
-    inherit: Inherit | None = None
+    axes: Mapping[str, Any] = says({}, "values per parameter, or a `unit` and `values`")
+    seeds: tuple[int, ...] = says((), "seeds on which every setting is tried")
+    report: tuple[int, ...] = says((), "fresh seeds for the setting chosen")
+    refine: Refine = says(Refine(), "more seeds for the best settings")
+    extend: tuple[str, ...] = says(
+        (), "axes that grow upwards while the best value is the topmost"
+    )
+    inherit: Inherit | None = says(None, "parameters taken from another line")
 
 
 @dataclass(frozen=True)
@@ -75,18 +62,18 @@ class Block:
     objective; one with `tune` has its seeds there.
     """
 
-    panel: str = ""
-    line: str = ""
-    dataset: Any = None
-    loss: Any = "auto"
-    penalty: Any = "auto"
-    constraint: Any = "none"
-    algorithm: Any = None
-    budget: Mapping[str, Any] = field(default_factory=dict)
-    calibration: Any = "certified"
-    seed: Any = 0
-    tune: Tune | None = None
-    task: Mapping[str, Any] | None = None
+    panel: str = says("", "the panel of a figure that shows it")
+    line: str = says("", "what it is called there")
+    dataset: Any = says(None, "a name, a mapping with `name` and keys, or a list")
+    loss: Any = says("auto", "a name, a mapping, or a list; auto: the dataset's usual")
+    penalty: Any = says("auto", "a name, a mapping, or a list; auto: the usual one")
+    constraint: Any = says("none", "a name, a mapping, or a list")
+    algorithm: Any = says(None, "a name, a mapping with `name` and parameters, a list")
+    budget: Mapping[str, Any] = says({}, "epsilon, delta, adjacency")
+    calibration: Any = says("certified", "how noise is fixed; a word or a list")
+    seed: Any = says(0, "seeds of a sweep, each an integer >= 0")
+    tune: Tune | None = says(None, "how parameters are chosen; null: all are run")
+    task: Mapping[str, Any] | None = says(None, "what is done where it is no fit")
 
 
 SECTIONS = {
@@ -98,7 +85,14 @@ SECTIONS = {
 }
 
 
-def blocks_of(blocks: Sequence[Mapping[str, Any]]) -> list[Block]:
+@functools.cache
+def block_keys() -> Keys:
+    """Return the field and the type of every key of a block, by dotted name."""
+    keys = keys_of(SECTIONS)
+    return {key: entry for key, entry in keys.items() if key not in SECTIONS}
+
+
+def blocks_of(sections: Sequence[Mapping[str, Any]]) -> list[Block]:
     """Return checked blocks.
 
     Raises
@@ -107,27 +101,26 @@ def blocks_of(blocks: Sequence[Mapping[str, Any]]) -> list[Block]:
         If a name, a list or a mapping stands where another must, or a key is unknown
         or missing. It names the block, the key, the value and what is allowed.
     """
-    found: list[Block] = []
-    for number, given in enumerate(blocks, 1):
+    blocks: list[Block] = []
+    for number, section in enumerate(sections, 1):
         try:
-            found.append(_block(given))
+            blocks.append(_block(section))
         except UsageError as error:
-            raise UsageError(f"{label(given, number)}: {error}") from None
-    return found
+            raise UsageError(f"{label(section, number)}: {error}") from None
+    return blocks
 
 
 def label(block: Any, number: int = 1) -> str:
     """Return how a sentence names a block: by its labels, else by its number."""
-    given = block if isinstance(block, Mapping) else {}
-    words = [str(given[key]) for key in LABELS if isinstance(given.get(key), str)]
+    section = block if isinstance(block, Mapping) else {}
+    words = [section[key] for key in LABELS if isinstance(section.get(key), str)]
     return f"block {' / '.join(words) or number}"
 
 
-def _block(given: Any) -> Block:
-    fields = _section("", given)
-    if "task" in fields:
-        for key in fields:
-            check_key(key, OF_TASK, "a block with a task")
+def _block(section: Any) -> Block:
+    fields = _section("", section)
+    for key in fields if "task" in fields else ():
+        check_key(key, OF_TASK, "a block with a task")
     for key in LABELS:
         if isinstance(fields.get(key), dict | list):
             raise refused(key, fields[key], "a word")
@@ -135,7 +128,8 @@ def _block(given: Any) -> Block:
     for key in (*PARTS, "algorithm"):
         if key in fields or (key in GIVEN and "task" not in fields):
             _check_part(key, fields.get(key))
-    _check_words("calibration", fields.get("calibration"))
+    if "calibration" in fields:
+        _check_words("calibration", fields["calibration"])
     fields["budget"] = _section("budget", fields.get("budget", {}))
     if "tune" in fields:
         if "seed" in fields:
@@ -144,22 +138,22 @@ def _block(given: Any) -> Block:
     return Block(**fields)
 
 
-def _section(dotted: str, given: Any) -> dict[str, Any]:
-    """Return the keys of a section that are given.
+def _section(dotted: str, section: Any) -> dict[str, Any]:
+    """Return the keys of a section that have a value.
 
     Within `tune` null stands for the default: profiles switch keys off by it.
     """
-    if not isinstance(given, Mapping):
-        raise refused(dotted or "block", given, "a mapping")
+    if not isinstance(section, Mapping):
+        raise refused(dotted or "block", section, "a mapping")
     prefix = f"{dotted}." if dotted else ""
     fields = dataclasses.fields(SECTIONS[dotted])
     defaults = {f"{prefix}{field.name}": field.default for field in fields}
-    for key, value in given.items():
+    for key, value in section.items():
         check_key(f"{prefix}{key}", list(defaults))
         needed = defaults[f"{prefix}{key}"] is not None and dotted in ("", "budget")
         if value is None and needed:
             raise refused(f"{prefix}{key}", value, "a value, or left out")
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in section.items() if value is not None}
 
 
 def _check_part(key: str, value: Any) -> None:
@@ -177,47 +171,49 @@ def _check_part(key: str, value: Any) -> None:
 
 def _check_words(key: str, value: Any) -> None:
     items = value if is_list(value) else [value]
-    if value is not None and not all(isinstance(item, str) for item in items):
+    if not all(isinstance(item, str) for item in items):
         raise refused(key, value, "a word or a list of words")
     if not items:
         raise refused(key, value, "at least one word")
 
 
 def _tune(section: Any, panel: str) -> Tune:
-    given = _section("tune", section)
-    axes, inherit = given.get("axes"), _inherit(given.get("inherit"), panel)
+    fields = _section("tune", section)
+    axes = fields.get("axes")
+    inherit = _inherit(fields["inherit"], panel) if "inherit" in fields else None
     if not isinstance(axes, Mapping):
         raise refused("tune.axes", axes, "a mapping from parameters to values")
     if not axes and inherit is None:
         raise refused("tune.axes", axes, "at least one parameter with its values")
     for key in ("seeds", "report"):
-        if key not in given:
+        if key not in fields:
             raise UsageError(f"tune.{key}: must be given")
-    tune = Tune(
-        axes=dict(axes),
-        seeds=seeds_of("tune.seeds", given["seeds"]),
-        report=seeds_of("tune.report", given["report"]),
-        refine=_refine(given.get("refine")),
-        extend=_extend(given.get("extend", []), axes),
-        inherit=inherit,
-    )
+    seeds = seeds_of("tune.seeds", fields["seeds"])
+    report = seeds_of("tune.report", fields["report"])
+    refine = _refine(fields["refine"]) if "refine" in fields else Refine()
+    extend = fields.get("extend", [])
+    _check_extend(extend, axes)
     # A choice must not be reported on what it was made on.
-    _check_disjoint("tune.report", tune.report, tune.seeds + tune.refine.seeds)
-    _check_disjoint("tune.refine.seeds", tune.refine.seeds, tune.seeds)
-    return tune
+    for key, fresh, others in (
+        ("tune.report", report, seeds + refine.seeds),
+        ("tune.refine.seeds", refine.seeds, seeds),
+    ):
+        for seed in sorted(set(fresh) & set(others)):
+            raise UsageError(
+                f"{key}={seed}: is a tuning seed as well; the seeds must be disjoint"
+            )
+    return Tune(dict(axes), seeds, report, refine, tuple(extend), inherit)
 
 
 def _refine(section: Any) -> Refine:
-    if section is None:
-        return Refine()
-    given = _section("tune.refine", section)
-    best = given.get("best")
+    fields = _section("tune.refine", section)
+    best = fields.get("best")
     if isinstance(best, bool) or not isinstance(best, int) or best < 1:
         raise refused("tune.refine.best", best, "an integer of at least 1")
-    return Refine(best, seeds_of("tune.refine.seeds", given.get("seeds")))
+    return Refine(best, seeds_of("tune.refine.seeds", fields.get("seeds")))
 
 
-def _extend(names: Any, axes: Mapping[str, Any]) -> tuple[str, ...]:
+def _check_extend(names: Any, axes: Mapping[str, Any]) -> None:
     if not is_list(names):
         raise refused("tune.extend", names, "a list of axes")
     for name in names:
@@ -225,26 +221,16 @@ def _extend(names: Any, axes: Mapping[str, Any]) -> tuple[str, ...]:
             raise refused("tune.extend", name, f"an axis ({', '.join(axes)})")
         if not all(type(value) in (int, float) for value in axis_values(axes[name])):
             raise refused("tune.extend", name, "an axis of numbers")
-    return tuple(names)
 
 
-def _inherit(section: Any, panel: str) -> Inherit | None:
-    if section is None:
-        return None
-    given = _section("tune.inherit", section)
+def _inherit(section: Any, panel: str) -> Inherit:
+    fields = _section("tune.inherit", section)
     for key in LABELS:
-        if not isinstance(given.get(key, ""), str):
-            raise refused(f"tune.inherit.{key}", given[key], "a word")
+        if not isinstance(fields.get(key, ""), str):
+            raise refused(f"tune.inherit.{key}", fields[key], "a word")
     for key in ("line", "parameters"):
-        if not given.get(key):
+        if not fields.get(key):
             raise UsageError(f"tune.inherit.{key}: must be given")
-    _check_words("tune.inherit.parameters", given["parameters"])
-    parameters = tuple(axis_values(given["parameters"]))
-    return Inherit(given.get("panel", panel), given["line"], parameters)
-
-
-def _check_disjoint(key: str, seeds: tuple[int, ...], others: tuple[int, ...]) -> None:
-    for seed in sorted(set(seeds) & set(others)):
-        raise UsageError(
-            f"{key}={seed}: is a tuning seed as well; the seeds must be disjoint"
-        )
+    _check_words("tune.inherit.parameters", fields["parameters"])
+    parameters = tuple(axis_values(fields["parameters"]))
+    return Inherit(fields.get("panel", panel), fields["line"], parameters)

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.commands import command
-from dp_erm_bench.cli.listing import GROUPS, listing
-from dp_erm_bench.cli.main import main
+from dp_erm_bench.cli.listing import GROUPS, KEYS, listing
+from dp_erm_bench.cli.main import command, main
+from dp_erm_bench.experiment.schema import block_keys
 
 CLAIMS = """\
 paper,figure,statement,measured,threshold,value,verdict,profile
@@ -26,7 +26,7 @@ def folder(tmp_path):
     return made
 
 
-@pytest.mark.parametrize("group", [g for g in GROUPS if g != "settings"])
+@pytest.mark.parametrize("group", [g for g in GROUPS if g not in KEYS])
 def test_every_choice_is_listed_with_what_it_is(group):
     lines = listing(group).splitlines()
     for name in registry.names(group):
@@ -53,6 +53,13 @@ def test_settings_are_listed_with_their_words(capsys):
     assert command("list", ["settings"]) == 0
     said = capsys.readouterr().out
     assert "budget.adjacency" in said and "replace_one" in said
+
+
+def test_every_key_of_a_block_is_listed_with_its_meaning(capsys):
+    assert command("list", ["blocks"]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == [*block_keys()]
+    assert all(entry.metadata["help"] for entry, _ in block_keys().values())
 
 
 def test_list_takes_names_of_a_group(capsys):
@@ -88,6 +95,8 @@ def test_list_refuses_other_names(arguments, said, capsys):
         ("settings", "runner.retry [] [error|timeout|killed] recorded"),
         ("settings", "runner.progress true true|false show"),
         ("settings", "name null word|null name"),
+        ("blocks", "tune.refine.best 0 integer how many"),
+        ("blocks", "budget.adjacency replace_one replace_one|zero_out which"),
     ],
 )
 def test_types_words_limits_and_defaults_are_listed(group, cells):

@@ -6,11 +6,9 @@ import sys
 import pytest
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.commands import COMMANDS
 from dp_erm_bench.cli.completion import COMMANDS as OFFERED
-from dp_erm_bench.cli.completion import candidates
-from dp_erm_bench.cli.fields import parameters
-from dp_erm_bench.cli.main import main
+from dp_erm_bench.cli.completion import candidates, parameters
+from dp_erm_bench.cli.main import COMMANDS, main
 
 
 def after(line):
@@ -44,6 +42,8 @@ def after(line):
             ["algorithm.random_cd.order=cyclic_reversed"],
         ),
         ("list se", ["settings"]),
+        ("list b", ["blocks"]),
+        ("list settings gr", []),
         ("list algorithm gr", ["greedy_cd"]),
         ("check s", ["sgd", "svrg"]),
         ("--config-", ["--config-dir", "--config-name"]),
@@ -77,6 +77,16 @@ def test_parameters_read_from_source_are_those_of_the_class(name):
     fields = dataclasses.fields(registry.target("algorithm", name))
     made = {f.name: tuple(f.metadata.get("choices", ())) for f in fields if f.init}
     assert parameters(name) == made
+
+
+def test_parameters_of_a_users_file_are_offered(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("class Mine(Solver):\n    n_iter: int = shape(3, least=0)\n")
+    line = f"algorithm={file},sgd algorithm."
+    assert after(f"{line}mi") == ["algorithm.mine."]
+    assert after(f"{line}mine.") == ["algorithm.mine.n_iter="]
+    (tmp_path / "broken.py").write_text("class Mine(")
+    assert after(f"algorithm={tmp_path}/broken.py algorithm.broken.") == []
 
 
 def test_a_users_experiments_are_offered(experiments):
@@ -146,7 +156,7 @@ def test_bash_completes(tmp_path, environment):
 @pytest.mark.alone
 def test_an_answer_takes_little_and_imports_nothing_heavy(tmp_path, environment):
     code = (
-        "import sys, time; from dp_erm_bench.cli.main import main; "
+        "import sys, time; from dp_erm_bench.cli.main import COMMANDS, main; "
         "main(['-sc', 'query=bash']); print(*sys.modules, file=sys.stderr); "
         "print(time.process_time(), file=sys.stderr)"
     )

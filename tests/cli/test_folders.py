@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from dp_erm_bench.cli.commands import command
-from dp_erm_bench.cli.main import main
+from dp_erm_bench.cli.main import command, main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report import make
 from dp_erm_bench.results.plan import Plan

@@ -5,8 +5,7 @@ import time
 import pytest
 
 from dp_erm_bench import __version__, registry
-from dp_erm_bench.cli.help import GROUPS, text
-from dp_erm_bench.cli.main import main
+from dp_erm_bench.cli.main import GROUPS, main, text
 from dp_erm_bench.experiment.frame import settings
 
 HEAVY = {"hydra", "omegaconf", "numpy", "pandas", "numba", "yaml", "rich"}
@@ -23,15 +22,9 @@ def test_help_names_every_choice(arguments, capsys):
 
 def test_help_names_every_key():
     said = text()
-    for key, _ in settings():
+    for key in settings():
         if key not in ("runner.batch_trials", "runner.batch_work"):
             assert key in said, key
-
-
-def test_help_finds_the_folder_that_the_registry_finds():
-    from dp_erm_bench.cli.help import _conf
-
-    assert _conf() == registry.conf_dir()
 
 
 @pytest.mark.alone

@@ -81,7 +81,7 @@ NEAR = st.sampled_from(
 ANY = st.text(max_size=6)
 VALUES = st.one_of(NEAR, NEAR, ANY, st.integers().map(str), st.floats().map(str))
 KEYS = st.one_of(
-    st.sampled_from([key for key, _ in keys() if key != "mode"]),
+    st.sampled_from([key for key in keys() if key != "mode"]),
     st.sampled_from(["calibration", "runner", "experiment", "sede", "budget", "+seed"]),
     st.sampled_from([f"dataset.{key}" for key in ["n", "p", "seed", "usual", "name"]]),
     st.sampled_from([f"dataset.{key}" for key in ["bounds", "standardise", "task"]]),

@@ -7,7 +7,7 @@ import zlib
 import pandas as pd
 import pytest
 
-from dp_erm_bench.cli.commands import command
+from dp_erm_bench.cli.main import command
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import trials
 from dp_erm_bench.results.store import Store, segments_of
