@@ -16,7 +16,6 @@ from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UncheckedSolver, UsageError
 from dp_erm_bench.experiment.lines import Case
 from dp_erm_bench.experiment.parameters import normalised, overrides_of
-from dp_erm_bench.experiment.trials import identity_of
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import problem_of
@@ -188,7 +187,7 @@ def _identity(case: Case, seed: int | None) -> str:
         return secrets.token_hex(16)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
-    return identity_of(case.digest(), seed)
+    return case.setting().identity(seed)
 
 
 def result_of(solved: Run, b: int, reproducible: bool, checked: bool) -> FitResult:

@@ -1,8 +1,7 @@
 """From a command line to the runner: read it once, compose, run, draw and judge."""
 
-from __future__ import annotations
-
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from yaml import YAMLError
 from dp_erm_bench.cli.blocks import Block, experiment_blocks, sweep_blocks
 from dp_erm_bench.cli.compose import Composer
 from dp_erm_bench.cli.files import check_config, check_experiment, experiments
-from dp_erm_bench.cli.request import Request, read
+from dp_erm_bench.cli.request import read
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.runner.options import results_folder, run_options
@@ -27,7 +26,6 @@ _NOISE = re.compile(
     r"provider=|Set the environment variable|$)"
 )
 MULTIRUN = ("-m", "--multirun")
-ONLY_WITH_CFG = ("package", "resolve")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -40,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     try:
         flags, overrides = _split(arguments)
-        folders = _folders(flags)
+        folders = [Path(flags.config_dir)] if flags.config_dir else []
         request = read(overrides, folders)
         if flags.config_name:
             check_config(flags.config_name, folders)
@@ -90,9 +88,9 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
     """
     from dp_erm_bench.runner.experiment import run_experiment
 
-    request, name = composer.request, composer.request.experiment
+    name = composer.request.experiment
     blocks, config = resolved(composer)
-    folder, notice = _folder(request, config)
+    folder, notice = _folder(composer, config)
     options = run_options(
         config,
         tuple(command),
@@ -117,10 +115,10 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
     return code
 
 
-def _folder(request: Request, config: dict[str, Any]) -> tuple[Path, str]:
+def _folder(composer: Composer, config: dict[str, Any]) -> tuple[Path, str]:
     """Return the results folder, and what to say of it if the experiment is changed."""
-    name, changed = request.experiment, config["changes"]
-    folder = results_folder(config, request.folder)
+    name, changed = composer.request.experiment, config["changes"]
+    folder = results_folder(config, composer.request.folder)
     if not changed:
         return folder, ""
     if folder.name == name:
@@ -128,13 +126,14 @@ def _folder(request: Request, config: dict[str, Any]) -> tuple[Path, str]:
             f"{changed[0]}: changes experiment={name}, whose results are in "
             f"{folder.name}/; leave name={name} out, so that they stay as they are"
         )
-    said = f"{folder}: the folder of experiment={name} with {' '.join(changed)}"
-    return folder, f"{said}; its figures and claims say so"
+    notice = f"{folder}: the folder of experiment={name} with {' '.join(changed)}"
+    return folder, f"{notice}; its figures and claims say so"
 
 
 def experiment_file(composer: Composer) -> dict[str, str]:
     """Return the SHA-256 of the experiment's file by its name, empty for a sweep."""
-    path = experiments(composer.folders).get(composer.request.experiment or "")
+    name = composer.request.experiment
+    path = experiments(composer.folders).get(name) if name else None
     return {path.name: sha256(path.read_bytes()).hexdigest()} if path else {}
 
 
@@ -143,7 +142,7 @@ def resolved(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
 
     `changes` holds what the command line changes of an experiment.
     """
-    request: Request = composer.request
+    request = composer.request
     if request.experiment is None:
         blocks, config = sweep_blocks(composer)
         return blocks, {**config, "changes": []}
@@ -188,28 +187,12 @@ def _split(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     for argument in rest:
         if argument.startswith("-"):
             raise UsageError(f"{argument}: no such option; see dp-erm-bench --help")
-    _check(flags)
-    return flags, rest
-
-
-def _folders(flags: argparse.Namespace) -> list[Path]:
-    """Return the config folders beside our own."""
-    return [Path(flags.config_dir)] if flags.config_dir else []
-
-
-def _check(flags: argparse.Namespace) -> None:
     for name in ("config_dir", "config_name", "package"):
         if getattr(flags, name) == "":
             raise UsageError(f"--{name.replace('_', '-')}=: needs a value")
-    for name in ONLY_WITH_CFG:
+    for name in ("package", "resolve"):
         if getattr(flags, name) and not flags.cfg:
             raise UsageError(f"--{name}: belongs to --cfg job|hydra|all, which shows")
-    if flags.config_dir and not _is_folder(flags.config_dir):
+    if flags.config_dir and not os.path.isdir(flags.config_dir):
         raise UsageError(f"--config-dir {flags.config_dir}: no such folder")
-
-
-def _is_folder(name: str) -> bool:
-    try:
-        return Path(name).is_dir()
-    except ValueError:  # a null character
-        return False
+    return flags, rest

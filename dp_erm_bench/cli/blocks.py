@@ -1,7 +1,5 @@
 """The blocks that a command line asks for: those of a sweep, or of an experiment."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections import Counter
@@ -10,13 +8,12 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.compose import Composer
-from dp_erm_bench.cli.grammar import Given, expand
+from dp_erm_bench.cli.grammar import Argument, expand
 from dp_erm_bench.cli.request import Request
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.experiment import schema
-from dp_erm_bench.plugins.names import is_file
-from dp_erm_bench.plugins.names import label as plugin_label
-from dp_erm_bench.registry import PARTS
+from dp_erm_bench.plugins.names import is_file, label
+from dp_erm_bench.registry import ALGORITHM, PARTS
 
 Block = dict[str, Any]
 WORDS = ("panel", "line", "name", "unit", "inherit", "extend")
@@ -30,94 +27,52 @@ def sweep_blocks(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
     swept scalar is a list.
     """
     request = composer.request
+    calibration = request.choices.get("calibration")
     blocks: list[Block] = []
-    first: dict[str, Any] | None = None
+    example: dict[str, Any] = {}
     for choices in _combinations(request):
         config, chosen = composer.compose(choices)
-        first = first or config
+        example = example or config
         for name in _algorithms(config):
-            block = _block(config, chosen, name, request.choices)
-            for given in request.axes.values():
-                if given.swept:
-                    place(block, given)
+            groups = {group: (chosen[group], config[group]) for group in PARTS}
+            groups[ALGORITHM] = name, config[ALGORITHM][name]
+            block: Block = {group: _part(group, *of) for group, of in groups.items()}
+            block["budget"] = dict(config["budget"])
+            block["calibration"] = config["calibration"]
+            if calibration and len(calibration.values) > 1:
+                block["calibration"] = calibration.values
+            block["seed"] = config["seed"]
+            for argument in request.axes.values():
+                if argument.swept:
+                    place(block, argument)
             blocks.append(block)
-    assert first is not None
-    _refuse_unchosen(request, first)
-    return blocks, first
-
-
-def place(block: Block, given: Given) -> None:
-    """Set one key of a block; a parameter of another algorithm is left out."""
-    value = given.values if given.swept else given.values[0]
-    first, _, rest = given.key.partition(".")
-    if given.key == "dataset.name":
-        value = [member(block["dataset"]["name"], one) for one in given.values]
-    if first == "algorithm":
-        name, _, parameter = rest.partition(".")
-        if plugin_label(block["algorithm"]["name"]) == name:
-            block["algorithm"][parameter] = value
-    elif not rest:
-        block[first] = value
-    elif "." in rest and given.swept:
-        raise UsageError(f"{given.key}={shown(value)}: takes one value, no axis")
-    else:
-        _set(block.setdefault(first, {}), given.key, value)
-
-
-def _set(part: dict[str, Any], dotted: str, value: Any) -> None:
-    _, *path, last = dotted.split(".")
-    for key in path:
-        part = part.setdefault(key, {})
-        if not isinstance(part, dict):
-            raise UsageError(f"{dotted}: no such key; {key} holds no further keys")
-    part[last] = value
+    names = _algorithms(example)
+    for key in request.axes:
+        first, *of = key.split(".")
+        if first == ALGORITHM and of[0] not in names:
+            raise UsageError(
+                f"{key}: algorithm {of[0]} is not chosen; "
+                f"write algorithm={','.join([*names, of[0]])}"
+            )
+    return blocks, example
 
 
 def _combinations(request: Request) -> Iterator[list[str]]:
     """Yield the overrides of each combination; algorithms stand side by side."""
-    given = request.choices
-    chosen = {g: map(plugin_label, given[g].values) for g in PARTS if g in given}
-    single = [[f"{g}={name}" for name in names] for g, names in chosen.items()]
+    names = {g: [*map(label, one.values)] for g, one in request.choices.items()}
     beside = []
-    if "algorithm" in given:
-        beside = [
-            f"algorithm=[{','.join(map(plugin_label, given['algorithm'].values))}]"
-        ]
-    if "calibration" in given:
-        beside.append(f"calibration={given['calibration'].values[0]}")
+    if ALGORITHM in names:
+        beside = [f"{ALGORITHM}=[{','.join(names[ALGORITHM])}]"]
+    if "calibration" in names:
+        beside.append(f"calibration={names['calibration'][0]}")
+    single = [[f"{g}={name}" for name in names[g]] for g in PARTS if g in names]
     for combination in itertools.product(*single):
         yield [*combination, *beside]
 
 
-def _block(
-    config: dict[str, Any],
-    chosen: dict[str, str],
-    algorithm: str,
-    given: dict[str, Given],
-) -> Block:
-    block: Block = {
-        group: _part(group, chosen[group], config[group]) for group in PARTS
-    }
-    block["algorithm"] = _part("algorithm", algorithm, config["algorithm"][algorithm])
-    block["budget"] = dict(config["budget"])
-    calibrations = given["calibration"].values if "calibration" in given else []
-    swept = len(calibrations) > 1
-    block["calibration"] = calibrations if swept else config["calibration"]
-    block["seed"] = config["seed"]
-    return block
-
-
 def _algorithms(config: dict[str, Any]) -> list[str]:
     """Return the chosen algorithms; parameters alone do not choose one."""
-    return [
-        name for name, fields in config["algorithm"].items() if "_target_" in fields
-    ]
-
-
-def member(base: str, name: Any) -> str:
-    """Return the name of a dataset of which `dataset.name` chooses one of many."""
-    own = base.partition(":")[0]
-    return own if name == own else f"{own}:{name}"
+    return [name for name, fields in config[ALGORITHM].items() if "_target_" in fields]
 
 
 def _part(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -135,16 +90,34 @@ def _part(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, **changed}
 
 
-def _refuse_unchosen(request: Request, config: dict[str, Any]) -> None:
-    chosen = _algorithms(config)
-    for key in request.axes:
-        first, _, rest = key.partition(".")
-        name = rest.partition(".")[0]
-        if first == "algorithm" and name not in chosen:
-            raise UsageError(
-                f"{key}: algorithm {name} is not chosen; "
-                f"write algorithm={','.join([*chosen, name])}"
-            )
+def member(base: str, name: Any) -> str:
+    """Return the name of a dataset of which `dataset.name` chooses one of many."""
+    own = base.partition(":")[0]
+    return own if name == own else f"{own}:{name}"
+
+
+def place(block: Block, argument: Argument) -> None:
+    """Set one key of a block; a parameter of another algorithm is left out."""
+    value = argument.values if argument.swept else argument.values[0]
+    first, *path = argument.key.split(".")
+    if argument.key == "dataset.name":
+        value = [member(block["dataset"]["name"], one) for one in argument.values]
+    if not path:
+        block[first] = value
+    elif first == ALGORITHM:
+        if label(block[ALGORITHM]["name"]) == path[0]:
+            block[ALGORITHM][path[1]] = value
+    elif len(path) > 1 and argument.swept:
+        raise UsageError(f"{argument.key}={shown(value)}: takes one value, no axis")
+    else:
+        part = block.setdefault(first, {})
+        for key in path[:-1]:
+            part = part.setdefault(key, {})
+            if not isinstance(part, dict):
+                raise UsageError(
+                    f"{argument.key}: no such key; {key} holds no further keys"
+                )
+        part[path[-1]] = value
 
 
 def experiment_blocks(config: dict[str, Any], request: Request) -> list[Block]:
@@ -161,90 +134,81 @@ def experiment_blocks(config: dict[str, Any], request: Request) -> list[Block]:
     Raises
     ------
     UsageError
-        If there are no blocks, a panel does not exist or a key has no place.
+        If there are no blocks, a panel does not exist, two blocks have the same labels
+        (a figure could not tell their lines) or a key has no place.
     """
     blocks = copy.deepcopy(config["blocks"])
     if not blocks or not all(isinstance(block, dict) for block in blocks):
         raise UsageError(
             f"experiment={request.experiment}: needs `blocks`, a list of mappings"
         )
-    known = list(dict.fromkeys(str(block.get("panel")) for block in blocks))
+    panels = list(dict.fromkeys(str(block.get("panel")) for block in blocks))
     for panel in request.panels:
-        registry.check_choice("panel", panel, known)
+        registry.check_choice("panel", panel, panels)
     kept = [b for b in blocks if not request.panels or b.get("panel") in request.panels]
     expanded = [_expanded("", block) for block in kept]
-    _check_distinct(schema.blocks_of(expanded))  # before their keys are replaced
-    for given in (*request.choices.values(), *request.axes.values()):
-        _replace(expanded, given)
+    checked = schema.blocks_of(expanded)  # before their keys are replaced
+    labels = Counter((b.panel, b.line) for b in checked if b.panel and b.line)
+    for (panel, line), number in labels.items():
+        if number > 1:
+            raise UsageError(
+                f"block {panel} / {line}: two blocks have this panel and line"
+            )
+    for argument in (*request.choices.values(), *request.axes.values()):
+        _replace(expanded, argument)
     return expanded
-
-
-def _check_distinct(blocks: list[schema.Block]) -> None:
-    """Refuse two blocks of the same labels: a figure could not tell their lines."""
-    found = Counter((b.panel, b.line) for b in blocks if b.panel and b.line)
-    for panel, line in (labels for labels, number in found.items() if number > 1):
-        said = "two blocks have this panel and line"
-        raise UsageError(f"block {panel} / {line}: {said}")
 
 
 def _expanded(key: str, value: Any) -> Any:
     """Return a part of a block with the strings of the sweep grammar as lists."""
-    last = key.rpartition(".")[2]
-    if last in WORDS:
+    if key.rpartition(".")[2] in WORDS:
         return value
     if isinstance(value, dict):
         return {k: _expanded(f"{key}.{k}".lstrip("."), v) for k, v in value.items()}
     return expand(key, value)
 
 
-def _replace(blocks: list[Block], given: Given) -> None:
-    first, _, rest = given.key.partition(".")
-    if given.key in ("dataset", "algorithm"):
+def _replace(blocks: list[Block], argument: Argument) -> None:
+    """Replace a key of the blocks that have it; in a tuned one, a parameter's axis."""
+    key, value = argument.key, argument.values[0]
+    first, *path = key.split(".")
+    if key in ("dataset", ALGORITHM):
         raise UsageError(
-            f"{given.key}={shown(given.values[0])}: an experiment's blocks name their "
-            "own; use panel=NAME to run some of them"
+            f"{key}={shown(value)}: an experiment's blocks name their own; use "
+            "panel=NAME to run some of them"
         )
-    if given.key in PARTS and len(given.values) > 1:
+    if key in PARTS and len(argument.values) > 1:
         raise UsageError(
-            f"{given.key}={shown(given.values)}: takes one value with an experiment"
+            f"{key}={shown(argument.values)}: takes one value with an experiment"
         )
-    name = rest.partition(".")[0] if first == "algorithm" else None
-    touched = [b for b in blocks if name is None or _name(b, "algorithm") == name]
-    if not touched:
-        raise UsageError(f"{given.key}: no block of the experiment runs {name}")
-    for block in touched:
-        _replace_in(block, given, rest.rpartition(".")[2])
-
-
-def _replace_in(block: Block, given: Given, parameter: str) -> None:
-    """Replace a key of one block; in a tuned one, a parameter's axis."""
-    tune = block.get("tune") or {}
-    first = given.key.partition(".")[0]
-    if given.key == "seed" and tune:
-        raise UsageError(
-            f"seed={shown(given.values[0])}: {schema.label(block)} is tuned, its seeds "
-            "are tune.seeds and tune.report"
-        )
-    for group in (*PARTS, "algorithm"):
-        if group == first:
-            usual = "none" if group == "constraint" else "auto"
-            block[group] = _mapping(block.get(group, usual))
-    axes = tune.get("axes", {})
-    if first == "algorithm" and parameter in axes:
-        if given.swept:
-            axes[parameter] = given.values
-            return
-        del axes[parameter]
-        tune["extend"] = [p for p in tune.get("extend") or [] if p != parameter]
-    if given.key in PARTS:
-        block[first] = {"name": given.values[0]}
-    else:
-        place(block, given)
+    if first == ALGORITHM:
+        names = [str(_mapping(b.get(ALGORITHM)).get("name")) for b in blocks]
+        pairs = zip(blocks, names, strict=True)
+        blocks = [block for block, name in pairs if label(name) == path[0]]
+        if not blocks:
+            raise UsageError(f"{key}: no block of the experiment runs {path[0]}")
+    for block in blocks:
+        tune = block.get("tune") or {}
+        if key == "seed" and tune:
+            raise UsageError(
+                f"seed={shown(value)}: {schema.label(block)} is tuned, its seeds are "
+                "tune.seeds and tune.report"
+            )
+        if first in (*PARTS, ALGORITHM):
+            usual = "none" if first == "constraint" else "auto"
+            block[first] = _mapping(block.get(first, usual))
+        axes = tune.get("axes", {})
+        if first == ALGORITHM and path[-1] in axes:
+            if argument.swept:
+                axes[path[-1]] = argument.values
+                continue
+            del axes[path[-1]]
+            tune["extend"] = [p for p in tune.get("extend") or [] if p != path[-1]]
+        if key in PARTS:
+            block[first] = {"name": value}
+        else:
+            place(block, argument)
 
 
 def _mapping(part: Any) -> dict[str, Any]:
     return dict(part) if isinstance(part, dict) else {"name": part}
-
-
-def _name(block: Block, group: str) -> Any:
-    return plugin_label(str(_mapping(block.get(group)).get("name")))

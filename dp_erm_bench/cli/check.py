@@ -1,32 +1,20 @@
 """dp-erm-bench check: algorithms through the contract that all of them keep."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence
 
 from dp_erm_bench import registry
-from dp_erm_bench.contract.candidate import Candidate, candidate_of
-from dp_erm_bench.contract.suite import (
-    CHECKS,
-    EXEMPT,
-    FAILS,
-    OK,
-    Check,
-    Outcome,
-    outcomes,
-)
+from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.suite import CHECKS, EXEMPT, FAILS, OK, Check, outcomes
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins import passed
 
 WIDTH = max(len(check.name) for check in CHECKS)
-
-
 ONLY = "--only"
 
 
-def check(arguments: Sequence[str]) -> int:
+def check_command(arguments: Sequence[str]) -> int:
     """Print a line per check and return 0 if all are kept, else 1.
 
     Parameters
@@ -42,18 +30,33 @@ def check(arguments: Sequence[str]) -> int:
         before anything is checked.
     """
     algorithms, checks = _asked(arguments)
-    names = algorithms or registry.names(registry.ALGORITHM)
-    pins = [registry.pinned(name) for name in names]
+    pins = [registry.pinned(name) for name in algorithms]
     candidates = [candidate_of(pin) for pin in pins]
-    failed = 0
+    kept = []
     for pin, candidate in zip(pins, candidates, strict=True):
-        verdicts = _checked(candidate, checks)
-        failed += FAILS in verdicts
-        _record(pin, FAILS not in verdicts, len(verdicts) == len(CHECKS))
-    return 1 if failed else 0
+        print(candidate.name)
+        start, results = time.perf_counter(), []
+        for outcome in outcomes(candidate, checks):
+            name = outcome.check.replace("_", " ")
+            words = [outcome.verdict, "" if outcome.verdict == OK else outcome.said]
+            verdict = ": ".join(filter(None, words))
+            print(f"  {name:{WIDTH}} {outcome.seconds:6.1f} s  {verdict}", flush=True)
+            results.append(outcome)
+        failed = sum(outcome.verdict == FAILS for outcome in results)
+        exempt = [one.check for one in results if one.verdict == EXEMPT]
+        unasked = len(CHECKS) - len(results)
+        left = [f"not checked: {', '.join(exempt)}"] if exempt else []
+        left += [f"{unasked} checks not asked for"] if unasked else []
+        summary = f"{failed} of {len(results)} checks fail" if failed else "all is kept"
+        summary += f" ({'; '.join(left)})" if left else ""
+        print(f"  {candidate.name}: {summary}, {time.perf_counter() - start:.1f} s")
+        if failed or not unasked:
+            _record(pin, not failed)
+        kept.append(not failed)
+    return 0 if all(kept) else 1
 
 
-def _asked(arguments: Sequence[str]) -> tuple[list[str], Sequence[Check]]:
+def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check]]:
     """Return the algorithms and the checks of a command line."""
     algorithms, wanted = [], []
     words = iter(arguments)
@@ -70,46 +73,16 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], Sequence[Check]]:
             algorithms.append(word)
     for name in wanted:
         registry.check_choice(ONLY, name, [check.name for check in CHECKS])
-    return algorithms, [one for one in CHECKS if not wanted or one.name in wanted]
+    checks = [one for one in CHECKS if not wanted or one.name in wanted]
+    return algorithms or registry.names(registry.ALGORITHM), checks
 
 
-def _checked(candidate: Candidate, checks: Sequence[Check]) -> list[str]:
-    """Print what comes of each check and return the verdicts."""
-    print(candidate.name)
-    start, found = time.perf_counter(), []
-    for outcome in outcomes(candidate, checks):
-        print(_line(outcome), flush=True)
-        found.append(outcome)
-    verdicts = [outcome.verdict for outcome in found]
-    failed, seconds = verdicts.count(FAILS), time.perf_counter() - start
-    told = f"{failed} of {len(found)} checks fail" if failed else "all is kept"
-    print(f"  {candidate.name}: {told}{_left(found)}, {seconds:.1f} s")
-    return verdicts
-
-
-def _record(pin: str, kept: bool, whole: bool) -> None:
-    """Record the pass of a solver from outside, or take it back; some checks do not."""
+def _record(pin: str, kept: bool) -> None:
+    """Record the pass of a solver from outside, or take it back."""
     solver = passed.solver_digest(pin)
-    if solver and (whole or not kept) and not passed.record(solver, kept):
+    if solver and not passed.record(solver, kept):
         print(
             f"dp-erm-bench: {passed.folder()}: cannot be written, so that the pass of "
             f"{pin.partition('#')[0]} is not recorded",
             file=sys.stderr,
         )
-
-
-def _left(found: Sequence[Outcome]) -> str:
-    """Return what a summary says of the checks that were not run."""
-    aside = [outcome.check for outcome in found if outcome.verdict == EXEMPT]
-    unasked = len(CHECKS) - len(found)
-    said = [f"not checked: {', '.join(aside)}"] if aside else []
-    said += [f"{unasked} checks not asked for"] if unasked else []
-    return f" ({'; '.join(said)})" if said else ""
-
-
-def _line(outcome: Outcome) -> str:
-    name, seconds = outcome.check.replace("_", " "), f"{outcome.seconds:6.1f} s"
-    if outcome.verdict == OK:
-        return f"  {name:{WIDTH}} {seconds}  ok"
-    said = ": ".join(filter(None, (outcome.verdict, outcome.said)))
-    return f"  {name:{WIDTH}} {seconds}  {said}"

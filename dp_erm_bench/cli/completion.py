@@ -1,7 +1,5 @@
 """Shell completion, answered from the files on disk: no solver, no Hydra imported."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.util

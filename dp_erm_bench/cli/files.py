@@ -3,8 +3,6 @@
 Hydra's own errors name neither the file nor the key, and some are tracebacks.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

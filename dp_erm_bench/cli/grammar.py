@@ -1,26 +1,20 @@
 """Hydra's override grammar: what one `key=value` asks for, as plain lists."""
 
-from __future__ import annotations
-
 import functools
 import re
 from dataclasses import dataclass
 from typing import Any
 
+from hydra.core.override_parser import types
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import (
-    Glob,
-    Override,
-    OverrideType,
-    QuotedString,
-    RangeSweep,
-)
 from hydra.errors import HydraException
 
 from dp_erm_bench import registry
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.cli.main import GROUPS
+from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.experiment.frame import MOST_TRIALS
-from dp_erm_bench.registry import CHOSEN
+from dp_erm_bench.plugins.names import label
+from dp_erm_bench.registry import ALGORITHM, FROM_FILES, PARTS
 
 # Hydra's lexer knows no '^': powers of the number of records are quoted for it.
 _POWER = re.compile(r"(?<!['\"\w.])(\d[\d.]*/n\^\d[\d.]*)(?!['\"\w.])")
@@ -29,12 +23,9 @@ _HOME = re.compile(r"(?<=[=,\[])~[^,\]\s]*")
 _SWEEP = re.compile(r"^\s*\w+\(.*\)\s*$|,")
 
 
-GROUPS = (*CHOSEN, "experiment", "runner")
-
-
 @dataclass(frozen=True)
-class Given:
-    """One `key=value` as the user gave it.
+class Argument:
+    """One `key=value` of the command line.
 
     Parameters
     ----------
@@ -53,8 +44,32 @@ class Given:
     swept: bool
     text: str
 
+    @property
+    def forced(self) -> str:
+        """What adds a key by force: those of algorithms and datasets are in no yaml.
 
-def parse(argument: str) -> Given:
+        The expansion checks them.
+        """
+        first, dot, _ = self.key.partition(".")
+        return "++" if dot and first in (*PARTS, ALGORITHM) else ""
+
+    @property
+    def first(self) -> str:
+        """The argument with its first value only, for Hydra."""
+        if self.key == ALGORITHM:
+            chosen = self.values[:1] if self.swept else self.values
+            return f"{ALGORITHM}=[{','.join(map(label, chosen))}]"
+        if "." in self.key and not self.swept:
+            return self.forced + self.text
+        value = self.values[0]
+        value = label(value) if self.key in FROM_FILES else value
+        text = shown(value)
+        if isinstance(value, str) and not re.fullmatch(r"[\w.\-]+", value):
+            text = "'" + value.replace("'", "\\'") + "'"
+        return f"{self.forced}{self.key}={text}"
+
+
+def parse(argument: str) -> Argument:
     """Read one argument of the command line.
 
     Raises
@@ -66,15 +81,22 @@ def parse(argument: str) -> Given:
     text = _POWER.sub(r"'\1'", argument)
     if text.startswith("algorithm="):
         text = _HOME.sub(r"'\g<0>'", text)
-    override = _override(text, argument)
-    if override.type is not OverrideType.CHANGE:
+    try:
+        override = _parser().parse_override(text)
+    except (HydraException, ValueError, RecursionError) as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise UsageError(
+            f"{argument}: not understood as key=value ({reason})"
+        ) from None
+    if override.type is not types.OverrideType.CHANGE:
         raise UsageError(f"{argument}: keys are only set, as key=value, without + or ~")
     if override.package is not None or not override.key_or_group:
         raise UsageError(f"{argument}: write key=value with a dotted key")
-    values = _values(override, argument)
+    swept = override.is_sweep_override()
+    values = _swept(override, argument) if swept else [_plain(override.value())]
     if not values:
         raise UsageError(f"{argument}: the axis is empty; give at least one value")
-    return Given(override.key_or_group, values, override.is_sweep_override(), text)
+    return Argument(override.key_or_group, values, swept, text)
 
 
 def expand(key: str, value: Any) -> Any:
@@ -89,8 +111,8 @@ def expand(key: str, value: Any) -> Any:
     """
     if not isinstance(value, str) or not _SWEEP.search(value):
         return value
-    given = parse(f"{key}={value}")
-    return given.values if given.swept else given.values[0]
+    argument = parse(f"{key}={value}")
+    return argument.values if argument.swept else argument.values[0]
 
 
 @functools.cache
@@ -98,43 +120,30 @@ def _parser() -> OverridesParser:
     return OverridesParser.create()
 
 
-def _override(text: str, argument: str) -> Override:
-    try:
-        return _parser().parse_override(text)
-    except (HydraException, ValueError, RecursionError) as error:
-        reason = next(iter(str(error).splitlines()), "")
-        raise UsageError(
-            f"{argument}: not understood as key=value ({reason})"
-        ) from None
-
-
-def _values(override: Override, argument: str) -> list[Any]:
-    if not override.is_sweep_override():
-        return [_plain(override.value())]
+def _swept(override: types.Override, argument: str) -> list[Any]:
+    """Return the values of an axis; refuse what has no list, or too long a one."""
     if override.is_interval_sweep():
         raise UsageError(
             f"{argument}: an interval has no list of values; use range(start,stop,step)"
         )
-    if isinstance(override._value, RangeSweep):
-        _check_range(override._value, argument)
-    if isinstance(override._value, Glob):
+    sweep = override._value
+    if isinstance(sweep, types.RangeSweep):
+        start, stop, step = (
+            float(x or 0) for x in (sweep.start, sweep.stop, sweep.step)
+        )
+        # A range that does not end compares false with any number.
+        if step and not abs(stop - start) / abs(step) <= MOST_TRIALS:
+            raise UsageError(
+                f"{argument}: has more than {MOST_TRIALS} values, which a run may not "
+                "have"
+            )
+    if isinstance(sweep, types.Glob):
         group = override.key_or_group
-        known = registry.names(group) if group in GROUPS else []
-        return list(override._value.filter(known))
+        return list(sweep.filter(registry.names(group) if group in GROUPS else []))
     try:
         return unique([_plain(value) for value in override.sweep_iterator()])
     except (HydraException, ValueError) as error:
         raise UsageError(f"{argument}: {error}") from None
-
-
-def _check_range(sweep: RangeSweep, argument: str) -> None:
-    """Refuse a range of more values than a run may have, before it is spelled out."""
-    start, stop, step = (float(x or 0) for x in (sweep.start, sweep.stop, sweep.step))
-    # A range that does not end compares false with any number.
-    if step and not abs(stop - start) / abs(step) <= MOST_TRIALS:
-        raise UsageError(
-            f"{argument}: has more than {MOST_TRIALS} values, which a run may not have"
-        )
 
 
 def unique(values: list[Any]) -> list[Any]:
@@ -143,7 +152,7 @@ def unique(values: list[Any]) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, QuotedString):
+    if isinstance(value, types.QuotedString):
         return value.text
     if isinstance(value, list):
         return [_plain(item) for item in value]

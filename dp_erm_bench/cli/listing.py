@@ -1,7 +1,5 @@
 """The command list: what there is; of parameters and keys defaults, types, meaning."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import types

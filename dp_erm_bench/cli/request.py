@@ -1,29 +1,26 @@
 """What a command line asks for, checked by name before anything is composed."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.files import experiments
-from dp_erm_bench.cli.grammar import Given, parse
+from dp_erm_bench.cli.grammar import Argument, parse
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.experiment.frame import check_setting
 from dp_erm_bench.plugins.names import absolute, is_file, label
-from dp_erm_bench.registry import CHOSEN, PARTS
+from dp_erm_bench.registry import ALGORITHM, AUTO, CHOSEN, FROM_FILES, PARTS
 
-ONLY_WITH_EXPERIMENT = ("panel", "profile")
 RETRY = "runner.retry"
 LONGEST = 80  # characters of a folder's name
 
 
-@dataclass(frozen=True)
+@dataclass
 class Request:
     """A command line, parsed.
 
@@ -31,24 +28,18 @@ class Request:
     ----------
     experiment : str or None
         The experiment whose blocks are run.
-    choices : dict of str to Given
+    choices : dict of str to Argument
         Config groups whose choice is given.
-    axes : dict of str to Given
+    axes : dict of str to Argument
         Keys of the blocks: budget, seed, parameters of datasets and algorithms.
-    frame : dict of str to Given
+    frame : dict of str to Argument
         All other keys; none of them is swept but `panel`.
     """
 
-    experiment: str | None
-    choices: dict[str, Given]
-    axes: dict[str, Given]
-    frame: dict[str, Given]
-
-    @property
-    def algorithms(self) -> list[str]:
-        """Names of the chosen algorithms, paths of files; none if none is given."""
-        given = self.choices.get("algorithm")
-        return given.values if given else []
+    experiment: str | None = None
+    choices: dict[str, Argument] = field(default_factory=dict)
+    axes: dict[str, Argument] = field(default_factory=dict)
+    frame: dict[str, Argument] = field(default_factory=dict)
 
     @property
     def panels(self) -> list[str]:
@@ -65,8 +56,8 @@ class Request:
         if self.experiment is None:
             return []
         chosen = [self.frame["panel"]] if self.panels else []
-        given = [*chosen, *self.choices.values(), *self.axes.values()]
-        return sorted(f"{one.key}={_brief(_flat(one.values))}" for one in given)
+        every = [*chosen, *self.choices.values(), *self.axes.values()]
+        return sorted(f"{one.key}={_brief(_flat(one.values))}" for one in every)
 
     @property
     def folder(self) -> str:
@@ -99,144 +90,120 @@ def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
     UsageError
         For an unknown key or name, a wrong type, or an axis where none may be.
     """
-    request = Request(None, {}, {}, {})
+    request = Request()
     seen: set[str] = set()
-    for given in map(parse, arguments):
-        if given.key in seen:
-            raise UsageError(f"{given.key}: given twice; write the values as one list")
-        seen.add(given.key)
-        if given.key == "experiment":
-            request = dataclasses.replace(
-                request, experiment=_experiment(given, folders)
-            )
+    for one in map(parse, arguments):
+        first, _, rest = one.key.partition(".")
+        if one.key in seen:
+            raise UsageError(f"{one.key}: given twice; write the values as one list")
+        seen.add(one.key)
+        if one.key == "experiment":
+            request.experiment = _experiment(one, folders)
+        elif one.key in CHOSEN:
+            request.choices[one.key] = _choice(one)
+        elif first in (*PARTS, ALGORITHM) and rest:
+            last = rest.rpartition(".")[2]
+            if last == "_target_" or (last == "name" and one.key != "dataset.name"):
+                raise UsageError(f"{one.key}: no such key; choose with {first}=NAME")
+            request.axes[one.key] = one
+        elif one.key == "seed" or first == "budget":
+            request.axes[one.key] = _setting(one)
         else:
-            _sort(given, request)
-    for key in request.axes:
-        if key.startswith("algorithm."):
-            _check_algorithm_key(key, request)
-    for key in ONLY_WITH_EXPERIMENT:
+            request.frame[one.key] = _frame(one)
+    _check_algorithms(request)
+    for key in ("panel", "profile"):
         if key in request.frame and request.experiment is None:
             raise UsageError(f"{key}: belongs to an experiment; add experiment=NAME")
     return request
 
 
-def _sort(given: Given, request: Request) -> None:
-    """Check one key and put it where it belongs."""
-    first, _, rest = given.key.partition(".")
-    if given.key in CHOSEN:
-        request.choices[given.key] = _choice(given)
-    elif first in (*PARTS, "algorithm") and rest:
-        _check_own(given, rest)
-        request.axes[given.key] = given
-    elif given.key == "seed" or first == "budget":
-        request.axes[given.key] = _setting(given)
-    else:
-        request.frame[given.key] = _frame(given)
-
-
-def _experiment(given: Given, folders: Sequence[Path]) -> str | None:
-    name = _one(given).values[0]
+def _experiment(argument: Argument, folders: Sequence[Path]) -> str | None:
+    name = _one(argument).values[0]
     if name is None:
         return None
     registry.check_choice("experiment", shown(name), sorted(experiments(folders)))
     return str(name)
 
 
-def _choice(given: Given) -> Given:
-    """Return the choices of a group as one list, `[a,b]` being `a,b`."""
-    values = _flat(given.values)
-    if not values:
-        raise UsageError(f"{given.key}=[]: the axis is empty; name at least one")
-    if given.key in registry.FROM_FILES:
-        values = _located(map(shown, values), given.key)
-    auto = ["auto"] if given.key in ("loss", "penalty") else []
-    for value in values:
-        if given.key not in registry.FROM_FILES or not is_file(value):
-            known = [*auto, *registry.names(given.key)]
-            registry.check_choice(given.key, shown(value), known)
-    return dataclasses.replace(given, values=list(dict.fromkeys(map(str, values))))
-
-
-def _located(values: Iterable[str], group: str) -> list[str]:
-    """Return the choices of a group, each file by its absolute path.
+def _choice(argument: Argument) -> Argument:
+    """Return the choices of a group as one list, `[a,b]` being `a,b`.
 
     Raises
     ------
     UsageError
-        If a file cannot be read, or two are called the same.
+        If there is no such choice, a file cannot be read, or two are called the same.
     """
-    found = list(dict.fromkeys(absolute(v) if is_file(v) else v for v in values))
-    called: dict[str, str] = {}
-    for name in filter(is_file, found):
-        registry.pinned(name, group)
-        other = called.setdefault(label(name), name)
-        if other != name:
-            raise UsageError(
-                f"{group}={name}: {other} is called {label(name)}, too; rename one"
-            )
-    return found
+    group, values = argument.key, _flat(argument.values)
+    if not values:
+        raise UsageError(f"{group}=[]: the axis is empty; name at least one")
+    files: dict[str, str] = {}
+    if group in FROM_FILES:
+        words = [shown(value) for value in values]
+        values = [absolute(word) if is_file(word) else word for word in words]
+        for name in filter(is_file, dict.fromkeys(values)):
+            registry.pinned(name, group)
+            other = files.setdefault(label(name), name)
+            if other != name:
+                raise UsageError(
+                    f"{group}={name}: {other} is called {label(name)}, too; rename one"
+                )
+    auto = ["auto"] if group in AUTO else []
+    for value in values:
+        if value not in files.values():
+            names = [*auto, *registry.names(group)]
+            registry.check_choice(group, shown(value), names)
+    return dataclasses.replace(argument, values=list(dict.fromkeys(map(str, values))))
 
 
-def _check_own(given: Given, rest: str) -> None:
-    """Refuse the keys that say which choice it is; `dataset.name` has a meaning."""
-    last = rest.rpartition(".")[2]
-    if last == "_target_" or (last == "name" and given.key != "dataset.name"):
-        group = given.key.partition(".")[0]
-        raise UsageError(f"{given.key}: no such key; choose with {group}=NAME")
-
-
-def _check_algorithm_key(key: str, request: Request) -> None:
+def _check_algorithms(request: Request) -> None:
     """Refuse parameters of algorithms that there are not.
 
     An experiment's blocks may name files: they are looked at when they are read.
     """
-    _, name, *parameter = key.split(".")
-    known = [*registry.names("algorithm"), *map(label, request.algorithms)]
-    known = list(dict.fromkeys(known))
-    unknown = name not in known and request.experiment is None
-    if unknown or len(parameter) != 1:
-        raise UsageError(
-            f"{key}: write algorithm.NAME.PARAMETER, NAME one of {', '.join(known)}"
-        )
+    chosen = request.choices.get(ALGORITHM)
+    labels = [*map(label, chosen.values if chosen else ())]
+    for key in request.axes:
+        first, *of = key.split(".")
+        if first == ALGORITHM:
+            names = list(dict.fromkeys([*registry.names(ALGORITHM), *labels]))
+            unknown = of[0] not in names and request.experiment is None
+            if unknown or len(of) != 2:
+                raise UsageError(
+                    f"{key}: write algorithm.NAME.PARAMETER, NAME one of "
+                    f"{', '.join(names)}"
+                )
 
 
-def _frame(given: Given) -> Given:
-    if given.key == "runner":
-        registry.check_choice("runner", shown(_one(given).values[0]), runners())
-        return given
-    if given.key == "panel" and [] in given.values:
+def _frame(argument: Argument) -> Argument:
+    if argument.key == "runner":
+        name = shown(_one(argument).values[0])
+        registry.check_choice("runner", name, registry.names("runner"))
+        return argument
+    if argument.key == "panel" and [] in argument.values:
         raise UsageError("panel=[]: the axis is empty; name at least one")
-    return _setting(given if given.key in ("panel", RETRY) else _one(given))
+    return _setting(argument if argument.key in ("panel", RETRY) else _one(argument))
 
 
-def runners() -> list[str]:
-    """Return the choices of the group `runner`."""
-    return registry.names("runner")
-
-
-def _setting(given: Given) -> Given:
+def _setting(argument: Argument) -> Argument:
     """Check a key of the frame and the type of its values."""
-    given = _listed(given) if given.key == RETRY else given
-    values = [check_setting(given.key, value) for value in given.values]
-    number = not given.swept and type(values[0]) in (int, float)
-    text = f"{given.key}={shown(values[0])}" if number else given.text
-    return dataclasses.replace(given, values=values, text=text)
+    if argument.key == RETRY:  # `a` and `a,b` are short for `[a]` and `[a,b]`
+        values = _flat(argument.values)
+        text = f"{RETRY}=[{','.join(map(shown, values))}]"
+        argument = Argument(RETRY, [values], False, text)
+    values = [check_setting(argument.key, value) for value in argument.values]
+    number = not argument.swept and type(values[0]) in (int, float)
+    text = f"{argument.key}={shown(values[0])}" if number else argument.text
+    return dataclasses.replace(argument, values=values, text=text)
 
 
-def _one(given: Given) -> Given:
-    if given.swept:
-        raise UsageError(f"{given.key}={shown(given.values)}: takes one value, no axis")
-    return given
+def _one(argument: Argument) -> Argument:
+    if argument.swept:
+        values = shown(argument.values)
+        raise UsageError(f"{argument.key}={values}: takes one value, no axis")
+    return argument
 
 
-def _listed(given: Given) -> Given:
-    """Return a key that takes a list: `a` and `a,b` are short for `[a]` and `[a,b]`."""
-    values = _flat(given.values)
-    text = f"{given.key}=[{','.join(map(shown, values))}]"
-    return Given(given.key, [values], False, text)
-
-
-def _flat(values: Sequence[Any]) -> list[Any]:
+def _flat(values: Iterable[Any]) -> list[Any]:
     """Return values with lists among them taken apart."""
     return [v for one in values for v in (one if isinstance(one, list) else [one])]
 

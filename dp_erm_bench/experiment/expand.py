@@ -1,7 +1,5 @@
 """Blocks to cases: the product of all axes that are not tuned over."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

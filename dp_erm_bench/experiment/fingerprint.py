@@ -4,12 +4,9 @@ A record must not be served after the code behind it changed, and must survive a
 change elsewhere (report, command line, scheduling).
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.util
-from collections.abc import Iterator
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -54,13 +51,10 @@ def code_fingerprint(target: str) -> str:
     major.minor of numpy, scipy and numba. Of a file: its content and that of the
     modules beside it, never its path.
     """
-    modules = {*numeric_modules(), *_closure(EXECUTE)}
-    if is_file(target):
-        for name in package_imports(target, PACKAGE):
-            modules |= _closure(name)
-    else:
-        modules |= _closure(target.rpartition(".")[0])
-    parts = [content(target)] if is_file(target) else []
+    file = is_file(target)
+    used = package_imports(target, PACKAGE) if file else [target.rpartition(".")[0]]
+    modules = numeric_modules().union(*map(_closure, (EXECUTE, *used)))
+    parts = [content(target)] if file else []
     parts += [f"{name} {_source_digest(name)}" for name in sorted(modules)]
     parts += [f"{name} {_minor(name)}" for name in LIBRARIES]
     return sha256("\n".join(parts).encode()).hexdigest()
@@ -70,16 +64,9 @@ def code_fingerprint(target: str) -> str:
 def numeric_modules() -> frozenset[str]:
     """Return the names of all modules of the layers below the solvers."""
     root = Path(__file__).resolve().parents[1]
-    return frozenset(
-        _dotted(path.relative_to(root.parent))
-        for layer in NUMERIC
-        for path in (root / layer).rglob("*.py")
-    )
-
-
-def _dotted(path: Path) -> str:
-    parts = path.with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    paths = (path for layer in NUMERIC for path in (root / layer).rglob("*.py"))
+    parts = (path.relative_to(root.parent).with_suffix("").parts for path in paths)
+    return frozenset(".".join(one).removesuffix(".__init__") for one in parts)
 
 
 def _closure(module: str) -> set[str]:
@@ -88,14 +75,14 @@ def _closure(module: str) -> set[str]:
     The layers below the solvers are not read for their imports: they import each
     other only, and all of them count anyway.
     """
-    found: set[str] = set()
+    closure: set[str] = set()
     todo = [module]
     while todo:
         name = todo.pop()
-        if name not in found and not _inert(name) and _file(name) is not None:
-            found.add(name)
+        if name not in closure and not _inert(name) and _file(name) is not None:
+            closure.add(name)
             todo += () if name in numeric_modules() else _imports(name)
-    return found
+    return closure
 
 
 def _inert(name: str) -> bool:
@@ -104,20 +91,18 @@ def _inert(name: str) -> bool:
 
 @functools.cache
 def _imports(module: str) -> tuple[str, ...]:
+    """Return what a module imports of this package and of its own, sorted."""
     file = _file(module)
-    tree = ast.parse(file.read_bytes()) if file else ast.Module([], [])
-    return tuple(sorted(set(_imported(tree, module))))
-
-
-def _imported(tree: ast.AST, module: str) -> Iterator[str]:
-    tops = (PACKAGE, module.partition(".")[0])
-    for node in ast.walk(tree):
-        names: list[str] = []
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_bytes() if file else b"")):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
-        yield from (name for name in names if name.partition(".")[0] in tops)
+            names.update(
+                (node.module, *(f"{node.module}.{a.name}" for a in node.names))
+            )
+    tops = (PACKAGE, module.partition(".")[0])
+    return tuple(sorted(name for name in names if name.partition(".")[0] in tops))
 
 
 @functools.cache

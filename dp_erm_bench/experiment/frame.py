@@ -6,8 +6,6 @@ A field's metadata hold what its annotation cannot say to OmegaConf: `words` are
 strings allowed (beside numbers, where the annotation is `Any`), `help` what it means.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import typing

@@ -4,12 +4,9 @@ A value of an axis is checked and spelled once, not once per point: there may be
 points, and the digest of each is put together from what is spelled already.
 """
 
-from __future__ import annotations
-
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from hashlib import sha256
 from itertools import product
 from typing import Any
@@ -23,12 +20,11 @@ from dp_erm_bench.experiment.parameters import (
 )
 from dp_erm_bench.experiment.schema import Tune
 from dp_erm_bench.experiment.trials import BatchKey, Labels, Planned, Setting
-from dp_erm_bench.experiment.values import plain
+from dp_erm_bench.experiment.values import canonical, plain
 from dp_erm_bench.plugins.names import identity, label, named_in, shipped
 from dp_erm_bench.problems.base import Problem
 
 Axes = Mapping[str, Sequence[Any]]
-Digests = Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +68,9 @@ class Case:
     measured: bool = False
 
     _chosen: dict[tuple[Any, ...], Setting] = field(default_factory=dict, repr=False)
-    _batch_keys: dict[str, BatchKey] = field(default_factory=dict, repr=False)
+    _batch_keys: dict[tuple[Any, ...], BatchKey] = field(
+        default_factory=dict, repr=False
+    )
 
     @cached_property
     def base(self) -> Mapping[str, Any]:
@@ -124,17 +122,8 @@ class Case:
             self._chosen[point] = next(self._settings(axes))
         return self._chosen[point]
 
-    def digest(self) -> str:
-        """Return the digest of the fixed parameters' setting (`Setting.digest`).
-
-        Raises
-        ------
-        UsageError
-            If the solver refuses a parameter.
-        """
-        return next(self._digests({}))[0]
-
     def _check(self, axes: Axes) -> None:
+        """Raise UsageError if the solver refuses a value of an axis."""
         solver = algorithm_of(self.algorithm).solver
         first = self._first(axes)
         solver(first)
@@ -146,76 +135,45 @@ class Case:
         return {**self.params, **{key: values[0] for key, values in axes.items()}}
 
     def _settings(self, axes: Axes) -> Iterator[Setting]:
-        names, digests = tuple(axes), self._digests(axes)
-        spelled = product(*([plain(v) for v in values] for values in axes.values()))
-        points = zip(product(*axes.values()), spelled, digests, strict=True)
-        for values, point, (digest, group) in points:
-            if group not in self._batch_keys:
-                opened = dict(zip(names, values, strict=True))
-                self._batch_keys[group] = self._batch_key(group, opened)
-            yield Setting(self.base, names, point, digest, self._batch_keys[group])
+        """Yield the setting of every point, the last axis fastest."""
+        algorithm, names = algorithm_of(self.algorithm), tuple(axes)
+        parts = [self.problem.identity, identity(self.algorithm)]
+        head = canonical([*parts, self.budget, self.calibration])[:-1]
+        entries = self._entries(self._first(axes))
+        shared = [key for key in entries if algorithm.shares(key)]
+        unclipped = (None, algorithm.entry("clip", None))
+        spelled = {key: [plain(v) for v in values] for key, values in axes.items()}
+        written = {key: [algorithm.entry(key, v) for v in spelled[key]] for key in axes}
+        points = (product(*one.values()) for one in (axes, spelled, written))
+        for values, point, texts in zip(*points, strict=True):
+            opened = dict(zip(axes, values, strict=True))
+            if algorithm.separate:
+                entries.update(zip(axes, texts, strict=True))
+            else:
+                entries = self._entries({**self.params, **opened})
+            clipped = ",false" if entries.get("clip") in unclipped else ",true"
+            batch = (*[entries[key] for key in shared], clipped)
+            if batch not in self._batch_keys:
+                group = _digest(head, batch[:-1], clipped)
+                self._batch_keys[batch] = self._batch_key(group, opened)
+            digest = _digest(head, entries.values())
+            yield Setting(self.base, names, point, digest, self._batch_keys[batch])
+
+    def _entries(self, params: Mapping[str, Any]) -> dict[str, str]:
+        algorithm = algorithm_of(self.algorithm)
+        full = algorithm.full(params)
+        return {key: algorithm.entry(key, value) for key, value in full.items()}
 
     def _batch_key(self, group: str, opened: Mapping[str, Any]) -> BatchKey:
         algorithm = algorithm_of(self.algorithm)
-        batchable = getattr(algorithm.cls, "batchable", True)
         trial = ({**self.params, **opened}, self.problem)
-        costs = (partial(algorithm.work, *trial), partial(algorithm.iterations, *trial))
-        return BatchKey(code_fingerprint(algorithm.target), group, batchable, *costs)
-
-    def _digests(self, axes: Axes) -> Digests:
-        """Yield digests of each point: of all parameters, and of those of its batch."""
-        separate = algorithm_of(self.algorithm).separate
-        return self._joined(axes) if separate else self._one_by_one(axes)
-
-    def _joined(self, axes: Axes) -> Digests:
-        """Yield the digests of all points from the spelled values of each axis."""
-        algorithm = algorithm_of(self.algorithm)
-        full = algorithm.full(self._first(axes))
-        keys = list(full)
-        pieces = [self._entry(key, full[key]) for key in keys]
-        places = [keys.index(key) for key in axes]
-        shared = [i for i, key in enumerate(keys) if algorithm.shares(key)]
-        telling = [i for i in places if i in shared or keys[i] == "clip"]
-        clip = "clip" in keys and keys.index("clip")
-        unclipped = self._entry("clip", None)
-        groups: dict[tuple[str, ...], str] = {}
-        spelled = ([self._entry(k, plain(v)) for v in axes[k]] for k in axes)
-        for point in product(*spelled):
-            for place, piece in zip(places, point, strict=True):
-                pieces[place] = piece
-            batch = tuple([pieces[i] for i in telling])
-            if batch not in groups:
-                clipped = clip is not False and pieces[clip] != unclipped
-                groups[batch] = self._digest([pieces[i] for i in shared], clipped)
-            yield self._digest(pieces), groups[batch]
-
-    def _one_by_one(self, axes: Axes) -> Digests:
-        """Yield the digests of all points, each from a solver of its own."""
-        algorithm = algorithm_of(self.algorithm)
-        for point in product(*axes.values()):
-            opened = dict(zip(axes, point, strict=True))
-            full = algorithm.full({**self.params, **opened})
-            pieces = {key: self._entry(key, value) for key, value in full.items()}
-            shared = [piece for key, piece in pieces.items() if algorithm.shares(key)]
-            clipped = full.get("clip") is not None
-            yield self._digest([*pieces.values()]), self._digest(shared, clipped)
-
-    def _entry(self, key: str, value: Any) -> str:
-        """Return a parameter as JSON; nothing of a later one at its default."""
-        later = algorithm_of(self.algorithm).later
-        at_default = key in later and value == later[key]
-        return "" if at_default else f"{_json(key)}:{_json(value)}"
-
-    @cached_property
-    def _head(self) -> str:
-        """Return the start of the JSON of a list that goes on with the parameters."""
-        of = [self.problem.identity, identity(self.algorithm)]
-        return _json([*of, self.budget, self.calibration])[:-1]
-
-    def _digest(self, pieces: Sequence[str], *more: bool) -> str:
-        tail = "".join(f",{_json(one)}" for one in more)
-        text = f"{self._head},{{{','.join(filter(None, pieces))}}}{tail}]"
-        return sha256(text.encode()).hexdigest()
+        return BatchKey(
+            partial(code_fingerprint, algorithm.target),
+            group,
+            getattr(algorithm.cls, "batchable", True),
+            cache(partial(algorithm.work, *trial)),
+            cache(partial(algorithm.iterations, *trial)),
+        )
 
 
 def case_of(spec: Mapping[str, Any]) -> Case:
@@ -243,5 +201,6 @@ def case_of(spec: Mapping[str, Any]) -> Case:
     return Case(problem, algorithm, params, spec["budget"], spec["calibration"])
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def _digest(head: str, pieces: Iterable[str], tail: str = "") -> str:
+    text = f"{head},{{{','.join(filter(None, pieces))}}}{tail}]"
+    return sha256(text.encode()).hexdigest()

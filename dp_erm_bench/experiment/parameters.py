@@ -1,7 +1,5 @@
 """The parts of a trial: its problem, and its algorithm with typed parameters."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -13,7 +11,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import forget_datasets
 from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.experiment.values import plain, typed
+from dp_erm_bench.experiment.values import canonical, plain, typed
 from dp_erm_bench.paths import later_defaults
 from dp_erm_bench.plugins.names import is_file, label, named_in
 from dp_erm_bench.plugins.sources import is_pinned
@@ -151,6 +149,11 @@ class Algorithm:
         """Return all parameters of the solver, JSON-able, sorted by name."""
         solver = self.solver(params)
         return {key: plain(getattr(solver, key)) for key in sorted(self.kinds)}
+
+    def entry(self, parameter: str, value: Any) -> str:
+        """Return a parameter as JSON; nothing of a later one at its default."""
+        later = parameter in self.later and value == self.later[parameter]
+        return "" if later else f"{canonical(parameter)}:{canonical(value)}"
 
     def shares(self, parameter: str) -> bool:
         """Return whether a parameter must be equal within a batch."""

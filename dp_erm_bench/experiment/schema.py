@@ -4,8 +4,6 @@ The dataclasses say which keys there are. Keys and shapes are checked here and n
 else, wherever they come from; values by the classes that take them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A block with the key `task` names one of conf/task. Its trials are planned, run,
 recorded and resumed like all others; their results are the facts of their records.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from abc import ABC, abstractmethod
@@ -113,5 +111,5 @@ def _setting(task: Task, spelled: Spec, spec: Spec, target: str) -> Setting:
     digest = sha256(text.encode()).hexdigest()
     own = f"{type(task).__module__}.{type(task).__name__}"
     code = f"{code_fingerprint(own)} {code_fingerprint(target) if target else ''}"
-    batch_key = BatchKey(code, digest, False, lambda: task.work(base))
+    batch_key = BatchKey(lambda: code, digest, False, lambda: task.work(base))
     return Setting(base, (), (), digest, batch_key)

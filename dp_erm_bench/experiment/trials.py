@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -39,34 +38,24 @@ class BatchKey:
 
     Parameters
     ----------
-    code : str
-        Fingerprint of the code that computes the trials.
+    code : callable
+        Returns the fingerprint of the code that computes the trials.
     group : str
         Trials may share a batch if this is equal.
     batchable : bool
         Whether more than one trial may run at once.
-    work_of : callable
+    work : callable
         Returns the rough cost of one trial; 1e8 is about a second. It is asked for
         what is to do only.
-    iterations_of : callable, optional
+    iterations : callable, optional
         Returns the number of iterations of one trial; 1 if it has none.
     """
 
-    code: str
+    code: Callable[[], str]
     group: str
     batchable: bool
-    work_of: Callable[[], float]
-    iterations_of: Callable[[], int] = lambda: 1
-
-    @cached_property
-    def work(self) -> float:
-        """Return the rough cost of one trial."""
-        return self.work_of()
-
-    @cached_property
-    def iterations(self) -> int:
-        """Return the number of iterations of one trial."""
-        return self.iterations_of()
+    work: Callable[[], float]
+    iterations: Callable[[], int] = lambda: 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +101,7 @@ class Setting:
     @property
     def work(self) -> float:
         """Return the rough cost of one trial; 1e8 is about a second."""
-        return self.batch_key.work
+        return self.batch_key.work()
 
     @property
     def batchable(self) -> bool:
@@ -121,11 +110,11 @@ class Setting:
 
     def identity(self, seed: int) -> str:
         """Return the identity of the trial of a seed."""
-        return identity_of(self.digest, seed)
+        return _sha(f"{self.digest}:{seed}")
 
     def key(self, seed: int, n_checkpoints: int) -> str:
         """Return the key of the trial of a seed."""
-        return _sha(f"{self.identity(seed)}:{n_checkpoints}:{self.batch_key.code}")
+        return _sha(f"{self.identity(seed)}:{n_checkpoints}:{self.batch_key.code()}")
 
     def trial(self, seed: int, n_checkpoints: int) -> Trial:
         """Return the trial of a seed."""
@@ -190,11 +179,6 @@ class Planned:
         open_ = {"seed": self.seed, "n_checkpoints": self.n_checkpoints}
         labels = {"experiment": experiment, **self.labels._asdict()}
         return {"key": self.key, **labels, "spec": {**self.setting.spec, **open_}}
-
-
-def identity_of(setting: str, seed: int) -> str:
-    """Return the identity of the trial of a setting's digest and a seed."""
-    return _sha(f"{setting}:{seed}")
 
 
 def _sha(text: str) -> str:

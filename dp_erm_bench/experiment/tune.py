@@ -4,8 +4,6 @@ Nothing here runs a trial. A tuner names the trials of its next stage, the exper
 runs those of all tuners together, and the tuner reads their final objectives.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

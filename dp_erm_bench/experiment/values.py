@@ -1,9 +1,8 @@
 """Values of keys: lists that are axes, and the types that single values must have."""
 
-from __future__ import annotations
-
 import enum
 import itertools
+import json
 import math
 import types
 import typing
@@ -162,3 +161,8 @@ def plain(value: Any) -> Any:
     if type(value) in (str, int, bool, types.NoneType):
         return value
     return spelled(value.value if isinstance(value, enum.Enum) else value)
+
+
+def canonical(value: Any) -> str:
+    """Return the JSON of a value: keys sorted, no blanks."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

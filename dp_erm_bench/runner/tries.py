@@ -70,7 +70,7 @@ class Tries:
             self._first[sort.problem] = max(before, one, key=self._precedence)
         order = self._order(sorts)
         longest = [
-            max(sorts[sort], key=lambda one: one.setting.batch_key.iterations)
+            max(sorts[sort], key=lambda one: one.setting.batch_key.iterations())
             for sort in order
         ]
         found = probed([self._batch(one) for one in longest])
@@ -103,7 +103,7 @@ class Tries:
         if near is None:
             return None
         probe, group = self._found[near]
-        batch = probe.seconds(one.setting.batch_key.iterations, one.n_checkpoints)
+        batch = probe.seconds(one.setting.batch_key.iterations(), one.n_checkpoints)
         once = 0.0 if one.setting.group == group else probe.fresh
         if kind_of(one) == kind_of(self._first[sort.problem]):
             workers = min(self._options.n_jobs, self._count(one))

@@ -83,7 +83,7 @@ def test_parameters_of_a_users_file_are_offered(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("class Mine(Solver):\n    n_iter: int = shape(3, least=0)\n")
     line = f"algorithm={file},sgd algorithm."
-    assert after(f"{line}mi") == ["algorithm.mine."]
+    assert after(f"{line}min") == ["algorithm.mine."]
     assert after(f"{line}mine.") == ["algorithm.mine.n_iter="]
     (tmp_path / "broken.py").write_text("class Mine(")
     assert after(f"algorithm={tmp_path}/broken.py algorithm.broken.") == []

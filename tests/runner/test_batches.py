@@ -10,7 +10,7 @@ from dp_erm_bench.runner.batches import LEAST, batches_of
 
 
 def planned(group, count, work=1.0, batchable=True, n_checkpoints=51):
-    batch_key = BatchKey("code", group, batchable, lambda: work)
+    batch_key = BatchKey(lambda: "code", group, batchable, lambda: work)
     setting = Setting({}, (), (), group, batch_key)
     labels = Labels("", "", "sweep")
     return [setting.planned(seed, n_checkpoints, labels) for seed in range(count)]
