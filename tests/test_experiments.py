@@ -12,12 +12,12 @@ from omegaconf import OmegaConf
 from dp_erm_bench import registry
 from dp_erm_bench.cli.grammar import expand
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.report.authors import decoded
 from dp_erm_bench.report.claims.judge import evaluate
+from dp_erm_bench.report.claims.lookup import NOISE
 from dp_erm_bench.report.claims.measures import MEASURES
-from dp_erm_bench.report.claims.table import NOISE
-from dp_erm_bench.report.figure import figures_of
+from dp_erm_bench.report.figure import figures_of, members
 from dp_erm_bench.report.make import check_report
+from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.rates import noises
 
 NAMES = ("mangold2022", "mangold2023")
@@ -335,9 +335,9 @@ def test_every_line_that_a_figure_draws_is_run(name):
     figures = figures_of(config)
     cells = [cell for figure in figures for cell in getattr(figure, "cells", ())]
     for cell in cells:
-        members = cell.members(dict.fromkeys(panel for panel, _ in run))
-        assert members
-        for panel, line in itertools.product(members, cell.lines):
+        own = members({panel for panel, _ in run}, cell.panel, cell.axis)
+        assert own
+        for panel, line in itertools.product(own, cell.lines):
             assert (panel, line) in run
     panels = [panel for figure in figures for panel in getattr(figure, "panels", ())]
     assert cells and panels

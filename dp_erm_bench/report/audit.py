@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench.report.claims.studies import audits
-from dp_erm_bench.report.figure import Drawing, Figure
-from dp_erm_bench.report.layout import Sheet, save
+import numpy as np
+
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.audit.profile import FALSE_ALARM, Row, row, verdict
+from dp_erm_bench.audit.statistic import audited_case
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.names import is_file
+from dp_erm_bench.report.curves import Array
+from dp_erm_bench.report.figure import Drawing, Facts, Study
+from dp_erm_bench.report.layout import Cell, Sheet, save
 from dp_erm_bench.report.style import BLACK, BLUE, ORANGE, VERMILLION, house_style
 
 if TYPE_CHECKING:
@@ -26,56 +34,59 @@ ROW, WIDTH = 0.23, 3.0
 
 
 @dataclass(frozen=True)
-class Audit(Figure):
+class Audit(Study):
     """Every audit as the interval from its lower bounds to the claim."""
 
-    def table(self, folder: Path) -> pd.DataFrame:
-        """Return one row per audit of a folder, and write them as audits.csv."""
-        rows = audits(folder)
-        rows.to_csv(folder / "audits.csv", index=False)
-        return rows
+    file = "audits.csv"
+
+    def rows(self, recorded: Iterable[Facts]) -> Iterator[Row]:
+        """Yield one row per audit: what is claimed, and what its runs prove.
+
+        Only chunks of which both neighbours are recorded count, so that an audit that
+        is not finished yet is judged on what there is.
+        """
+        by_audit: dict[str, dict[int, dict[int, list[float]]]] = {}
+        for spec, facts in recorded:
+            how = {"algorithm": spec["algorithm"], "budget": spec["budget"]}
+            sides = by_audit.setdefault(json.dumps(how, sort_keys=True), {0: {}, 1: {}})
+            sides[spec["dataset"]["side"]][spec["seed"]] = facts["statistics"]
+        alpha = FALSE_ALARM / max(1, len(by_audit))
+        for words, sides in by_audit.items():
+            if both := sorted(set(sides[0]) & set(sides[1])):
+                first, second = (
+                    np.concatenate([sides[side][chunk] for chunk in both])
+                    for side in (0, 1)
+                )
+                yield _judged(json.loads(words), first, second, alpha)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw one panel per epsilon."""
-        return draw(drawing.table, drawing.folder)
+        """Draw one panel per epsilon; return the files written, none without a row."""
+        table = drawing.table
+        if table.empty:
+            return []
+        # Certified within the last digits of a budget.
+        nominal = table["epsilon"].map(lambda e: f"{e:.3g}").astype(float)
+        labels = [_label(audit) for _, audit in table.iterrows()]
+        rows = table.assign(label=labels, nominal=nominal)
+        names = list(dict.fromkeys(rows["label"]))
+        cells: list[Cell] = [partial(_names, names=names)]
+        cells += [
+            partial(_bounds, rows=rows[rows["nominal"] == epsilon], names=names)
+            for epsilon in sorted(set(nominal))
+        ]
+        size = WIDTH, ROW * (len(names) + 1)
+        sheet = Sheet(cells, len(cells), _caption(rows), size, quantity="")
+        with house_style():
+            return save(sheet, drawing.folder / "audit")
 
 
-def draw(table: pd.DataFrame, folder: Path) -> list[Path]:
-    """Draw every audit as the interval from its lower bounds to the claim.
-
-    One panel per epsilon.
-
-    Parameters
-    ----------
-    table : DataFrame
-        One row per audit: algorithm, params (JSON), adjacency, epsilon, delta,
-        lower_bound, gaussian, confidence, runs, verdict.
-    folder : Path
-        Where the figure goes.
-
-    Returns
-    -------
-    list of Path
-        The files written; none for an empty table.
-    """
-    if table.empty:
-        return []
-    # Certified within the last digits of a budget.
-    nominal = table["epsilon"].map(lambda e: f"{e:.3g}").astype(float)
-    labels = [_label(audit) for _, audit in table.iterrows()]
-    rows = table.assign(label=labels, nominal=nominal)
-    names = list(dict.fromkeys(rows["label"]))
-    budgets = [rows[rows["nominal"] == e] for e in sorted(set(rows["nominal"]))]
-    sheet = Sheet(
-        cells=[partial(_names, names=names)]
-        + [partial(_bounds, rows=audits, names=names) for audits in budgets],
-        columns=1 + len(budgets),
-        caption=_caption(rows),
-        size=(WIDTH, ROW * (len(names) + 1)),
-        quantity="",
-    )
-    with house_style():
-        return save(sheet, folder / "audit")
+def _judged(how: Mapping[str, Any], first: Array, second: Array, alpha: float) -> Row:
+    name, params = how["algorithm"]["name"], how["algorithm"]["params"]
+    if is_file(name):  # a plan may be anyone's: what it names is not imported
+        raise UsageError(f"algorithm={name}: a plan must name no file")
+    adjacency = how["budget"]["adjacency"]
+    case = audited_case(name, params, Budget(**how["budget"]))
+    return row(name, params, adjacency, verdict(first, second, case.claim, alpha))
 
 
 def _label(audit: Any) -> str:
@@ -90,45 +101,40 @@ def _label(audit: Any) -> str:
 
 
 def _names(ax: Axes, names: list[str]) -> None:
+    look: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 8}
     ax.set_axis_off()
     ax.set_ylim(len(names) - 0.4, -0.6)
     for place, name in enumerate(names):
-        ax.text(
-            1.2,
-            place,
-            name,
-            ha="right",
-            va="center",
-            transform=ax.get_yaxis_transform(),
-            fontsize=8,
-        )
+        ax.text(1.2, place, name, transform=ax.get_yaxis_transform(), **look)
 
 
 def _bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
-    for adjacency in ADJACENCIES:
-        _audits(ax, rows[rows["adjacency"] == adjacency], adjacency, names)
+    for adjacency, (label, colour, marker, shift) in ADJACENCIES.items():
+        audits = rows[rows["adjacency"] == adjacency]
+        y = audits["label"].map(names.index).to_numpy() - shift
+        shaped, bound, claim = (
+            audits[column] for column in ("gaussian", "lower_bound", "epsilon")
+        )
+        left = shaped.fillna(bound)
+        dots: dict[str, Any] = {"color": colour, "ms": 4.5, "ls": "none"}
+        ax.hlines(y, left, claim, colors=colour, lw=1.0)
+        ax.plot(shaped, y, marker, label=f"{label}: if Gaussian", **dots)
+        ax.plot(bound, y, marker, mfc="white", label=f"{label}: at delta", **dots)
+        ax.plot(claim, y, "|", color=BLACK, ms=7, ls="none", label="claimed")
+        broken = (audits["verdict"] == "VIOLATION").to_numpy()
+        if broken.any():
+            cross: dict[str, Any] = {
+                "color": VERMILLION,
+                "ms": 9,
+                "mew": 2.0,
+                "ls": "none",
+            }
+            ax.plot(left[broken], y[broken], "x", label="VIOLATION", **cross)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.set_xlim(left=-0.03 * float(rows["epsilon"].max()))
     ax.set_yticks(range(len(names)), [""] * len(names))
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel(r"$\varepsilon$")
-
-
-def _audits(ax: Axes, audits: pd.DataFrame, adjacency: str, names: list[str]) -> None:
-    """Draw the audits under one relation."""
-    label, colour, marker, shift = ADJACENCIES[adjacency]
-    y = audits["label"].map(names.index).to_numpy() - shift
-    dots: dict[str, Any] = {"color": colour, "ms": 4.5, "ls": "none"}
-    shaped, bound = audits["gaussian"], audits["lower_bound"]
-    left = shaped.fillna(bound)
-    ax.hlines(y, left, audits["epsilon"], colors=colour, lw=1.0)
-    ax.plot(shaped, y, marker, label=f"{label}: if Gaussian", **dots)
-    ax.plot(bound, y, marker, mfc="white", label=f"{label}: at delta", **dots)
-    ax.plot(audits["epsilon"], y, "|", color=BLACK, ms=7, ls="none", label="claimed")
-    broken = (audits["verdict"] == "VIOLATION").to_numpy()
-    if broken.any():
-        cross: dict[str, Any] = {"color": VERMILLION, "ms": 9, "mew": 2.0, "ls": "none"}
-        ax.plot(left[broken], y[broken], "x", label="VIOLATION", **cross)
 
 
 def _caption(rows: pd.DataFrame) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dp_erm_bench.report.curves import Curves
+from dp_erm_bench.report.curves import Bands, Curves
 from dp_erm_bench.report.panels import Lines, OverEpsilon, Panel
-from dp_erm_bench.report.scaling import Scaling
 from dp_erm_bench.report.style import STYLES, of
 from dp_erm_bench.results.runs import read_run
 
@@ -30,15 +30,22 @@ def caption(panel: Panel, lines: Lines, profile: str) -> str:
         The profile that was run.
     """
     facts = next(iter(lines.values())).facts
-    parts = [
-        f"{problem(facts)} {budget(facts)}",
-        seeds(lines, profile),
-        uncharged(lines),
-        certified(lines),
-        panel.note,
+    proofs = [
+        f"{of(line).label}: {proof(run)} ({run.facts['calibration']})"
+        for line, run in lines.items()
     ]
-    if panel.authors:
-        parts.append("Dashed: the authors' own figure.")
+    return paragraphs(
+        f"{problem(facts)} epsilon = {float(facts['epsilon']):g}, {budget(facts)}.",
+        seeds(lines.values(), profile),
+        uncharged(lines),
+        f"Certified epsilon (calibration). {'; '.join(proofs)}.",
+        panel.note,
+        "Dashed: the authors' own figure." if panel.authors else "",
+    )
+
+
+def paragraphs(*parts: str) -> str:
+    """Return the parts of a caption that are not empty, each on a line of its own."""
     return "\n".join(part for part in parts if part)
 
 
@@ -58,13 +65,11 @@ def epsilon_caption(lines: OverEpsilon, profile: str) -> str:
         f"{of(line).label}: {', '.join(f'{proof(r)} at {e:g}' for e, r in runs)}"
         for line, runs in lines.items()
     ]
-    return "\n".join(
-        (
-            f"{problem(facts)} delta = {delta(facts)}, {adjacency(facts)}.",
-            f"{seeds(flat, profile)} Passes as chosen at epsilon = 1.",
-            uncharged(flat),
-            f"Certified epsilon. {'; '.join(proofs)}.",
-        )
+    return paragraphs(
+        f"{problem(facts)} {budget(facts)}.",
+        f"{seeds(flat.values(), profile)} Passes as chosen at epsilon = 1.",
+        uncharged(flat),
+        f"Certified epsilon. {'; '.join(proofs)}.",
     )
 
 
@@ -79,41 +84,26 @@ def overview_caption(panels: Sequence[Lines], profile: str) -> str:
         The profile that was run.
     """
     first = [next(iter(lines.values())).facts for lines in panels]
-    runs = {
-        f"{place} {line}": run
-        for place, lines in enumerate(panels)
-        for line, run in lines.items()
-    }
-    words = sorted({use for run in runs.values() for use in uses(run)})
-    beyond = [line for lines in panels for line, run in lines.items() if exceeds(run)]
-    order = dict.fromkeys([*(line for line in STYLES if line in beyond), *beyond])
+    runs = [(line, run) for lines in panels for line, run in lines.items()]
+    words = sorted({use for _, run in runs for use in uses(run)})
+    beyond = [line for line, run in runs if exceeds(run)]
+    order = [*(line for line in STYLES if line in beyond), *beyond]
     labels = ", ".join(dict.fromkeys(of(line).label for line in order))
-    parts = [
+    at, *others = dict.fromkeys(f"{float(facts['epsilon']):g}" for facts in first)
+    elsewhere = f" (where a title says so, {' or '.join(others)})" if others else ""
+    return paragraphs(
         " ".join(problem(facts) for facts in first),
-        f"Against passes: epsilon = {_epsilons(first)}, delta = 1/n^2, "
-        f"{adjacency(first[0])}.",
-        seeds(runs, profile),
+        f"Against passes: epsilon = {at}{elsewhere}, delta = 1/n^2, "
+        f"adjacency {first[0]['adjacency']}.",
+        seeds([run for _, run in runs], profile),
         f"Uncharged: {', '.join(words) or 'none'}.",
         f"Certified epsilon above the nominal one or unknown: {labels or 'no line'}.",
-    ]
-    return "\n".join(parts)
-
-
-def _epsilons(facts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the epsilons of several panels, the first one's first."""
-    values = [
-        f"{value:g}" for value in dict.fromkeys(float(f["epsilon"]) for f in facts)
-    ]
-    if len(values) == 1:
-        return values[0]
-    return f"{values[0]} (where a title says so, {' or '.join(values[1:])})"
+    )
 
 
 def exceeds(run: Curves) -> bool:
     """Return whether the nominal epsilon of a line is not proved."""
-    value = run.facts["epsilon_certified"]
-    nominal = float(run.facts["epsilon"])
-    return value is None or not float(value) <= nominal * (1 + 1e-6)
+    return not run.certified <= float(run.facts["epsilon"]) * (1 + 1e-6)
 
 
 def problem(facts: Mapping[str, Any]) -> str:
@@ -129,26 +119,13 @@ def problem(facts: Mapping[str, Any]) -> str:
 
 
 def budget(facts: Mapping[str, Any]) -> str:
-    """Return epsilon, delta and adjacency."""
-    return (
-        f"epsilon = {float(facts['epsilon']):g}, delta = {delta(facts)}, "
-        f"{adjacency(facts)}."
-    )
-
-
-def adjacency(facts: Mapping[str, Any]) -> str:
-    """Return the neighbouring relation in words."""
-    return f"adjacency {facts['adjacency']}"
-
-
-def delta(facts: Mapping[str, Any]) -> str:
-    """Return delta, as 1/n^2 where it is that."""
+    """Return delta, as 1/n^2 where it is that, and adjacency."""
     value, square = float(facts["delta"]), float(facts["n"]) ** 2
     name = "1/n^2 = " if abs(value * square - 1) < 1e-6 else ""
-    return f"{name}{value:.2g}"
+    return f"delta = {name}{value:.2g}, adjacency {facts['adjacency']}"
 
 
-def origin(drawn: Iterable[Curves | Scaling], folder: Path) -> str:
+def origin(drawn: Iterable[Bands], folder: Path) -> str:
     """Return the runs that computed some lines with their commits, the latest first.
 
     Also which of their algorithms have not passed `dp-erm-bench check`.
@@ -162,20 +139,17 @@ def origin(drawn: Iterable[Curves | Scaling], folder: Path) -> str:
     """
     drawn = list(drawn)
     names = runs_of(drawn)
-    shown = [f"{run} ({commit(folder, run)})" for run in names[:NAMED_RUNS]]
-    more = len(names) - len(shown)
-    tail = f"; {more} more in log.txt" if more else ""
-    computed = f"Computed by runs/{', '.join(shown)}{tail}." if shown else ""
-    return "\n".join(filter(None, (computed, unchecked(drawn))))
+    shown = ", ".join(f"{run} ({commit(folder, run)})" for run in names[:NAMED_RUNS])
+    more = len(names) - NAMED_RUNS
+    tail = f"; {more} more in log.txt" if more > 0 else ""
+    foreign = ", ".join(sorted({name for one in drawn for name in one.unchecked}))
+    return paragraphs(
+        f"Computed by runs/{shown}{tail}." if shown else "",
+        f"Not passed by dp-erm-bench check: {foreign}." if foreign else "",
+    )
 
 
-def unchecked(drawn: Iterable[Curves | Scaling]) -> str:
-    """Return which algorithms from outside have not passed `check`, if any."""
-    names = ", ".join(sorted({name for one in drawn for name in one.unchecked}))
-    return f"Not passed by dp-erm-bench check: {names}." if names else ""
-
-
-def runs_of(drawn: Iterable[Curves | Scaling]) -> list[str]:
+def runs_of(drawn: Iterable[Bands]) -> list[str]:
     """Return the runs behind some lines, the latest first."""
     return sorted({run for one in drawn for run in one.runs}, reverse=True)
 
@@ -189,13 +163,12 @@ def commit(folder: Path, run: str) -> str:
     return f"commit {git['commit'][:7]}{changed}"
 
 
-def seeds(lines: Lines, profile: str) -> str:
+def seeds(runs: Iterable[Curves], profile: str) -> str:
     """Return how many seeds stand behind median and band."""
-    counts = sorted({run.n_seeds for run in lines.values()})
-    count = " or ".join(str(number) for number in counts)
+    counts = sorted({run.n_seeds for run in runs})
     return (
-        f"Median and min..max of {count} report seeds at the setting tuned on other "
-        f"seeds (profile {profile})."
+        f"Median and min..max of {' or '.join(map(str, counts))} report seeds at the "
+        f"setting tuned on other seeds (profile {profile})."
     )
 
 
@@ -213,25 +186,13 @@ def uncharged(lines: Lines) -> str:
 
 def uses(run: Curves) -> list[str]:
     """Return the uncharged uses of the data by one line."""
-    given = run.facts["uncharged"]
-    return given.split(",") if isinstance(given, str) and given else []
-
-
-def certified(lines: Lines) -> str:
-    """Return the certified epsilon of each line with its calibration."""
-    proofs = [
-        f"{of(line).label}: {proof(run)} ({run.facts['calibration']})"
-        for line, run in lines.items()
-    ]
-    return f"Certified epsilon (calibration). {'; '.join(proofs)}."
+    names = run.facts["uncharged"]
+    return names.split(",") if isinstance(names, str) and names else []
 
 
 def proof(run: Curves) -> str:
     """Return the certified epsilon of one line, or none."""
-    value = run.facts["epsilon_certified"]
-    if value is None or float(value) != float(value):
-        return "none"
-    return f"{float(value):.3g}"
+    return "none" if math.isnan(run.certified) else f"{run.certified:.3g}"
 
 
 def setting(run: Curves) -> str:

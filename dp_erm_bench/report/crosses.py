@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report import axes
-from dp_erm_bench.report.caption import origin
+from dp_erm_bench.report import layout
+from dp_erm_bench.report.caption import origin, paragraphs
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.layout import Cell, Sheet, save
 from dp_erm_bench.report.scaling import Scaling
@@ -23,24 +23,7 @@ from dp_erm_bench.report.style import of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Rates = Mapping[str, Scaling]
 DASHES: tuple[Any, ...] = ("dotted", "dashed", (0, (6, 2, 1, 2)), "solid")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How a bound depends on the axis, up to its constant.
-
-    Attributes
-    ----------
-    label : str
-        What it is a bound of.
-    form : callable
-        Its dependence on the axis.
-    """
-
-    label: str
-    form: Callable[[Array], Array]
 
 
 def form(power: float | str) -> Callable[[Array], Array]:
@@ -66,16 +49,17 @@ class Cross:
         What stands above it and along it.
     rates : mapping of str to Scaling
         The lines by their labels in the table, at least one.
-    shapes : sequence of Shape
-        Drawn through the first point of the line `anchor`.
+    shapes : mapping of str to (float, str)
+        How bounds depend on the axis up to their constants, see `form`, by label; drawn
+        through the first point of the line `anchor`.
     anchor : str
         A line; the first one if not given.
     """
 
     title: str
     axis: str
-    rates: Rates
-    shapes: Sequence[Shape] = ()
+    rates: Mapping[str, Scaling]
+    shapes: Mapping[str, Any] = field(default_factory=dict)
     anchor: str = ""
 
 
@@ -89,43 +73,26 @@ def draw_cross(ax: Axes, cross: Cross) -> None:
     cross : Cross
         What to draw.
     """
-    low = min(float(np.min(rate.low)) for rate in cross.rates.values())
-    high = max(_top(rate) for rate in cross.rates.values())
-    first = next(iter(cross.rates))
-    anchor = cross.rates.get(cross.anchor, cross.rates[first])
+    rates = cross.rates.values()
     for line, rate in cross.rates.items():
-        _draw_rate(ax, line, rate)
+        ax.fill_between(rate.x, rate.low, rate.high, **of(line).band())
+        ax.plot(rate.x, rate.median, **of(line).curve())
+    low = min(float(np.min(rate.low)) for rate in rates)
+    high = max(_top(rate) for rate in rates)
+    anchor = cross.rates.get(cross.anchor, next(iter(rates)))
     if anchor.start.size:
         high = max(high, min(float(np.max(anchor.start)), 2.0 * high))
         ax.plot(anchor.x, anchor.start, color="#BBBBBB", linewidth=3, label="w = 0")
-    for place, shape in enumerate(cross.shapes):
-        _draw_shape(ax, shape, anchor, DASHES[place])
+    along = np.geomspace(anchor.x[0], anchor.x[-1], 60)
+    for place, (label, power) in enumerate(cross.shapes.items()):
+        shape = form(power)
+        values = shape(along) / shape(anchor.x[:1])[0] * anchor.median[0]
+        look: dict[str, Any] = {"linestyle": DASHES[place], "zorder": 1.2}
+        ax.plot(along, values, color="#555555", linewidth=0.9, label=label, **look)
     ax.set_title(cross.title)
     ax.set_xlabel(cross.axis)
-    every = sorted({float(at) for rate in cross.rates.values() for at in rate.x})
-    axes.scale_numbers(ax, every, (low, high))
-
-
-def _draw_rate(ax: Axes, line: str, rate: Scaling) -> None:
-    style = of(line)
-    ax.fill_between(
-        rate.x, rate.low, rate.high, color=style.colour, alpha=0.15, linewidth=0
-    )
-    ax.plot(rate.x, rate.median, **style.curve())
-
-
-def _draw_shape(ax: Axes, shape: Shape, anchor: Scaling, dashes: Any) -> None:
-    along = np.geomspace(anchor.x[0], anchor.x[-1], 60)
-    values = shape.form(along) / shape.form(anchor.x[:1])[0] * anchor.median[0]
-    ax.plot(
-        along,
-        values,
-        color="#555555",
-        linewidth=0.9,
-        linestyle=dashes,
-        zorder=1.2,
-        label=shape.label,
-    )
+    every = sorted({float(at) for rate in rates for at in rate.x})
+    layout.scale_numbers(ax, every, (low, high))
 
 
 def _top(rate: Scaling) -> float:
@@ -171,13 +138,10 @@ def save_crosses(
         return []
     cells: list[Cell] = [partial(draw_cross, cross=cross) for cross in crosses]
     drawn = [rate for cross in crosses for rate in cross.rates.values()]
-    computed = origin(drawn, path.parent.parent)
-    axes_of = [cross.axis for cross in crosses]
+    along = [cross.axis for cross in crosses]
     measured = [
-        f"{cross.title}. {slopes(cross)}"
-        if axes_of.count(cross.axis) > 1
-        else slopes(cross)
+        f"{cross.title}. " * (along.count(cross.axis) > 1) + slopes(cross)
         for cross in crosses
     ]
-    text = "\n".join([caption, *measured, *[computed] * bool(computed)])
+    text = paragraphs(caption, *measured, origin(drawn, path.parent.parent))
     return save(Sheet(cells, len(cells), text, size, quantity), path)

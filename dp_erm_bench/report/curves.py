@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dp_erm_bench.report.missing import Missing
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
@@ -17,16 +17,29 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = npt.NDArray[np.float64]
-
-FACTS = (
-    *("dataset", "standardise", "n", "p", "loss", "penalty", "strength"),
-    *("epsilon", "delta", "adjacency", "calibration", "accountant"),
-    *("epsilon_certified", "uncharged", "params"),
-)
+ENDS = ("ok", "diverged")
+"""Status of the runs that came to an end."""
 
 
+class Missing(Exception):
+    """A line is not in the table that a figure or a claim needs; says why."""
+
+
+@dataclass(frozen=True, eq=False)
 class Bands:
-    """What is drawn of several runs: their median, the smallest and the largest."""
+    """What is drawn of several runs: their median, the smallest and the largest.
+
+    Attributes
+    ----------
+    runs : tuple of str
+        The runs of the folder that computed them.
+    unchecked : tuple of str
+        Algorithms from outside the package that have not passed `check`.
+    """
+
+    _: KW_ONLY
+    runs: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     def quantile(self, q: float) -> Array:
         """Return a quantile over the runs, shape (k,)."""
@@ -59,26 +72,26 @@ class Curves(Bands):
     errors : ndarray of shape (seeds, k)
         Relative error to the certified optimum; inf where a run diverged.
     facts : mapping
-        What the runs share: the columns named in `FACTS`.
+        The first of their rows: what the runs share, by the names of the columns.
     nnz : ndarray of shape (seeds, k)
         Non-zero coordinates of the iterates; nan where a run diverged.
-    runs : tuple of str
-        The runs of the folder that computed them.
-    unchecked : tuple of str
-        Algorithms from outside the package that have not passed `check`.
     """
 
     passes: Array
     errors: Array
     facts: Mapping[str, Any]
     nnz: Array
-    runs: tuple[str, ...] = ()
-    unchecked: tuple[str, ...] = ()
 
     @property
     def n_seeds(self) -> int:
         """Return the number of report seeds."""
         return int(self.errors.shape[0])
+
+    @property
+    def certified(self) -> float:
+        """Return the certified epsilon, not a number if there is none."""
+        value = self.facts["epsilon_certified"]
+        return math.nan if value is None else float(value)
 
     @property
     def mean(self) -> Array:
@@ -123,45 +136,56 @@ def explained(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     """
     import pandas as pd
 
+    skipped = {"phase": "tune", "status": "skipped"}
     missing = [
         {
-            "panel": entry["panel"],
-            "line": entry["line"],
-            "phase": "tune",
-            "status": "skipped",
-            "message": entry["reason"],
+            "panel": one["panel"],
+            "line": one["line"],
+            "message": one["reason"],
+            **skipped,
         }
-        for entry in config.get("not_run") or ()
+        for one in config.get("not_run") or ()
     ]
     return pd.concat([table, pd.DataFrame(missing)]) if missing else table
 
 
-def report_runs(table: pd.DataFrame, panel: str) -> pd.DataFrame:
-    """Return the report rows of a panel.
+def report_runs(
+    table: pd.DataFrame,
+    panel: str,
+    line: str | None = None,
+    epsilon: float | None = None,
+    data_seed: int | None = None,
+) -> pd.DataFrame:
+    """Return the report rows of a panel, of a line, at an epsilon, of a data seed.
 
     Parameters
     ----------
     table : DataFrame
         The tidy table, one row per checkpoint.
-    panel : str
-        Its label.
+    panel, line : str
+        Labels of the experiment's block; all lines if not given.
+    epsilon, data_seed : float, int, optional
+        Of the budget and of the data; all if not given.
 
     Raises
     ------
     Missing
-        If the panel has no report row; with the message of a failed run if any.
+        If there is no such row; with the message of a failed run if any.
     """
     rows = table[table["panel"] == panel]
-    report = rows[rows["phase"] == "report"]
+    report, absent = rows[rows["phase"] == "report"], f"panel {panel}"
+    at = ""
+    if line is not None and not report.empty:
+        rows, report = (some[some["line"] == line] for some in (rows, report))
+        absent = line
+        if epsilon is not None:
+            report = report[np.isclose(report["epsilon"], epsilon)]
+            at = f" at epsilon = {epsilon:g}"
+        if data_seed is not None:
+            report = report[report["dataset_seed"] == data_seed]
     if report.empty:
-        raise Missing(why(rows, f"panel {panel} has no report runs"))
+        raise Missing(why(rows, f"{absent} has no report runs{at}"))
     return report
-
-
-def data_seeds(table: pd.DataFrame, panel: str) -> list[int]:
-    """Return the data seeds that a panel was reported on, sorted."""
-    seeds = report_runs(table, panel)["dataset_seed"].unique()
-    return sorted(int(seed) for seed in seeds)
 
 
 def curves(
@@ -171,53 +195,42 @@ def curves(
     epsilon: float = 1.0,
     data_seed: int | None = None,
 ) -> Curves:
-    """Return the report runs of one line at one epsilon.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The tidy table, one row per checkpoint.
-    panel, line : str
-        Labels of the experiment's block.
-    epsilon : float
-        The epsilon asked for.
-    data_seed : int, optional
-        Seed of the data where the panel has several.
+    """Return the report runs of one line at one epsilon, arguments as `report_runs`.
 
     Raises
     ------
     Missing
         If nothing ran, a run failed or the problem has no certified optimum.
     """
-    rows = report_runs(table, panel)
-    rows = rows[(rows["line"] == line) & np.isclose(rows["epsilon"], epsilon)]
-    if data_seed is not None:
-        rows = rows[rows["dataset_seed"] == data_seed]
-    if rows.empty:
-        tried = table[(table["panel"] == panel) & (table["line"] == line)]
-        default = f"{line} has no report runs at epsilon = {epsilon:g}"
-        raise Missing(why(tried, default))
-    failed = rows[~rows["status"].isin(["ok", "diverged"])]
-    if not failed.empty:
-        raise Missing(why(failed, f"{line} failed"))
-    return _pivot(rows, line)
-
-
-def _pivot(rows: pd.DataFrame, line: str) -> Curves:
-    """Arrange rows as a matrix seeds x checkpoints."""
-    errors, nnz = (_grid(rows, name) for name in ("relative_error", "nnz"))
+    rows = ended(report_runs(table, panel, line, epsilon, data_seed), line)
+    errors, nnz = (
+        rows.pivot_table(index="trial", columns="iteration", values=of, dropna=False)
+        .sort_index(axis=1)
+        .to_numpy(float)
+        for of in ("relative_error", "nnz")
+    )
     if np.isnan(errors).all():
         raise Missing(f"{line} has no certified optimum to compare with")
-    passes = rows.groupby("iteration")["passes"].first().sort_index()
-    first = rows.iloc[0]
     return Curves(
-        passes=passes.to_numpy(float),
-        errors=np.where(np.isnan(errors), np.inf, errors),
-        facts={name: first[name] for name in FACTS},
-        nnz=nnz,
+        rows.groupby("iteration")["passes"].first().sort_index().to_numpy(float),
+        np.where(np.isnan(errors), np.inf, errors),
+        first_row(rows),
+        nnz,
         runs=runs_in(rows),
         unchecked=unchecked_in(rows),
     )
+
+
+def ended(rows: pd.DataFrame, line: str) -> pd.DataFrame:
+    """Return the rows of a line; `Missing` says why if a run did not come to an end."""
+    if not rows["status"].isin(ENDS).all():
+        raise Missing(why(rows, f"{line} failed"))
+    return rows
+
+
+def first_row(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the values of the first row by column."""
+    return {str(name): value for name, value in rows.iloc[0].items()}
 
 
 def runs_in(rows: pd.DataFrame) -> tuple[str, ...]:
@@ -226,17 +239,9 @@ def runs_in(rows: pd.DataFrame) -> tuple[str, ...]:
     return tuple(sorted(str(run) for run in named if run))
 
 
-def _grid(rows: pd.DataFrame, name: str) -> Array:
-    """Return a column as a matrix seeds x checkpoints."""
-    grid = rows.pivot_table(
-        index="trial", columns="iteration", values=name, dropna=False
-    )
-    return grid.sort_index(axis=1).to_numpy(float)
-
-
 def why(rows: pd.DataFrame, default: str) -> str:
     """Return the commonest message of rows that are not ok, else the default."""
-    bad = rows[~rows["status"].isin(["ok", "diverged"])]
+    bad = rows[~rows["status"].isin(ENDS)]
     messages = bad["message"].dropna()
     messages = messages[messages != ""]
     if messages.empty:

@@ -8,19 +8,27 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import absolute, is_file
+from dp_erm_bench.report.curves import Missing
+from dp_erm_bench.results.plan import read_plan
+from dp_erm_bench.results.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
+Facts = tuple[Mapping[str, Any], Mapping[str, Any]]
+QUOTIENT = "quotient"
+"""The axis that is no column of the table: panels by the quotient of two bounds."""
+
 LinesOf = Mapping[str, Sequence[str]]
 """The lines of each panel of an experiment."""
 
@@ -81,6 +89,64 @@ class Figure:
         raise NotImplementedError
 
 
+def members(panels: Iterable[str], panel: str, axis: str = "") -> list[str]:
+    """Return the panels of a name: one, or all of a family against the quotient."""
+    if axis == QUOTIENT:
+        return [one for one in panels if one.startswith(f"{panel}_")]
+    return [panel] if panel in panels else []
+
+
+def lines_of(
+    lines: LinesOf, panel: str, axis: str = "", key: str = "panel"
+) -> list[str]:
+    """Return the lines of a panel or of a family; refuse a name that is of neither."""
+    panels = members(lines, panel, axis)
+    if not panels:
+        registry.check_choice(key, panel, list(lines))
+    return list(dict.fromkeys(line for one in panels for line in lines[one]))
+
+
+def looked_up(
+    lines: Sequence[str], look: Callable[[str], T]
+) -> tuple[dict[str, T], dict[str, str]]:
+    """Look up lines; return those that ran and why the others are missing."""
+    ran: dict[str, T] = {}
+    missing: dict[str, str] = {}
+    for line in lines:
+        try:
+            ran[line] = look(line)
+        except Missing as reason:
+            missing[line] = str(reason)
+    return ran, missing
+
+
+class Study(Figure):
+    """A figure of a study: its table is made of what the study's tasks recorded."""
+
+    file: ClassVar[str]
+
+    def rows(self, recorded: Iterable[Facts]) -> Iterable[dict[str, Any]]:
+        """Yield the rows of the table, from spec and facts of every trial."""
+        raise NotImplementedError
+
+    def table(self, folder: Path) -> pd.DataFrame:
+        """Return the rows that the study recorded, and write them as `file`."""
+        import pandas as pd
+
+        table = pd.DataFrame(self.rows(recorded(folder)))
+        table.to_csv(folder / self.file, index=False)
+        return table
+
+
+def recorded(folder: Path) -> Iterator[Facts]:
+    """Yield the spec and the facts of every planned trial that went well."""
+    lines = [line for line in read_plan(folder) if line is not None]
+    records = Store(folder).records([line["key"] for line in lines])
+    for line, record in zip(lines, records, strict=True):
+        if record is not None and record["status"] == "ok":
+            yield line["spec"], record["facts"]
+
+
 def figures_of(config: Mapping[str, Any]) -> list[Figure]:
     """Return the figures of an experiment.
 
@@ -132,7 +198,7 @@ def build(cls: type[T], given: Any, where: str) -> T:
     """
     if not isinstance(given, dict):
         raise UsageError(f"{where}={given}: must be a mapping")
-    types, fields = get_type_hints(cls), dataclasses.fields(cls)  # type: ignore[arg-type]
+    types, fields = typing.get_type_hints(cls), dataclasses.fields(cls)  # type: ignore[arg-type]
     for key in given:
         registry.check_choice(f"{where}: key", key, [field.name for field in fields])
     for field in fields:
@@ -150,8 +216,8 @@ def _value(kind: Any, given: Any, where: str) -> Any:
     """Return a plain value as the type of a field has it."""
     if dataclasses.is_dataclass(kind):
         return build(kind, given, where)  # type: ignore[arg-type]
-    inner = get_args(kind)
-    if get_origin(kind) is tuple:
+    inner = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
         if not isinstance(given, list) or not given:
             raise UsageError(f"{where}={given}: must be a list of at least one value")
         places = enumerate(given, 1)

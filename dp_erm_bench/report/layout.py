@@ -1,16 +1,19 @@
-"""Put panels, one legend and a caption on a sheet and save it as PDF and PNG."""
+"""Put panels, a legend and a caption on a sheet, as PDF and PNG; scales, ticks."""
 
 from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 Cell = Callable[["Axes"], None]
@@ -20,6 +23,7 @@ LEFT, RIGHT, TOP, AXIS, GAP = 0.75, 0.2, 0.4, 0.5, 0.85
 CAPTION_LINE, LEGEND_LINE, LEGEND_WIDTH = 0.133, 0.19, 2.8
 CHARACTERS_PER_INCH = 17.0
 MAX_PNG_BYTES = 200_000
+PASSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,6 @@ class Sheet:
     caption: str
     size: tuple[float, float]
     quantity: str = r"relative error $F(w)/F^* - 1$"
-
-    @property
-    def rows(self) -> int:
-        """Return the number of rows."""
-        return -(-len(self.cells) // self.columns)
 
     @property
     def width(self) -> float:
@@ -87,86 +86,152 @@ def save(sheet: Sheet, path: Path) -> list[Path]:
         The two files written; the PNG has at most `MAX_PNG_BYTES`.
     """
     import matplotlib.pyplot as plt
+    from PIL import Image
 
     figure = plt.figure()
     _fill(figure, sheet)
     pdf, png = path.with_suffix(".pdf"), path.with_suffix(".png")
     figure.savefig(pdf, metadata={"CreationDate": None})
     for dpi in (150, 125, 100, 80, 60):
-        _save_png(figure, png, dpi)
+        pixels = io.BytesIO()
+        figure.savefig(pixels, format="png", dpi=dpi)
+        # A palette of 256 colours has a third of the bytes of true colour.
+        with Image.open(pixels) as image:
+            image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(png)
         if png.stat().st_size <= MAX_PNG_BYTES:
             break
     plt.close(figure)
     return [pdf, png]
 
 
-def _save_png(figure: Figure, path: Path, dpi: int) -> None:
-    """Save with a palette of 256 colours, a third of the bytes of true colour."""
-    from PIL import Image
-
-    pixels = io.BytesIO()
-    figure.savefig(pixels, format="png", dpi=dpi)
-    with Image.open(pixels) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path)
-
-
 def _fill(figure: Figure, sheet: Sheet) -> None:
     """Draw cells, legend and caption at places given in inches."""
-    drawn = {
-        place: (cell, figure.add_axes((0, 0, 1, 1)))
-        for place, cell in enumerate(sheet.cells)
-        if cell is not None
-    }
-    for cell, ax in drawn.values():
-        cell(ax)
-    entries = _entries([ax for _, ax in drawn.values()])
+    drawn: dict[int, Axes] = {}
+    for place, cell in enumerate(sheet.cells):
+        if cell is not None:
+            drawn[place] = figure.add_axes((0, 0, 1, 1))
+            cell(drawn[place])
+    entries = _entries(drawn.values())
     per_row = max(1, int(sheet.width / 2.5))
     alone = len(drawn) == 1
     legend = 0.0 if alone else LEGEND_LINE * -(-len(entries) // per_row) + 0.1
     below = CAPTION_LINE * len(sheet.text) + 0.1 + legend + AXIS
-    (width, height), gap = sheet.size, AXIS + TOP
-    total = below + sheet.rows * height + (sheet.rows - 1) * gap + TOP
-    figure.set_size_inches(sheet.width, total)
-    for place, (_, ax) in drawn.items():
+    (width, height), gap, wide = sheet.size, AXIS + TOP, sheet.width
+    rows = -(-len(sheet.cells) // sheet.columns)
+    total = below + rows * height + (rows - 1) * gap + TOP
+    figure.set_size_inches(wide, total)
+    for place, ax in drawn.items():
         row, column = divmod(place, sheet.columns)
         x = LEFT + column * (width + GAP)
         y = total - TOP - height - row * (height + gap)
-        ax.set_position(_relative((x, y, width, height), sheet.width, total))
+        ax.set_position((x / wide, y / total, width / wide, height / total))
         if column == 0:
             ax.set_ylabel(sheet.quantity)
-    anchor = (LEFT + width + 0.15, total - TOP) if alone else (0.15, below - AXIS)
+    x, y = (LEFT + width + 0.15, total - TOP) if alone else (0.15, below - AXIS)
+    key: dict[str, Any] = {"frameon": False, "borderaxespad": 0, "columnspacing": 1.2}
     figure.legend(
         entries.values(),
         entries.keys(),
         loc="upper left",
-        bbox_to_anchor=(anchor[0] / sheet.width, anchor[1] / total),
+        bbox_to_anchor=(x / wide, y / total),
         ncols=1 if alone else per_row,
-        frameon=False,
-        borderaxespad=0,
-        columnspacing=1.2,
+        **key,
     )
-    figure.text(
-        0.15 / sheet.width,
-        0.1 / total,
-        "\n".join(sheet.text),
-        fontsize=7.5,
-        va="bottom",
-        linespacing=1.25,
-    )
+    look: dict[str, Any] = {"fontsize": 7.5, "va": "bottom", "linespacing": 1.25}
+    figure.text(0.15 / wide, 0.1 / total, "\n".join(sheet.text), **look)
 
 
-def _relative(
-    box: tuple[float, float, float, float], width: float, height: float
-) -> tuple[float, float, float, float]:
-    """Return a box in inches as fractions of the sheet."""
-    return box[0] / width, box[1] / height, box[2] / width, box[3] / height
-
-
-def _entries(drawn: Sequence[Axes]) -> dict[str, Any]:
-    """Return legend handles by label, each label once, in order of appearance."""
+def _entries(drawn: Iterable[Axes]) -> dict[str, Any]:
+    """Return legend handles by label in order of appearance, the authors' ones last."""
     handles: dict[str, Any] = {}
     for ax in drawn:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    authors = {name: handles[name] for name in handles if name.endswith("figure)")}
-    return {**{k: v for k, v in handles.items() if k not in authors}, **authors}
+    last = {label: label.endswith("figure)") for label in handles}
+    return {label: handles[label] for label in sorted(handles, key=last.__getitem__)}
+
+
+def pass_ticks(end: float) -> list[float]:
+    """Return the ticks of an axis of passes from 0 to `end`, `end` included."""
+    return [tick for tick in PASSES if tick < 0.8 * end] + [float(end)]
+
+
+def error_ticks(low: float, high: float) -> list[float]:
+    """Return three to about seven round ticks of a log axis.
+
+    Parameters
+    ----------
+    low, high : float
+        The range of the axis, both positive.
+    """
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for digits in ([1], [1, 3], [1, 2, 5], range(1, 10)):
+        candidates = np.outer(decades, list(digits)).ravel()
+        inside = candidates[(candidates >= low) & (candidates <= high)]
+        if len(inside) >= 3:
+            return [float(tick) for tick in inside[:: 1 + len(inside) // 8]]
+    return _linear_ticks(low, high)
+
+
+def _linear_ticks(low: float, high: float) -> list[float]:
+    """Return round ticks where less than one digit changes."""
+    raw = (high - low) / 4
+    unit = 10.0 ** np.floor(np.log10(raw))
+    step = unit * min((1, 2, 5, 10), key=lambda digit: abs(digit * unit - raw))
+    first, last = int(np.ceil(low / step)), int(np.floor(high / step))
+    return [float(round(k * step, 12)) for k in range(first, last + 1)]
+
+
+def scale_passes(ax: Axes, ticks: Sequence[float], log: bool) -> None:
+    """Set the x axis: linear, or linear up to 1 pass and log beyond."""
+    if log:
+        ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
+        _label(ax.xaxis, ticks)
+    else:
+        _label(ax.xaxis, _linear_ticks(0.0, ticks[-1]))
+    ax.set_xlim(0, ticks[-1] * 1.02)
+
+
+def scale_epsilon(ax: Axes, epsilons: Sequence[float]) -> None:
+    """Set the x axis to a log scale with the epsilons that ran as ticks."""
+    ax.set_xscale("log")
+    _label(ax.xaxis, epsilons)
+    ax.set_xlim(epsilons[0] / 1.4, epsilons[-1] * 1.4)
+
+
+def scale_errors(ax: Axes, extent: tuple[float, float]) -> None:
+    """Set the y axis to a log scale around the range of errors."""
+    ax.set_yscale("log")
+    margin = (extent[1] / extent[0]) ** 0.05 * 1.01
+    low, high = extent[0] / margin, extent[1] * margin
+    _label(ax.yaxis, error_ticks(low, high))
+    ax.set_ylim(low, high)
+
+
+def scale_numbers(
+    ax: Axes, values: Sequence[float], extent: tuple[float, float]
+) -> None:
+    """Set both axes to log scales with the values that ran as ticks."""
+    ax.set_xscale("log")
+    _label(ax.xaxis, [float(f"{value:.3g}") for value in _apart(values)])
+    ax.set_xlim(values[0] / 1.15, values[-1] * 1.3)
+    scale_errors(ax, extent)
+
+
+def _apart(values: Sequence[float]) -> list[float]:
+    """Return those values whose labels do not touch on a log scale."""
+    least = (values[-1] / values[0]) ** 0.12
+    kept = [values[0]]
+    for value in values[1:]:
+        if value >= kept[-1] * least:
+            kept.append(value)
+    return kept
+
+
+def _label(axis: Axis, ticks: Sequence[float]) -> None:
+    """Show exactly these ticks, in plain numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.set_major_locator(FixedLocator(list(ticks)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.6g}"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import listed, write_atomic
-from dp_erm_bench.report.claims.schema import check_claims
+from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.style import forget
 from dp_erm_bench.results.files import locked, telling

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dp_erm_bench import registry
-from dp_erm_bench.report import axes
-from dp_erm_bench.report.authors import decoded
-from dp_erm_bench.report.curves import Array, Curves, curves, report_runs
-from dp_erm_bench.report.figure import LinesOf, check_stem
-from dp_erm_bench.report.missing import Missing
+from dp_erm_bench.report import layout
+from dp_erm_bench.report.curves import Array, Curves, Missing, curves
+from dp_erm_bench.report.figure import LinesOf, check_stem, lines_of, looked_up
 from dp_erm_bench.report.style import of
 
 if TYPE_CHECKING:
@@ -67,11 +68,9 @@ class Panel:
 
     def check(self, lines: LinesOf) -> None:
         """Refuse lines that the panel of an experiment does not have."""
-        registry.check_choice("panel", self.name, list(lines))
+        ran = lines_of(lines, self.name)
         for line in (*self.lines, *self.over_epsilon):
-            registry.check_choice(
-                f"panel {self.name}: line", line, list(lines[self.name])
-            )
+            registry.check_choice(f"panel {self.name}: line", line, ran)
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,8 @@ class PanelRuns:
     @property
     def curves(self) -> list[Curves]:
         """Return everything that is drawn of the panel."""
-        several = itertools.chain.from_iterable(self.over_epsilon.values())
-        return [*self.lines.values(), *(run for _, run in several)]
+        several = [run for runs in self.over_epsilon.values() for _, run in runs]
+        return [*self.lines.values(), *several]
 
 
 def look_up(table: pd.DataFrame, panel: Panel) -> PanelRuns:
@@ -112,34 +111,22 @@ def look_up(table: pd.DataFrame, panel: Panel) -> PanelRuns:
     panel : Panel
         What to draw.
     """
-    lines: dict[str, Curves] = {}
-    missing: dict[str, str] = {}
-    for line in panel.lines:
-        try:
-            lines[line] = curves(table, panel.name, line, panel.epsilon)
-        except Missing as reason:
-            missing[line] = str(reason)
+    look = partial(curves, table, panel.name)
+    lines, missing = looked_up(panel.lines, partial(look, epsilon=panel.epsilon))
     over: dict[str, list[tuple[float, Curves]]] = {}
+    reported = table[(table["panel"] == panel.name) & (table["phase"] == "report")]
     for line in panel.over_epsilon:
         for label in (line, f"{line} over epsilon"):
-            for epsilon in _epsilons(table, panel.name, label):
+            epsilons = reported.loc[reported["line"] == label, "epsilon"].unique()
+            for epsilon in map(float, epsilons):
                 try:
-                    run = curves(table, panel.name, label, epsilon)
-                    over.setdefault(line, []).append((epsilon, run))
+                    over.setdefault(line, []).append((epsilon, look(label, epsilon)))
                 except Missing as reason:
                     missing[f"{label}, epsilon = {epsilon:g}"] = str(reason)
-        over.get(line, []).sort(key=lambda pair: pair[0])
+    over = {
+        line: sorted(runs, key=itemgetter(0)) for line, runs in over.items() if runs
+    }
     return PanelRuns(panel, lines, over, missing)
-
-
-def _epsilons(table: pd.DataFrame, panel: str, line: str) -> list[float]:
-    try:
-        rows = report_runs(table, panel)
-    except Missing:
-        return []
-    return [
-        float(value) for value in rows.loc[rows["line"] == line, "epsilon"].unique()
-    ]
 
 
 def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
@@ -162,29 +149,17 @@ def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
             ax.plot(passes, errors, **of(line).authors())
             ends.append(float(passes[-1]))
             low, high = min(low, float(errors.min())), max(high, float(errors.max()))
-    ticks = axes.pass_ticks(max(ends))
+    ticks = layout.pass_ticks(max(ends))
     for place, (line, run) in enumerate(lines.items()):
-        style = of(line)
-        ax.fill_between(
-            run.passes,
-            _drawable(run.low),
-            _drawable(run.high),
-            color=style.colour,
-            alpha=0.15,
-            linewidth=0,
-        )
+        bottom, median, top = map(_drawable, (run.low, run.median, run.high))
+        ax.fill_between(run.passes, bottom, top, **of(line).band())
         marks = sorted({int(np.abs(run.passes - tick).argmin()) for tick in ticks})
-        ax.plot(
-            run.passes,
-            _drawable(run.median),
-            markevery=marks,
-            zorder=3 - place / 100,
-            **style.curve(),
-        )
+        look = {**of(line).curve(), "markevery": marks, "zorder": 3 - place / 100}
+        ax.plot(run.passes, median, **look)
     ax.set_title(panel.title)
     ax.set_xlabel("passes over the data")
-    axes.scale_passes(ax, ticks, panel.log_passes)
-    axes.scale_errors(ax, (low, high))
+    layout.scale_passes(ax, ticks, panel.log_passes)
+    layout.scale_errors(ax, (low, high))
 
 
 def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
@@ -200,8 +175,8 @@ def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
         The runs by label and epsilon.
     """
     for place, (line, runs) in enumerate(lines.items()):
-        ends = np.array([_end(run) for _, run in runs])
-        low, median, high = ends.T
+        ends = [(run.low[-1], run.median[-1], run.high[-1]) for _, run in runs]
+        low, median, high = _drawable(np.array(ends)).T
         # Side by side, so that no bar hides another.
         beside = np.array([epsilon for epsilon, _ in runs]) * 1.05 ** (place - 1)
         bars = np.nan_to_num(np.array([median - low, high - median]), nan=0.0)
@@ -209,14 +184,8 @@ def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
     ax.set_title(panel.title)
     ax.set_xlabel(r"$\varepsilon$")
     every = [run for runs in lines.values() for _, run in runs]
-    axes.scale_epsilon(ax, sorted({e for runs in lines.values() for e, _ in runs}))
-    axes.scale_errors(ax, _extent(every, last=True))
-
-
-def _end(run: Curves) -> tuple[float, float, float]:
-    """Return the final low, median and high."""
-    low, median, high = (_drawable(x[-1:]) for x in (run.low, run.median, run.high))
-    return float(low[0]), float(median[0]), float(high[0])
+    layout.scale_epsilon(ax, sorted({e for runs in lines.values() for e, _ in runs}))
+    layout.scale_errors(ax, _extent(every, last=True))
 
 
 def _drawable(errors: Array) -> Array:
@@ -227,10 +196,42 @@ def _drawable(errors: Array) -> Array:
 def _extent(runs: list[Curves], last: bool = False) -> tuple[float, float]:
     """Return the range of errors to show: the bands, but no far outlier."""
     part = slice(-1, None) if last else slice(None)
-    median = np.concatenate([_drawable(run.median[part]) for run in runs])
-    low = np.concatenate([_drawable(run.low[part]) for run in runs])
-    high = np.concatenate([_drawable(run.high[part]) for run in runs])
+    bands = [(run.low[part], run.median[part], run.high[part]) for run in runs]
+    low, median, high = _drawable(np.concatenate(bands, axis=1))
     if not np.isfinite(median).any():
         return 1e-3, 1.0
     bottom = max(np.nanmin(low), np.nanmin(median) / 10)
     return float(bottom), float(min(np.nanmax(high), np.nanmax(median) * 10))
+
+
+@cache
+def _authors() -> dict[str, Any]:
+    path = Path(__file__).with_name("authors_curves.json")
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def decoded(panel: str) -> dict[str, tuple[Array, Array]]:
+    """Return the authors' curves of a panel.
+
+    Parameters
+    ----------
+    panel : str
+        Label of the panel.
+
+    Returns
+    -------
+    dict of str to (ndarray, ndarray)
+        Line `[(passes, error)]` of shape (k, 2) and band `[(passes, low, high)]` of
+        shape (k, 3) by the authors' name of the algorithm; empty where no figure of
+        theirs was decoded.
+    """
+    panels = _authors()["panels"]
+    return {
+        name: (np.asarray(curve["line"]), np.asarray(curve["band"]))
+        for name, curve in panels.get(panel, {}).items()
+    }
+
+
+def source() -> str:
+    """Return where the decoded numbers come from."""
+    return str(_authors()["source"])

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from dp_erm_bench.report import log
-from dp_erm_bench.report.caption import (
-    caption,
-    epsilon_caption,
-    origin,
-    overview_caption,
-)
-from dp_erm_bench.report.curves import explained
+from dp_erm_bench.paths import write_atomic
+from dp_erm_bench.report import caption, panels
+from dp_erm_bench.report.curves import Curves, explained
 from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save
-from dp_erm_bench.report.panels import (
-    Panel,
-    PanelRuns,
-    draw_epsilon,
-    draw_passes,
-    look_up,
-)
+from dp_erm_bench.report.panels import Panel, PanelRuns
 from dp_erm_bench.report.style import house_style
-from dp_erm_bench.results.runs import read_manifest
+from dp_erm_bench.results.runs import read_manifest, read_noted
 
 SINGLE, SMALL = (4.4, 3.0), (2.5, 2.0)
 COLUMNS, ONE_ROW = 4, 5
@@ -65,38 +54,31 @@ class Panels(Figure):
         choices.csv is looked for, too.
         """
         folder, profile = drawing.folder, drawing.profile
-        missing = {"not_run": _not_run(folder.parent), **drawing.config}
-        table = explained(drawing.table, missing)
-        drawn = [look_up(table, panel) for panel in self.panels]
+        missing = {"not_run": read_manifest(folder.parent).get("not_run")}
+        table = explained(drawing.table, missing | {**drawing.config})
+        drawn = [panels.look_up(table, panel) for panel in self.panels]
         written: list[Path] = []
         with house_style():
-            for panel in drawn if self.alone else ():
-                written += _singles(panel, folder, profile)
+            for one in drawn if self.alone else ():
+                written += _singles(one, folder, profile)
             written += _overview(drawn, drawing.path(self.name), profile)
         if self.alone:
-            written.append(log.write(folder, drawing.paper, drawn, profile))
+            written.append(write_log(folder, drawing.paper, drawn, profile))
         return written
-
-
-def _not_run(folder: Path) -> list[dict[str, Any]]:
-    """Return what the manifest of a results folder says did not run."""
-    return list(read_manifest(folder).get("not_run") or ())
 
 
 def _singles(drawn: PanelRuns, folder: Path, profile: str) -> list[Path]:
     """Draw one panel against passes and against epsilon, each on its own."""
-    panel, sheets = drawn.panel, []
-    if drawn.lines:
-        cell: Cell = partial(draw_passes, panel=panel, lines=drawn.lines)
-        sheets.append((cell, caption(panel, drawn.lines, profile), panel.name))
-    if drawn.over_epsilon:
-        cell = partial(draw_epsilon, panel=panel, lines=drawn.over_epsilon)
-        text = epsilon_caption(drawn.over_epsilon, profile)
-        sheets.append((cell, text, f"{panel.name}_epsilon"))
+    panel, lines, over = drawn.panel, drawn.lines, drawn.over_epsilon
     written: list[Path] = []
-    for cell, text, name in sheets:
-        sheet = Sheet([cell], 1, text + _origin([drawn], folder), SINGLE)
-        written += save(sheet, folder / name)
+    if lines:
+        cell: Cell = partial(panels.draw_passes, panel=panel, lines=lines)
+        sheet = Sheet([cell], 1, caption.caption(panel, lines, profile), SINGLE)
+        written += _save(sheet, folder / panel.name, [drawn])
+    if over:
+        cell = partial(panels.draw_epsilon, panel=panel, lines=over)
+        sheet = Sheet([cell], 1, caption.epsilon_caption(over, profile), SINGLE)
+        written += _save(sheet, folder / f"{panel.name}_epsilon", [drawn])
     return written
 
 
@@ -106,18 +88,20 @@ def _overview(drawn: Sequence[PanelRuns], path: Path, profile: str) -> list[Path
     if not ran:
         return []
     cells, columns = grid(ran)
-    text = overview_caption([one.lines for one in ran], profile)
-    text = "\n".join([text, *_notes(ran)])
-    missing = [one.panel.title for one in drawn if not one.lines]
-    if missing:
-        text += f"\nNot run: {', '.join(missing)} (log.txt says why)."
-    text += _origin(ran, path.parent)
-    return save(Sheet(cells, columns, text, SMALL), path)
+    missing = ", ".join(one.panel.title for one in drawn if not one.lines)
+    text = caption.paragraphs(
+        caption.overview_caption([one.lines for one in ran], profile),
+        _notes(ran),
+        f"Not run: {missing} (log.txt says why)." if missing else "",
+    )
+    return _save(Sheet(cells, columns, text, SMALL), path, ran)
 
 
-def _origin(ran: Sequence[PanelRuns], figures: Path) -> str:
-    computed = origin((run for one in ran for run in one.curves), figures.parent)
-    return f"\n{computed}" if computed else ""
+def _save(sheet: Sheet, path: Path, ran: Sequence[PanelRuns]) -> list[Path]:
+    """Save a sheet that says at its end which runs it was drawn from."""
+    runs = [run for one in ran for run in one.curves]
+    text = caption.paragraphs(sheet.caption, caption.origin(runs, path.parent.parent))
+    return save(replace(sheet, caption=text), path)
 
 
 def grid(ran: Sequence[PanelRuns]) -> tuple[list[Cell | None], int]:
@@ -129,21 +113,108 @@ def grid(ran: Sequence[PanelRuns]) -> tuple[list[Cell | None], int]:
         The panels, those against epsilon after all those against passes.
     """
     above: list[Cell] = [
-        partial(draw_passes, panel=one.panel, lines=one.lines) for one in ran
+        partial(panels.draw_passes, panel=one.panel, lines=one.lines) for one in ran
     ]
     below: list[Cell] = [
-        partial(draw_epsilon, panel=one.panel, lines=one.over_epsilon)
+        partial(panels.draw_epsilon, panel=one.panel, lines=one.over_epsilon)
         for one in ran
         if one.over_epsilon
     ]
     columns = len(ran) if len(ran) <= ONE_ROW else COLUMNS
-    gap = [None] * (-len(above) % columns)
-    cells = [*above, *(gap if below else []), *below]
-    return cells, columns
+    gap = [None] * (-len(above) % columns if below else 0)
+    return [*above, *gap, *below], columns
 
 
-def _notes(ran: Sequence[PanelRuns]) -> list[str]:
+def _notes(ran: Sequence[PanelRuns]) -> str:
     """Return the sentences of all panels' notes, each once, as one paragraph."""
     sentences = [part for one in ran for part in one.panel.note.split(". ") if part]
     once = dict.fromkeys(sentence.removesuffix(".") for sentence in sentences)
-    return [". ".join(once) + "."] if once else []
+    return ". ".join(once) + "." if once else ""
+
+
+def write_log(
+    folder: Path, paper: str, drawn: Sequence[PanelRuns], profile: str
+) -> Path:
+    """Write log.txt beside the figures.
+
+    Parameters
+    ----------
+    folder : Path
+        The figures' folder; choices.csv is read from its parent.
+    paper : str
+        Name of the experiment.
+    drawn : sequence of PanelRuns
+        What the table had, panel by panel.
+    profile : str
+        The profile that was run.
+    """
+    text = [f"{paper}, profile {profile}", ""]
+    for one in drawn:
+        if one.lines:
+            text += [*_panel(one), ""]
+        else:
+            why = "; ".join(dict.fromkeys(one.missing.values()))
+            command = f"dp-erm-bench experiment={paper} profile={profile}"
+            text += [f"{one.panel.name}: not run ({why}); then: {command}", ""]
+    text += ["Values at an edge of a tuning grid", *edges(folder.parent), ""]
+    names = caption.runs_of(run for one in drawn for run in one.curves)
+    beside = folder.parent
+    runs = [f"  runs/{name}.json: {caption.commit(beside, name)}" for name in names]
+    text += ["Runs", *(runs or ["  unknown: the records name none"]), ""]
+    if any(one.panel.authors for one in drawn):
+        text += [f"Dashed curves: {panels.source()}"]
+    return write_text(folder / "log.txt", "\n".join([*text, ""]))
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file at once, and return its path."""
+    write_atomic(path, lambda file: file.write(text.encode()))
+    return path
+
+
+def _panel(drawn: PanelRuns) -> list[str]:
+    """Return the final errors and settings of a panel's lines."""
+    panel = drawn.panel
+    lines = [f"{panel.name}: final errors, relative"]
+    lines += [_numbers(line, run) for line, run in drawn.lines.items()]
+    for line, runs in drawn.over_epsilon.items():
+        lines += [_numbers(f"{line}, epsilon = {e:g}", run) for e, run in runs]
+    lines += [f"  not drawn: {name} ({why})" for name, why in drawn.missing.items()]
+    unused = panels.decoded(panel.name).keys() - set(panel.authors.values())
+    lines += [f"  decoded, not drawn: {name}" for name in sorted(unused)]
+    return lines
+
+
+def _numbers(name: str, run: Curves) -> str:
+    return (
+        f"  {name}: median {run.median[-1]:.4g}, mean {run.mean[-1]:.4g}, "
+        f"min {run.low[-1]:.4g}, max {run.high[-1]:.4g}; {run.n_seeds} seeds, "
+        f"{run.passes[-1]:g} passes; certified epsilon {caption.proof(run)}; "
+        f"{caption.setting(run)}"
+    )
+
+
+def edges(folder: Path) -> list[str]:
+    """Return the chosen values that lie on an edge of their grid.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder with the runner's choices.csv.
+    """
+    import pandas as pd
+
+    try:
+        text = read_noted(folder, "choices.csv")
+        if text is None:
+            return ["  unknown: there is no choices.csv"]
+        table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+        lines = [
+            f"  {row['panel']} / {row['line']}, epsilon = {row['epsilon']}: "
+            f"{row['edges']} in {row['chosen']}"
+            for row in table.to_dict("records")
+            if row["edges"]
+        ]
+    except (ValueError, KeyError):
+        return ["  unknown: choices.csv is damaged"]
+    return lines or ["  none"]

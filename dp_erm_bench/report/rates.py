@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,13 +11,12 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report.caption import adjacency, problem
-from dp_erm_bench.report.crosses import Cross, Shape, form, save_crosses
-from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
-from dp_erm_bench.report.missing import Missing
+from dp_erm_bench.report import figure
+from dp_erm_bench.report.caption import problem
+from dp_erm_bench.report.crosses import Cross, form, save_crosses
+from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf
 from dp_erm_bench.report.noise import Noise
-from dp_erm_bench.report.quotients import QUOTIENT, along, quotients
-from dp_erm_bench.report.scaling import Scaling, facts
+from dp_erm_bench.report.scaling import Scaling, along, facts
 from dp_erm_bench.report.style import house_style, of
 
 SYMBOLS = {
@@ -62,17 +61,6 @@ class Cell:
         for power in self.shapes.values():
             form(power)
 
-    def members(self, lines: LinesOf) -> list[str]:
-        """Return the panels that it is drawn from."""
-        if self.axis == QUOTIENT:
-            return [panel for panel in lines if panel.startswith(f"{self.panel}_")]
-        return [self.panel] if self.panel in lines else []
-
-    def cross(self, rates: Mapping[str, Scaling]) -> Cross:
-        """Return what is drawn of it."""
-        shapes = [Shape(label, form(power)) for label, power in self.shapes.items()]
-        return Cross(self.title, SYMBOLS[self.axis], rates, shapes, self.anchor)
-
 
 @dataclass(frozen=True)
 class Rates(Figure):
@@ -106,7 +94,7 @@ class Rates(Figure):
 
     def __post_init__(self) -> None:
         """Refuse a name that is none of a file, and a size that is none."""
-        check_stem(self.name)
+        figure.check_stem(self.name)
         if len(self.size) != 2 or min(self.size) <= 0:
             raise UsageError(f"size={list(self.size)}: must be width and height")
 
@@ -115,99 +103,65 @@ class Rates(Figure):
         for noise in self.beside:
             noise.check(lines)
         for cell in self.cells:
-            members = cell.members(lines)
-            if not members:
-                registry.check_choice("panel", cell.panel, list(lines))
-            lines_run = {line: None for panel in members for line in lines[panel]}
+            ran = figure.lines_of(lines, cell.panel, cell.axis)
             for line in cell.lines:
-                registry.check_choice(
-                    f"panel {cell.panel}: lines", line, list(lines_run)
-                )
+                registry.check_choice(f"panel {cell.panel}: lines", line, ran)
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the cells, none where nothing ran."""
-        ran, gaps = self._ran(drawing)
-        if not ran:
+        table, config = drawing.table, drawing.config
+        blocks = {str(block["panel"]) for block in config.get("blocks") or ()}
+        crosses: list[Cross] = []
+        rows: list[Mapping[str, Any]] = []
+        gaps: list[str] = []
+        for cell in self.cells:
+            look = partial(along, table, config, cell.panel, cell.axis)
+            rates, missing = figure.looked_up(cell.lines, look)
+            if rates:
+                symbol = SYMBOLS[cell.axis]
+                crosses.append(
+                    Cross(cell.title, symbol, rates, cell.shapes, cell.anchor)
+                )
+                panels = figure.members(blocks, cell.panel, cell.axis)
+                rows.append(facts(table, min(panels, default=cell.panel)))
+                gaps += [f"{of(line).label}: {why}" for line, why in missing.items()]
+        if not crosses:
             return []
-        crosses, rows = [cross for cross, _ in ran], [row for _, row in ran]
-        common = {**rows[0], "uncharged": _uncharged(rows)}
-        about = self.about.replace("{problem}", problem(common))
-        text = [f"{about} {setting(common, crosses[0].rates, drawing.profile)}"]
-        text += [*self.notes, *_unproved(crosses), *_unserved(crosses)]
+        uses = [use for row in rows for use in str(row["uncharged"]).split(",")]
+        text = [
+            f"{self.about.replace('{problem}', problem(rows[0]))} "
+            f"{_setting(rows[0], crosses[0].rates, drawing.profile)}",
+            f"Uncharged: {', '.join(dict.fromkeys(uses))}.",
+            *self.notes,
+            *_unproved(crosses),
+            *_unserved(crosses),
+        ]
         text += [f"Not drawn: {'; '.join(dict.fromkeys(gaps))}."] if gaps else []
         crosses += [noise.cross() for noise in self.beside]
         size, path = (self.size[0], self.size[1]), drawing.path(self.name)
         with house_style():
             return save_crosses(crosses, path, "\n".join(text), self.quantity, size)
 
-    def _ran(
-        self, drawing: Drawing
-    ) -> tuple[list[tuple[Cross, Mapping[str, Any]]], list[str]]:
-        """Return the cells of which a line ran, a row of each, and what is missing."""
-        ran: list[tuple[Cross, Mapping[str, Any]]] = []
-        gaps: list[str] = []
-        for cell in self.cells:
-            look = partial(along, drawing.table, drawing.config, cell.panel, cell.axis)
-            rates, missing = looked_up(cell.lines, look)
-            if rates:
-                gaps += [f"{of(line).label}: {why}" for line, why in missing.items()]
-                panel = cell.panel
-                if cell.axis == QUOTIENT:
-                    panel = min(quotients(drawing.config, panel))
-                ran.append((cell.cross(rates), facts(drawing.table, panel)))
-        return ran, gaps
-
 
 def noises(figures: Iterable[Figure]) -> dict[str, Noise]:
     """Return the figures of noise by name, also those beside others on a sheet."""
     among: list[Noise] = []
-    for figure in figures:
-        among += figure.beside if isinstance(figure, Rates) else ()
-        among += [figure] if isinstance(figure, Noise) else []
+    for one in figures:
+        among += one.beside if isinstance(one, Rates) else ()
+        among += [one] if isinstance(one, Noise) else []
     return {noise.name: noise for noise in among}
 
 
-def looked_up(
-    lines: Sequence[str], look: Callable[[str], Scaling]
-) -> tuple[dict[str, Scaling], dict[str, str]]:
-    """Look up lines; return those that ran and why the others are missing."""
-    rates: dict[str, Scaling] = {}
-    missing: dict[str, str] = {}
-    for line in lines:
-        try:
-            rates[line] = look(line)
-        except Missing as reason:
-            missing[line] = str(reason)
-    return rates, missing
-
-
-def setting(
+def _setting(
     facts: Mapping[str, Any], rates: Mapping[str, Scaling], profile: str
 ) -> str:
-    """Return adjacency, runs behind a point and uncharged uses for a caption.
-
-    Parameters
-    ----------
-    facts : mapping
-        A report row of the table.
-    rates : mapping of str to Scaling
-        The lines drawn.
-    profile : str
-        The profile that was run.
-    """
+    """Return adjacency and runs behind a point, from a row of the table and lines."""
     runs = sorted({len(ends) for rate in rates.values() for ends in rate.ends})
-    count = " or ".join(str(number) for number in runs)
     return (
-        f"delta = 1/n^2, {adjacency(facts)}. Median and min..max of {count} report "
-        f"runs at each point, at settings tuned on other seeds (profile {profile}).\n"
-        f"Uncharged: {str(facts['uncharged']).replace(',', ', ')}."
+        f"delta = 1/n^2, adjacency {facts['adjacency']}. Median and min..max of "
+        f"{' or '.join(map(str, runs))} report runs at each point, at settings tuned "
+        f"on other seeds (profile {profile})."
     )
-
-
-def _uncharged(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the uncharged uses of the data in any of the panels."""
-    uses = [use for row in rows for use in str(row["uncharged"]).split(",")]
-    return ",".join(dict.fromkeys(uses))
 
 
 def _unproved(crosses: Iterable[Cross]) -> list[str]:
@@ -220,16 +174,13 @@ def _unproved(crosses: Iterable[Cross]) -> list[str]:
     if not worst:
         return []
     beyond = [
-        f"{of(line).label} ({_times(excess)})"
-        for line, excess in worst.items()
-        if excess > 1 + 1e-6
+        f"{of(line).label} "
+        + (f"(up to {most:.2f} times)" if math.isfinite(most) else "(none is proved)")
+        for line, most in worst.items()
+        if most > 1 + 1e-6
     ]
     lines = "; ".join(beyond) or "no line"
     return [f"Certified epsilon above the nominal one: {lines}."]
-
-
-def _times(excess: float) -> str:
-    return f"up to {excess:.2f} times" if math.isfinite(excess) else "none is proved"
 
 
 def _unserved(crosses: Iterable[Cross]) -> list[str]:

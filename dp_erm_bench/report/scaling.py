@@ -1,4 +1,9 @@
-"""How the final excess risk of a line changes with n, p or epsilon."""
+"""Final values of a line along n, p, epsilon, or the quotient of two bounds.
+
+The quotient is that of DP-CD and DP-SGD in Mangold et al. (ICML 2022, section 3.4): for
+convex losses DP-CD is as good as norm_{M^-1}(L) R_M and DP-SGD as Lambda R_I, up to the
+same factor.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.report.curves import Array, Bands, report_runs, runs_in, why
-from dp_erm_bench.report.missing import Missing
+from dp_erm_bench.errors import DataUnavailable
+from dp_erm_bench.report.curves import (
+    ENDS,
+    Array,
+    Bands,
+    Missing,
+    curves,
+    ended,
+    first_row,
+    report_runs,
+    runs_in,
+    why,
+)
+from dp_erm_bench.report.figure import QUOTIENT, members
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dp_erm_bench.problems.erm.problem import ERMProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,24 +49,18 @@ class Scaling(Bands):
         Final values of all runs at each of them; inf where a run diverged.
     start : ndarray of shape (k,)
         Mean value at w = 0, beyond which no algorithm need ever be; empty if unknown.
-    runs : tuple of str
-        The runs of the folder that computed them.
     skipped : mapping of float to str
         Values of the axis that the algorithm cannot serve, and why.
     excess : float
         Largest certified epsilon over the nominal one; infinite where none is proved,
         not a number where it was not asked for.
-    unchecked : tuple of str
-        Algorithms from outside the package that have not passed `check`.
     """
 
     x: Array
     ends: tuple[Array, ...]
     start: Array = field(default_factory=lambda: np.empty(0))
-    runs: tuple[str, ...] = ()
     skipped: Mapping[float, str] = field(default_factory=dict)
     excess: float = math.nan
-    unchecked: tuple[str, ...] = ()
 
     @property
     def mean(self) -> Array:
@@ -105,69 +118,130 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
     Missing
         If nothing ran, a run failed or no optimum is certified.
     """
-    rows, skipped = _served(table, panel, line)
+    rows = report_runs(table, panel, line)
+    served = rows["status"] != "skipped"
+    skipped, rows = rows[~served], ended(rows[served] if served.any() else rows, line)
+    if rows["optimum"].isna().any():
+        raise Missing(f"{line} has no certified optimum to compare with")
+    # F(w) - F*, infinite where F(w) is not a number.
+    excess = (rows["objective"] - rows["optimum"]).astype(float).fillna(math.inf)
+    proved = (rows["epsilon_certified"] / rows["epsilon"]).astype(float)
+    rows, trials = rows.assign(excess=excess), rows.groupby("trial")["iteration"]
     first, last = (
-        rows.loc[end].sort_values("trial")
-        for end in (
-            rows.groupby("trial")["iteration"].idxmin(),
-            rows.groupby("trial")["iteration"].idxmax(),
-        )
+        rows.loc[end].sort_values("trial") for end in (trials.idxmin(), trials.idxmax())
     )
-    along = last[axis].to_numpy(float)
-    x, ends = np.unique(along), _excess(last)
-    starts = _excess(first)
+    along, ends = last[axis].to_numpy(float), last["excess"].to_numpy()
+    starts = first["excess"].to_numpy()
+    unserved = {
+        float(at): why(skipped[skipped[axis] == at], "skipped")
+        for at in sorted(skipped[axis].dropna().unique())
+    }
+    x = np.unique(along)
     return Scaling(
         x,
         tuple(ends[along == value] for value in x),
         np.array([starts[along == value].mean() for value in x]),
-        runs_in(rows),
-        _unserved(skipped, axis),
-        _proved(rows),
-        unchecked_in(rows),
+        unserved,
+        float(proved.fillna(math.inf).max()),
+        runs=runs_in(rows),
+        unchecked=unchecked_in(rows),
     )
-
-
-def _served(
-    table: pd.DataFrame, panel: str, line: str
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the report runs of a line that have an end, and those skipped."""
-    rows = report_runs(table, panel)
-    rows = rows[rows["line"] == line]
-    if rows.empty:
-        tried = table[(table["panel"] == panel) & (table["line"] == line)]
-        raise Missing(why(tried, f"{line} has no report runs"))
-    skipped = rows[rows["status"] == "skipped"]
-    rows = rows[rows["status"] != "skipped"]
-    failed = rows[~rows["status"].isin(["ok", "diverged"])]
-    if rows.empty or not failed.empty:
-        raise Missing(why(skipped if rows.empty else failed, f"{line} failed"))
-    if rows["optimum"].isna().any():
-        raise Missing(f"{line} has no certified optimum to compare with")
-    return rows, skipped
-
-
-def _unserved(skipped: pd.DataFrame, axis: str) -> dict[float, str]:
-    """Return the values of an axis at which runs were skipped, and why."""
-    along = skipped[axis].to_numpy(float)
-    places = np.unique(along[~np.isnan(along)])
-    return {float(at): why(skipped[along == at], "skipped") for at in places}
-
-
-def _proved(rows: pd.DataFrame) -> float:
-    """Return the largest certified epsilon over the nominal one."""
-    quotients = (rows["epsilon_certified"] / rows["epsilon"]).to_numpy(float)
-    return math.inf if np.isnan(quotients).any() else float(quotients.max())
-
-
-def _excess(rows: pd.DataFrame) -> Array:
-    """Return F(w) - F*, infinite where F(w) is not a number."""
-    excess = (rows["objective"] - rows["optimum"]).to_numpy(float)
-    return np.where(np.isnan(excess), np.inf, excess)
 
 
 def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
     """Return one report row of a panel, for captions; `Missing` if there is none."""
     rows = report_runs(table, panel)
-    ran = rows[rows["status"].isin(["ok", "diverged"])]
-    first = (rows if ran.empty else ran).iloc[0]
-    return {str(name): value for name, value in first.items()}
+    ran = rows[rows["status"].isin(ENDS)]
+    return first_row(rows if ran.empty else ran)
+
+
+def norm_quotient(problem: ERMProblem) -> float:
+    """Return norm_{M^-1}(L) R_M / (Lambda R_I) of a dense problem, from w = 0.
+
+    L_j and Lambda are the Lipschitz constants on these records, M_j is taken from
+    the data, R_M and R_I are the distances to the optimum without the penalty's part.
+
+    Parameters
+    ----------
+    problem : ERMProblem
+        With a Lipschitz loss and a certified optimum.
+
+    Raises
+    ------
+    Missing
+        If there is no certified optimum.
+    """
+    w = problem.optimum.w
+    if w is None:
+        raise Missing(f"no certified optimum: {problem.optimum.reason}")
+    M = problem.with_smoothness("data").smoothness.columns
+    L, longest = problem.largest_records()
+    active = M > 0
+    by_coordinate = np.sqrt((L[active] ** 2 / M[active]).sum() * (M * w**2).sum())
+    return float(by_coordinate / (longest * np.linalg.norm(w)))
+
+
+def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
+    """Return the quotient of each panel `<family>_...` of an experiment.
+
+    Parameters
+    ----------
+    config : mapping
+        The experiment's resolved yaml; its blocks name the data.
+    family : str
+        What the panels' names begin with.
+    """
+    from dp_erm_bench.experiment.parameters import problem_named
+    from dp_erm_bench.problems.erm.problem import ERMProblem
+
+    blocks: dict[str, Mapping[str, Any]] = {}
+    for block in config.get("blocks") or ():
+        blocks.setdefault(str(block["panel"]), block)
+    by_panel: dict[str, float] = {}
+    for panel in members(blocks, family, QUOTIENT):
+        dataset = dict(blocks[panel]["dataset"])
+        parts = [blocks[panel].get(part, "auto") for part in ("loss", "penalty")]
+        try:
+            problem = problem_named(dataset.pop("name"), dataset, *parts, "none")
+        except DataUnavailable as error:
+            raise Missing(str(error)) from None
+        assert isinstance(problem, ERMProblem)
+        by_panel[panel] = norm_quotient(problem)
+    return by_panel
+
+
+def along(
+    table: pd.DataFrame, config: Mapping[str, Any], panel: str, axis: str, line: str
+) -> Scaling:
+    """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`.
+
+    Against the quotient they are relative errors, else excess risks.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table, one row per checkpoint.
+    config : mapping
+        The experiment's resolved yaml.
+    panel : str
+        Its label; against the quotient what the names of its panels begin with.
+    axis, line : str
+        What varies; label of the line.
+
+    Raises
+    ------
+    Missing
+        If there are none, or a panel of the line did not run; says why.
+    """
+    if axis != QUOTIENT:
+        return scaling(table, panel, line, axis)
+    places = sorted((x, one) for one, x in quotients(config, panel).items())
+    if not places:
+        raise Missing(f"no panel {panel} in the experiment")
+    lines = [curves(table, one, line) for _, one in places]
+    return Scaling(
+        np.array([x for x, _ in places]),
+        tuple(one.errors[:, -1] for one in lines),
+        np.array([one.errors[:, 0].mean() for one in lines]),
+        runs=tuple(sorted({run for one in lines for run in one.runs})),
+    )

@@ -50,6 +50,10 @@ class Style:
             "label": self.label,
         }
 
+    def band(self) -> dict[str, Any]:
+        """Return the arguments of a band around a line."""
+        return {"color": self.colour, "alpha": 0.15, "linewidth": 0}
+
     def authors(self) -> dict[str, Any]:
         """Return the arguments of the authors' curve: thin, dashed, behind."""
         return {
@@ -107,7 +111,7 @@ STYLES = {
 OTHERS = tuple(
     zip(
         (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, GREY, BROWN),
-        ("o", "^", "P", "v", "D", "s", "X", "*", "d"),
+        "o^PvDsX*d",
         strict=True,
     )
 )

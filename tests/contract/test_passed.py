@@ -219,8 +219,11 @@ def test_captions_name_those_that_have_not_passed(here, tmp_path):
     assert unchecked_in(rows) == ("b",)
     assert unchecked_in(rows.drop(columns="checked")) == ()
     errors = np.ones((1, 1))
-    given = (errors[0], errors, {}, errors, ("run",))
-    drawn = [Curves(*given), Curves(*given, unchecked_in(rows))]
+    given = (errors[0], errors, {}, errors)
+    drawn = [
+        Curves(*given, runs=("run",)),
+        Curves(*given, runs=("run",), unchecked=unchecked_in(rows)),
+    ]
     told = origin(iter(drawn), tmp_path)
     assert told.splitlines() == [
         "Computed by runs/run (commit unknown).",

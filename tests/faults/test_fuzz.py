@@ -18,7 +18,7 @@ from dp_erm_bench.cli import folders
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import sealed_json, unsealed_json
-from dp_erm_bench.report import log
+from dp_erm_bench.report.paper import edges
 from dp_erm_bench.results import runs
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.runs import note, read_manifest, read_run, write_run
@@ -206,13 +206,13 @@ def test_manifests(folder):
 
 def test_choices(folder):
     path = folder / "choices.csv"
-    before = log.edges(folder)
+    before = edges(folder)
     assert len(before) == 3
     for _, data in damages(path.read_bytes()):
         path.write_bytes(data)
-        assert log.edges(folder) == ["  unknown: choices.csv is damaged"]
+        assert edges(folder) == ["  unknown: choices.csv is damaged"]
     path.unlink()
-    assert log.edges(folder) == ["  unknown: choices.csv is damaged"]
+    assert edges(folder) == ["  unknown: choices.csv is damaged"]
 
 
 def test_claims(folder, capsys):

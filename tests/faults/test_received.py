@@ -11,7 +11,8 @@ import pytest
 from dp_erm_bench import paths
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.paths import write_atomic
-from dp_erm_bench.report.claims import studies
+from dp_erm_bench.report import figure
+from dp_erm_bench.report.audit import Audit
 from dp_erm_bench.results.files import LOCK, sealed
 from dp_erm_bench.results.runs import read_manifest, write_run
 from dp_erm_bench.results.store import segments_of
@@ -201,9 +202,9 @@ def test_no_solver_that_a_study_names_is_imported(folder, evil, monkeypatch):
     both = [({**spec, "dataset": {"side": s}, "seed": 0}, {}) for s in (0, 1)]
     for _, facts in both:
         facts["statistics"] = [0.0, 1.0]
-    monkeypatch.setattr(studies, "recorded", lambda folder: iter(both))
+    monkeypatch.setattr(figure, "recorded", lambda folder: iter(both))
     with pytest.raises(ValueError, match="must name no file"):
-        studies.audits(folder)
+        Audit().table(folder)
 
 
 def test_a_figure_is_not_written_through_a_link(folder, secret, capsys):

@@ -6,6 +6,7 @@ import pytest
 from dp_erm_bench.audit.greedy import INSTANCES, violation_table
 from dp_erm_bench.report import accounting
 from dp_erm_bench.report.claims.judge import evaluate
+from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
 from tests.audit.noise import noise_table
 
@@ -27,6 +28,11 @@ def sheets(monkeypatch):
     return seen
 
 
+def draw(table, folder):
+    folder.mkdir(exist_ok=True)
+    return accounting.Accounting().draw(Drawing(table, folder, "accounting", {}))
+
+
 def drawn(cell):
     """The axes of one cell."""
     import matplotlib.pyplot as plt
@@ -44,13 +50,13 @@ def lines(cell):
 
 
 def test_files(table, tmp_path):
-    pdf, png = accounting.draw(table, tmp_path / "figures")
+    pdf, png = draw(table, tmp_path / "figures")
     assert pdf.suffix == ".pdf" and pdf.stat().st_size > 5000
     assert 10_000 < png.stat().st_size <= MAX_PNG_BYTES
 
 
 def test_without_rows_the_violation_alone_is_computed(table, sheets, tmp_path):
-    accounting.draw(table[:0], tmp_path)
+    draw(table[:0], tmp_path)
     (cell,) = sheets[0].cells
     assert len(lines(cell)) == len(INSTANCES) + 1
     assert sheets[0].caption.startswith("Last panel: one coordinate")
@@ -58,14 +64,14 @@ def test_without_rows_the_violation_alone_is_computed(table, sheets, tmp_path):
 
 def test_one_budget_is_drawn(table, sheets, tmp_path):
     other = table.assign(delta=0.3, adjacency="zero_out")[:10]
-    accounting.draw(pd.concat([other, table]), tmp_path)
-    accounting.draw(table, tmp_path)
+    draw(pd.concat([other, table]), tmp_path)
+    draw(table, tmp_path)
     first, second = ([lines(c) for c in sheet.cells] for sheet in sheets)
     assert first == second and sheets[0].caption == sheets[1].caption
 
 
 def test_panels(table, sheets, tmp_path):
-    accounting.draw(table, tmp_path)
+    draw(table, tmp_path)
     (sheet,) = sheets
     titles = [drawn(cell).get_title() for cell in sheet.cells]
     assert titles == [
@@ -78,7 +84,7 @@ def test_panels(table, sheets, tmp_path):
 
 
 def test_what_is_drawn_is_what_was_computed(table, sheets, tmp_path):
-    accounting.draw(table, tmp_path)
+    draw(table, tmp_path)
     relative, exact, proved, _, broken = map(lines, sheets[0].cells)
     assert relative["as printed"] == pytest.approx([2.48, 2.354], abs=0.01)
     assert relative["what we use"] == [1, 1]
@@ -90,7 +96,7 @@ def test_what_is_drawn_is_what_was_computed(table, sheets, tmp_path):
 
 
 def test_the_caption_names_budget_and_adjacency(table, sheets, tmp_path):
-    accounting.draw(table, tmp_path)
+    draw(table, tmp_path)
     assert "delta = 1e-06, adjacency replace_one." in sheets[0].caption
 
 

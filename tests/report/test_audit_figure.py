@@ -10,7 +10,8 @@ from matplotlib.image import imread
 
 from dp_erm_bench.audit.profile import Verdict, row
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.report import audit
+from dp_erm_bench.report.audit import Audit
+from dp_erm_bench.report.figure import Drawing
 
 FOUND = Verdict(8.0, 1e-6, 1.5, 5.0, -0.2, 0.9999, 20_000, "ok")
 BROKEN = Verdict(8.0, 1e-6, 4.5, 12.0, 0.3, 0.9999, 20_000, "VIOLATION")
@@ -21,6 +22,10 @@ def table(*verdicts):
     cases = [(params, kind) for params in PARAMS for kind in Adjacency]
     pairs = zip(cases, verdicts, strict=True)
     return pd.DataFrame([row("sgd", p, kind, found) for (p, kind), found in pairs])
+
+
+def draw(rows, folder):
+    return Audit().draw(Drawing(rows, folder, "audit", {}))
 
 
 @pytest.fixture
@@ -43,7 +48,7 @@ def legend(figure):
 
 
 def test_every_audit_has_its_place(tmp_path, sheet):
-    written = audit.draw(table(FOUND, FOUND, FOUND, FOUND), tmp_path)
+    written = draw(table(FOUND, FOUND, FOUND, FOUND), tmp_path)
     assert [path.name for path in written] == ["audit.pdf", "audit.png"]
     (figure,) = sheet
     said = texts(figure)
@@ -62,7 +67,7 @@ def test_every_audit_has_its_place(tmp_path, sheet):
 
 
 def test_violations_are_marked(tmp_path, sheet):
-    audit.draw(table(FOUND, BROKEN, FOUND, FOUND), tmp_path)
+    draw(table(FOUND, BROKEN, FOUND, FOUND), tmp_path)
     (figure,) = sheet
     assert "VIOLATION" in legend(figure)
     (cross,) = (a for a in figure.axes[1].lines if a.get_label() == "VIOLATION")
@@ -70,7 +75,7 @@ def test_violations_are_marked(tmp_path, sheet):
 
 
 def test_nothing_leaves_the_sheet(tmp_path, sheet):
-    audit.draw(table(FOUND, BROKEN, FOUND, FOUND), tmp_path)
+    draw(table(FOUND, BROKEN, FOUND, FOUND), tmp_path)
     (figure,) = sheet
     renderer = figure.canvas.get_renderer()
     width, height = figure.get_size_inches() * figure.dpi
@@ -82,15 +87,15 @@ def test_nothing_leaves_the_sheet(tmp_path, sheet):
 
 
 def test_the_picture_is_not_blank_and_an_empty_table_has_none(tmp_path):
-    _, png = audit.draw(table(FOUND, FOUND, FOUND, FOUND), tmp_path)
+    _, png = draw(table(FOUND, FOUND, FOUND, FOUND), tmp_path)
     assert imread(png).std() > 0.05
-    assert audit.draw(pd.DataFrame(), tmp_path) == []
+    assert draw(pd.DataFrame(), tmp_path) == []
 
 
 def test_each_epsilon_has_a_panel(tmp_path, sheet):
     quiet = dataclasses.replace(FOUND, epsilon=0.99999999, gaussian=0.4, lower_bound=0)
     both = [table(*[found] * 4) for found in (FOUND, quiet)]
-    audit.draw(pd.concat(both, ignore_index=True), tmp_path)
+    draw(pd.concat(both, ignore_index=True), tmp_path)
     (figure,) = sheet
     _, one, eight = figure.axes
     for ax, bound in ((one, 0.4), (eight, 5.0)):

@@ -84,7 +84,7 @@ def test_delta_that_is_not_one_over_n_squared(tabulate):
     table = tabulate({})
     table["delta"] = 1e-3
     run = curves(table, "log1", "DP-CD cyclic")
-    assert caption.delta(run.facts) == "0.001"
+    assert caption.budget(run.facts).startswith("delta = 0.001, ")
 
 
 def test_no_penalty(tabulate):

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report.authors import decoded
 from dp_erm_bench.report.claims.judge import COLUMNS, evaluate
+from dp_erm_bench.report.panels import decoded
 
 RATIO = {
     "id": "ratio",

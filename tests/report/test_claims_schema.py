@@ -6,12 +6,9 @@ from string import Formatter
 
 import pytest
 
+from dp_erm_bench.report.claims.judge import COMMON, check_claims
+from dp_erm_bench.report.claims.lookup import NOISE
 from dp_erm_bench.report.claims.measures import MEASURES
-from dp_erm_bench.report.claims.schema import (
-    COMMON,
-    check_claims,
-)
-from dp_erm_bench.report.claims.table import NOISE
 from dp_erm_bench.report.noise import Noise, Released
 
 LIGHT = """

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from dp_erm_bench.report import log, paper
+from dp_erm_bench.report import paper
 from dp_erm_bench.report.layout import MAX_PNG_BYTES, Sheet, _fill, save
 from dp_erm_bench.report.panels import draw_epsilon, draw_passes, look_up
 from dp_erm_bench.report.style import house_style, of
@@ -166,7 +166,7 @@ def test_log_names_every_run_behind_the_figures(tabulate, tmp_path, quick):
 @pytest.mark.parametrize("data", [b"", b"\xff\x00", b"a,b\n1,2\n", b'"'])
 def test_log_says_that_the_choices_are_damaged(tmp_path, data):
     (tmp_path / "choices.csv").write_bytes(data)
-    assert log.edges(tmp_path) == ["  unknown: choices.csv is damaged"]
+    assert paper.edges(tmp_path) == ["  unknown: choices.csv is damaged"]
 
 
 def test_log_lists_values_on_grid_edges(tabulate, tmp_path, quick):
@@ -332,8 +332,8 @@ def test_notes_of_an_overview_say_each_sentence_once(tabulate):
     panels = [one for one in mangold2023.PANELS if "L1" in one.note][:2]
     lines = [line for panel in panels for line in panel_lines(panel)]
     found = [look_up(tabulate(*lines), panel) for panel in panels]
-    (note,) = paper._notes(found)
+    note = paper._notes(found)
     for sentence in {part for one in panels for part in one.note.split(". ")}:
         assert note.count(sentence.rstrip(".")) == 1
     assert note.endswith(".")
-    assert paper._notes([]) == []
+    assert paper._notes([]) == ""

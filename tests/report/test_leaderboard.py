@@ -15,18 +15,25 @@ from PIL import Image
 from dp_erm_bench import registry
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.cli.grammar import expand
+from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
-from dp_erm_bench.report.leaderboard import figures as leaderboard
+from dp_erm_bench.report.leaderboard.figures import (
+    FACTORS,
+    STYLES,
+    Leaderboard,
+    title,
+)
 from dp_erm_bench.report.leaderboard.page import page, published
 from dp_erm_bench.report.leaderboard.standings import (
+    BOARDS,
     COLUMNS,
     ZERO,
+    boards,
     problems,
     profile,
     standings,
     winners,
 )
-from dp_erm_bench.report.leaderboard.style import BOARDS, STYLES, boards, title
 from dp_erm_bench.report.make import check_report
 
 START, SHARE = 1.0, 0.3
@@ -264,7 +271,7 @@ def test_profiles_count_the_problems_within_a_factor(table):
 
 
 def test_profiles_rise_and_leave_out_who_never_ran(table):
-    shares = profile(standings(table), leaderboard.FACTORS)
+    shares = profile(standings(table), FACTORS)
     assert "svrg" not in shares
     for values in shares.values():
         assert (np.diff(values) >= 0).all() and values.max() <= 1
@@ -280,12 +287,17 @@ def test_a_perfect_answer_does_not_divide_by_zero():
 # Figures
 
 
+def draw(table, folder):
+    given = Drawing(table, folder / "figures", "leaderboard", {"profile": "smoke"})
+    return Leaderboard().draw(given)
+
+
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     """Two drawings of the same table, each in a folder of its own."""
     folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
     for folder in folders:
-        leaderboard.draw(example(), folder / "figures", "smoke")
+        draw(example(), folder)
     return folders
 
 
@@ -313,7 +325,7 @@ def test_drawing_again_gives_the_same_files(drawn):
 
 def test_a_table_without_any_run_draws_no_figure(tmp_path):
     empty = table_of(skipped("a9a_l2", "gd", "why"))
-    written = leaderboard.draw(empty, tmp_path / "figures", "?")
+    written = draw(empty, tmp_path)
     assert {path.suffix for path in written} == {".md", ".csv", ".txt"}
     assert "Problems" not in (tmp_path / "leaderboard.md").read_text()
 

@@ -7,13 +7,20 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.problems.erm.arrays import problem_from_arrays
-from dp_erm_bench.report import crosses, quotients
+from dp_erm_bench.report import crosses
 from dp_erm_bench.report.claims.judge import evaluate
-from dp_erm_bench.report.crosses import Cross, Shape, draw_cross, slopes
+from dp_erm_bench.report.crosses import Cross, draw_cross, slopes
+from dp_erm_bench.report.curves import Missing
+from dp_erm_bench.report.figure import looked_up
 from dp_erm_bench.report.layout import Sheet, _fill
-from dp_erm_bench.report.missing import Missing
-from dp_erm_bench.report.rates import looked_up
-from dp_erm_bench.report.scaling import Scaling, scaling, slope
+from dp_erm_bench.report.scaling import (
+    Scaling,
+    along,
+    norm_quotient,
+    quotients,
+    scaling,
+    slope,
+)
 from dp_erm_bench.report.style import house_style, of
 from tests.report.papers import mangold2022, mangold2023
 
@@ -80,8 +87,8 @@ def test_statistics_of_a_scaling():
 def test_median_of_an_even_number_is_the_mean_of_the_middle_two(axes, ends, median):
     rate = Scaling(np.array([1.0, 2.0]), (np.array(ends), np.array([5.0, 5.0])))
     assert rate.median.tolist() == [median, 5.0]
-    shape = Shape("flat", np.ones_like)
-    ax = axes(Cross("title", "p", {LINE: rate}, [shape]))
+    flat = {"flat": 0}
+    ax = axes(Cross("title", "p", {LINE: rate}, flat))
     drawn = {line.get_label(): line.get_ydata() for line in ax.lines}
     assert drawn[of(LINE).label].tolist() == [median, 5.0]
     assert drawn["flat"][0] == median
@@ -90,16 +97,16 @@ def test_median_of_an_even_number_is_the_mean_of_the_middle_two(axes, ends, medi
 def test_rates_and_quotients_draw_the_median_of_even_runs(rows, unbalanced, axes):
     """The two figures that are made of a `Scaling`: along an axis, and by quotient."""
     wide = pd.DataFrame(power_rows(rows, -1.0, spread=0.5))
-    along = scaling(wide, "theory_p", LINE, "p")
-    middle = [np.median(ends) for ends in along.ends]
-    assert all(len(ends) == 4 for ends in along.ends)
-    np.testing.assert_allclose(along.median, middle, rtol=1e-12)
+    rate = scaling(wide, "theory_p", LINE, "p")
+    middle = [np.median(ends) for ends in rate.ends]
+    assert all(len(ends) == 4 for ends in rate.ends)
+    np.testing.assert_allclose(rate.median, middle, rtol=1e-12)
     table = unbalanced.copy()
     last = table["iteration"] == table["iteration"].max()
     odd = last & (table["seed"] % 2 == 1)
     table.loc[odd, "relative_error"] *= 3
     line = "DP-CD cyclic"
-    found = quotients.against_quotient(table, {"blocks": BLOCKS}, "unbalanced", line)
+    found = along(table, {"blocks": BLOCKS}, "unbalanced", "quotient", line)
     np.testing.assert_allclose(found.median, [0.04, 0.04])
     ax = axes(Cross("title", "x", {line: found}))
     drawn = next(one for one in ax.lines if one.get_label() == of(line).label)
@@ -202,13 +209,11 @@ def problem(scale, n=4000, p=8):
 
 def test_balanced_quotient_is_the_euclidean_one():
     # All M_j equal, all norms sqrt(p): norm2(L) / Lambda = 1.
-    assert quotients.norm_quotient(problem(1.0)) == pytest.approx(1.0, abs=1e-12)
+    assert norm_quotient(problem(1.0)) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_quotient_falls_like_the_root_of_the_imbalance():
-    one, ten, hundred = (
-        quotients.norm_quotient(problem(scale)) for scale in (1.0, 10.0, 100.0)
-    )
+    one, ten, hundred = (norm_quotient(problem(scale)) for scale in (1.0, 10.0, 100.0))
     assert one > ten > hundred
     # R_M hardly feels column 0, Lambda is its scale.
     assert ten / hundred == pytest.approx(10, rel=0.15)
@@ -238,19 +243,19 @@ def unbalanced(tabulate):
 
 def test_errors_are_sorted_by_the_quotient(unbalanced):
     config = {"blocks": BLOCKS}
-    found = quotients.quotients(config, "unbalanced")
+    found = quotients(config, "unbalanced")
     assert found["unbalanced_400"] < found["unbalanced_1"]
     line = "DP-SGD tight batch 100"
-    along = quotients.against_quotient(unbalanced, config, "unbalanced", line)
-    assert along.x.tolist() == sorted(found.values())
-    np.testing.assert_allclose(along.mean, [0.16, 0.01])
-    np.testing.assert_allclose(along.start, 0.6)
-    assert along.slope < -0.5
+    rate = along(unbalanced, config, "unbalanced", "quotient", line)
+    assert rate.x.tolist() == sorted(found.values())
+    np.testing.assert_allclose(rate.mean, [0.16, 0.01])
+    np.testing.assert_allclose(rate.start, 0.6)
+    assert rate.slope < -0.5
 
 
 def test_no_unbalanced_panel_is_not_run(unbalanced):
     with pytest.raises(Missing, match="no panel unbalanced"):
-        quotients.against_quotient(unbalanced, {}, "unbalanced", "DP-CD cyclic")
+        along(unbalanced, {}, "unbalanced", "quotient", "DP-CD cyclic")
 
 
 def test_figures_of_the_theory(rows, unbalanced, tmp_path):
@@ -283,8 +288,7 @@ def axes():
 
 def test_shapes_go_through_the_anchor(axes):
     rates = {"DP-CD cyclic": constant([4, 3, 2, 1]), LINE: constant([8, 4, 2, 1])}
-    shape = Shape("one over x", lambda x: 1 / x)
-    ax = axes(Cross("title", "p", rates, [shape], LINE))
+    ax = axes(Cross("title", "p", rates, {"one over x": -1}, LINE))
     drawn = {line.get_label(): line for line in ax.lines}
     along, values = drawn["one over x"].get_data()
     assert (along[0], values[0]) == (pytest.approx(50), pytest.approx(8))

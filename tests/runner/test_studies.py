@@ -10,7 +10,9 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.schema import blocks_of
 from dp_erm_bench.experiment.studies import study_of, task_of
-from dp_erm_bench.report.claims import studies
+from dp_erm_bench.report import figure
+from dp_erm_bench.report.accounting import Accounting
+from dp_erm_bench.report.audit import Audit
 from dp_erm_bench.report.make import draw_and_judge
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
@@ -88,7 +90,7 @@ def test_a_study_is_run_recorded_and_resumed(tmp_path, capsys):
     assert set(table["status"]) == {"ok"}
     assert set(table["dataset"]) == {"worst_case"}
     assert table["epsilon_certified"].between(3.9, 4.0).all()
-    rows = studies.audits(tmp_path)
+    rows = Audit().table(tmp_path)
     assert set(rows["runs"]) == {120}
     assert set(rows["verdict"]) == {"ok"}
     assert (rows["lower_bound"] <= rows["epsilon"]).all()
@@ -96,7 +98,7 @@ def test_a_study_is_run_recorded_and_resumed(tmp_path, capsys):
 
 def test_a_chunk_without_its_other_side_does_not_count(tmp_path):
     run(tmp_path, {**AUDIT, "seed": 0})
-    whole = studies.audits(tmp_path)
+    whole = Audit().table(tmp_path)
     (segment, *more) = sorted((tmp_path / "segments").glob("*.jsonl"))
     kept = segment.read_text().splitlines(keepends=True)
     kept = [line for line in kept if not line.startswith('{"key"')]
@@ -105,7 +107,7 @@ def test_a_chunk_without_its_other_side_does_not_count(tmp_path):
         lines = other.read_text().splitlines(keepends=True)
         records = [line for line in lines if line.startswith('{"key"')]
         other.write_text("".join(line for line in lines if line not in records[:1]))
-    assert len(studies.audits(tmp_path)) < len(whole)
+    assert len(Audit().table(tmp_path)) < len(whole)
 
 
 def test_chunks_are_independent_and_repeat():
@@ -125,7 +127,7 @@ def test_the_accounting_study_is_a_table(tmp_path):
         "task": {"name": "accounting", "violation": True},
     }
     assert run(tmp_path, COUNTED, violation) == 0
-    rows = studies.accounting(tmp_path)
+    rows = Accounting().table(tmp_path)
     assert set(rows["study"]) >= {"noise"}
     best = rows[(rows["accountant"] == "best") & (rows["epsilon"] == 1)]
     assert best["relative"].tolist() == [1.0]
@@ -151,7 +153,7 @@ def test_figures_and_claims_are_made_of_the_study(tmp_path):
 def test_an_algorithm_that_is_refuted_fails_the_claim(tmp_path, monkeypatch):
     """The recorded statistics decide: those of half the noise are a violation."""
     run(tmp_path, {**AUDIT, "task": {"name": "audit", "runs": 600}, "seed": 0})
-    honest = studies.recorded
+    honest = figure.recorded
 
     def louder(folder):
         for spec, facts in honest(folder):
@@ -159,8 +161,8 @@ def test_an_algorithm_that_is_refuted_fails_the_claim(tmp_path, monkeypatch):
             values = [value + shift for value in facts["statistics"]]
             yield spec, {**facts, "statistics": values}
 
-    monkeypatch.setattr(studies, "recorded", louder)
-    assert set(studies.audits(tmp_path)["verdict"]) == {"VIOLATION"}
+    monkeypatch.setattr(figure, "recorded", louder)
+    assert set(Audit().table(tmp_path)["verdict"]) == {"VIOLATION"}
 
 
 @pytest.mark.parametrize(

@@ -1,31 +1,151 @@
-"""Check the papers' claims: statement, measure over the table, threshold, verdict."""
+"""Claims of papers: refused before anything runs, judged once it has run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench.report.claims.lookup import Lookup
-from dp_erm_bench.report.claims.schema import LISTS, Claim, measure_of, threshold
-from dp_erm_bench.report.claims.table import NOISE
-from dp_erm_bench.report.curves import data_seeds, explained
-from dp_erm_bench.report.missing import Missing
+from dp_erm_bench import registry
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, Claim, Lookup, Measure
+from dp_erm_bench.report.claims.measures import MEASURES
+from dp_erm_bench.report.curves import Missing, explained, report_runs
+from dp_erm_bench.report.figure import Figure, LinesOf, lines_of
+from dp_erm_bench.report.panels import decoded
+from dp_erm_bench.report.rates import noises
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = (
-    "paper",
-    "figure",
-    "statement",
-    "measured",
-    "threshold",
-    "value",
-    "verdict",
-    "profile",
+    *("paper", "figure", "statement", "measured", "threshold", "value"),
+    *("verdict", "profile"),
 )
+COMMON = ("id", "figure", "measure", "statement")
+OPTIONAL = ("epsilon", "per")
+THRESHOLDS = ("at_least", "at_most", "equals", "within")
+NUMBERS = (
+    *THRESHOLDS,
+    *("epsilon", "delta", "iterations", "n_iter", "passes"),
+    *("factor", "kappa", "rivals"),
+)
+LINES = ("line", "under", "over", "other")
+WORDS = {"per": ["data_seed"], "axis": ["n", "p", "epsilon", "quotient"]}
+LISTS = ("figure", "line", "under", "over")
+"""Keys of which a list stands for one claim per value."""
+
+
+def check_claims(
+    claims: Sequence[Any], lines: LinesOf, figures: Sequence[Figure] = ()
+) -> None:
+    """Refuse claims that could not be judged once everything has run.
+
+    Parameters
+    ----------
+    claims : sequence
+        As in an experiment's yaml.
+    lines : mapping of str to list of str
+        The lines of the experiment's panels.
+    figures : sequence of Figure
+        Its figures, of which those of noise have lines, too.
+
+    Raises
+    ------
+    UsageError
+        Naming the claim, the key, its value and what is allowed.
+    """
+    noise = {name: list(one.lines) for name, one in noises(figures).items()}
+    for number, claim in enumerate(claims, 1):
+        if not isinstance(claim, dict):
+            raise UsageError(f"claim {number}={claim}: must be a mapping")
+        try:
+            _check(claim, lines, noise)
+        except UsageError as error:
+            raise UsageError(f"claim {claim.get('id', number)}: {error}") from None
+
+
+def _check(claim: Claim, lines: LinesOf, noise: LinesOf) -> None:
+    measure = measure_of(claim)
+    needs = (*COMMON, *measure.needs)
+    for key in claim:
+        registry.check_choice("key", key, [*needs, *OPTIONAL, *THRESHOLDS])
+    for key in needs:
+        if claim.get(key) is None:
+            raise UsageError(f"{key}: must be given for measure={claim['measure']}")
+    for key, value in claim.items():
+        for one in _many(key, value):
+            _check_value(key, one)
+    threshold(claim)
+    if measure.lines != NOTHING:
+        _check_lines(claim, noise if measure.lines == NOISE else lines)
+    try:
+        str(claim["statement"]).format(**claim)
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
+        raise UsageError(
+            f"statement={claim['statement']}: braces must name keys of the claim "
+            f"({type(error).__name__}: {error})"
+        ) from None
+
+
+def _check_value(key: str, value: Any) -> None:
+    if key in NUMBERS:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UsageError(f"{key}={value}: must be a number")
+        if not math.isfinite(value):
+            raise UsageError(f"{key}={value}: must be finite")
+    elif key in WORDS:
+        registry.check_choice(key, value, WORDS[key])
+    elif key == "where":
+        if not isinstance(value, dict):
+            raise UsageError(f"{key}={value}: must map columns to values")
+    elif not isinstance(value, str):
+        raise UsageError(f"{key}={value}: must be a word")
+
+
+def _check_lines(claim: Claim, lines: LinesOf) -> None:
+    for figure in _many("figure", claim["figure"]):
+        allowed = lines_of(lines, figure, claim.get("axis", ""), "figure")
+        for key in LINES:
+            for line in _many(key, claim[key]) if key in claim else ():
+                registry.check_choice(f"figure {figure}: {key}", line, allowed)
+        if "curve" in claim:
+            curves = sorted(decoded(figure))
+            registry.check_choice(f"figure {figure}: curve", claim["curve"], curves)
+
+
+def _many(key: str, value: Any) -> list[Any]:
+    """Return the values of a key, of which some may be lists."""
+    if key not in LISTS or not isinstance(value, list):
+        return [value]
+    if not value:
+        raise UsageError(f"{key}=[]: needs at least one value")
+    return value
+
+
+def measure_of(claim: Claim) -> Measure:
+    """Return the measure that a claim names; refuse an unknown one."""
+    name = claim.get("measure")
+    registry.check_choice("measure", name, sorted(MEASURES))
+    return MEASURES[str(name)]
+
+
+def threshold(claim: Claim) -> str:
+    """Return the threshold of a claim in words, empty of one that is for later."""
+    if claim["measure"] == "later":
+        return ""
+    given = [key for key in THRESHOLDS if key in claim]
+    if given == ["at_least"]:
+        return f">= {claim['at_least']:g}"
+    if given == ["at_most"]:
+        return f"<= {claim['at_most']:g}"
+    if given == ["equals", "within"]:
+        return f"{claim['equals']:g} +- {claim['within']:g}"
+    raise UsageError(
+        f"threshold={' and '.join(given) or None}: must be at_least, at_most, or "
+        "equals with within"
+    )
 
 
 def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
@@ -70,48 +190,35 @@ def _expand(entry: Claim, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
             yield claim
             continue
         try:
-            seeds: list[int | None] = [*data_seeds(table, claim["figure"])]
+            runs = report_runs(table, claim["figure"])
+            for seed in sorted({int(seed) for seed in runs["dataset_seed"]}):
+                yield {**claim, "data_seed": seed}
         except Missing:
-            seeds = [None]
-        for seed in seeds:
-            yield {**claim, "data_seed": seed}
+            yield {**claim, "data_seed": None}
 
 
 def _row(
     claim: Claim, table: pd.DataFrame, config: Mapping[str, Any]
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
-    measure = measure_of(claim)
-    lookup = Lookup(
-        table,
-        config,
-        str(claim["figure"]),
-        float(claim.get("epsilon", 1.0)),
-        claim.get("data_seed"),
-    )
+    measure, lookup = measure_of(claim), Lookup(table, config, claim)
     more = {"n": lookup.noise.n} if measure.lines == NOISE else {}
+    statement, seed = str(claim["statement"]).format(**claim), claim.get("data_seed")
     row: dict[str, object] = {
         "paper": config.get("paper", ""),
         "figure": claim["figure"],
-        "statement": _statement(claim),
+        "statement": statement if seed is None else f"{statement} (data seed {seed})",
         "measured": measure.words.format(**claim, **more),
         "threshold": threshold(claim),
         "value": math.nan,
         "profile": config.get("profile", ""),
     }
     try:
-        value = measure(claim, lookup)
+        value = measure(lookup)
     except Missing as reason:
         return {**row, "verdict": f"not run ({reason})"}
     verdict = "holds" if _holds(claim, value) else "fails"
     return {**row, "value": value, "verdict": verdict}
-
-
-def _statement(claim: Claim) -> str:
-    """Return the statement with its names filled in."""
-    text = str(claim["statement"]).format(**claim)
-    seed = claim.get("data_seed")
-    return text if seed is None else f"{text} (data seed {seed})"
 
 
 def _holds(claim: Claim, value: float) -> bool:

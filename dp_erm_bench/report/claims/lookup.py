@@ -1,20 +1,26 @@
-"""What a claim is measured on: the runs that its figure and its lines name."""
+"""What measures are, and what they are taken on: the runs that a claim names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.report.curves import Curves, curves
 from dp_erm_bench.report.figure import figures_of
 from dp_erm_bench.report.noise import Noise
-from dp_erm_bench.report.quotients import along
 from dp_erm_bench.report.rates import noises
-from dp_erm_bench.report.scaling import Scaling
+from dp_erm_bench.report.scaling import Scaling, along
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Claim = Mapping[str, Any]
+Value = Callable[..., float]
+RUNS, NOISE, NOTHING = "runs", "noise", "nothing"
+"""What the lines of a claim name: runs of its panel, releases of its figure of noise,
+or nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,23 +33,25 @@ class Lookup:
         The tidy table, one row per checkpoint.
     config : mapping
         The experiment's resolved yaml.
-    figure : str
-        Panel of the claim, or the family of its panels.
-    epsilon : float
-        The epsilon of the runs.
-    data_seed : int or None
-        Seed of the data where the panel has several.
+    claim : mapping
+        Its `figure` is the panel, or the family of panels; `epsilon` that of the runs,
+        1 if not given; `data_seed` that of the data where the panel has several.
     """
 
     table: pd.DataFrame
     config: Mapping[str, Any]
-    figure: str
-    epsilon: float = 1.0
-    data_seed: int | None = None
+    claim: Claim
+
+    @property
+    def figure(self) -> str:
+        """Return the figure that the claim names."""
+        return str(self.claim["figure"])
 
     def __call__(self, line: str) -> Curves:
         """Return the report runs of a line; `Missing` says why there are none."""
-        return curves(self.table, self.figure, line, self.epsilon, self.data_seed)
+        epsilon = float(self.claim.get("epsilon", 1.0))
+        seed = self.claim.get("data_seed")
+        return curves(self.table, self.figure, line, epsilon, seed)
 
     def along(self, line: str, axis: str) -> Scaling:
         """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`."""
@@ -53,3 +61,31 @@ class Lookup:
     def noise(self) -> Noise:
         """Return the figure of noise that the claim names."""
         return noises(figures_of(self.config))[self.figure]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a claim measures.
+
+    Attributes
+    ----------
+    words : str
+        What claims.csv says of it, with the claim's keys in braces.
+    value : callable
+        Maps a `Lookup` and the claim's keys to the number.
+    lines : str
+        One of `RUNS`, `NOISE` and `NOTHING`.
+    """
+
+    words: str
+    value: Value
+    lines: str = RUNS
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Return the keys of a claim that it reads, beside those of every claim."""
+        return tuple(inspect.signature(self.value).parameters)[1:]
+
+    def __call__(self, lookup: Lookup) -> float:
+        """Return the number; `Missing` says why there is none."""
+        return self.value(lookup, **{key: lookup.claim[key] for key in self.needs})

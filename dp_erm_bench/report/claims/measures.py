@@ -7,30 +7,40 @@ to import is imported within: claims are checked before anything runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.report.authors import decoded
-from dp_erm_bench.report.claims.table import MEASURES, NOISE, NOTHING, says
-from dp_erm_bench.report.missing import Missing
+from dp_erm_bench.report.claims.lookup import (
+    NOISE,
+    NOTHING,
+    RUNS,
+    Lookup,
+    Measure,
+    Value,
+)
+from dp_erm_bench.report.curves import Curves, Missing
+from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.results.statistics import FLOOR
 
-if TYPE_CHECKING:
-    from dp_erm_bench.report.claims.lookup import Lookup
-    from dp_erm_bench.report.curves import Array, Curves
-
-__all__ = ["MEASURES"]
+MEASURES: dict[str, Measure] = {}
+"""All measures by the name of their function."""
 
 
-def _final_mean(line: Curves) -> float:
-    return max(float(line.mean[-1]), FLOOR)
+def says(words: str, lines: str = RUNS) -> Callable[[Value], Value]:
+    """Enter a function into `MEASURES`."""
+
+    def enter(function: Value) -> Value:
+        MEASURES[function.__name__] = Measure(words, function, lines)
+        return function
+
+    return enter
 
 
-def _bounds(line: Curves) -> tuple[float, float]:
-    """Return the ends of the band at the last checkpoint."""
-    return max(float(line.low[-1]), FLOOR), max(float(line.high[-1]), FLOOR)
+def _final(line: Curves, of: str = "mean") -> float:
+    """Return what `Curves` has by a name at the last checkpoint, at least `FLOOR`."""
+    return max(float(getattr(line, of)[-1]), FLOOR)
 
 
 def _quotient(numerator: float, denominator: float) -> float:
@@ -47,7 +57,7 @@ def error_at_zero(runs: Lookup, line: str) -> float:
 @says("mean final error, {over} / {under}")
 def ratio(runs: Lookup, under: str, over: str) -> float:
     """Return the mean final error of one line divided by that of another."""
-    return _quotient(_final_mean(runs(over)), _final_mean(runs(under)))
+    return _quotient(_final(runs(over)), _final(runs(under)))
 
 
 @says("mean final error, {under} / {over}")
@@ -59,7 +69,7 @@ def inverse_ratio(runs: Lookup, under: str, over: str) -> float:
 @says("lowest final error of {over} / highest of {under} (above 1: disjoint)")
 def band_gap(runs: Lookup, under: str, over: str) -> float:
     """Return the factor between the band above and the band below."""
-    return _quotient(_bounds(runs(over))[0], _bounds(runs(under))[1])
+    return _quotient(_final(runs(over), "low"), _final(runs(under), "high"))
 
 
 @says("factor between the final bands of {line} and {other} (at most 1: overlap)")
@@ -100,7 +110,7 @@ def share_lost(runs: Lookup, line: str) -> float:
 @says("mean final error of {line} / highest final error of {other}")
 def ratio_to_band_top(runs: Lookup, line: str, other: str) -> float:
     """Return the mean end of one line over the highest end of another."""
-    return _quotient(_final_mean(runs(line)), _bounds(runs(other))[1])
+    return _quotient(_final(runs(line)), _final(runs(other), "high"))
 
 
 @says("most non-zeros of {line} beyond the iterations made, over all checkpoints")
@@ -114,36 +124,32 @@ def excess_nonzeros(runs: Lookup, line: str) -> float:
 def share_of_passes(runs: Lookup, line: str, other: str, factor: float) -> float:
     """Return how early a line is as good as another; infinite if it never is."""
     run, slower = runs(line), runs(other)
-    reached = np.flatnonzero(run.mean <= factor * _final_mean(slower))
+    reached = np.flatnonzero(run.mean <= factor * _final(slower))
     if not reached.size:
         return math.inf
     return float(run.passes[reached[0]] / slower.passes[-1])
 
 
-def _authors(runs: Lookup, curve: str) -> Array:
-    return decoded(runs.figure)[curve][0]
-
-
 @says("mean final error of {line} / the authors' last point")
 def ratio_to_authors_end(runs: Lookup, line: str, curve: str) -> float:
     """Return the mean final error divided by that of the authors' figure."""
-    return _final_mean(runs(line)) / float(_authors(runs, curve)[-1, 1])
+    return _final(runs(line)) / float(decoded(runs.figure)[curve][0][-1, 1])
 
 
 @says("largest mean error of {line} / the authors' error over their points")
 def worst_ratio_to_authors(runs: Lookup, line: str, curve: str) -> float:
     """Return the largest ratio of mean error to that of the authors' figure."""
-    passes, errors = _authors(runs, curve).T
+    passes, errors = decoded(runs.figure)[curve][0].T
     return float((runs(line).mean_at(passes) / errors).max())
 
 
 @says("epsilon certified for {line}")
 def certified_epsilon(runs: Lookup, line: str) -> float:
     """Return the epsilon that is proved for a line's noise."""
-    value = runs(line).facts["epsilon_certified"]
-    if value is None or math.isnan(value):
+    value = runs(line).certified
+    if math.isnan(value):
         raise Missing("no accountant certifies this noise")
-    return float(value)
+    return value
 
 
 @says("slope of the mean of {line} against {axis}, log-log least squares")

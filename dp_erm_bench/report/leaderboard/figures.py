@@ -2,39 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.paths import write_atomic
-from dp_erm_bench.report import axes
+from dp_erm_bench.report import layout, style
 from dp_erm_bench.report.figure import Drawing, Figure
-from dp_erm_bench.report.layout import Cell, Sheet, save
-from dp_erm_bench.report.leaderboard.heat import draw_map
+from dp_erm_bench.report.layout import Sheet, save
+from dp_erm_bench.report.leaderboard import standings
 from dp_erm_bench.report.leaderboard.page import page, published
-from dp_erm_bench.report.leaderboard.standings import ZERO, profile, standings
-from dp_erm_bench.report.leaderboard.style import (
-    BOARDS,
-    STYLES,
-    about,
-    boards,
-    title,
-)
-from dp_erm_bench.report.log import edges
-from dp_erm_bench.report.style import BLACK, house_style
+from dp_erm_bench.report.leaderboard.standings import BOARDS, ZERO
+from dp_erm_bench.report.paper import edges, write_text
+from dp_erm_bench.report.style import Style
 from dp_erm_bench.results.runs import read_manifest
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+STYLES = {
+    "greedy_cd": Style("greedy_cd", style.GREEN, "P", 5.5),
+    "random_cd": Style("random_cd", style.BLUE, "o"),
+    "sgd": Style("sgd", style.VERMILLION, "^"),
+    "svrg": Style("svrg", style.GREY, "*", 6.0),
+    "gd": Style("gd", style.ORANGE, "v"),
+    "frank_wolfe": Style("frank_wolfe", "#332288", "h"),
+    "mirror_descent": Style("mirror_descent", style.SKY, "s", family="mirror"),
+    "output_perturbation": Style(
+        "output_perturbation", style.PURPLE, "D", 4.0, family="output"
+    ),
+    "objective_perturbation": Style(
+        "objective_perturbation", "#882255", "d", family="objective"
+    ),
+    "approximate_minima_perturbation": Style(
+        "approximate_minima_perturbation", "#DDAA88", "p", family="AMP"
+    ),
+    "permutation_sgd": Style("permutation_sgd", style.BROWN, "X", family="permutation"),
+    ZERO: Style(ZERO, style.BLACK, "", 0.0),
+}
+"""How each algorithm looks; `family` is a name that fits into a margin."""
+
 FACTORS = np.geomspace(1.0, 100.0, 201)
 TICKS = (1, 2, 5, 10, 20, 50, 100)
-PROFILE, SMALL = (3.6, 2.6), (2.0, 1.6)
+WORST = 30.0
+"""Factors beyond it have one colour in the map of who wins where."""
+
+PROFILE, SMALL, WIDTH, ROW = (3.6, 2.6), (2.0, 1.6), 8.6, 0.21
+CAPTIONS = {
+    "profiles": "Performance profiles: a problem is a dataset at one epsilon; its best "
+    "is the smallest median of all algorithms and of w = 0. What an algorithm refuses "
+    "counts as never reached.",
+    "heat": "Colour: the error over the best one of the problem, w = 0 included, from "
+    f"1 (dark) to {WORST:g} and more (light). Within a dataset epsilon grows to the "
+    "right. Filled circle: wins; ring: within noise of the winner; both only where "
+    "w = 0 is beaten. White: refused. AMP, output, objective: perturbation; "
+    "permutation: permutation_sgd.",
+    "error": "Dashed: w = 0. Errors above 10 times that are left out.",
+    "accuracy": "Dashed: share of the larger class in the test set.",
+}
 
 
 @dataclass(frozen=True)
@@ -42,122 +71,131 @@ class Leaderboard(Figure):
     """Who stands where; a panel of the experiment is a dataset with a board's name."""
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw the leaderboard, and write its page and its table beside the figures."""
-        return draw(drawing.table, drawing.folder, drawing.profile)
+        """Draw the leaderboard; return the files written, no figures if nothing ran.
+
+        leaderboard.md and leaderboard.csv go beside the folder of the figures.
+        """
+        table, folder, name = drawing.table, drawing.folder, drawing.profile
+        ranking, beside = standings.standings(table), folder.parent
+        on_edges, manifest = edges(beside), read_manifest(beside)
+        log = "\n".join(["Values at an edge of a grid", *on_edges, ""])
+        texts = {
+            beside / "leaderboard.md": page(ranking, table, name, on_edges, manifest),
+            beside / "leaderboard.csv": published(ranking).to_csv(index=False),
+            folder / "log.txt": log,
+        }
+        written = [write_text(path, text) for path, text in texts.items()]
+        with style.house_style():
+            for stem, sheet in _sheets(ranking, name).items():
+                written += save(sheet, folder / f"leaderboard_{stem}")
+        return written
 
 
-def draw(table: pd.DataFrame, folder: Path, name: str) -> list[Path]:
-    """Draw the leaderboard, and write its page and its table beside the figures.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The tidy table of the experiment; a panel is a dataset with one of `BOARDS`.
-    folder : Path
-        Where the figures go; leaderboard.md and leaderboard.csv go to its parent.
-    name : str
-        The profile that was run.
-
-    Returns
-    -------
-    list of Path
-        The files written.
-    """
-    ranking = standings(table)
-    folder.mkdir(parents=True, exist_ok=True)
-    beside = folder.parent
-    on_edges = edges(beside)
-    texts = {
-        beside / "leaderboard.md": page(
-            ranking, table, name, on_edges, read_manifest(beside)
-        ),
-        beside / "leaderboard.csv": published(ranking).to_csv(index=False),
-        folder / "log.txt": "\n".join(["Values at an edge of a grid", *on_edges])
-        + "\n",
-    }
-    for path, text in texts.items():
-        _write(path, text)
-    parts = boards(ranking)
+def _sheets(ranking: pd.DataFrame, profile: str) -> dict[str, Sheet]:
+    """Return the sheets of a profile's standings by name, none where nothing ran."""
+    parts = standings.boards(ranking)
     if not parts:
-        return [*texts]
-    with house_style():
-        return [
-            *texts,
-            *_profiles(parts, folder / "leaderboard_profiles", name),
-            *draw_map(parts, folder / "leaderboard_heat", name),
-            *_over_epsilon(ranking, folder / "leaderboard_error", name, "median"),
-            *_over_epsilon(ranking, folder / "leaderboard_accuracy", name, "accuracy"),
-        ]
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomic(path, lambda file: file.write(text.encode()))
-
-
-def _profiles(parts: Mapping[str, pd.DataFrame], path: Path, name: str) -> list[Path]:
-    """Draw the share of problems within each factor of the best."""
-    cells: list[Cell] = [
-        partial(_profile, rows=rows, board=BOARDS[board])
-        for board, rows in parts.items()
-    ]
-    text = (
-        f"{about(next(iter(parts.values())), name)}\n"
-        "Performance profiles: a problem is a dataset at one epsilon; its best is the "
-        "smallest median of all algorithms and of w = 0. What an algorithm refuses "
-        "counts as never reached."
+        return {}
+    panels = ranking[ranking["status"] == "ok"].groupby("panel", sort=False)
+    columns, first = min(4, len(panels)), next(iter(parts.values()))
+    size = WIDTH, ROW * (max(rows["line"].nunique() for rows in parts.values()) + 1)
+    error, accuracy = (partial(_problem, column=c) for c in ("median", "accuracy"))
+    kinds: tuple[tuple[Any, ...], ...] = (
+        ("profiles", _profile, first, len(parts), PROFILE, "share of problems"),
+        ("heat", _factors, first, 1, size, ""),
+        ("error", error, ranking, columns, SMALL, "relative error"),
+        ("accuracy", accuracy, ranking, columns, SMALL, "test accuracy"),
     )
-    sheet = Sheet(cells, len(cells), text, PROFILE, "share of problems")
-    return save(sheet, path)
+    sheets = {}
+    for stem, draw, about, *shape in kinds:
+        groups = parts.items() if about is first else panels
+        cells = [partial(draw, name=name, rows=rows) for name, rows in groups]
+        text = f"{_about(about, profile)}\n{CAPTIONS[stem]}"
+        across, size, quantity = shape
+        sheets[stem] = Sheet(cells, across, text, size, quantity)
+    return sheets
 
 
-def _profile(ax: Axes, rows: pd.DataFrame, board: str) -> None:
-    shares = profile(rows, FACTORS)
+def _about(ranking: pd.DataFrame, profile: str) -> str:
+    """Return what every caption of the leaderboard begins with."""
+    runs = int(ranking["runs"].max())
+    return (
+        f"Medians of {runs} report runs at settings tuned on other seeds, uncharged "
+        f"(profile {profile}). Relative error F(w)/F* - 1 of the last iterate."
+    )
+
+
+def _profile(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+    """Draw the share of problems within each factor of the best."""
+    shares = standings.profile(rows, FACTORS)
     for line in (line for line in STYLES if line in shares):
-        style = STYLES[line].curve() | {"markevery": 40}
-        if line == ZERO:
-            style |= {"linestyle": "dashed"}
-        ax.plot(FACTORS, shares[line], drawstyle="steps-post", **style)
+        dashes = "dashed" if line == ZERO else "solid"
+        look = STYLES[line].curve() | {"markevery": 40, "linestyle": dashes}
+        ax.plot(FACTORS, shares[line], drawstyle="steps-post", **look)
     ax.set_xscale("log")
     ax.set_xlim(1.0, FACTORS[-1])
     ax.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
     ax.minorticks_off()
     ax.set_ylim(0.0, 1.02)
     ax.set_xlabel("factor over the best error")
-    ax.set_title(f"{board}: {rows.groupby(['panel', 'epsilon']).ngroups} problems")
+    count = rows.groupby(["panel", "epsilon"]).ngroups
+    ax.set_title(f"{BOARDS[name]}: {count} problems")
 
 
-def _over_epsilon(
-    ranking: pd.DataFrame, path: Path, name: str, column: str
-) -> list[Path]:
-    """Draw a column of the standings against epsilon, one cell per problem."""
-    ran = ranking[ranking["status"] == "ok"]
-    problems = ran.groupby("panel", sort=False)
-    cells: list[Cell] = [
-        partial(_problem, panel=str(panel), rows=rows, column=column)
-        for panel, rows in problems
-    ]
-    dashed = (
-        "Dashed: w = 0. Errors above 10 times that are left out."
-        if column == "median"
-        else "Dashed: share of the larger class in the test set."
+def _factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+    """Draw every algorithm's factor over the best on every problem of a board."""
+    problems = list(dict.fromkeys(zip(rows["panel"], rows["epsilon"], strict=True)))
+    lines = [line for line in STYLES if line in set(rows["line"]) or line == ZERO]
+    grid = np.full((len(lines), len(problems)), math.nan)
+    marks: dict[str, list[tuple[int, int]]] = {"wins": [], "ties": []}
+    for row in rows[rows["status"] == "ok"].to_dict("records"):
+        at = lines.index(row["line"]), problems.index((row["panel"], row["epsilon"]))
+        grid[at] = row["factor"]
+        grid[-1, at[1]] = row["factor"] * row["zero"] / row["median"]
+        if row["place"] in marks:
+            marks[row["place"]].append(at)
+    ax.imshow(
+        np.log10(np.clip(grid, 1.0, WORST)),
+        cmap="viridis",
+        vmin=0.0,
+        vmax=math.log10(WORST),
+        aspect="auto",
     )
-    text = f"{about(ranking, name)}\n{dashed}"
-    words = {"median": "relative error", "accuracy": "test accuracy"}
-    return save(Sheet(cells, min(4, len(cells)), text, SMALL, words[column]), path)
+    for word, face in (("wins", "white"), ("ties", "none")):
+        y, x = zip(*marks[word], strict=True) if marks[word] else ((), ())
+        ax.scatter(x, y, s=14, facecolors=face, edgecolors="white", linewidths=0.9)
+    ax.grid(visible=False)
+    names = [STYLES[line].family or line for line in lines]
+    ax.set_yticks(range(len(lines)), names, fontsize=7.5)
+    places: dict[str, list[int]] = {}
+    for place, (panel, _) in enumerate(problems):
+        places.setdefault(panel.rpartition("_")[0], []).append(place)
+    ax.set_xticks([float(np.mean(own)) for own in places.values()], [*places], size=7)
+    ax.tick_params(length=0)
+    for own in [*places.values()][1:]:
+        ax.axvline(own[0] - 0.5, color="white", linewidth=2.5)
+    ax.set_title(BOARDS[name])
 
 
-def _problem(ax: Axes, panel: str, rows: pd.DataFrame, column: str) -> None:
+def _problem(ax: Axes, name: str, rows: pd.DataFrame, column: str) -> None:
+    """Draw a column of the standings of one problem against epsilon."""
     epsilons = sorted(set(rows["epsilon"]))
     base = float(rows["zero" if column == "median" else "majority"].iloc[0])
     shown = rows[rows["median"] <= 10.0 * rows["zero"]] if column == "median" else rows
     for line in (line for line in STYLES if line in set(shown["line"])):
         points = shown[shown["line"] == line].sort_values("epsilon")
-        style = STYLES[line].curve() | {"linewidth": 1.1, "markersize": 3.5}
-        ax.plot(points["epsilon"], points[column], **style)
-    ax.axhline(base, color=BLACK, linewidth=1.0, linestyle="dashed")
-    ax.set_title(title(panel))
+        look = STYLES[line].curve() | {"linewidth": 1.1, "markersize": 3.5}
+        ax.plot(points["epsilon"], points[column], **look)
+    ax.axhline(base, color=style.BLACK, linewidth=1.0, linestyle="dashed")
+    ax.set_title(title(name))
     ax.set_xlabel(r"$\varepsilon$")
-    axes.scale_epsilon(ax, epsilons)
+    layout.scale_epsilon(ax, epsilons)
     if column == "median":
         drawn = [base, *shown[column].clip(lower=1e-6)]
-        axes.scale_errors(ax, (min(drawn), max(drawn)))
+        layout.scale_errors(ax, (min(drawn), max(drawn)))
+
+
+def title(panel: str) -> str:
+    """Return dataset and kind of a panel."""
+    dataset, _, board = panel.rpartition("_")
+    return f"{dataset}, {BOARDS[board]}"

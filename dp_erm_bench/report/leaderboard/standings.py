@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 
+from dp_erm_bench.results import statistics
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
-from dp_erm_bench.results.statistics import (
-    FLOOR,
-    Array,
-    central,
-    quantile,
-    resampled_medians,
-)
+from dp_erm_bench.results.statistics import FLOOR, Array, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,13 +26,8 @@ COLUMNS = (
     *("zero", "majority", "factor", "beats_zero", "place"),
 )
 WINS, TIES, LOSES = "wins", "ties", ""
-
-
-class Baseline(NamedTuple):
-    """What releasing w = 0 gives: its relative error, and the majority's share."""
-
-    error: float
-    majority: float
+BOARDS = {"l2": "l2 penalty", "l1": "L1 ball"}
+"""Endings of the panels: problems whose objectives may be compared in kind."""
 
 
 def standings(table: pd.DataFrame) -> pd.DataFrame:
@@ -66,7 +56,16 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
     ranking: list[dict[str, Any]] = []
     for panel, epsilon, rows in problems(finals):
         starts = kept[(kept["panel"] == panel) & (kept["iteration"] == 0)]
-        ranking += _problem(panel, epsilon, rows, _baseline(starts))
+        # At w = 0 all margins are 0: the accuracy is the share of one class.
+        zero, share = (
+            _centre(starts[of]) for of in ("relative_error", "test_accuracy")
+        )
+        same = {"panel": panel, "epsilon": epsilon, "zero": zero}
+        same["majority"] = max(share, 1.0 - share)
+        own = {str(line): runs for line, runs in rows.groupby("line", sort=False)}
+        ranked = [{**same, "line": line, **_line(runs)} for line, runs in own.items()]
+        _compare(ranked, [runs["error"].to_numpy(float) for runs in own.values()])
+        ranking += ranked
     return pd.DataFrame(ranking, columns=list(COLUMNS))
 
 
@@ -77,15 +76,10 @@ def problems(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
         yield str(panel), float(epsilon), own
 
 
-def _baseline(starts: pd.DataFrame) -> Baseline:
-    """Return what w = 0, the start of every run, is worth.
-
-    Its margins are all 0, so the accuracy at the start is the share of one class.
-    """
-    if starts.empty:
-        return Baseline(math.nan, math.nan)
-    error, share = _centre(starts["relative_error"]), _centre(starts["test_accuracy"])
-    return Baseline(error, max(share, 1.0 - share))
+def boards(ranking: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the standings by board, without boards on which nothing ran."""
+    parts = {b: ranking[ranking["panel"].str.endswith(f"_{b}")] for b in BOARDS}
+    return {b: rows for b, rows in parts.items() if (rows["status"] == "ok").any()}
 
 
 def _centre(column: pd.Series[float]) -> float:
@@ -94,65 +88,46 @@ def _centre(column: pd.Series[float]) -> float:
     return float(quantile(values, 0.5)) if len(values) else math.nan
 
 
-def _problem(
-    panel: str, epsilon: float, rows: pd.DataFrame, zero: Baseline
-) -> list[dict[str, Any]]:
-    """Return the standings of one problem at one epsilon."""
-    ranking, draws = [], {}
-    for place, (line, runs) in enumerate(rows.groupby("line", sort=False)):
-        row = _line(str(line), runs, zero)
-        errors = runs["error"].to_numpy(float)
-        if row["status"] == "ok":
-            draws[row["line"]] = resampled_medians(errors, place)
-        ranking.append({"panel": panel, "epsilon": epsilon, **row})
-    _compare(ranking, draws, zero)
-    return ranking
-
-
-def _line(line: str, runs: pd.DataFrame, zero: Baseline) -> dict[str, Any]:
-    base = {"line": line, "zero": zero.error, "majority": zero.majority}
+def _line(runs: pd.DataFrame) -> dict[str, Any]:
+    """Return what one line reached by itself on one problem at one epsilon."""
     skipped = runs[runs["status"] == "skipped"]
     if len(skipped):
         reason = str(skipped["message"].iloc[0])
-        return {**base, "status": "skipped", "reason": reason, "place": LOSES}
-    errors, seconds = (runs[name].to_numpy(float) for name in ("error", "seconds"))
-    right = runs["test_accuracy"]
+        return {"status": "skipped", "reason": reason, "place": LOSES}
+    errors, right = runs["error"].to_numpy(float), runs["test_accuracy"]
     spread = {"median": 0.5, "low": 0.1, "high": 0.9}
     return {
-        **base,
         **{name: float(quantile(errors, q)) for name, q in spread.items()},
         "status": "ok",
         "reason": "",
         # A run that was lost predicts nothing right.
         "accuracy": _centre(right.fillna(0.0) if right.notna().any() else right),
-        "seconds": float(quantile(seconds, 0.5)),
+        "seconds": float(quantile(runs["seconds"].to_numpy(float), 0.5)),
         "runs": len(runs),
         "batch": float(runs["batch_size"].max()),
+        "place": LOSES,
     }
 
 
-def _compare(
-    rows: Sequence[dict[str, Any]], draws: dict[str, Array], zero: Baseline
-) -> None:
+def _compare(ranked: Sequence[dict[str, Any]], errors: Sequence[Array]) -> None:
     """Add what depends on the others: factor, place, and what w = 0 is worth."""
-    ran = [row for row in rows if row["status"] == "ok"]
-    least = min([zero.error, *(float(row["median"]) for row in ran)])
-    for row in ran:
+    ran = [
+        (row, statistics.resampled_medians(own, sample))
+        for sample, (row, own) in enumerate(zip(ranked, errors, strict=True))
+        if row["status"] == "ok"
+    ]
+    least = min((row[of] for row, _ in ran for of in ("zero", "median")), default=0.0)
+    for row, draws in ran:
         row["factor"] = max(row["median"], FLOOR) / max(least, FLOOR)
-        row["beats_zero"] = _side(draws[row["line"]], zero.error)
-        row["place"] = LOSES
-    able = [row for row in ran if row["beats_zero"] == "yes"]
+        low, high = statistics.central(draws, LIKELY)
+        beaten, better = high < row["zero"], low > row["zero"]
+        row["beats_zero"] = "yes" if beaten else "no" if better else "tie"
+    able = [one for one in ran if one[0]["beats_zero"] == "yes"]
     if able:
-        best = min(able, key=lambda row: float(row["median"]))
-        for row in able:
-            near = _near(draws[row["line"]], draws[best["line"]])
+        best, best_draws = min(able, key=lambda one: float(one[0]["median"]))
+        for row, draws in able:
+            near = _near(draws, best_draws)
             row["place"] = WINS if row is best else TIES if near else LOSES
-
-
-def _side(draws: Array, error: float) -> str:
-    """Return whether a median lies below a number, as far as the draws tell."""
-    low, high = central(draws, LIKELY)
-    return "yes" if high < error else "no" if low > error else "tie"
 
 
 def _near(draws: Array, best: Array) -> bool:
@@ -162,7 +137,7 @@ def _near(draws: Array, best: Array) -> bool:
     """
     lost = ~np.isfinite(draws) | ~np.isfinite(best)
     gap = np.where(lost, math.inf, np.where(lost, 0.0, draws) - np.where(lost, 0, best))
-    return central(gap, LIKELY)[0] <= 0.0
+    return statistics.central(gap, LIKELY)[0] <= 0.0
 
 
 def winners(ranking: pd.DataFrame) -> Iterator[tuple[str, float, list[str]]]:
