@@ -17,12 +17,11 @@ from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanism, Release
+from dp_erm_bench.releases.base import Mechanism, Mechanisms, Release
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
-from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian

@@ -27,8 +27,7 @@ from dp_erm_bench.accounting.calibration import (
 )
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Oracle, Problem
-from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.mechanisms import Mechanisms, make_mechanisms
+from dp_erm_bench.releases.base import Mechanisms, Release, make_mechanisms
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.solvers.base import Solver, stack
 from dp_erm_bench.solvers.bounds import refuse_unbounded

@@ -49,9 +49,16 @@ class Budget:
     adjacency: Adjacency = Adjacency.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", parsed_epsilon(self.epsilon))
+        epsilon = number_or_nan(self.epsilon)
+        if not epsilon > 0:
+            wrong = "must be a positive number or inf"
+            raise UsageError(f"epsilon={self.epsilon}: {wrong}")
+        object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", parsed_delta(self.delta))
-        object.__setattr__(self, "adjacency", parsed_adjacency(self.adjacency))
+        if self.adjacency not in list(Adjacency):
+            names = " or ".join(Adjacency)
+            raise UsageError(f"adjacency={self.adjacency}: must be {names}")
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
 
     def resolved(self, n: int) -> "Budget":
         """Return the budget with delta as a number, for ``n`` records."""
@@ -74,9 +81,8 @@ class Budget:
     def number(self) -> float:
         """Delta as a number; UsageError while it still depends on n."""
         if isinstance(self.delta, str):
-            raise UsageError(
-                f"delta={self.delta} depends on n: resolve the budget first"
-            )
+            text = f"delta={self.delta} depends on n: resolve the budget first"
+            raise UsageError(text)
         return self.delta
 
 
@@ -86,14 +92,6 @@ def number_or_nan(value: Any) -> float:
         return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         return math.nan
-
-
-def parsed_epsilon(value: Any) -> float:
-    """Return epsilon as a float or refuse it in one sentence."""
-    number = number_or_nan(value)
-    if not number > 0:
-        raise UsageError(f"epsilon={value}: must be a positive number or inf")
-    return number
 
 
 def parsed_delta(value: Any) -> float | str:
@@ -111,12 +109,3 @@ def parsed_delta(value: Any) -> float | str:
     if 0 < number < LEAST_DELTA:
         raise UsageError(f"delta={value}: {TOO_SMALL}")
     return number
-
-
-def parsed_adjacency(value: Any) -> Adjacency:
-    """Return the adjacency of that name or refuse it."""
-    try:
-        return Adjacency(value)
-    except ValueError:
-        names = " or ".join(Adjacency)
-        raise UsageError(f"adjacency={value}: must be {names}") from None

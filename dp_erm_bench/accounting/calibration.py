@@ -26,11 +26,10 @@ from dp_erm_bench.accounting.least import (
 from dp_erm_bench.cached import is_sealing, load_json, save_json
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import digest
-from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.base import Mechanisms, Release
 from dp_erm_bench.releases.laplace_vector import Shared
 from dp_erm_bench.releases.law import composed
-from dp_erm_bench.releases.mechanisms import Mechanisms
-from dp_erm_bench.releases.printed import printed_rule
+from dp_erm_bench.releases.printed import printed_multiplier
 
 MODES = ("certified", "paper", "authors")
 ROUNDING = 4e-16
@@ -136,11 +135,8 @@ def shared_mechanisms(
 
 def spent_by(releases: Shared, budget: Budget) -> float:
     """Return the pure epsilon that releases take of a finite budget."""
-    levels = (
-        pure_epsilon((release.law(),), release.multiplier(budget.epsilon))
-        for release in releases
-    )
-    return math.fsum(level for level in levels if level is not None)
+    asked = [((r.law(),), r.multiplier(budget.epsilon)) for r in releases]
+    return math.fsum(pure_epsilon(laws, z) or 0.0 for laws, z in asked)
 
 
 def left_over(budget: Budget, releases: Shared) -> Budget:
@@ -227,15 +223,15 @@ def confirmed(facts: Any, laws: Laws, budget: Budget) -> Calibration | None:
 
 def computed(laws: Laws, budget: Budget, mode: str, printed: str | None) -> Calibration:
     """Compute a calibration with noise."""
+    epsilon, delta, adjacency = budget.epsilon, budget.number, budget.adjacency
     if mode == "certified":
         z, proof = certified_multiplier(laws, budget)
-        return Calibration(z, budget, proof.accountant, proof.epsilon, mode)
-    if mode == "authors":
-        z = authors_multiplier(budget, laws)
     else:
-        rule = printed_rule(printed)
-        z = rule(laws, budget.epsilon, budget.number, budget.adjacency)
-    proof = certify(laws, z, budget.number, budget.adjacency)
-    unproved = mode == "paper" and proof.epsilon > budget.epsilon
+        if mode == "authors":
+            z = authors_multiplier(budget, laws)
+        else:
+            z = printed_multiplier(printed, laws, epsilon, delta, adjacency)
+        proof = certify(laws, z, delta, adjacency)
+    unproved = mode == "paper" and proof.epsilon > epsilon
     label = "paper (not proved)" if unproved else mode
     return Calibration(z, budget, proof.accountant, proof.epsilon, label)

@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -34,6 +35,7 @@ class Certificate:
 
 
 NOTHING = Certificate(math.inf, "none")
+BY_EPSILON = attrgetter("epsilon")
 
 
 def profile_of(laws: Laws, z: float) -> Callable[[float], float] | None:
@@ -121,12 +123,8 @@ def certify(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certifi
         return Certificate(0.0, "none")
     if not z > 0:
         return NOTHING
-    return smaller(quick(laws, z, delta), slow(laws, z, delta, adjacency))
-
-
-def smaller(first: Certificate, second: Certificate) -> Certificate:
-    """Return the certificate of the smaller epsilon, the first if they are equal."""
-    return first if first.epsilon <= second.epsilon else second
+    proofs = (quick(laws, z, delta), slow(laws, z, delta, adjacency))
+    return min(proofs, key=BY_EPSILON)
 
 
 def quick(laws: Laws, z: float, delta: float) -> Certificate:
@@ -140,8 +138,8 @@ def quick(laws: Laws, z: float, delta: float) -> Certificate:
             "rdp": bounds.rdp_epsilon(laws, z, delta),
             "profile": profile_epsilon(laws, z, delta),
         }
-    certificates = [Certificate(e, name) for name, e in proved.items() if e is not None]
-    return functools.reduce(smaller, certificates, NOTHING)
+    proofs = [Certificate(e, name) for name, e in proved.items() if e is not None]
+    return min([NOTHING, *proofs], key=BY_EPSILON)
 
 
 def slow(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certificate:

@@ -61,8 +61,7 @@ def discretised(law: Losses, step: float, times: int) -> Steps:
     first = int(cells.min())
     index = (cells - first).astype(np.int64)
     size = int(index.max()) + 2
-    masses = np.zeros(size)
-    masses += np.bincount(index, law.masses - upper, size)
+    masses = np.asarray(np.bincount(index, law.masses - upper, size), np.float64)
     masses[1:] += np.bincount(index, upper, size - 1)
     return Steps(first, masses, law.infinite, times)
 
@@ -98,8 +97,7 @@ class Composition:
 
     def __init__(self, steps: list[Steps], step: float) -> None:
         self.steps, self.step = steps, step
-        ends = [(s.first, s.first + len(s.masses)) for s in steps]
-        self.losses = [step * np.arange(*end) for end in ends]
+        self.losses = [step * (s.first + np.arange(len(s.masses))) for s in steps]
         self.infinite = sum(s.times * s.infinite for s in steps)
         self.uses = sum(s.times for s in steps)
 
@@ -124,9 +122,8 @@ class Composition:
         guess = math.sqrt(-2 * math.log(delta) / max(spread, self.step**2))
         largest = 600 / max(float(np.abs(x).max()) for x in self.losses)
         high = min(4 * guess, largest)
-        return golden(
-            lambda t: (self.cumulant(t) - math.log(delta)) / t, high / 256, high
-        )
+        goal = math.log(delta)
+        return golden(lambda t: (self.cumulant(t) - goal) / t, high / 256, high)
 
     def window(self, t: float, delta: float) -> tuple[int, int]:
         """Return lattice indices between which no wrapped sum does harm.
@@ -183,11 +180,8 @@ class Composition:
     def epsilon(self, delta: float) -> float:
         """Return an epsilon >= 0 proved at ``delta``; infinite if none was found."""
         best = self.tilt(delta)
-        for share in (0.6, 0.4, 0.2):
-            proved = self.epsilon_by(share * best, delta)
-            if math.isfinite(proved):
-                return proved
-        return math.inf
+        proofs = (self.epsilon_by(share * best, delta) for share in (0.6, 0.4, 0.2))
+        return next(filter(math.isfinite, proofs), math.inf)
 
     def epsilon_by(self, t: float, delta: float) -> float:
         """Return the epsilon proved under one tilt.
@@ -203,12 +197,11 @@ class Composition:
         start = max(low, 0)
         losses, over, under = self.tails(t, start, low, size)
         met = over - np.exp(losses) * under + rest <= delta
+        cell = int(np.argmax(met))
         if not met[-1]:
             return math.inf
-        cell = int(np.argmax(met))
-        if cell == 0:
-            return max(0.0, float(losses[0]))
-        return max(0.0, math.log((over[cell] + rest - delta) / under[cell]))
+        exact = (over[cell] + rest - delta) / under[cell]
+        return max(0.0, math.log(exact) if cell else float(losses[0]))
 
     def deltas(self, epsilons: Floats) -> Floats:
         """Return bounds on E (1 - e^(eps - L))_+ at some epsilons, of their shape."""

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 from dp_erm_bench.accounting.bounds import Laws, library_epsilon, mu_for
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.certify import Certificate, certify, quick, slow, smaller
+from dp_erm_bench.accounting.certify import (
+    BY_EPSILON,
+    Certificate,
+    certify,
+    quick,
+    slow,
+)
 from dp_erm_bench.accounting.pld import COARSE, pld_epsilon
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.releases.law import Law
@@ -44,29 +50,36 @@ def certified_multiplier(laws: Laws, budget: Budget) -> tuple[float, Certificate
     """Return the smallest z within the budget, and the proof.
 
     The quick accountants come first. PLD is asked once at their z and searched only
-    if it proves less there; being asked near the answer bounds its memory.
+    if it proves less there; being asked near the answer bounds its memory. Of samples
+    a coarse lattice finds z to a few per cent first.
     """
-    epsilon, delta = budget.epsilon, budget.number
-    z = guess(laws, budget)
-    if is_sampled(laws):
-        z = coarse_multiplier(laws, budget, z)
-    else:
-        z = smallest_multiplier(
-            lambda z: quick(laws, z, delta).epsilon, epsilon, z, QUICK_TOLERANCE
-        )
-        proof = quick(laws, z, delta)
-        other = slow(laws, z, delta, budget.adjacency)
-        if not other.epsilon < proof.epsilon * (1 - SLOW_TOLERANCE):
-            return z, proof
+    epsilon, delta, adjacency = budget.epsilon, budget.number, budget.adjacency
     proofs: dict[float, Certificate] = {}
 
+    def quickly(z: float) -> float:
+        return quick(laws, z, delta).epsilon
+
+    def coarsely(z: float) -> float:
+        bound = quickly(z)
+        proved = pld_epsilon(laws, z, delta, adjacency, COARSE)
+        return bound if proved is None else min(bound, proved)
+
     def epsilon_at(z: float) -> float:
-        proof = slow(laws, z, delta, budget.adjacency)
+        proof = slow(laws, z, delta, adjacency)
         if proof.epsilon > epsilon:
-            proof = smaller(quick(laws, z, delta), proof)
+            proof = min(quick(laws, z, delta), proof, key=BY_EPSILON)
         proofs[z] = proof
         return proof.epsilon
 
+    z = guess(laws, budget)
+    if is_sampled(laws):
+        z = smallest_multiplier(coarsely, epsilon, z, 1e-2)
+    else:
+        z = smallest_multiplier(quickly, epsilon, z, QUICK_TOLERANCE)
+        proof = quick(laws, z, delta)
+        other = slow(laws, z, delta, adjacency)
+        if not other.epsilon < proof.epsilon * (1 - SLOW_TOLERANCE):
+            return z, proof
     z = smallest_multiplier(epsilon_at, epsilon, z, SLOW_TOLERANCE)
     return z, proofs[z]
 
@@ -74,17 +87,6 @@ def certified_multiplier(laws: Laws, budget: Budget) -> tuple[float, Certificate
 def is_sampled(laws: Laws) -> bool:
     """Return whether a law is over Poisson samples, for PLD to account."""
     return any(law.sampled for law in laws)
-
-
-def coarse_multiplier(laws: Laws, budget: Budget, start: float) -> float:
-    """Return the z of a budget to a few per cent, from a coarse lattice."""
-
-    def epsilon_at(z: float) -> float:
-        bound = quick(laws, z, budget.number).epsilon
-        proved = pld_epsilon(laws, z, budget.number, budget.adjacency, COARSE)
-        return bound if proved is None else min(bound, proved)
-
-    return smallest_multiplier(epsilon_at, budget.epsilon, start, 1e-2)
 
 
 def guess(laws: Laws, budget: Budget) -> float:
@@ -189,9 +191,8 @@ def authors_multiplier(budget: Budget, laws: Laws) -> float:
 @functools.cache
 def library_multiplier(law: Law, epsilon: float, delta: float) -> float:
     """Return the noise multiplier that Renyi accounting needs (add or remove)."""
-
-    def epsilon_at(z: float) -> float:
-        return library_epsilon((law,), z, delta)
-
     spent = law.sampling_rate() * math.sqrt(-law.times * math.log(delta)) / epsilon
-    return smallest_multiplier(epsilon_at, epsilon, 1 + 2 * spent, 1e-7)
+    start = 1 + 2 * spent
+    return smallest_multiplier(
+        lambda z: library_epsilon((law,), z, delta), epsilon, start, 1e-7
+    )

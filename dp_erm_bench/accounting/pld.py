@@ -96,12 +96,9 @@ def pld_epsilon(
     tail = 1e-7 * delta / sum(law.times for law in laws)
     pairs = pairs_of(laws, z, adjacency, tail)
     step = lattice_step(pairs, cells)
-    for coarser in (1, 4, 16):
-        orders = compositions(pairs, coarser * step, tail)
-        epsilon = max(one.epsilon(delta) for one in orders)
-        if math.isfinite(epsilon):
-            return epsilon
-    return math.inf
+    tries = (compositions(pairs, coarser * step, tail) for coarser in (1, 4, 16))
+    epsilons = (max(one.epsilon(delta) for one in orders) for orders in tries)
+    return next(filter(math.isfinite, epsilons), math.inf)
 
 
 def pld_deltas(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Floats:

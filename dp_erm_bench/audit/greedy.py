@@ -23,7 +23,7 @@ import numpy as np
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Array
 from dp_erm_bench.releases.laplace import LaplaceLaw
-from dp_erm_bench.releases.printed import mangold2023
+from dp_erm_bench.releases.printed import printed_multiplier
 from dp_erm_bench.trust.twins.laplace_noisy_max import laplace_below
 
 PANELS, NODES, CELLS = 1500, 6, 60
@@ -56,8 +56,9 @@ class Instance:
     @property
     def z(self) -> float:
         """Return the printed noise scale / sensitivity."""
-        laws = (LaplaceLaw(self.n_iter),)
-        return mangold2023(laws, self.epsilon, self.delta, Adjacency(self.adjacency))
+        laws, relation = (LaplaceLaw(self.n_iter),), Adjacency(self.adjacency)
+        rule = "mangold2023"
+        return printed_multiplier(rule, laws, self.epsilon, self.delta, relation)
 
 
 INSTANCES = (

@@ -15,8 +15,7 @@ import numpy as np
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.releases.base import Array
-from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.base import Array, Mechanisms
 from dp_erm_bench.trust.twins.base import required_twin
 
 

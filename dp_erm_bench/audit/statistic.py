@@ -35,8 +35,7 @@ from dp_erm_bench.audit.claim import Claim, claim_of
 from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair, audited_solver, worst_pair
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.releases.base import Array, Intercept, Query, Release
-from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.base import Array, Intercept, Mechanisms, Query, Release
 from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver

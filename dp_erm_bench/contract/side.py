@@ -19,9 +19,8 @@ from dp_erm_bench.contract.minimisers import Matched, matched
 from dp_erm_bench.contract.pairs import Neighbours
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.releases.base import Array, Mechanism, Query
+from dp_erm_bench.releases.base import Array, Mechanism, Mechanisms, Query
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.sampling import PoissonMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.recount import Witness

@@ -1,8 +1,8 @@
-"""Releases, and what all their mechanisms share."""
+"""Releases, what all their mechanisms share, and the mechanisms of a trial."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +36,8 @@ class Release(ABC):
     ----------
     mechanism : type of Mechanism
         What publishes it.
+    proof : type of Law
+        The law that is proved of it, where ``law`` is not overridden.
     vectors : bool
         Whether one use may publish a vector, of given euclidean sensitivity.
     secret : bool
@@ -48,6 +50,7 @@ class Release(ABC):
     """
 
     mechanism: ClassVar["type[Mechanism]"]
+    proof: ClassVar[type[Law]]
     vectors: ClassVar[bool] = False
     secret: ClassVar[bool] = False
     selects: ClassVar[bool] = False
@@ -58,9 +61,13 @@ class Release(ABC):
     times: int
     weight: float = 1.0
 
-    @abstractmethod
     def law(self) -> Law:
-        """Return what an accountant composes."""
+        """Return what an accountant composes.
+
+        By default ``proof`` with the release's own fields of the same names.
+        """
+        names = {field.name for field in fields(self.proof)} & vars(self).keys()
+        return self.proof(**{name: getattr(self, name) for name in names})
 
     @staticmethod
     @abstractmethod
@@ -139,7 +146,7 @@ class Mechanism(ABC):
         self.intercept: Intercept | None = None
 
     def _scale(self, multiplier: float, batch: int) -> Array:
-        sensitivity = np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
+        sensitivity = Mechanism.sensitivity_of(self)
         shape = (batch, sensitivity.shape[1])
         if multiplier == 0.0:
             return np.zeros(shape)
@@ -149,12 +156,9 @@ class Mechanism(ABC):
         """Publish the noisy answer to a query, see ``publish`` of each kind."""
         if self.intercept is None:
             return self.publish(*args, **keys)
-        query = Query(
-            self.release.name,
-            self.query(*args, **keys),
-            self.sensitivity_of(*args, **keys),
-            self.vector,
-        )
+        value = self.query(*args, **keys)
+        sensitivity = self.sensitivity_of(*args, **keys)
+        query = Query(self.release.name, value, sensitivity, self.vector)
         return self.intercept(query, lambda: self.publish(*args, **keys))
 
     @abstractmethod
@@ -165,9 +169,9 @@ class Mechanism(ABC):
     def query(self, *args: Any, **keys: Any) -> Array:
         """Return what the noise is added to."""
 
-    @abstractmethod
     def sensitivity_of(self, *args: Any, **keys: Any) -> Array:
-        """Return the sensitivity that is declared for a call."""
+        """Return the sensitivity that is declared for a call, by default of all."""
+        return np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
 
     def spend(self, uses: int) -> None:
         """Count ``uses`` more.
@@ -196,3 +200,49 @@ class Mechanism(ABC):
         if not self.scale.any():
             return np.zeros((len(self.seeds), uses, size))
         return np.stack([self.release.unit(s, start, uses, size) for s in self.seeds])
+
+
+class Mechanisms(dict[str, Mechanism]):
+    """The mechanisms of a trial by name.
+
+    Attributes
+    ----------
+    batch : int
+        B, the number of trials.
+    ahead : bool
+        Whether noise may be taken ahead for many uses, by a compiled step; the
+        replay audit, which answers each query itself, says no.
+    intercept : callable or None
+        Where an audit listens to all of them, see ``Mechanism``.
+    """
+
+    def __init__(self, batch: int) -> None:
+        super().__init__()
+        self.batch = batch
+        self.ahead = True
+        self.intercept: Intercept | None = None
+
+    def include(self, others: "Mechanisms") -> None:
+        """Add mechanisms that are made later; an audit hears them too."""
+        for name, mechanism in others.items():
+            if name in self:
+                raise ValueError(f"two releases are named {name}")
+            mechanism.intercept = self.intercept
+            self[name] = mechanism
+
+    def finish(self) -> None:
+        """Raise if a run that has ended did not keep to what is certified of it."""
+        for mechanism in self.values():
+            mechanism.finish()
+
+
+def make_mechanisms(
+    releases: Iterable[Release], z: float, identities: Sequence[str]
+) -> Mechanisms:
+    """Return the mechanisms of declared releases at the multiplier z."""
+    mechanisms = Mechanisms(len(identities))
+    for release in releases:
+        if release.name in mechanisms:
+            raise ValueError(f"two releases are named {release.name}")
+        mechanisms[release.name] = release.mechanism(release, z, identities)
+    return mechanisms

@@ -112,8 +112,5 @@ class Gaussian(Release):
 
     vectors: ClassVar[bool] = True
     mechanism = AdditiveMechanism
+    proof = GaussianLaw
     draw = staticmethod(draws.gaussian)
-
-    def law(self) -> GaussianLaw:
-        """Return the Gaussian mechanism."""
-        return GaussianLaw(self.times, self.weight)

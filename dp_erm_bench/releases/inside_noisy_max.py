@@ -3,25 +3,22 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
+
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.additive import Indices
 from dp_erm_bench.releases.base import Array, Mechanism, Release
 from dp_erm_bench.releases.laplace_noisy_max import NoisyMaxLaw
-from dp_erm_bench.releases.law import PureLaw
-from dp_erm_bench.releases.noisy_max import MaxMechanism, Score
+from dp_erm_bench.releases.noisy_max import Score
 
 
-class InsideMechanism(MaxMechanism):
+class InsideMechanism(Mechanism):
     """Publishes the index of the largest score of a noisy gradient."""
-
-    def _scale(self, multiplier: float, batch: int) -> Array:
-        return Mechanism._scale(self, multiplier, batch)
 
     def publish(self, gradient: Array, score: Score) -> Indices:
         """Return the winner of each trial, (B,)."""
         noise = self.unit_noise(1, gradient.shape[1])[:, 0] * self.scale
-        winners: Indices = score(gradient + noise).argmax(axis=1)
-        return winners
+        return np.asarray(score(gradient + noise).argmax(axis=1))
 
     def query(self, gradient: Array, score: Score) -> Array:
         """Return what the noise is added to: the gradient."""
@@ -54,8 +51,5 @@ class InsideNoisyMax(Release):
     spread: float = field(kw_only=True)
     mechanism = InsideMechanism
     selects: ClassVar[bool] = True
+    proof = NoisyMaxLaw
     draw = staticmethod(draws.laplace)
-
-    def law(self) -> PureLaw:
-        """Return a mechanism of which the pure level alone is known."""
-        return NoisyMaxLaw(self.times, self.weight, self.spread)

@@ -13,30 +13,6 @@ from dp_erm_bench.releases.law import Floats, PureLaw, log_mean_exp
 from dp_erm_bench.releases.losses import Losses, exponential_part
 
 
-def laplace_rdp(orders: Floats, z: float) -> Floats:
-    """Return the curve of a Laplace release (Mironov 2017, Proposition 6).
-
-    log[ a/(2a-1) e^((a-1)/z) + (a-1)/(2a-1) e^(-a/z) ] / (a-1) for order a.
-    """
-    upper = orders / (2 * orders - 1)
-    return log_mean_exp((upper, 1 - upper), ((orders - 1) / z, -orders / z)) / (
-        orders - 1
-    )
-
-
-def laplace_losses(level: float, step: float) -> Losses:
-    """Return the law of Lap(0, 1) against Lap(level, 1), level = 1/z.
-
-    The loss (|x - level| - |x|) is level with probability 1/2 (x < 0), -level with
-    probability e^-level / 2 (x > level), and in between, where x = (level - l)/2, has
-    density e^((l - level)/2) / 4.
-    """
-    losses, masses = exponential_part(level, 0.25, step)
-    ends = np.array([level, -level])
-    atoms = np.array([0.5, math.exp(-level) / 2])
-    return Losses(np.append(losses, ends), np.append(masses, atoms), 0.0)
-
-
 @dataclass(frozen=True)
 class LaplaceLaw(PureLaw):
     """The Laplace mechanism, of level 1 / (scale / sensitivity)."""
@@ -44,12 +20,24 @@ class LaplaceLaw(PureLaw):
     name: ClassVar[str] = "laplace"
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of two Laplace densities."""
-        return laplace_rdp(orders, self.multiplier(z))
+        """Return the curve of two Laplace densities (Mironov 2017, Proposition 6).
+
+        log[ a/(2a-1) e^((a-1)/z) + (a-1)/(2a-1) e^(-a/z) ] / (a-1) for order a.
+        """
+        scale, upper = self.multiplier(z), orders / (2 * orders - 1)
+        exponents = ((orders - 1) / scale, -orders / scale)
+        return log_mean_exp((upper, 1 - upper), exponents) / (orders - 1)
 
     def losses(self, level: float, step: float) -> Losses:
-        """Return the losses of two Laplace densities."""
-        return laplace_losses(level, step)
+        """Return the law of Lap(0, 1) against Lap(level, 1), level = 1/z.
+
+        The loss (|x - level| - |x|) is level with probability 1/2 (x < 0), -level with
+        probability e^-level / 2 (x > level), and in between, where x = (level - l)/2,
+        has density e^((l - level)/2) / 4.
+        """
+        losses, masses = exponential_part(level, 0.25, step)
+        atoms = [0.5, math.exp(-level) / 2]
+        return Losses(np.append(losses, [level, -level]), np.append(masses, atoms), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +45,5 @@ class Laplace(Release):
     """A number plus Laplace noise of scale z * sensitivity."""
 
     mechanism = AdditiveMechanism
+    proof = LaplaceLaw
     draw = staticmethod(draws.laplace)
-
-    def law(self) -> LaplaceLaw:
-        """Return the Laplace mechanism."""
-        return LaplaceLaw(self.times, self.weight)

@@ -49,15 +49,10 @@ class LaplaceNoisyMax(NoisyMax):
     section 3.3 (report noisy max).
     """
 
+    proof = NoisyMaxLaw
     draw = staticmethod(draws.laplace)
-
-    def law(self) -> PureLaw:
-        """Return a mechanism of which the pure level alone is known."""
-        return NoisyMaxLaw(self.times, self.weight)
 
     def winner(self, seed: Seed, start: int, scores: Array, scale: float) -> int:
         """Return the largest score's index after noise from a stream."""
-        if scale == 0.0:
-            return int(scores.argmax())
-        noise = self.draw(seed, start, scores.size)
-        return int((scores + scale * noise).argmax())
+        noise = scale * self.draw(seed, start, scores.size)
+        return int((scores + noise).argmax())

@@ -15,16 +15,11 @@ class EntrywiseMechanism(Mechanism):
 
     def publish(self, value: Array) -> Array:
         """Return the noisy vectors, (B, size)."""
-        noisy: Array = value + self.unit_noise(1, value.shape[1])[:, 0] * self.scale
-        return noisy
+        return value + self.unit_noise(1, value.shape[1])[:, 0] * self.scale
 
     def query(self, value: Array) -> Array:
         """Return the vectors."""
         return value
-
-    def sensitivity_of(self, value: Array) -> Array:
-        """Return the sensitivity of each entry."""
-        return np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
 
 
 @dataclass(frozen=True, eq=False)

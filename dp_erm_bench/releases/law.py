@@ -167,9 +167,8 @@ def log_mean_exp(
     """
     (w, v), (x, y) = weights, exponents
     small = np.abs(x) < 1
-    near = np.log1p(
-        w * np.expm1(np.where(small, x, 0)) + v * np.expm1(np.where(small, y, 0))
-    )
+    gains = [np.expm1(np.where(small, exponent, 0)) for exponent in exponents]
+    near = np.log1p(w * gains[0] + v * gains[1])
     with np.errstate(divide="ignore"):
         far = np.logaddexp(np.log(w) + x, np.log(v) + y)
     return np.where(small, near, far)
@@ -195,11 +194,8 @@ def composed(laws: tuple[Law, ...]) -> tuple[Law, ...]:
     for law in laws:
         one = replace(law, times=1)
         counts[one] = counts.get(one, 0) + law.times
-    return tuple(
-        replace(one, times=times)
-        for one, times in sorted(counts.items(), key=lambda item: order(item[0]))
-        if times
-    )
+    happening = sorted((one for one in counts if counts[one]), key=order)
+    return tuple(replace(one, times=counts[one]) for one in happening)
 
 
 def order(law: Law) -> tuple[Any, ...]:

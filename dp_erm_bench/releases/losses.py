@@ -98,17 +98,11 @@ class MonotonePair:
     loss: Callable[[Floats], Floats]
     outcome: Callable[[Floats], Floats]
 
-    def density(self, x: Floats) -> Floats:
-        """Return the density of P."""
-        parts = (w * np.exp(-((x - c) ** 2) / 2) for w, c in self.centres)
-        return np.asarray(sum(parts)) / math.sqrt(2 * math.pi)
-
     def ends(self, tail: float) -> tuple[float, float]:
         """Return outcomes beyond which P has at most the mass ``tail`` on each side."""
         reach = [-float(ndtri(min(0.5, tail / (2 * w)))) for w, _ in self.centres]
-        low = min(c - r for (_, c), r in zip(self.centres, reach, strict=True))
-        high = max(c + r for (_, c), r in zip(self.centres, reach, strict=True))
-        return low, high
+        sides = [(c - r, c + r) for (_, c), r in zip(self.centres, reach, strict=True)]
+        return min(low for low, _ in sides), max(high for _, high in sides)
 
     def span(self, tail: float) -> float:
         """Return the length of the interval of losses between the ends."""
@@ -121,18 +115,14 @@ class MonotonePair:
         bottom, top = self.loss(np.array([low, high]))
         inner = self.outcome(lattice_points(float(bottom), float(top), step))
         count = 2 + math.ceil((high - low) * 20 * max(1.0, self.steepness))
-        breaks = np.sort(
-            np.concatenate([inner.clip(low, high), np.linspace(low, high, count)])
-        )
-        x, widths = integrated(breaks)
-        masses = np.append(self.density(x) * widths, self.below(low))
+        breaks = [inner.clip(low, high), np.linspace(low, high, count)]
+        x, widths = integrated(np.sort(np.concatenate(breaks)))
+        density = sum(w * np.exp(-((x - c) ** 2) / 2) for w, c in self.centres)
+        below = sum(w * float(ndtr(low - c)) for w, c in self.centres)
+        masses = np.append(density / math.sqrt(2 * math.pi) * widths, below)
         infinite = sum(w * float(ndtr(c - high)) for w, c in self.centres)
         masses *= (1 - infinite) / masses.sum()
         return Losses(np.append(self.loss(x), bottom), masses, infinite)
-
-    def below(self, x: float) -> float:
-        """Return the mass of P below an outcome."""
-        return sum(w * float(ndtr(x - c)) for w, c in self.centres)
 
 
 def gaussian_pair(mu: float) -> MonotonePair:

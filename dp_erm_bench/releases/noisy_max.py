@@ -27,38 +27,6 @@ def log_sinh_ratio(x: Floats) -> Floats:
     )
 
 
-def bounded_range_rdp(orders: Floats, level: float) -> Floats:
-    """Return the curve of a ``level``-bounded-range mechanism.
-
-    The exponential mechanism's log-ratios lie in some [t - level, t] (Durfee and
-    Rogers, NeurIPS 2019); the worst pair puts them on its two ends (Dong, Durfee,
-    Rogers, "Optimal DP Composition for Exponential Mechanisms", ICML 2020)
-    and the curve is the largest over t. Setting the derivative in t to zero gives
-    t* = level/2 + g(a level) - g((a-1) level), which lies in [0, level] because
-    (1 - e^-x)/x falls and (e^x - 1)/x grows, and
-
-        (a - 1) eps(a) = a g(a level) - (a-1) g((a-1) level) - g(level)
-
-    with g(x) = log(sinh(x/2)/(x/2)); at most a level^2 / 8.
-    """
-    whole = orders * log_sinh_ratio(orders * level)
-    part = (orders - 1) * log_sinh_ratio((orders - 1) * level)
-    single = log_sinh_ratio(np.full_like(orders, level))
-    return np.maximum(whole - part - single, 0) / (orders - 1)
-
-
-def bounded_range_losses(level: float, step: float) -> Losses:
-    """Return a law that dominates every ``level``-bounded-range mechanism.
-
-    The largest profile over the two-point pairs of Dong, Durfee, Rogers (ICML
-    2020) is delta(e) = (1 - u)^2 / (1 - e^-level), u = e^((e - level)/2). As
-    P(l > e) = delta(e) - delta'(e) for every profile, that is
-    P(l > e) = (1 - u) / (1 - e^-level): density e^((l - level)/2) / (2 (1 - e^-level)).
-    """
-    rate = -0.5 / math.expm1(-level)
-    return Losses(*exponential_part(level, rate, step), 0.0)
-
-
 @dataclass(frozen=True)
 class BoundedRangeLaw(PureLaw):
     """A mechanism of bounded range 2 / (scale / sensitivity).
@@ -74,25 +42,46 @@ class BoundedRangeLaw(PureLaw):
         return 2.0 / self.multiplier(z)
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of the worst pair of that range."""
-        return bounded_range_rdp(orders, self.level(z))
+        """Return the curve of the worst pair of that range.
+
+        The exponential mechanism's log-ratios lie in some [t - level, t] (Durfee and
+        Rogers, NeurIPS 2019); the worst pair puts them on its two ends (Dong, Durfee,
+        Rogers, "Optimal DP Composition for Exponential Mechanisms", ICML 2020)
+        and the curve is the largest over t. Setting the derivative in t to zero gives
+        t* = level/2 + g(a level) - g((a-1) level), which lies in [0, level] because
+        (1 - e^-x)/x falls and (e^x - 1)/x grows, and
+
+            (a - 1) eps(a) = a g(a level) - (a-1) g((a-1) level) - g(level)
+
+        with g(x) = log(sinh(x/2)/(x/2)); at most a level^2 / 8.
+        """
+        level = self.level(z)
+        whole = orders * log_sinh_ratio(orders * level)
+        part = (orders - 1) * log_sinh_ratio((orders - 1) * level)
+        single = log_sinh_ratio(np.full_like(orders, level))
+        return np.maximum(whole - part - single, 0) / (orders - 1)
 
     def rho(self, z: float) -> float:
         """Return range^2 / 8 (Cesar and Rogers, ALT 2021)."""
         return 0.125 * self.level(z) ** 2
 
     def losses(self, level: float, step: float) -> Losses:
-        """Return the losses of the largest profile of that range."""
-        return bounded_range_losses(level, step)
+        """Return a law that dominates every mechanism of that range.
+
+        The largest profile over the two-point pairs of Dong, Durfee, Rogers (ICML
+        2020) is delta(e) = (1 - u)^2 / (1 - e^-level), u = e^((e - level)/2). As
+        P(l > e) = delta(e) - delta'(e) for every profile, that is P(l > e) =
+        (1 - u) / (1 - e^-level): density e^((l - level)/2) / (2 (1 - e^-level)).
+        """
+        rate = -0.5 / math.expm1(-level)
+        return Losses(*exponential_part(level, rate, step), 0.0)
 
 
 class MaxMechanism(Mechanism):
     """Publishes the index of the largest score after noise of one scale."""
 
     def _scale(self, multiplier: float, batch: int) -> Array:
-        scale = super()._scale(multiplier, batch)
-        widest: Array = scale.max(axis=1, keepdims=True)
-        return widest
+        return np.asarray(super()._scale(multiplier, batch).max(axis=1, keepdims=True))
 
     def publish(self, gradient: Array, score: Score) -> Indices:
         """Return the winner of each trial, (B,).
@@ -110,15 +99,14 @@ class MaxMechanism(Mechanism):
         self.spend(1)
         start, self._drawn = self._drawn, self._drawn + scores.shape[1]
         trials = zip(self.seeds, scores, self.scale[:, 0], strict=True)
-        return np.array([self.release.winner(s, start, x, b) for s, x, b in trials])
+        winner = self.release.winner
+        return np.array(
+            [winner(s, start, x, b) if b else x.argmax() for s, x, b in trials]
+        )
 
     def query(self, gradient: Array, score: Score) -> Array:
         """Return what the noise is added to: the scores."""
         return score(gradient)
-
-    def sensitivity_of(self, gradient: Array, score: Score) -> Array:
-        """Return the sensitivity of each entry of the query."""
-        return np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,17 +126,12 @@ class NoisyMax(Release):
 
     mechanism = MaxMechanism
     selects: ClassVar[bool] = True
+    proof: ClassVar[type[PureLaw]] = BoundedRangeLaw
     draw = staticmethod(draws.gumbel)
-
-    def law(self) -> PureLaw:
-        """Return a mechanism of bounded range 2 / z (scores are not monotone)."""
-        return BoundedRangeLaw(self.times, self.weight)
 
     def winner(self, seed: Seed, start: int, scores: Array, scale: float) -> int:
         """Return the largest score's index after noise from a stream.
 
-        The noise of score j is draw ``start + j``; none at scale 0.
+        The noise of score j is draw ``start + j``.
         """
-        if scale == 0.0:
-            return int(scores.argmax())
         return int(gumbel_argmax(seed, start, scores, scale))

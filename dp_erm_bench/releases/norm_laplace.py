@@ -34,11 +34,8 @@ class NormLaplace(Release):
     """
 
     mechanism: ClassVar[type[Mechanism]] = AdditiveMechanism
+    proof: ClassVar[type[PureLaw]] = NormLaplaceLaw
     vectors: ClassVar[bool] = True
-
-    def law(self) -> PureLaw:
-        """Return a mechanism of which the pure level 1/z is known."""
-        return NormLaplaceLaw(self.times, self.weight)
 
     @staticmethod
     def draw(seed: Seed, start: int, count: int) -> Array:
@@ -53,6 +50,5 @@ class NormLaplace(Release):
 
     def unit(self, seed: Seed, start: int, uses: int, size: int) -> Array:
         """Return the noise of some uses, (uses, size): one vector each."""
-        return np.stack(
-            [self.draw(seed, start + use * size, size) for use in range(uses)]
-        )
+        starts = [start + use * size for use in range(uses)]
+        return np.stack([self.draw(seed, first, size) for first in starts])

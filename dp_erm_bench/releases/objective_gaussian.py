@@ -67,18 +67,6 @@ from dp_erm_bench.releases.law import Floats, Law
 APART = 8.0
 
 
-def objective_rdp(orders: Floats, z: float, curvature: float) -> Floats:
-    """Return the Renyi curve, from steps 3 and 4 with m = 1/z.
-
-    c + m^2/2 + log(2 e^(s^2/2) Phi(s)) / (a - 1), s = (a - 1) m, for order a.
-    """
-    m = 1.0 / z
-    s = (orders - 1) * m
-    mean = math.log(2.0) + s * s / 2 + log_ndtr(s)
-    curve: Floats = curvature + m * m / 2 + mean / (orders - 1)
-    return curve
-
-
 def objective_delta(
     epsilon: float, z: float, curvature: float, terms: int, mu: float = 0.0
 ) -> float:
@@ -144,8 +132,14 @@ class ObjectiveGaussianLaw(Law):
         return self.curvature
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of step 4."""
-        return objective_rdp(orders, self.multiplier(z), self.curvature)
+        """Return the Renyi curve, from steps 3 and 4 with m = 1/z.
+
+        c + m^2/2 + log(2 e^(s^2/2) Phi(s)) / (a - 1), s = (a - 1) m, for order a.
+        """
+        m = 1.0 / self.multiplier(z)
+        s = (orders - 1) * m
+        mean = math.log(2.0) + s * s / 2 + log_ndtr(s)
+        return np.asarray(self.curvature + m * m / 2 + mean / (orders - 1))
 
     def delta(self, epsilon: float, z: float, mu: float) -> float:
         """Return the delta of steps 5 and 6."""
@@ -162,8 +156,7 @@ class ObjectiveMechanism(Mechanism):
 
     def publish(self, size: int) -> Array:
         """Return the linear terms of the trials, (B, size), and count the use."""
-        term: Array = self.unit_noise(1, size)[:, 0] * self.scale
-        return term
+        return self.unit_noise(1, size)[:, 0] * self.scale
 
     def query(self, size: int) -> Array:
         """Refuse: the noise is not added to a quantity that is published."""
@@ -171,11 +164,6 @@ class ObjectiveMechanism(Mechanism):
             f"release {self.release.name} is of a minimiser: the replay audit does "
             "not apply to it"
         )
-
-    def sensitivity_of(self, size: int) -> Array:
-        """Return the declared sensitivity, (B, 1)."""
-        declared: Array = np.broadcast_to(self.release.sensitivity, self.scale.shape)
-        return declared
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,9 +186,5 @@ class ObjectiveGaussian(Release):
     secret: ClassVar[bool] = True
     curvature: float = field(kw_only=True)
     terms: int = field(kw_only=True)
+    proof = ObjectiveGaussianLaw
     draw = staticmethod(draws.gaussian)
-
-    def law(self) -> ObjectiveGaussianLaw:
-        """Return objective perturbation with Gaussian noise."""
-        numbers = (self.times, self.weight)
-        return ObjectiveGaussianLaw(*numbers, self.curvature, self.terms)

@@ -46,9 +46,6 @@ class ObjectiveNormLaplace(NormLaplace):
     """
 
     mechanism = ObjectiveMechanism
+    proof = ObjectiveNormLaplaceLaw
     secret: ClassVar[bool] = True
     curvature: float = field(kw_only=True)
-
-    def law(self) -> PureLaw:
-        """Return objective perturbation with a pure level."""
-        return ObjectiveNormLaplaceLaw(self.times, self.weight, self.curvature)

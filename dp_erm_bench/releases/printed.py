@@ -1,8 +1,8 @@
 """Noise constants printed in papers, as z = scale / sensitivity.
 
-Every rule maps the laws and the budget's epsilon, delta and adjacency to z. The
-absolute noise is the paper's under both adjacencies: where the sensitivity is half as
-large, z is twice as large.
+Every rule maps the laws and the budget's epsilon and delta to z where one record's term
+is the sensitivity. The absolute noise is the paper's under both adjacencies: where the
+sensitivity is twice as large, z is half as large.
 """
 
 import math
@@ -10,16 +10,10 @@ from collections.abc import Callable
 
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.gaussian import GaussianLaw
-from dp_erm_bench.releases.laplace import LaplaceLaw
-from dp_erm_bench.releases.laplace_noisy_max import NoisyMaxLaw
 from dp_erm_bench.releases.law import Law
-from dp_erm_bench.releases.noisy_max import BoundedRangeLaw
-from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussianLaw
-from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplaceLaw
 
 Laws = tuple[Law, ...]
-Rule = Callable[[Laws, float, float, Adjacency], float]
+Rule = Callable[[Laws, float, float], float]
 
 
 def log_inverse(delta: float) -> float:
@@ -29,14 +23,18 @@ def log_inverse(delta: float) -> float:
     return -math.log(delta)
 
 
-def updates(laws: Laws, *kinds: type[Law]) -> int:
-    """Return how often the releases of some kinds happen."""
-    return sum(law.times for law in laws if isinstance(law, kinds))
+def updates(laws: Laws, *names: str) -> int:
+    """Return how often the releases whose laws have these names happen."""
+    return sum(law.times for law in laws if law.name in names)
 
 
-def mangold2023(
-    laws: Laws, epsilon: float, delta: float, adjacency: Adjacency
-) -> float:
+def curvature_of(laws: Laws, name: str) -> float:
+    """Return log(1 + beta / ridge) of the perturbed objective among some laws."""
+    (curvature,) = [law.least() for law in laws if law.name == name]
+    return curvature
+
+
+def mangold2023(laws: Laws, epsilon: float, delta: float) -> float:
     """Return z of DP greedy coordinate descent.
 
     lambda_j = 8 L_j sqrt(T log(1/delta)) / (n eps) for the noise inside the selection
@@ -44,24 +42,22 @@ def mangold2023(
     by Greedy Coordinate Descent", AISTATS 2023, poster). The sensitivity is 2 L_j / n
     under replace_one and L_j / n under zero_out. No adjacency is printed.
     """
-    root = math.sqrt(updates(laws, LaplaceLaw) * log_inverse(delta))
-    return 8 * root / epsilon / adjacency.of_sum(1.0)
+    root = math.sqrt(updates(laws, "laplace") * log_inverse(delta))
+    return 8 * root / epsilon
 
 
-def mangold2022(
-    laws: Laws, epsilon: float, delta: float, adjacency: Adjacency
-) -> float:
+def mangold2022(laws: Laws, epsilon: float, delta: float) -> float:
     """Return z of DP coordinate descent.
 
     sigma_j^2 = 12 L_j^2 T K log(1/delta) / (n eps)^2, proved for eps <= 1 and
     delta < 1/3 under replace_one (Mangold, Bellet, Salmon, Tommasi, "Differentially
     Private Coordinate Descent for Composite ERM", ICML 2022, Theorem 1).
     """
-    root = math.sqrt(12 * updates(laws, GaussianLaw) * log_inverse(delta))
-    return root / epsilon / adjacency.of_sum(1.0)
+    root = math.sqrt(12 * updates(laws, "gaussian") * log_inverse(delta))
+    return root / epsilon
 
 
-def talwar2015(laws: Laws, epsilon: float, delta: float, adjacency: Adjacency) -> float:
+def talwar2015(laws: Laws, epsilon: float, delta: float) -> float:
     """Return z of the private Frank-Wolfe algorithm.
 
     lambda = L_1 norm1(C) sqrt(8 T log(1/delta)) / (n eps), the scale of the Laplace
@@ -69,14 +65,12 @@ def talwar2015(laws: Laws, epsilon: float, delta: float, adjacency: Adjacency) -
     NIPS 2015, Algorithm 2). No adjacency is printed; under ``zero_out`` the
     sensitivity is L_1 norm1(C) / n.
     """
-    times = updates(laws, NoisyMaxLaw, BoundedRangeLaw)
+    times = updates(laws, "pure", "bounded_range")
     root = math.sqrt(8 * times * log_inverse(delta))
-    return root / epsilon / adjacency.of_sum(1.0)
+    return root / epsilon
 
 
-def chaudhuri2011(
-    laws: Laws, epsilon: float, delta: float, adjacency: Adjacency
-) -> float:
+def chaudhuri2011(laws: Laws, epsilon: float, delta: float) -> float:
     """Return z of pure objective perturbation.
 
     The noise has density exp(-eps' norm2(b) / 2) for Lambda = 1, with
@@ -85,17 +79,17 @@ def chaudhuri2011(
     algorithm adds a ridge; here it is refused, for a solver's ridge is given. No noise
     is printed for the distance to the exact minimiser: it gets its weight times z.
     """
-    (curvature,) = [x.curvature for x in laws if isinstance(x, ObjectiveNormLaplaceLaw)]
+    curvature = curvature_of(laws, "objective_pure")
     left = epsilon - 2 * curvature
     if left <= 0:
         raise Unsupported(
             f"epsilon={epsilon:g}: must exceed {2 * curvature:.3g}, what "
             "the printed constant takes for the curvature; give a larger ridge"
         )
-    return 2 / left / adjacency.of_sum(1.0)
+    return 2 / left
 
 
-def kifer2012(laws: Laws, epsilon: float, delta: float, adjacency: Adjacency) -> float:
+def kifer2012(laws: Laws, epsilon: float, delta: float) -> float:
     """Return z of Gaussian objective perturbation.
 
     sigma^2 = Lambda^2 (8 log(2/delta) + 4 eps) / eps^2 for ridge >= 2 beta / eps
@@ -103,7 +97,7 @@ def kifer2012(laws: Laws, epsilon: float, delta: float, adjacency: Adjacency) ->
     high-dimensional regression", COLT 2012, Theorem 3). The distance to the exact
     minimiser is treated as in :func:`chaudhuri2011`.
     """
-    (curvature,) = [x.curvature for x in laws if isinstance(x, ObjectiveGaussianLaw)]
+    curvature = curvature_of(laws, "objective")
     least = 2 / epsilon
     if math.expm1(curvature) * least > 1 + 1e-12:
         raise Unsupported(
@@ -111,20 +105,20 @@ def kifer2012(laws: Laws, epsilon: float, delta: float, adjacency: Adjacency) ->
             f"least {least:.3g} beta, on the scale of the sum over the records"
         )
     square = 8 * (math.log(2) + log_inverse(delta)) + 4 * epsilon
-    return math.sqrt(square) / epsilon / adjacency.of_sum(1.0)
+    return math.sqrt(square) / epsilon
 
 
-PAPERS: dict[str, Rule] = {
-    rule.__name__: rule
-    for rule in (mangold2022, mangold2023, talwar2015, chaudhuri2011, kifer2012)
-}
+RULES = (mangold2022, mangold2023, talwar2015, chaudhuri2011, kifer2012)
+PAPERS: dict[str, Rule] = {rule.__name__: rule for rule in RULES}
 
 
-def printed_rule(name: str | None) -> Rule:
-    """Return the rule of an algorithm; UsageError where no paper prints one."""
+def printed_multiplier(
+    name: str | None, laws: Laws, epsilon: float, delta: float, adjacency: Adjacency
+) -> float:
+    """Return the z that a paper prints; UsageError where none is printed."""
     if name not in PAPERS:
         raise UsageError(
             "calibration=paper: no noise constant is printed for this algorithm, "
             "use calibration=certified"
         )
-    return PAPERS[name]
+    return PAPERS[name](laws, epsilon, delta) / adjacency.of_sum(1.0)

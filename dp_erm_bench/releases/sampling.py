@@ -18,74 +18,6 @@ Indices = NDArray[np.int64]
 Batch = tuple[Indices, Indices]
 
 
-class SampleCount:
-    """Matches the samples of a mechanism with its uses: one for one, in each trial.
-
-    Amplification by sampling is proved for a fresh secret sample at each use. Samples
-    of several steps may be drawn at once, before as many uses; noise that a compiled
-    step takes ahead may come before the samples of its steps. At rate 1 all records
-    are in every sum, and nothing is counted.
-
-    Parameters
-    ----------
-    name : str
-        Of the release.
-    rate : float
-        The sampling rate that it is charged for.
-    batch : int
-        Number of trials.
-    """
-
-    def __init__(self, name: str, rate: float, batch: int) -> None:
-        self._told = f"release {name} is certified for one Poisson sample of rate "
-        self._told += f"{rate:g} at each use, and"
-        self._all = rate == 1.0
-        # Samples that wait for their uses; negative: uses that wait for their samples.
-        self._left = [0] * batch
-        self._again = False
-
-    def sampled(self, trial: int, steps: int) -> None:
-        """Count the samples of a trial's next steps; what is wrong is told at a use."""
-        before = self._left[trial]
-        self._left[trial] += steps
-        # A second sample before a use, or more samples than the noise taken ahead.
-        self._again |= before > 0 or before < 0 < self._left[trial]
-
-    def require(self, uses: int) -> None:
-        """Raise NotSampled unless all trials have taken one sample for each use."""
-        if self._all:
-            return
-        if self._again:
-            raise NotSampled(f"{self._told} another one was taken before its use")
-        left = min(self._left)
-        if left < uses:
-            found = f"has {max(left, 0)} for the next {uses}"
-            raise NotSampled(f"{self._told} {found}")
-
-    def used(self, uses: int) -> None:
-        """Count uses by all trials, whose samples were taken or are all to follow.
-
-        Raises
-        ------
-        NotSampled
-            If they were taken for some of the uses only, or those of the uses before
-            never followed.
-        """
-        if self._again or any(self._left):
-            self.require(uses)
-        self._left = [left - uses for left in self._left]
-
-    def finish(self) -> None:
-        """Raise NotSampled if samples and uses do not match at the end of a run."""
-        if self._all:
-            return
-        if self._again:
-            self.require(0)
-        for left in filter(None, self._left):
-            lacking = f"{-left} uses had none" if left < 0 else f"{left} had no use"
-            raise NotSampled(f"{self._told} {lacking}")
-
-
 class CoinStream:
     """An endless row of independent coins, read in pieces."""
 
@@ -98,45 +30,49 @@ class CoinStream:
         """Return where the next ``coins`` coins succeed, counted from their first."""
         if self._rate == 1.0:
             return np.arange(coins)
-        found: list[Indices] = []
-        limit, position = coins, 0
-        if self._pending >= 0:
-            if self._pending >= limit:
-                self._pending -= limit
-                return np.empty(0, dtype=np.int64)
-            found.append(np.array([self._pending], dtype=np.int64))
-            position, self._pending = self._pending + 1, -1
+        if self._pending >= coins:
+            self._pending -= coins
+            return np.empty(0, dtype=np.int64)
+        position = self._pending + 1
+        pieces = [np.arange(max(self._pending, 0), position)]
+        self._pending = -1
         while self._pending < 0:
-            size = int((limit - position) * self._rate * 1.1) + 64
+            size = int((coins - position) * self._rate * 1.1) + 64
             u = survivals(self._seed, self._used, size)
             out = np.empty(size, dtype=np.int64)
-            written, position, self._pending = poisson_gaps(
-                u, position, limit, self._rate, out
-            )
+            left = poisson_gaps(u, position, coins, self._rate, out)
+            written, position, self._pending = left
             self._used += written + (self._pending >= 0)
-            found.append(out[:written])
-        self._pending -= limit
-        return np.concatenate(found)
+            pieces.append(out[:written])
+        self._pending -= coins
+        return np.concatenate(pieces)
 
 
 class PoissonMechanism(AdditiveMechanism):
     """Samples records, and adds noise to a sum over the sample.
 
     The sample belongs to the mechanism: it is drawn from a stream of its own,
-    secret like the noise. Each use takes one sample of each trial (``SampleCount``);
-    at rate 1 there is nothing to sample.
+    secret like the noise.
+
+    Amplification by sampling is proved for a fresh secret sample at each use, so that
+    samples are matched with uses: one for one, in each trial. Samples of several steps
+    may be drawn at once, before as many uses; noise that a compiled step takes ahead
+    may come before the samples of its steps. At rate 1 all records are in every sum,
+    and nothing is counted.
     """
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
         super().__init__(release, z, identities)
         assert isinstance(release, SampledRelease)
-        self.rate = release.rate
+        self.rate = self._charged = release.rate
         seeds = stream_seeds(identities, f"{release.name}/sample")
         self._coins = [CoinStream(seed, release.rate) for seed in seeds]
-        self._count = SampleCount(release.name, release.rate, len(identities))
+        # Samples that wait for their uses; negative: uses that wait for their samples.
+        self._left = [0] * len(identities)
+        self._again = False
 
     def sample(self, trial: int, n: int, steps: int) -> Batch:
-        """Return the samples of a trial's next steps.
+        """Return the samples of a trial's next steps; a use says what is wrong.
 
         Returns
         -------
@@ -144,24 +80,55 @@ class PoissonMechanism(AdditiveMechanism):
         offsets : int array of shape (steps + 1,)
             Step t samples ``records[offsets[t]:offsets[t + 1]]``.
         """
-        self._count.sampled(trial, steps)
+        before = self._left[trial]
+        self._left[trial] += steps
+        # A second sample before a use, or more samples than the noise taken ahead.
+        self._again |= before > 0 or before < 0 < self._left[trial]
         successes = self._coins[trial].successes(n * steps)
         ends = np.arange(steps + 1) * n
         return successes % n, np.searchsorted(successes, ends)
 
+    def _require(self, uses: int) -> None:
+        """Refuse unless all trials have taken one sample for each use."""
+        if self._again:
+            self._refuse("another one was taken before its use")
+        left = min(self._left)
+        if left < uses:
+            self._refuse(f"has {max(left, 0)} for the next {uses}")
+
+    def _refuse(self, wrong: str) -> None:
+        if self._charged < 1.0:
+            raise NotSampled(
+                f"release {self.release.name} is certified for one Poisson sample of "
+                f"rate {self._charged:g} at each use, and {wrong}"
+            )
+
     def publish(self, value: Array, coordinate: Indices | None = None) -> Array:
         """Return the noisy sum; NotSampled is raised unless its sample was taken."""
-        self._count.require(1)
+        self._require(1)
         return super().publish(value, coordinate)
 
     def spend(self, uses: int) -> None:
-        """Count ``uses`` more, and a sample for each."""
+        """Count ``uses`` more, whose samples were taken or are all to follow.
+
+        Raises
+        ------
+        NotSampled
+            If they were taken for some of the uses only, or those of the uses before
+            never followed.
+        """
         super().spend(uses)
-        self._count.used(uses)
+        if self._again or any(self._left):
+            self._require(uses)
+        self._left = [left - uses for left in self._left]
 
     def finish(self) -> None:
-        """Raise NotSampled if noise was taken ahead and its samples never were."""
-        self._count.finish()
+        """Raise NotSampled if samples and uses do not match at the end of a run."""
+        if self._again:
+            self._require(0)
+        for left in filter(None, self._left):
+            lacking = f"{-left} uses had none" if left < 0 else f"{left} had no use"
+            self._refuse(lacking)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Mechanisms
 from dp_erm_bench.releases.laplace_vector import LaplaceVector, Shared
-from dp_erm_bench.releases.mechanisms import Mechanisms
 
 NAME = "smoothness"
 SHARE = 0.1
@@ -57,12 +57,12 @@ def with_constants(
     """
     if kind != "private":
         return problem.with_smoothness(kind)
-    given, mechanism = _with_constants(problem), mechanisms[NAME]
-    bounds, known = given.square_bounds(source)
-    exact = given.clipped_squares(bounds)
+    smooth, mechanism = _with_constants(problem), mechanisms[NAME]
+    bounds, origin = smooth.square_bounds(source)
+    exact = smooth.clipped_squares(bounds)
     noisy = mechanism(np.tile(exact, (mechanisms.batch, 1)))
     columns = np.maximum(noisy, mechanism.scale)
-    return given.with_released(ReleasedSmoothness(columns, known))
+    return smooth.with_released(ReleasedSmoothness(columns, origin))
 
 
 def _with_constants(problem: Problem) -> ERMProblem:

@@ -18,8 +18,7 @@ from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.problems.erm.smoothness import KINDS, SOURCES
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.base import Mechanisms, Release
 from dp_erm_bench.solvers.parameters import check_field
 from dp_erm_bench.solvers.parameters import shape as shape
 from dp_erm_bench.solvers.parameters import value as value

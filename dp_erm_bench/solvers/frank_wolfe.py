@@ -9,9 +9,8 @@ import numpy as np
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanism, Release
+from dp_erm_bench.releases.base import Mechanism, Mechanisms, Release
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
-from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import Array, Limit, shape, value
 from dp_erm_bench.solvers.bounds import entry_bounds

@@ -8,7 +8,7 @@ import numpy as np
 
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.base import Mechanisms
 from dp_erm_bench.solvers.base import Limit, inverse, value
 from dp_erm_bench.solvers.full_batch import FullGradient, Step
 from dp_erm_bench.solvers.sets import projection_refusal

@@ -11,11 +11,10 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.base import Mechanisms, Release
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
-from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import (
     Array,

@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.base import Mechanisms
 from dp_erm_bench.solvers.base import Array, Limit, inverse, value
 from dp_erm_bench.solvers.full_batch import FullGradient, Step
 

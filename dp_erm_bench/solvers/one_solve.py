@@ -11,7 +11,7 @@ from dp_erm_bench.errors import NotSolved
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
-from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.base import Mechanisms
 from dp_erm_bench.solvers.base import Array, Limit, Solver, shape
 from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.sets import projection_refusal

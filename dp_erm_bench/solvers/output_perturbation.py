@@ -9,9 +9,8 @@ import numpy as np
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.base import Mechanisms, Release
 from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.releases.mechanisms import Mechanisms
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.solvers.base import Array, shape
 from dp_erm_bench.solvers.one_solve import OneSolve, lipschitz, tolerance_field

@@ -11,8 +11,7 @@ from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.base import Mechanisms, Release
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.solvers.base import Array, Indices, Limit, shape, value
 from dp_erm_bench.solvers.bounds import norm_bound

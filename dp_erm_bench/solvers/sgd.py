@@ -9,8 +9,7 @@ import numpy as np
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.mechanisms import Mechanisms
+from dp_erm_bench.releases.base import Mechanisms, Release
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.solvers.base import Array, Limit, Solver, shape, steps_between, value
 from dp_erm_bench.solvers.bounds import norm_bound

@@ -62,9 +62,8 @@ class Recount:
             return f"only {self.epsilon:.6g} of {claimed:.6g} certified was run"
         if self.least > allowed:
             return f"epsilon is at least {self.least:.6g}, {claimed:.6g} is certified"
-        if calibration.label.startswith("certified") and self.epsilon > budget * (
-            1 + self.tolerance
-        ):
+        over = self.epsilon > budget * (1 + self.tolerance)
+        if over and calibration.label.startswith("certified"):
             return f"epsilon {self.epsilon:.6g} exceeds the budget {budget:.6g}"
         return ""
 
@@ -128,7 +127,11 @@ def uses_of(
         count, least = mechanism.used, np.inf
         if witness is not None:
             count, least = max(count, witness.uses), witness.ratio
-        inverse = inverse_ratios(mechanism.scale, release)
+        sensitivity = np.atleast_2d(np.asarray(release.sensitivity, np.float64))
+        sensitivity, scale = np.broadcast_arrays(sensitivity, mechanism.scale)
+        inverse: Array = np.zeros(scale.shape)
+        with np.errstate(divide="ignore"):
+            np.divide(sensitivity, scale, out=inverse, where=sensitivity > 0)
         # A use meets one entry, but all of a vector: as certified, dead ones included.
         entries = inverse.shape[1] if twin.apart else 1
         worst = entries * inverse.max()
@@ -139,16 +142,6 @@ def uses_of(
         if count and ratio < np.inf:
             uses.append(twin.of(release, mechanism, ratio, count))
     return tuple(uses)
-
-
-def inverse_ratios(scale: Array, release: Release) -> Array:
-    """Return sensitivity / scale of each trial and entry, 0 where nothing can move."""
-    sensitivity = np.atleast_2d(np.asarray(release.sensitivity, np.float64))
-    sensitivity, scale = np.broadcast_arrays(sensitivity, scale)
-    with np.errstate(divide="ignore"):
-        return np.divide(
-            sensitivity, scale, out=np.zeros(scale.shape), where=sensitivity > 0
-        )
 
 
 class Witness:

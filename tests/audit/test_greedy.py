@@ -18,8 +18,8 @@ from dp_erm_bench.audit.greedy import (
     violation,
     violation_table,
 )
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.mechanisms import make_mechanisms
 from tests.privacy.made import law_of
 
 ONE = INSTANCES[0]

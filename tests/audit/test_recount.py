@@ -18,9 +18,9 @@ from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.contract.uses import calibrated_run
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace import Laplace
-from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.trust import epsilons

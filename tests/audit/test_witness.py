@@ -8,12 +8,12 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate, shared_mechanisms
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
 from dp_erm_bench.releases.laplace_vector import LaplaceVector
-from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace

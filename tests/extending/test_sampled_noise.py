@@ -23,7 +23,7 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.plugins.load import load
 from dp_erm_bench.plugins.sources import pinned
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.recount import listen, recount
 from dp_erm_bench.trust.twins.base import twin_of

@@ -22,7 +22,7 @@ from dp_erm_bench.releases.objective_norm_laplace import (
     ObjectiveNormLaplaceLaw,
 )
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
-from dp_erm_bench.releases.printed import printed_rule
+from dp_erm_bench.releases.printed import printed_multiplier as printed
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 from dp_erm_bench.trust.twins.laplace import LaplaceTwin
 from dp_erm_bench.trust.twins.laplace_noisy_max import LaplaceNoisyMaxTwin
@@ -98,8 +98,7 @@ def law_of(kind, times, weight=1.0, rate=None, **facts):
 
 def printed_multiplier(name, budget, laws):
     """Return the z that a paper prints for a budget."""
-    rule = printed_rule(name)
-    return rule(laws, budget.epsilon, budget.number, budget.adjacency)
+    return printed(name, laws, budget.epsilon, budget.number, budget.adjacency)
 
 
 def use_of(kind, ratio, times, **facts):
@@ -107,3 +106,23 @@ def use_of(kind, ratio, times, **facts):
     if facts.get("rate") == 1.0:
         kind, facts = "gaussian", {}
     return TWINS[kind](ratio, times, **facts)
+
+
+def laplace_rdp(orders, z):
+    return LaplaceLaw(1).rdp(z, orders)
+
+
+def bounded_range_rdp(orders, level):
+    return BoundedRangeLaw(1).rdp(2 / level, orders)
+
+
+def objective_rdp(orders, z, curvature):
+    return ObjectiveGaussianLaw(1, curvature=curvature).rdp(z, orders)
+
+
+def laplace_losses(level, step):
+    return LaplaceLaw(1).losses(level, step)
+
+
+def bounded_range_losses(level, step):
+    return BoundedRangeLaw(1).losses(level, step)

@@ -11,9 +11,9 @@ from dp_erm_bench.contract.replay import CLIP, LOUD
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace import Laplace
-from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import take
 from dp_erm_bench.solvers.bounds import coordinate_bounds

@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 
 from dp_erm_bench.kernels import draws
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
-from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.streams import stream_seeds

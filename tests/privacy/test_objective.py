@@ -12,8 +12,8 @@ from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import certify, profile_epsilon
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.objective_gaussian import objective_delta, objective_rdp
-from tests.privacy.made import law_of, printed_multiplier
+from dp_erm_bench.releases.objective_gaussian import objective_delta
+from tests.privacy.made import law_of, objective_rdp, printed_multiplier
 
 BETA, GRID = 0.25, np.linspace(-400.0, 400.0, 400_001)
 STEP = GRID[1] - GRID[0]

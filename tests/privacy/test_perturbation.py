@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dp_erm_bench.errors import BudgetExhausted
-from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace

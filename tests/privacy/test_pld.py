@@ -13,15 +13,13 @@ from dp_erm_bench.accounting.lattice import Composition, discretised
 from dp_erm_bench.accounting.pld import pld_epsilon
 from dp_erm_bench.releases import losses as laws
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.laplace import laplace_losses
 from dp_erm_bench.releases.law import Law
-from dp_erm_bench.releases.noisy_max import bounded_range_losses
 from dp_erm_bench.releases.poisson_gaussian import (
     addition_pair,
     removal_pair,
     replacement_pair,
 )
-from tests.privacy.made import law_of
+from tests.privacy.made import bounded_range_losses, laplace_losses, law_of
 
 REPLACE, ZERO = Adjacency
 STEP = 2.0**-10

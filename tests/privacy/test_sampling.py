@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
-from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.sampling import CoinStream
 

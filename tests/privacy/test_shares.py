@@ -19,9 +19,9 @@ from dp_erm_bench.accounting.calibration import (
 )
 from dp_erm_bench.errors import BudgetExhausted, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Mechanisms, make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace_vector import LaplaceVector
-from dp_erm_bench.releases.mechanisms import Mechanisms, make_mechanisms
 from tests.privacy.made import law_of
 
 SENSITIVITY = np.array([[1.0, 0.25, 0.0, 8.0]])

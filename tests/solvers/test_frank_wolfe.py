@@ -11,7 +11,7 @@ from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.solvers.frank_wolfe import FrankWolfe
 from tests.solvers.cases import solve
 

@@ -10,9 +10,9 @@ from dp_erm_bench.contract.problems import objective_problem, problem_of
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
-from dp_erm_bench.releases.mechanisms import make_mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import stack
 from dp_erm_bench.solvers.greedy_cd import GreedyCD

@@ -10,7 +10,7 @@ from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.solvers.gd import GD
 from dp_erm_bench.solvers.mirror_descent import MAPS, MirrorDescent, smoothness_in_l1
 from dp_erm_bench.solvers.sgd import SGD

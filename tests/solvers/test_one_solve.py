@@ -15,7 +15,7 @@ from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.perturbed import Minimiser
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.solvers import one_solve
 from dp_erm_bench.solvers.approximate_minima_perturbation import (
     ApproximateMinimaPerturbation,

@@ -14,7 +14,7 @@ from dp_erm_bench.contract.problems import gap, instance, problem_of
 from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.solvers.svrg import SVRG, correction_bound
 from tests.privacy.made import law_of
 from tests.solvers.cases import LOSSES, end, run_at

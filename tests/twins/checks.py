@@ -16,7 +16,7 @@ from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.mechanisms import make_mechanisms
+from dp_erm_bench.releases.base import make_mechanisms
 from tests.twins import laws
 from tests.twins.kinds import KINDS, OBJECTIVES, OUTPUTS, SAMPLED, VECTOR
 
