@@ -49,7 +49,7 @@ class FitResult:
     releases : tuple of Release
         What was published, with its sensitivity.
     reproducible : bool
-        Whether a seed was given. A seeded run is reproducible, hence not private.
+        Whether there was a seed. A seeded run is reproducible, hence not private.
     calibration : str
         How the noise was chosen; says so where a printed constant is not proved.
     accountant : str
@@ -99,7 +99,7 @@ def load_problem(
     UsageError
         For unknown names or wrong values.
     DataUnavailable
-        If the dataset cannot be had; the message says how to get it.
+        If the dataset is unavailable; the message says how to get it.
     """
     if not isinstance(dataset, str):
         registry.check_choice("dataset", dataset, registry.names("dataset"))
@@ -155,26 +155,25 @@ def fit(
     """
     registry.check_choice("calibration", calibration, registry.names("calibration"))
     pin = registry.pinned(algorithm)
-    given = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
+    values = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
-    case = Case(problem, pin, given, budget.spec, calibration)
-    return _fitted(case, budget, _plain(seed), _warned(pin))
+    case = Case(problem, pin, values, budget.spec, calibration)
+    return _fitted(case, budget, _plain(seed), unchecked([pin]))
 
 
-def _fitted(case: Case, budget: Budget, seed: int | None, checked: bool) -> FitResult:
+def _fitted(case: Case, budget: Budget, seed: Any, doubt: str) -> FitResult:
+    if doubt:
+        warnings.warn(doubt, UncheckedSolver, stacklevel=3)
     how = ([solver_of(case.base)], budget, case.base["calibration"])
+    if seed is None:
+        identity = secrets.token_hex(16)
+    elif isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
+    else:
+        identity = case.setting().identity(seed)
     with threadpool_limits(limits=1):
-        draws = [_identity(case, seed)]
-        solved = Run(case.problem, *how, draws).record(CHECKPOINTS)
-        return result_of(solved, 0, seed is not None, checked)
-
-
-def _warned(algorithm: str) -> bool:
-    """Return whether an algorithm has passed `check`, and warn if it has not."""
-    said = unchecked([algorithm])
-    if said:
-        warnings.warn(said, UncheckedSolver, stacklevel=3)
-    return not said
+        solved = Run(case.problem, *how, [identity]).record(CHECKPOINTS)
+        return result_of(solved, 0, seed is not None, not doubt)
 
 
 def _plain(value: Any) -> Any:
@@ -182,26 +181,16 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _identity(case: Case, seed: int | None) -> str:
-    if seed is None:
-        return secrets.token_hex(16)
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
-    return case.setting().identity(seed)
-
-
 def result_of(solved: Run, b: int, reproducible: bool, checked: bool) -> FitResult:
     """Return trial b of a batch as what a fit returns."""
     import pandas as pd
 
-    told = facts(solved, b)
+    summary, calibration = facts(solved, b), solved.calibration
     columns = {k: v for k, v in trajectory(solved.rows, b).items() if v}
     frame = pd.DataFrame(columns)
     frame["objective"] = frame["objective"].astype("float64")
-    optimum = np.nan if told["optimum"] is None else told["optimum"]
-    frame["optimum"] = optimum
-    frame["relative_error"] = frame["objective"] / optimum - 1.0
-    calibration = solved.calibration
+    frame["optimum"] = np.nan if summary["optimum"] is None else summary["optimum"]
+    frame["relative_error"] = frame["objective"] / frame["optimum"] - 1.0
     w = solved.rows.w[b].copy()
     w.setflags(write=False)
     return FitResult(
@@ -212,6 +201,6 @@ def result_of(solved: Run, b: int, reproducible: bool, checked: bool) -> FitResu
         reproducible=reproducible,
         calibration=calibration.label,
         accountant=calibration.accountant,
-        uncharged=tuple(told["uncharged"]),
+        uncharged=tuple(summary["uncharged"]),
         checked=checked,
     )

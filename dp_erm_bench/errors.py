@@ -42,7 +42,7 @@ class NotSolved(RuntimeError):
     """A minimiser could not be verified to the tolerance that a proof needs."""
 
 
-def told(error: BaseException, entries: int | None = None) -> str:
+def traced(error: BaseException, entries: int | None = None) -> str:
     """Return a first line with the error's type and message, then the traceback.
 
     Parameters

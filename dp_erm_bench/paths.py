@@ -1,16 +1,17 @@
-"""Cache folder, atomic writes, files that others made, checksums and digests."""
+"""Cache folder, atomic writes, files of others, checksums and digests."""
 
 import contextlib
 import dataclasses
 import errno
+import fcntl
 import hashlib
+import itertools
 import json
 import math
 import os
 import re
 import secrets
 import stat
-import sys
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,9 +26,6 @@ LARGEST_TEXT = 1 << 26
 """Bytes of a file, or of a line, that is held in memory as a whole."""
 
 MOST_FILES = 100_000
-HELD = sys.platform != "win32"
-"""Whether a writer can hold its file until it has its name."""
-
 PART = re.compile(r"\..+\.[0-9a-f]{16}")
 SEAL = b',\n  "crc": "%08x"\n}\n'
 
@@ -47,9 +45,9 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], object]) -> None:
     Parameters
     ----------
     path : Path
-        Target; its folder is made if need be.
+        Target; its folder is created if need be.
     write : callable
-        Writes the content into the binary file that it is given, which it may read.
+        Writes the content into the open binary file, which it may read.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -59,9 +57,6 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], object]) -> None:
                 hold(file)
             write(file)
             file.flush()
-            if HELD:
-                part.replace(path)
-        if not HELD:
             part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -71,7 +66,7 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], object]) -> None:
 def remove_parts(folder: Path) -> None:
     """Remove what writers that died left half written; a live one holds its file."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries if HELD else ():
+        for entry in entries:
             if PART.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError), open(entry.path, "rb") as file:
                     hold(file, wait=False)
@@ -86,10 +81,7 @@ def hold(file: BinaryIO, wait: bool = True) -> None:
     OSError
         If its file system has no locks or, without `wait`, another one holds it.
     """
-    if sys.platform != "win32":
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def opened(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
@@ -105,13 +97,11 @@ def opened(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
     if os.path.commonpath([real, inside]) != inside:
         raise OSError(errno.EXDEV, "leads out of its folder", str(path))
     if not stat.S_ISREG(mode := os.stat(real).st_mode):
-        told = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "is no regular file"
-        raise OSError(errno.EISDIR, told, str(path))
+        why = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "is no regular file"
+        raise OSError(errno.EISDIR, why, str(path))
     # Should it be another thing by now: nothing blocks, and no link is followed.
-    careful = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-    handle = os.open(real, os.O_RDONLY | careful | getattr(os, "O_BINARY", 0))
-    file = os.fdopen(handle, "rb")
-    if os.fstat(handle).st_size > largest:
+    file = os.fdopen(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+    if os.fstat(file.fileno()).st_size > largest:
         file.close()
         raise OSError(errno.EFBIG, f"has more than {largest:,} bytes", str(path))
     return file
@@ -120,7 +110,7 @@ def opened(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
 def content_of(path: Path, folder: Path, largest: int = LARGEST_TEXT) -> bytes:
     """Return the bytes of a file that `opened` opens, with its errors."""
     with opened(path, folder, largest) as file:
-        # As much as there is: a buffer of `largest` would be made for more.
+        # As much as there is: a buffer of `largest` would be reserved for more.
         return file.read(os.fstat(file.fileno()).st_size)
 
 
@@ -132,16 +122,12 @@ def listed(folder: Path, suffix: str) -> list[Path]:
     UsageError
         If it holds more than `MOST_FILES` entries.
     """
-    found = []
+    names: list[str] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for number, entry in enumerate(entries):
-            if number == MOST_FILES:
-                raise UsageError(
-                    f"{folder}: must hold at most {MOST_FILES:,} files, has more"
-                )
-            if entry.name.endswith(suffix):
-                found.append(Path(entry.path))
-    return sorted(found)
+        names = [entry.name for entry in itertools.islice(entries, MOST_FILES + 1)]
+    if len(names) > MOST_FILES:
+        raise UsageError(f"{folder}: must hold at most {MOST_FILES:,} files, has more")
+    return sorted(folder / name for name in names if name.endswith(suffix))
 
 
 def sealed_json(content: Mapping[str, Any]) -> bytes:
@@ -152,15 +138,15 @@ def sealed_json(content: Mapping[str, Any]) -> bytes:
     ValueError
         If the object is empty.
     """
-    text = json.dumps(spelled(dict(content)), indent=2, default=str)
     if not content:
         raise ValueError("an empty object has no place for a checksum")
+    text = json.dumps(spelled(dict(content)), indent=2, default=str)
     body = text.removesuffix("\n}").encode()
     return body + SEAL % zlib.crc32(body)
 
 
 def unsealed_json(text: bytes, sealed: bool = False) -> dict[str, Any] | None:
-    """Return the object of a text that `sealed_json` made, None of a damaged one.
+    """Return the object of a text of `sealed_json`, None of a damaged one.
 
     Parameters
     ----------
@@ -174,9 +160,9 @@ def unsealed_json(text: bytes, sealed: bool = False) -> dict[str, Any] | None:
         return None
     if not isinstance(content, dict) or (sealed and "crc" not in content):
         return None
-    if content.pop("crc", None) is not None:
-        body = text[: -len(SEAL % 0)]
-        return content if text == body + SEAL % zlib.crc32(body) else None
+    body = text[: -len(SEAL % 0)]
+    if content.pop("crc", None) is not None and text != body + SEAL % zlib.crc32(body):
+        return None
     return content
 
 
@@ -206,20 +192,20 @@ LATER = "later"
 """In the metadata of a field: it was added after results had been published."""
 
 
-def fields_of(made: Any) -> dict[str, Any]:
+def fields_of(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass's object by name, of another its attributes."""
-    if not dataclasses.is_dataclass(made):
-        return {k: v for k, v in vars(made).items() if not k.startswith("_")}
-    return {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
+    if not dataclasses.is_dataclass(value):
+        return {k: v for k, v in vars(value).items() if not k.startswith("_")}
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
 
 
-def later_defaults(made: Any) -> dict[str, Any]:
+def later_defaults(value: Any) -> dict[str, Any]:
     """Return the defaults of those fields of a dataclass that came `LATER`.
 
     A field that holds its later default enters no digest: what was published before
     there was such a field keeps its name.
     """
-    fields = dataclasses.fields(made) if dataclasses.is_dataclass(made) else ()
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     marked = (field for field in fields if field.metadata.get(LATER))
     return {field.name: field.default for field in marked}
 

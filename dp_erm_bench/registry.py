@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins import sources
 from dp_erm_bench.plugins.load import check_class, load
 from dp_erm_bench.plugins.names import entry_points, is_file, label, named_in
-from dp_erm_bench.plugins.sources import pinned as _pinned
 
 SUFFIX = ".yaml"
 ALGORITHM = "algorithm"
@@ -82,12 +82,10 @@ def pinned(name: str, group: str = ALGORITHM) -> str:
         check_choice(group, name, names(group))
         return name
     if label(name) in names(group):
-        raise UsageError(
-            f"{group}={name}: the name {label(name)} is taken by "
-            f"{'an' if group == ALGORITHM else 'a'} {group} of the package; rename the "
-            "file"
-        )
-    return _pinned(name, group)
+        one = f"{'an' if group == ALGORITHM else 'a'} {group} of the package"
+        taken = f"the name {label(name)} is taken by {one}; rename the file"
+        raise UsageError(f"{group}={name}: {taken}")
+    return sources.pinned(name, group)
 
 
 def check_choice(key: str, value: Any, allowed: list[str]) -> None:
@@ -132,23 +130,23 @@ def locate(target: str) -> Any:
 
 def target(group: str, name: str) -> Any:
     """Return the class or function that a choice of a group names."""
-    return _made(group, name, read(group, name)["_target_"])
+    return _imported(group, name, read(group, name)["_target_"])
 
 
-def _made(group: str, name: str, dotted: str) -> Any:
+def _imported(group: str, name: str, dotted: str) -> Any:
     """Import a target; what an entry point offers is looked at, too."""
     if is_file(dotted):
         return load(dotted, group)
     if group != ALGORITHM or name in built_in(group):
         return locate(dotted)
     try:
-        made = locate(dotted)
+        offered = locate(dotted)
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(
             f"algorithm={name}: the entry point {dotted} cannot be imported, {error}"
         ) from None
-    check_class(name, made, group)
-    return made
+    check_class(name, offered, group)
+    return offered
 
 
 def build(group: str, name: str, **overrides: Any) -> Any:
@@ -160,9 +158,9 @@ def build(group: str, name: str, **overrides: Any) -> Any:
         If the choice or one of the parameters does not exist.
     """
     fields = read(group, name)
-    made = _made(group, name, fields.pop("_target_"))
-    if dataclasses.is_dataclass(made):
-        known = sorted(field.name for field in dataclasses.fields(made))
+    cls = _imported(group, name, fields.pop("_target_"))
+    if dataclasses.is_dataclass(cls):
+        allowed = sorted(field.name for field in dataclasses.fields(cls))
         for key in overrides:
-            check_choice(f"parameter of {label(name)}", key, known)
-    return made(**{**fields, **overrides})
+            check_choice(f"parameter of {label(name)}", key, allowed)
+    return cls(**{**fields, **overrides})

@@ -141,8 +141,8 @@ class Run:
         self.budget = self.budget.resolved(self.problem.n)
         self.streams = self.streams or self.identities
         self._constants = (self.solver.smoothness, self.solver.smoothness_bounds)
-        known = (*self._constants, self.budget.adjacency)
-        self.shares = smoothness_releases(self.problem, *known)
+        public = (*self._constants, self.budget.adjacency)
+        self.shares = smoothness_releases(self.problem, *public)
         self.mechanisms = shared_mechanisms(self.shares, self.budget, self.streams)
         self.mechanisms.ahead = self.ahead
         self.listen(self.mechanisms)
@@ -161,18 +161,18 @@ class Run:
         if self._declared:
             return self
         self._declared = True
-        origin, made = self._constants, self.mechanisms
         if isinstance(self.noise, str) or self.solver.smoothness != "auto":
-            self.problem = with_constants(self.problem, *origin, made)
+            release = (*self._constants, self.mechanisms)
+            self.problem = with_constants(self.problem, *release)
         if reason := self.solvers[0].refusal(self.problem):
             raise Unsupported(reason)
         self.schedule = self.solver.plan(self.problem, self.identities)
         declared = (self.problem, self.budget.adjacency, self.schedule)
         self.releases = tuple(map(self.seen, self.solver.releases(*declared)))
         self.calibration = self._calibrated()
-        made = make_mechanisms(self.releases, self.calibration.z, self.streams)
-        self.mechanisms.include(made)
-        self.listen(made)
+        mechanisms = make_mechanisms(self.releases, self.calibration.z, self.streams)
+        self.mechanisms.include(mechanisms)
+        self.listen(mechanisms)
         return self
 
     def _calibrated(self) -> Calibration:
@@ -182,8 +182,8 @@ class Run:
             refuse_unbounded(self.solver, self.releases)
         laws = tuple(release.law() for release in self.releases)
         rest = left_over(self.budget, self.shares)
-        found = calibrate(laws, rest, self.noise, self.solver.printed)
-        return labelled(with_shares(found, self.budget, self.shares), self.releases)
+        own = calibrate(laws, rest, self.noise, self.solver.printed)
+        return labelled(with_shares(own, self.budget, self.shares), self.releases)
 
     def steps(self, oracle: Oracle[Any], checkpoints: Sequence[int]) -> Iterator[Array]:
         """Yield the iterates at checkpoints, (B, p), which later steps may change.
@@ -208,16 +208,23 @@ class Run:
 
     def record(self, n_checkpoints: int) -> Run:
         """Run, and write trajectories of at most so many rows; return itself."""
+        iterations = self.solver.iterations(self.declare().problem)
+        for _ in self.recording(checkpoints_of(iterations, n_checkpoints)):
+            pass
+        return self
+
+    def recording(self, checkpoints: Sequence[int]) -> Iterator[Recorder]:
+        """Run, and yield ``rows`` each time that they are longer by a checkpoint."""
         oracle = self.oracle()
         self.rows = Recorder(oracle, self.solver)
-        grid = checkpoints_of(self.solver.iterations(self.problem), n_checkpoints)
         elapsed, start = 0.0, time.perf_counter()
+        steps = self.steps(oracle, checkpoints)
         with np.errstate(over="ignore", invalid="ignore"):
-            for checkpoint, w in zip(grid, self.steps(oracle, grid), strict=True):
+            for checkpoint, w in zip(checkpoints, steps, strict=True):
                 elapsed += time.perf_counter() - start
                 self.rows.add(checkpoint, elapsed / oracle.batch, w)
+                yield self.rows
                 start = time.perf_counter()
-        return self
 
 
 def checkpoints_of(iterations: int, count: int) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.errors import Unsupported, UsageError, printable, told
+from dp_erm_bench.errors import Unsupported, UsageError, printable, traced
 from dp_erm_bench.experiment.studies import task_of
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
@@ -48,12 +48,12 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
     try:
         return _records(trials)
     except Unsupported as reason:
-        status, said = "skipped", printable(str(reason))
+        status, message = "skipped", printable(str(reason))
     except UsageError as error:
-        status, said = "error", printable(str(error))
+        status, message = "error", printable(str(error))
     except Exception as error:
-        status, said = "error", told(error, -3)
-    return [failed(trial.key, status, said) for trial in trials]
+        status, message = "error", traced(error, -3)
+    return [failed(trial.key, status, message) for trial in trials]
 
 
 @functools.lru_cache(maxsize=8)
@@ -88,10 +88,10 @@ def warm_up(algorithm: str, loss: str = '"logistic"') -> None:
     if algorithm not in registry.built_in("algorithm"):
         return
     fields = registry.target("algorithm", algorithm).__dataclass_fields__
-    given = {k: v for k, v in TINY.items() if k in fields}
+    short = {k: v for k, v in TINY.items() if k in fields}
     # What it cannot do on this problem says nothing of its trials.
     with contextlib.suppress(Exception):
-        solver = registry.build("algorithm", algorithm, **given)
+        solver = registry.build("algorithm", algorithm, **short)
         problem = _tiny(solver, json.loads(loss))
         Run(problem, [solver], Budget(1.0, 1e-6), 1.0).record(2)
 
@@ -111,18 +111,45 @@ def _tiny(solver: Solver, loss: Any) -> Problem:
 def _records(trials: Sequence[Trial]) -> list[Record]:
     spec = trials[0].spec
     if "task" in spec:
-        return [_done(trial) for trial in trials]
+        # All that was computed are facts.
+        done = (
+            (trial.key, task_of(trial.spec["task"]).facts(trial)) for trial in trials
+        )
+        return [failed(key, "ok", "") | {"facts": rows} for key, rows in done]
     warm_up(spec["algorithm"]["name"], json.dumps(spec["loss"], sort_keys=True))
     solved = solved_together(trials, problem_of(spec))
-    batch = batch_name(trial.key for trial in trials)
-    return [
-        {
-            **_record(trial, b, solved),
-            "identity": trial.identity[:NAMED],
-            "batch": batch,
-        }
-        for b, trial in enumerate(trials)
-    ]
+    batch, outside = batch_name(trial.key for trial in trials), _outside(spec)
+    records = []
+    for b, trial in enumerate(trials):
+        finite = math.isfinite(solved.rows.objective[-1][b])
+        records.append(
+            {
+                "key": trial.key,
+                "status": "ok" if finite else "diverged",
+                "message": "" if finite else "the last objective is not finite",
+                "facts": facts(solved, b) | outside,
+                "trajectory": trajectory(solved.rows, b),
+                "identity": trial.identity[:NAMED],
+                "batch": batch,
+            }
+        )
+    return records
+
+
+def _outside(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digest of an entry point's sources; a file's is in its spec."""
+    name = named_in(spec["algorithm"])
+    outside = not is_file(name) and not is_ours(name)
+    return {"solver": solver_digest(name)} if outside else {}
+
+
+def run_of(trials: Sequence[Trial], problem: Problem) -> Run:
+    """Return the run of a batch of trials on a problem, before its first step."""
+    spec = trials[0].spec
+    solvers = [solver_of(trial.spec) for trial in trials]
+    identities = [trial.identity for trial in trials]
+    how = (Budget(**spec["budget"]), spec["calibration"], identities)
+    return Run(problem, solvers, *how)
 
 
 def solved_together(trials: Sequence[Trial], problem: Problem) -> Run:
@@ -133,39 +160,7 @@ def solved_together(trials: Sequence[Trial], problem: Problem) -> Run:
     Unsupported
         If the algorithm cannot serve the problem under the budget.
     """
-    spec = trials[0].spec
-    run = Run(
-        problem,
-        [solver_of(trial.spec) for trial in trials],
-        Budget(**spec["budget"]),
-        spec["calibration"],
-        [trial.identity for trial in trials],
-    )
-    return run.record(spec["n_checkpoints"])
-
-
-def _done(trial: Trial) -> Record:
-    """Return the record of a trial that has a task: all that it found are facts."""
-    found = task_of(trial.spec["task"]).facts(trial)
-    return failed(trial.key, "ok", "") | {"facts": found}
-
-
-def _record(trial: Trial, b: int, solved: Run) -> Record:
-    finite = math.isfinite(solved.rows.objective[-1][b])
-    return {
-        "key": trial.key,
-        "status": "ok" if finite else "diverged",
-        "message": "" if finite else "the last objective is not finite",
-        "facts": facts(solved, b) | _outside(trial.spec["algorithm"]),
-        "trajectory": trajectory(solved.rows, b),
-    }
-
-
-def _outside(algorithm: Mapping[str, Any]) -> dict[str, str]:
-    """Return the digest of an entry point's sources; a file's is in its spec."""
-    name = named_in(algorithm)
-    outside = not is_file(name) and not is_ours(name)
-    return {"solver": solver_digest(name)} if outside else {}
+    return run_of(trials, problem).record(trials[0].spec["n_checkpoints"])
 
 
 def uncharged(problem: Problem, solver: Solver) -> list[str]:
@@ -176,19 +171,18 @@ def uncharged(problem: Problem, solver: Solver) -> list[str]:
 def facts(solved: Run, b: int) -> dict[str, Any]:
     """Return what the table says of a whole trial."""
     problem, calibration = solved.problem, solved.calibration
-    optimum = problem.optimum
-    params = dataclasses.asdict(solved.solvers[b])
+    solver, optimum = solved.solvers[b], problem.optimum
     return {
         "n": problem.n,
         "p": problem.p,
         **problem.facts(),
-        "params": spelled(params),
+        "params": spelled(dataclasses.asdict(solver)),
         "delta": calibration.budget.delta,
         "accountant": calibration.accountant,
         "calibration": calibration.label,
         "epsilon_certified": _number(calibration.epsilon_certified),
         "z": calibration.z,
-        "uncharged": uncharged(problem, solved.solvers[b]),
+        "uncharged": uncharged(problem, solver),
         "batch_size": len(solved.solvers),
         "optimum": optimum.value,
         "optimum_reason": optimum.reason,

@@ -8,44 +8,28 @@ and parameters), `budget` (`epsilon`, `delta`, `adjacency`), `calibration`, and 
 Where a parameter is a list by nature, a list of lists is the axis.
 """
 
-from __future__ import annotations
-
+import contextlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.expand import NotRun, expand
-from dp_erm_bench.experiment.tune import Choice, tuners_of
+from dp_erm_bench.experiment.tune import Choice
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
-from dp_erm_bench.results.files import (
-    check_writable,
-    locked,
-    plural,
-    shown,
-    telling,
-)
-from dp_erm_bench.results.plan import NAME as PLAN
-from dp_erm_bench.results.plan import checksum, damage
+from dp_erm_bench.results import plan, table
+from dp_erm_bench.results.files import check_writable, locked, plural, shown, telling
 from dp_erm_bench.results.runs import check_run, note_ended, read_manifest
 from dp_erm_bench.results.store import FAILED, FINISHED
-from dp_erm_bench.results.table import (
-    bring_up_to_date,
-    is_outdated,
-)
-from dp_erm_bench.runner.choices import edge_lines, write_choices
-from dp_erm_bench.runner.manifest import early_worker, recorded
+from dp_erm_bench.runner.manifest import doubts, plain_command, recorded, write_choices
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.plan import print_plan
 from dp_erm_bench.runner.process import Worker
-from dp_erm_bench.runner.session import Session, run_stages, stages_of
+from dp_erm_bench.runner.session import Blocks, Session
 
 
-def run_experiment(
-    blocks: Sequence[Mapping[str, Any]], name: str, folder: Path, options: RunOptions
-) -> int:
+def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions) -> int:
     """Run every block of an experiment and leave its table in a folder.
 
     Parameters
@@ -63,49 +47,64 @@ def run_experiment(
     -------
     int
         0 if every trial is ok, skipped or diverged (now or earlier), else 1. Lines
-        whose dataset cannot be had are no failure; they are listed.
+        whose dataset is unavailable are no failure; they are listed.
 
     Raises
     ------
     UsageError
         Before anything runs, for any value out of range or unknown name.
     DataUnavailable
-        If an ad-hoc sweep has no dataset that can be had.
+        If an ad-hoc sweep has no dataset that is available.
     """
     folder = Path(folder).resolve()
     if options.mode != "plan":
         check_writable(folder)
     with early_worker(folder, options) as early:
-        return _run(blocks, Session(name, folder, options), early)
+        return _run(Session(name, folder, options, blocks), early)
 
 
-def _run(
-    blocks: Sequence[Mapping[str, Any]], session: Session, early: Worker | None
-) -> int:
-    cases, missing = expand(blocks)
-    options = session.options
-    if not cases and options.append_plan:
-        raise _nothing(missing)
-    tuners = tuners_of(cases, options.n_checkpoints, session.finals)
-    stages = stages_of(cases, tuners, session)
+@contextlib.contextmanager
+def early_worker(folder: Path, options: RunOptions) -> Iterator[Worker | None]:
+    """Lend a worker that imports what it needs, if there is likely something to do.
+
+    To import takes as long as to plan a small sweep, and there is more than one core.
+    It is not started where the last run was of the same command line and came to its
+    end: then there is nothing to do, unless something is retried.
+    """
+    last = read_manifest(folder) if options.mode != "plan" else {}
+    same = last.get("command") == plain_command(options.command)
+    repeated = same and last.get("outcome") == "complete" and not options.retry
+    worker = None
+    if options.mode != "plan" and not repeated:
+        worker = Worker(options.execute)
+    try:
+        yield worker
+    finally:
+        if worker is not None:
+            worker.end()
+
+
+def _run(session: Session, early: Worker | None) -> int:
+    options, missing = session.options, session.missing
+    if not session.cases and options.append_plan:
+        if missing:
+            raise DataUnavailable(missing[0].reason)
+        raise UsageError("blocks=[]: there is nothing to run")
     if options.notice:
         print(options.notice, file=sys.stderr)
     if options.mode == "plan":
-        print_plan(session, cases, tuners, stages)
-        _print_missing(missing)
+        print_plan(session)
+        _print_missing(session)
         return 0
-    expected = sum(case.expected for case in cases if case.tune is None)
-    expected += sum(tuner.expected() for tuner in tuners)
     previous = _settled(session)
-    warning = unchecked(case.algorithm for case in cases)
-    if warning:
+    if warning := unchecked(case.algorithm for case in session.cases):
         print(f"dp-erm-bench: {warning}", file=sys.stderr)
-    with recorded(session, blocks, cases, missing) as manifest, session.plan:
-        run_stages(session, stages, expected, early)
-        choices = [tuner.choice for tuner in tuners if tuner.choice is not None]
+    with recorded(session) as manifest, session.plan:
+        session.run_stages(early)
+        choices = [one.choice for one in session.tuners if one.choice is not None]
         check_run(session.folder, session.run)
         manifest |= _derive(session, choices, previous)
-    _print_summary(session, choices, missing)
+    _print_summary(session, choices)
     return int(any(status not in FINISHED for status in session.statuses.values()))
 
 
@@ -123,10 +122,11 @@ def _settled(session: Session) -> dict[str, Any]:
     previous = read_manifest(folder)
     session.store.tell(previous, "run again")
     session.damaged = session.store.damage()
-    if previous.get("plan_file") != checksum(folder) and (number := damage(folder)):
-        session.damaged[PLAN] = number
-        lines = plural(number, "damaged line")
-        print(f"{shown(folder)}: {PLAN}: {lines}: made anew", file=sys.stderr)
+    same = previous.get("plan_file") == plan.checksum(folder)
+    if not same and (torn := plan.damage(folder)):
+        session.damaged[plan.NAME] = torn
+        lost = plural(torn, "damaged line")
+        print(f"{shown(folder)}: {plan.NAME}: {lost}: made anew", file=sys.stderr)
     return previous
 
 
@@ -141,39 +141,29 @@ def _derive(
     if choices or not session.options.append_plan:
         with telling(folder):
             write_choices(folder, session.name, choices)
-    left = {"plan": session.plan_digest(), "plan_file": checksum(folder)}
+    left = {"plan": session.digest.hexdigest(), "plan_file": plan.checksum(folder)}
     same = all(previous.get(name) == value for name, value in left.items())
-    if session.ran == 0 and same and not is_outdated(folder):
+    if session.ran == 0 and same and not table.is_outdated(folder):
         return left
     session.write_plan()
-    bring_up_to_date(session.store, session.plan)
+    table.bring_up_to_date(session.store, session.plan)
     return {**left, "plan_file": session.plan.published}
 
 
-def _nothing(missing: Sequence[NotRun]) -> UsageError:
-    if not missing:
-        return UsageError("blocks=[]: there is nothing to run")
-    return DataUnavailable(missing[0].reason)
-
-
-def _print_summary(
-    session: Session, choices: Iterable[Choice], missing: Iterable[NotRun]
-) -> None:
+def _print_summary(session: Session, choices: Iterable[Choice]) -> None:
     counts = session.counts()
-    found = ", ".join(f"{number} {status}" for status, number in counts.items())
-    print(
-        f"{session.name}: {sum(counts.values())} trials "
-        f"({session.ran} run now): {found or 'none'}"
-    )
+    statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
+    total = f"{sum(counts.values())} trials ({session.ran} run now)"
+    print(f"{session.name}: {total}: {statuses or 'none'}")
     for status in FAILED:
-        messages = session.messages.get(status)
-        if messages:
+        if messages := session.messages.get(status):
             print(f"{status}: {len(messages)} trials, the first: {messages[0]}")
-    for line in edge_lines(choices, session.skipped):
+    for line in doubts(choices, session.skipped):
         print(line)
-    _print_missing(missing)
+    _print_missing(session)
 
 
-def _print_missing(missing: Iterable[NotRun]) -> None:
-    for reason in dict.fromkeys(f"{one.dataset}: {one.reason}" for one in missing):
+def _print_missing(session: Session) -> None:
+    reasons = (f"{one.dataset}: {one.reason}" for one in session.missing)
+    for reason in dict.fromkeys(reasons):
         print(f"not run: {reason}")

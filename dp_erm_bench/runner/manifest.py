@@ -1,10 +1,16 @@
-"""The manifest of a run: what was asked, with what, when, and what came of it."""
+"""What a run writes beside its records: its manifest and `choices.csv`.
 
-from __future__ import annotations
+The manifest says what was asked, with what, when, and what came of it; the choices what
+each tuned line chose, and whether a grid was too small.
+"""
 
 import contextlib
+import csv
 import dataclasses
 import importlib
+import io
+import json
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,30 +18,23 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import NotRun, Wanted
+from dp_erm_bench.experiment.expand import Wanted
+from dp_erm_bench.experiment.tune import Choice
+from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.plugins.names import content, is_file, label
-from dp_erm_bench.results.runs import (
-    check_run,
-    environment,
-    now,
-    read_manifest,
-    write_run,
-)
+from dp_erm_bench.results.runs import check_run, environment, note, now, write_run
 from dp_erm_bench.results.segment import FORMAT
-from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.session import Session
 
 LEAST_RANGE = 3
+ELSEWHERE = ("config", "command", "files")
+"""Options that are not in the manifest's section of options."""
+
+CHOICES = "choices.csv"
 
 
 @contextlib.contextmanager
-def recorded(
-    session: Session,
-    blocks: Sequence[Mapping[str, Any]],
-    cases: Sequence[Wanted],
-    missing: Sequence[NotRun],
-) -> Iterator[dict[str, Any]]:
+def recorded(session: Session) -> Iterator[dict[str, Any]]:
     """Write a run's manifest when it starts, and again when it ends or is ended.
 
     Yields
@@ -49,38 +48,31 @@ def recorded(
         If the folder cannot be written to: before anything runs.
     """
     clock = time.monotonic()
-    told = _asked(session, blocks, cases, missing)
-    write_run(session.folder, told)
+    manifest = _asked(session)
+    write_run(session.folder, manifest)
     outcome = "failed"
     try:
-        yield told
+        yield manifest
         outcome = "complete"
     except (KeyboardInterrupt, SystemExit):
         outcome = "interrupted"
         raise
     finally:
-        told |= {
-            "ended": now(),
-            "seconds": round(time.monotonic() - clock, 3),
-            "outcome": outcome,
-            "trials_run": session.ran,
-            "counts": session.counts(),
-        }
+        seconds = round(time.monotonic() - clock, 3)
+        manifest |= {"ended": now(), "seconds": seconds, "outcome": outcome}
+        manifest |= {"trials_run": session.ran, "counts": session.counts()}
         # A run that fails has its own sentence; a full disk must not hide it.
         quiet = () if outcome == "complete" else (UsageError,)
         with contextlib.suppress(*quiet):
             check_run(session.folder, session.run)
-            write_run(session.folder, told)
+            write_run(session.folder, manifest)
 
 
-def _asked(
-    session: Session,
-    blocks: Sequence[Mapping[str, Any]],
-    cases: Sequence[Wanted],
-    missing: Sequence[NotRun],
-) -> dict[str, Any]:
-    """Return what is known of a run before it starts."""
+def _asked(session: Session) -> dict[str, Any]:
+    """Return what a manifest says of a run before it starts."""
     options = session.options
+    shown = {k: v for k, v in vars(options).items() if k not in ELSEWHERE}
+    spelled = not options.config.get("blocks")
     return {
         "run": session.run,
         "experiment": session.name,
@@ -92,16 +84,16 @@ def _asked(
         "ended": None,
         "outcome": "running",
         "drawn": [],
-        "not_run": [dataclasses.asdict(one) for one in missing],
+        "not_run": [dataclasses.asdict(one) for one in session.missing],
         "damaged": session.damaged,
-        "options": options.as_dict(),
+        "options": shown,
         "environment": environment(),
         "experiment_file": dict(options.files),
-        "solver_files": solver_files(cases),
+        "solver_files": solver_files(session.cases),
         "config": options.config,
-        "blocks": None
-        if options.config.get("blocks")
-        else [_short(dict(block)) for block in blocks],
+        "blocks": [_short(dict(block)) for block in session.blocks]
+        if spelled
+        else None,
     }
 
 
@@ -117,11 +109,10 @@ def _short(value: Any) -> Any:
         return {key: _short(one) for key, one in value.items()}
     if not isinstance(value, list | tuple):
         return value
-    integers = all(type(one) is int for one in value)
-    if integers and len(value) >= LEAST_RANGE:
-        first, last = value[0], value[-1]
-        if list(value) == list(range(first, last + 1)):
-            return f"range({first},{last + 1})"
+    if len(value) >= LEAST_RANGE and all(type(one) is int for one in value):
+        numbers = range(value[0], value[-1] + 1)
+        if list(value) == list(numbers):
+            return f"range({numbers.start},{numbers.stop})"
     return [_short(one) for one in value]
 
 
@@ -130,25 +121,51 @@ def plain_command(command: Sequence[str]) -> list[str]:
     return [os.path.basename(command[0]), *command[1:]] if command else []
 
 
-@contextlib.contextmanager
-def early_worker(folder: Path, options: RunOptions) -> Iterator[Worker | None]:
-    """Lend a worker that imports what it needs, if there is likely something to do.
+def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> None:
+    """Write one row per choice; parameters as JSON, edges as `clip top`."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_row(experiment, choice) for choice in choices)
+    content = text.getvalue().encode()
+    write_atomic(folder / CHOICES, lambda file: file.write(content))
+    note(folder, CHOICES, content)
 
-    To import takes as long as to plan a small sweep, and there is more than one core.
-    It is not started where the last run was of the same command line and came to its
-    end: then there is nothing to do, unless something is retried.
+
+COLUMNS = (
+    *("experiment", "panel", "line", "dataset", "standardise", "algorithm", "params"),
+    *("epsilon", "delta", "adjacency", "calibration", "chosen", "mean_objective"),
+    *("seeds", "settings", "edges", "extended"),
+)
+
+
+def _row(experiment: str, choice: Choice) -> tuple[Any, ...]:
+    case, dataset = choice.case, choice.case.problem.spec["dataset"]
+    return (
+        *(experiment, case.panel, case.line, dataset["name"]),
+        *(bool(dataset.get("standardise", False)), label(case.algorithm)),
+        json.dumps(dict(case.params), sort_keys=True),
+        *(case.budget[key] for key in ("epsilon", "delta", "adjacency")),
+        *(case.calibration, json.dumps(choice.values, sort_keys=True), choice.mean),
+        *(choice.n_seeds, choice.n_settings),
+        *("; ".join(choice.edges), "; ".join(choice.extended)),
+    )
+
+
+def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence per line whose choice is none, or on the edge of a grid.
+
+    `skipped` tells of each skipped trial why.
     """
-    worker = Worker(options.execute) if _expected(folder, options) else None
-    try:
-        yield worker
-    finally:
-        if worker is not None:
-            worker.end()
-
-
-def _expected(folder: Path, options: RunOptions) -> bool:
-    if options.mode == "plan":
-        return False
-    last = read_manifest(folder)
-    same = last.get("command") == plain_command(options.command)
-    return bool(options.retry) or not (same and last.get("outcome") == "complete")
+    for choice in choices:
+        where = f"{choice.case.panel} / {choice.case.line}"
+        where += f" (epsilon {choice.case.budget['epsilon']})"
+        reasons = [skipped.get(key) for key in choice.tried]
+        if all(reasons):
+            yield f"{where}: every setting was skipped: {reasons[0]}"
+        elif choice.mean == math.inf:
+            yield f"{where}: no setting had a finite mean objective"
+        elif choice.edges:
+            values = ((edge, choice.values[edge.split()[0]]) for edge in choice.edges)
+            edges = ", ".join(f"{edge} ({value:.3g})" for edge, value in values)
+            yield f"{where}: best value on the edge of its grid: {edges}"

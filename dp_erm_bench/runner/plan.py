@@ -1,22 +1,17 @@
 """mode=plan: count what an experiment would do, and do nothing."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from dp_erm_bench.experiment.expand import Wanted
 from dp_erm_bench.experiment.frame import FAILED
 from dp_erm_bench.experiment.trials import Planned
 from dp_erm_bench.experiment.tune import Tuner
-from dp_erm_bench.runner.estimate import Costs, Expected, duration, wall
-from dp_erm_bench.runner.session import Session
+from dp_erm_bench.runner.estimate import Costs, Expected
+from dp_erm_bench.runner.session import Label, Session
 
-HEADER = ("panel", "line", "trials", "done", "failed", "to do", "time")
-Label = tuple[str, str]
 Later = tuple[list[Expected], int]
 
 
@@ -29,121 +24,99 @@ class Line(NamedTuple):
     costs: dict[Any, float]
 
 
-def print_plan(
-    session: Session,
-    cases: Sequence[Wanted],
-    tuners: Sequence[Tuner],
-    stages: Iterable[list[Planned]],
-) -> None:
+def print_plan(session: Session) -> None:
     """Print per line the trials in all, done, failed, to do, and the time to expect.
 
     Rounds of tuning that depend on trials to do are counted as if no axis were
     extended. A trial of two lines is counted in both.
     """
-    expected = _expected(cases, tuners)
-    if not expected:
+    lines, basis = estimated(session)
+    if not lines:
         print("nothing to run: none of the datasets can be had")
         return
-    lines, basis = estimated(session, expected, tuners, stages)
-    jobs = session.options.n_jobs
-    rows = [_row(*label, line, jobs) for label, line in lines.items()]
-    total = _total(lines.values())
-    rows.append(_row("", "total", total, jobs))
-    for row in (HEADER, *rows):
-        print(f"{row[0]:<28} {row[1]:<36} " + " ".join(f"{x:>8}" for x in row[2:]))
+    total, jobs = _total(lines.values()), session.options.n_jobs
+    print(_row("panel", "line", "trials", "done", "failed", "to do", "time"))
+    for (panel, name), line in {**lines, ("", "total"): total}.items():
+        todo = line.trials - line.done - line.failed
+        time = duration(wall(line.costs.values(), jobs)) if line.costs else "-"
+        print(_row(panel, name, line.trials, line.done, line.failed, todo, time))
     if total.costs:
         workers = "1 worker" if jobs == 1 else f"{jobs} workers"
-        lead = "less than 1 s" if rows[-1][-1] == "< 1 s" else f"about {rows[-1][-1]}"
+        lead = "less than 1 s" if time == "< 1 s" else f"about {time}"
         print(f"{math.fsum(total.costs.values()):.3g} s of computing in all")
         print(f"{lead} on {workers}, from {basis}")
 
 
-def estimated(
-    session: Session,
-    expected: Mapping[Label, int],
-    tuners: Sequence[Tuner],
-    stages: Iterable[list[Planned]],
-) -> tuple[dict[Label, Line], str]:
+def _row(panel: str, line: str, *columns: object) -> str:
+    return f"{panel:<28} {line:<36} " + " ".join(f"{x:>8}" for x in columns)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the largest unit that leaves at least two of it."""
+    if seconds < 1:
+        return "< 1 s"
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def wall(costs: Collection[float], n_jobs: int) -> float:
+    """Return what trials take on some workers, never less than the longest."""
+    return max(math.fsum(costs) / n_jobs, max(costs, default=0.0))
+
+
+def estimated(session: Session) -> tuple[dict[Label, Line], str]:
     """Return the lines of a plan with the seconds of each trial, and their basis.
 
-    Trials that no record tells of are tried for some seconds; nothing is recorded.
+    The stages are followed as far as the records go. Trials that no record tells of
+    are tried for some seconds; nothing is recorded.
     """
-    planned, todo = _announced(session, stages)
-    named = Counter(map(_label, planned))
-    later = {
-        label: _later(number - named[label], [t for t in tuners if t.label == label])
-        for label, number in expected.items()
-    }
+    expected = session.expected()
+    named: dict[Label, list[Planned]] = {label: [] for label in expected}
+    todo: list[Planned] = []
+    for stage in session.stages():
+        new, missing = session.announce(stage)
+        todo += missing
+        for one in new:
+            named[one.labels.panel, one.labels.line].append(one)
+    later: dict[Label, list[Later]] = {}
+    for label, number in expected.items():
+        tuners = [tuner for tuner in session.tuners if tuner.label == label]
+        later[label] = list(_later(number - len(named[label]), tuners))
     examples = [one for groups in later.values() for ones, _ in groups for one in ones]
+    planned = [one for ones in named.values() for one in ones]
     costs = Costs(session.store, planned, todo, examples, session.options)
-    return _lines(session, expected, planned, later, costs), costs.basis()
+    lines = {}
+    for label, number in expected.items():
+        states = Counter(session.statuses[one.key] for one in named[label])
+        failed = sum(states[status] for status in FAILED)
+        done = len(named[label]) - states["planned"] - failed
+        left = (o for o in named[label] if session.statuses[o.key] == "planned")
+        seconds: dict[Any, float] = {one.key: costs.of(one) for one in left}
+        # Those not named yet cost what examples cost.
+        for ones, members in later[label]:
+            each = fmean(costs.of(example) for example, _ in ones)
+            seconds |= {object(): each for _ in range(members)}
+        trials = max(number, len(named[label]))
+        lines[label] = Line(trials, done, failed, seconds)
+    return lines, costs.basis()
 
 
-def _later(left: int, tuners: Sequence[Tuner]) -> list[Later]:
-    """Return examples of the trials of a line that have no name yet, and their number.
+def _later(left: int, tuners: Sequence[Tuner]) -> Iterator[Later]:
+    """Yield examples of the trials of a line that have no name yet, and their number.
 
     Its reports come last.
     """
     reports = sum(len(tuner.tune.report) for tuner in tuners)
-    found: list[Later] = []
     for phase, number in (("tune", left - reports), ("report", min(left, reports))):
         ones = [
-            Expected(one, len(tuner.tune.report) if phase == "report" else number)
-            for tuner in tuners
-            for one in (tuner.examples(phase) if number > 0 else ())
+            (one, len(tuner.tune.report) if phase == "report" else number)
+            for tuner in (tuners if number > 0 else ())
+            for one in tuner.examples(phase)
         ]
-        found += [(ones, number)] if ones else []
-    return found
-
-
-def _expected(cases: Sequence[Wanted], tuners: Sequence[Tuner]) -> Counter[Label]:
-    expected: Counter[Label] = Counter()
-    for case in cases:
-        if case.tune is None:
-            expected[case.panel, case.line] += case.expected
-    for tuner in tuners:
-        expected[tuner.label] += tuner.expected()
-    return expected
-
-
-def _announced(
-    session: Session, stages: Iterable[list[Planned]]
-) -> tuple[list[Planned], list[Planned]]:
-    """Follow the stages as far as the records go."""
-    planned: list[Planned] = []
-    todo: list[Planned] = []
-    for stage in stages:
-        found, missing = session.announce(stage)
-        planned += found
-        todo += missing
-    return planned, todo
-
-
-def _lines(
-    session: Session,
-    expected: Mapping[Label, int],
-    planned: Iterable[Planned],
-    later: Mapping[Label, Sequence[Later]],
-    costs: Costs,
-) -> dict[Label, Line]:
-    """Count each line's trials; those not named yet cost what examples cost."""
-    counts: dict[Label, Counter[str]] = {label: Counter() for label in expected}
-    todo: dict[Label, dict[Any, float]] = {label: {} for label in expected}
-    for one in planned:
-        status = session.statuses[one.key]
-        counts[_label(one)][status] += 1
-        if status == "planned":
-            todo[_label(one)][one.key] = costs.of(one)
-    lines = {}
-    for label, found in counts.items():
-        failed = sum(found[status] for status in FAILED)
-        done = sum(found.values()) - found["planned"] - failed
-        for phase, (ones, number) in enumerate(later[label]):
-            each = fmean(costs.of(example) for example, _ in ones)
-            todo[label] |= {(label, phase, i): each for i in range(number)}
-        trials = max(expected[label], sum(found.values()))
-        lines[label] = Line(trials, done, failed, todo[label])
-    return lines
+        if ones:
+            yield ones, number
 
 
 def _total(lines: Collection[Line]) -> Line:
@@ -154,13 +127,3 @@ def _total(lines: Collection[Line]) -> Line:
         sum(line.failed for line in lines),
         {key: cost for line in lines for key, cost in line.costs.items()},
     )
-
-
-def _row(panel: str, line: str, found: Line, n_jobs: int) -> tuple[str | int, ...]:
-    todo = found.trials - found.done - found.failed
-    time = duration(wall(found.costs.values(), n_jobs)) if found.costs else "-"
-    return panel, line, found.trials, found.done, found.failed, todo, time
-
-
-def _label(one: Planned) -> Label:
-    return one.labels.panel, one.labels.line

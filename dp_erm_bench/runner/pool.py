@@ -1,4 +1,4 @@
-"""Worker processes: they run batches and may die without taking the sweep along."""
+"""Batches, and worker processes that may die at one without the sweep."""
 
 from __future__ import annotations
 
@@ -6,24 +6,73 @@ import math
 import signal
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.trials import Planned
 from dp_erm_bench.results.segment import Segment, Traces, failed, traces_of
-from dp_erm_bench.runner import worker
-from dp_erm_bench.runner.batches import Batch
-from dp_erm_bench.runner.line import Outcome
-from dp_erm_bench.runner.process import PATIENCE, Worker, heard
-from dp_erm_bench.runner.worker import TASK_SECONDS, Job
+from dp_erm_bench.runner.process import PATIENCE, Batch, Worker, awaited
+from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome, Report, outcome_of
 
 GROWTH = 4
 STILLBORN = 5
 """So many workers in a row that end before their first batch end the run."""
+
+LEAST = 2
+"""Smaller batches are not made for balance: their kernels would be slower."""
+
+Kind = tuple[str, int]
+
+
+def kind_of(one: Planned) -> Kind:
+    """Return what is equal for trials that may share a batch."""
+    return one.setting.group, one.n_checkpoints
+
+
+def batches_of(planned: Iterable[Planned], most: int, aim: float) -> list[Batch]:
+    """Return batches of trials that may share one, the longest work first.
+
+    The batches depend on the trials only, never on the number of workers, so that
+    any number of workers computes the same bits.
+
+    Parameters
+    ----------
+    planned : iterable of Planned
+        Trials without repeated keys.
+    most : int
+        Most trials in a batch.
+    aim : float
+        Work of one batch, in the unit of `Setting.work`.
+    """
+    kinds: defaultdict[Kind, list[Planned]] = defaultdict(list)
+    for one in planned:
+        kinds[kind_of(one)].append(one)
+    batches: list[Batch] = []
+    for members in kinds.values():
+        # Parts of nearly equal length.
+        count = _count(members[0], len(members), most, aim)
+        cuts = [len(members) * i // count for i in range(count + 1)]
+        batches += [tuple(members[a:b]) for a, b in pairwise(cuts)]
+    return sorted(batches, key=lambda batch: -batch[0].setting.work * len(batch))
+
+
+def batch_size(one: Planned, members: int, most: int, aim: float) -> int:
+    """Return the most trials in a batch of `members` trials of the kind of one."""
+    return math.ceil(members / _count(one, members, most, aim))
+
+
+def _count(one: Planned, members: int, most: int, aim: float) -> int:
+    """Return the number of batches of some trials of a kind."""
+    if not one.setting.batchable:
+        return members
+    work = one.setting.work
+    size = most if work <= 0 else int(min(aim / work, most))
+    return math.ceil(members / max(size, min(LEAST, most)))
 
 
 class Pool:
@@ -48,15 +97,12 @@ class Pool:
     """
 
     def __init__(self, n_jobs: int, job: Job, early: Worker | None = None) -> None:
-        self.n_jobs = n_jobs
-        self.job = job
+        self.n_jobs, self.job = n_jobs, job
         self._waiting: deque[Batch] = deque()
         self._doubtful: deque[Batch] = deque()
         self._workers = [early] if early else []
-        self._size = 1
-        self._stillborn = 0
+        self._size, self._stillborn = 1, 0
         self._segment = Segment(Path(job.folder), job.run)
-        self._problem = ""
         self._on_sigterm: Any = None
 
     def __enter__(self) -> Pool:
@@ -65,12 +111,7 @@ class Pool:
             self._on_sigterm = signal.signal(signal.SIGTERM, _terminated)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """End the workers, at once after an exception."""
         for one in self._workers:
             one.pipe.close()
@@ -92,12 +133,13 @@ class Pool:
         self._waiting.extend(sorted(batches, key=_owner))
         while self._waiting or self._doubtful or self._busy():
             self._hand_out()
-            for one in heard(self._busy()):
-                outcomes = self._settled(one)
+            for one in awaited(self._busy()):
+                report = one.report
+                outcomes = self._settled(one, report) if report else self._mourned(one)
                 if outcomes:
                     yield outcomes
-                if self._problem:
-                    raise UsageError(self._problem)
+                if report and report.problem:
+                    raise UsageError(report.problem)
 
     def _busy(self) -> list[Worker]:
         return [one for one in self._workers if one.task]
@@ -126,30 +168,26 @@ class Pool:
         self._workers.append(Worker())
         return self._workers[-1]
 
-    def _let_go(self, one: Worker) -> None:
+    def _let_go(self, one: Worker) -> int:
+        """Return the exit code of a worker that gets no other task."""
         self._workers.remove(one)
-        one.end()
+        return one.end()
 
     def _next_task(self) -> list[Batch]:
         """Return as many batches as may fill a task, leaving work for the others."""
         share = math.ceil(len(self._waiting) / (2 * self.n_jobs))
-        owner = _owner(self._waiting[0])
-        task: list[Batch] = []
+        task = [self._waiting.popleft()]
         while self._waiting and len(task) < min(self._size, share):
-            if _owner(self._waiting[0]) != owner:
+            if _owner(self._waiting[0]) != _owner(task[0]):
                 break
             task.append(self._waiting.popleft())
         return task
 
-    def _settled(self, one: Worker) -> list[Outcome]:
+    def _settled(self, one: Worker, report: Report) -> list[Outcome]:
         """Take a worker's task from it and return the outcomes."""
-        task, report = one.task, one.report()
-        if report is None:
-            return self._mourned(one)
+        self._waiting.extendleft(reversed(one.task[report.batches :]))
         one.task = ()
         self._stillborn = 0
-        self._waiting.extendleft(reversed(task[report.batches :]))
-        self._problem = report.problem
         if report.full:
             self._let_go(one)
         fitting = report.batches * TASK_SECONDS / max(report.seconds, 1e-9)
@@ -157,9 +195,8 @@ class Pool:
         return report.outcomes
 
     def _mourned(self, one: Worker) -> list[Outcome]:
-        """Return what a dead worker had recorded; see to the rest of its task."""
-        self._workers.remove(one)
-        code = one.end()
+        """Return what a dead worker recorded; see to the rest of its task."""
+        code = self._let_go(one)
         traces = traces_of(Path(self.job.folder), self.job.run, one.pid)
         outcomes = []
         for batch in reversed(one.task):
@@ -169,42 +206,34 @@ class Pool:
             elif left:
                 self._waiting.appendleft(batch)
             done = (trial.key for trial in batch if trial.key in traces.records)
-            outcomes += [worker.outcome_of(traces.records[key]) for key in done]
-        self._count_stillborn(code, bool(traces.begun))
+            outcomes += [outcome_of(traces.records[key]) for key in done]
+        self._stillborn = 0 if traces.begun else self._stillborn + 1
+        if self._stillborn == STILLBORN:
+            raise UsageError(
+                f"runner.n_jobs={self.n_jobs}: {STILLBORN} workers in a row ended "
+                f"({_ending(code)}) before they began a trial; try fewer"
+            )
         return outcomes
 
     def _suspected(
         self, batch: Batch, code: int, one: Worker, traces: Traces
     ) -> list[Outcome]:
         """Accuse the only trial of a batch if that is just, else have it run again."""
-        timeout = self.job.limit is not None and code == -signal.SIGALRM
-        timeout = timeout or one.overdue
+        limit = self.job.limit
+        timeout = one.overdue or (limit is not None and code == -signal.SIGALRM)
         if len(batch) > 1:
             self._waiting.extendleft((trial,) for trial in reversed(batch))
-        elif timeout or one.alone:
-            seconds = time.time() - traces.begun[batch[0].key]
-            said = ("killed", f"its worker died again, alone at work: {_ending(code)}")
-            if timeout:
-                said = ("timeout", f"time_limit={self.job.limit:g}: it took longer")
-            return [self._accused(batch[0], *said, seconds)]
-        else:
+            return []
+        if not timeout and not one.alone:
             self._doubtful.append(batch)
-        return []
-
-    def _accused(
-        self, trial: Planned, status: str, message: str, seconds: float
-    ) -> Outcome:
-        record = failed(trial.key, status, message)
-        self._segment.append([record], max(seconds, 0.0))
-        return worker.outcome_of(record)
-
-    def _count_stillborn(self, code: int, lived: bool) -> None:
-        self._stillborn = 0 if lived else self._stillborn + 1
-        if self._stillborn == STILLBORN:
-            raise UsageError(
-                f"runner.n_jobs={self.n_jobs}: {STILLBORN} workers in a row ended "
-                f"({_ending(code)}) before they began a trial; try fewer"
-            )
+            return []
+        said = ("killed", f"its worker died again, alone at work: {_ending(code)}")
+        if timeout:
+            said = ("timeout", f"time_limit={limit:g}: it took longer")
+        key = batch[0].key
+        record = failed(key, *said)
+        self._segment.append([record], max(time.time() - traces.begun[key], 0.0))
+        return [outcome_of(record)]
 
 
 def _owner(batch: Batch) -> str:

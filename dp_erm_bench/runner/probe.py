@@ -2,23 +2,26 @@
 
 They run in a process of one thread, as a worker does, which its parent ends when the
 time is over: what takes for ever, or ends its process, costs its own estimate only.
+Each tells of all trials of its sort.
 """
 
-from __future__ import annotations
-
 import contextlib
+import json
 import math
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from multiprocessing import Pipe
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from multiprocessing.connection import Connection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.runner.process import ONE_THREAD
+from dp_erm_bench.experiment.parameters import algorithm_of
+from dp_erm_bench.experiment.trials import Planned, Setting, Trial
+from dp_erm_bench.plugins.names import named_in
+from dp_erm_bench.registry import PARTS
+from dp_erm_bench.runner.options import RunOptions
+from dp_erm_bench.runner.pool import Kind, batch_size, kind_of
+from dp_erm_bench.runner.process import start
 
 SECONDS = 20.0
 """CPU seconds that all probes together may take, whatever they are of."""
@@ -30,17 +33,22 @@ OVER = -1
 """What a child says in place of a batch when its time is over."""
 
 PATIENCE = 15.0
-"""Seconds without a word after which a probe is given up, should it only wait."""
+"""Seconds without a word after which a probe is ended, should it only wait."""
 
-SERVE = (
-    "import sys; sys.path[:] = sys.argv[2:]; "
-    "from dp_erm_bench.runner.timed import serve; serve(int(sys.argv[1]))"
-)
+LENGTHS = ("n_iter", "passes")
+"""Parameters that set the number of iterations and nothing else: one run tells all."""
+
 Batch = tuple[Trial, ...]
+Sort = tuple[str, str, int]
+"""What trials have in common that one probe tells of.
+
+Their data and objective; the algorithm, its shapes but lengths, whether it clips, not
+the budget; the size of their batches in bits.
+"""
 
 
 class Probe(NamedTuple):
-    """CPU seconds of a batch, taken apart so that batches of its kind can be told.
+    """CPU seconds of a batch, taken apart so that those of batches of its kind follow.
 
     Attributes
     ----------
@@ -53,7 +61,7 @@ class Probe(NamedTuple):
     first : float
         To its first iteration.
     step : float
-        Each further iteration, the mean of those made.
+        Each further iteration, their mean.
     row : float
         To record a checkpoint.
     end : float
@@ -86,24 +94,30 @@ def probed(batches: Sequence[Batch], seconds: float = SECONDS) -> dict[int, Prob
     seconds : float
         CPU seconds for all of them, the start of a process included.
     """
-    found: dict[int, Probe] = {}
-    left, bare, start = list(range(len(batches))), False, time.monotonic()
-    deadline = start + SLOWEST * seconds
-    while left and (rest := start + seconds - time.monotonic()) > 0:
-        with _child() as pipe:
-            pipe.send(([(i, batches[i]) for i in left], rest, deadline - start, bare))
+    probes: dict[int, Probe] = {}
+    left, bare, begin = list(range(len(batches))), False, time.monotonic()
+    deadline = begin + SLOWEST * seconds
+    while left and (rest := begin + seconds - time.monotonic()) > 0:
+        process, pipe = start("dp_erm_bench.runner.timed", (), {}, quiet=True)
+        try:
+            rests = (rest, deadline - begin, bare)
+            pipe.send(([(place, batches[place]) for place in left], *rests))
             for place, probe, done in _messages(pipe, deadline):
                 if place == OVER:
-                    return found
+                    return probes
                 if probe is not None:
-                    found[place] = probe
+                    probes[place] = probe
                 if done:
                     left.remove(place)
+        finally:
+            pipe.close()
+            process.kill()
+            process.wait()
         if left:
             # It was at this one: its records may need an optimum that takes long.
-            bare = bare or left[0] in found
+            bare = bare or left[0] in probes
             del left[0]
-    return found
+    return probes
 
 
 def _messages(
@@ -121,23 +135,113 @@ def _messages(
             yield place, probe, done
 
 
-@contextlib.contextmanager
-def _child() -> Iterator[Connection]:
-    """Lend the pipe of a process that probes; it ends with this block."""
-    pipe, theirs = Pipe()
-    handle = theirs.fileno()
-    with pipe:
-        with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-c", SERVE, str(handle), *sys.path],
-                env={**os.environ, **ONE_THREAD},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(handle,),
-            )
-        try:
-            yield pipe
-        finally:
-            process.kill()
-            process.wait()
+class Example(NamedTuple):
+    """One trial of a kind that is asked for, and the batches of its kind."""
+
+    one: Planned
+    members: int
+    size: int
+    sort: Sort
+
+    @property
+    def iterations(self) -> int:
+        """Return how long it is."""
+        return self.one.setting.batch_key.iterations()
+
+    @property
+    def work(self) -> float:
+        """Return the rough cost of all of its kind."""
+        return self.one.setting.work * self.members
+
+    def precedes(self) -> tuple[bool, float]:
+        """Return what is greatest for the batch that loads its problem: the first.
+
+        Sweeps are run before what is tuned, the heaviest batches before others.
+        """
+        return self.one.labels.phase == "sweep", self.one.setting.work * self.size
+
+    def seconds(self, probe: Probe, group: str, load: float, n_jobs: int) -> float:
+        """Return those of each trial of the kind, from a probe of a group."""
+        batch = probe.seconds(self.iterations, self.one.n_checkpoints) / probe.size
+        once = load * min(n_jobs, math.ceil(self.members / self.size))
+        once += 0.0 if group == self.one.setting.group else probe.fresh
+        return batch + once / self.members
+
+    def batch(self) -> Batch:
+        """Return a batch of trials that differ in their seeds."""
+        one, seeds = self.one, range(self.one.seed, self.one.seed + self.size)
+        return tuple(one.setting.trial(seed, one.n_checkpoints) for seed in seeds)
+
+
+def tried(
+    asked: Iterable[Planned], members: Mapping[Kind, int], options: RunOptions
+) -> dict[Kind, float]:
+    """Return the seconds of a trial of each kind that short runs tell of.
+
+    Parameters
+    ----------
+    asked : iterable of Planned
+        One of each kind.
+    members : mapping
+        How many trials there are of each kind.
+    options : RunOptions
+        How they will be run.
+    """
+    sorts: defaultdict[Sort, list[Example]] = defaultdict(list)
+    problems: defaultdict[str, list[Example]] = defaultdict(list)
+    for one in asked:
+        number = members[kind_of(one)]
+        size = batch_size(one, number, options.batch_trials, options.batch_work)
+        sort = _sort(one.setting, size)
+        sorts[sort].append(Example(one, number, size, sort))
+        problems[sort[0]].append(sorts[sort][-1])
+    order = _order(sorts)
+    longest = [max(sorts[sort], key=lambda one: one.iterations) for sort in order]
+    probes = probed([example.batch() for example in longest])
+    places = {order[place]: place for place in probes}
+    # A batch of another size tells more than another algorithm does.
+    near = {sort[:2]: place for sort, place in reversed(places.items())}
+    loads: defaultdict[str, float] = defaultdict(float)
+    for sort, place in places.items():
+        loads[sort[0]] = max(loads[sort[0]], probes[place].load)
+    seconds = {}
+    for problem, examples in problems.items():
+        first = max(examples, key=Example.precedes)
+        for example in examples:
+            place = places.get(example.sort, near.get(example.sort[:2], OVER))
+            if place != OVER:
+                group = longest[place].one.setting.group
+                load = loads[problem] if example is first else 0.0
+                cost = example.seconds(probes[place], group, load, options.n_jobs)
+                seconds[kind_of(example.one)] = cost
+    return seconds
+
+
+def _order(sorts: Mapping[Sort, Sequence[Example]]) -> list[Sort]:
+    """Return the heaviest and the lightest in turn: time may be over before all.
+
+    Sizes of batches of what is tried already come last.
+    """
+    heavy = sorted(sorts, key=lambda sort: -sum(one.work for one in sorts[sort]))
+    both = chain.from_iterable(zip(heavy, reversed(heavy), strict=True))
+    order = list(dict.fromkeys(both))
+    first = {sort[:2]: sort for sort in reversed(order)}
+    return sorted(order, key=lambda sort: first[sort[:2]] != sort)
+
+
+def _sort(setting: Setting, size: int) -> Sort:
+    spec = setting.spec
+    algorithm, params = named_in(spec["algorithm"]), spec["algorithm"]["params"]
+    shape: dict[str, Any] = {"task": spec.get("task"), "algorithm": algorithm}
+    if "task" not in spec:
+        kinds = algorithm_of(algorithm).kinds
+        lasting = {k: v for k, v in params.items() if kinds[k] != "value"}
+        shape["shape"] = {k: v for k, v in lasting.items() if k not in LENGTHS}
+        shape["clipped"] = params.get("clip") is not None
+        shape["calibration"] = spec["calibration"]
+    problem = {part: spec[part] for part in PARTS}
+    return _spelled(problem), _spelled(shape), size.bit_length()
+
+
+def _spelled(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)

@@ -1,31 +1,29 @@
-"""A worker process as its parent sees it."""
-
-from __future__ import annotations
+"""Processes of one thread: how they start, and a worker as its parent sees it."""
 
 import contextlib
+import json
 import os
 import secrets
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing import Pipe
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
-from dp_erm_bench.runner.batches import Batch
-from dp_erm_bench.runner.line import Report, understood
-from dp_erm_bench.runner.worker import Job
+from dp_erm_bench.experiment.trials import Planned
+from dp_erm_bench.runner.worker import Job, Outcome, Report
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS}
-"""Environment of a worker, set before it imports numpy."""
+"""Environment of a process that runs trials, set before it imports numpy."""
 
 SERVE = (
-    "import sys; sys.path[:] = sys.argv[4:]; "
-    "from dp_erm_bench.runner.worker import serve; "
-    "serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
+    "import sys; sys.path[:] = sys.argv[{0}:]; from {1} import serve; "
+    "serve(*sys.argv[1:{0}])"
 )
 PATIENCE = 1.0
 """Seconds after which a worker is looked at though it has said nothing."""
@@ -45,12 +43,65 @@ SOON = 0.02
 MOST = 1 << 24
 """Bytes of a line; a report has fewer."""
 
+Batch = tuple[Planned, ...]
+
+
+def start(
+    module: str, arguments: Sequence[str], own: Mapping[str, str], quiet: bool = False
+) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Return a process of one thread, and the end of its pipe that stays here.
+
+    It runs `serve(handle, *arguments)` of a module, with this process's `sys.path`. It
+    is started by hand, not by `multiprocessing`: that would import the user's main
+    module again, and cannot set the environment of the new process alone.
+
+    Parameters
+    ----------
+    module : str
+        Its dotted name.
+    arguments : sequence of str
+        What `serve` gets beside the file descriptor of its end of a pipe.
+    own : mapping
+        Its environment, beside that of this process.
+    quiet : bool
+        Whether what it prints is dropped.
+    """
+    pipe, theirs = Pipe()
+    handle, process = theirs.fileno(), None
+    said = subprocess.DEVNULL if quiet else None
+    code = SERVE.format(len(arguments) + 2, module)
+    try:
+        with theirs, _interrupts_held():
+            process = subprocess.Popen(
+                [sys.executable, "-c", code, str(handle), *arguments, *sys.path],
+                env={**os.environ, **ONE_THREAD, **own},
+                stdin=subprocess.DEVNULL,
+                pass_fds=(handle,),
+                stdout=said,
+                stderr=said,
+            )
+    except BaseException:
+        # A Ctrl-C that was held back: nobody else knows of the process yet.
+        pipe.close()
+        if process is not None:
+            process.kill()
+            process.wait()
+        raise
+    return process, pipe
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let what is started here never hear of Ctrl-C: that is its parent's to handle."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
 
 class Worker:
     """A process of one thread that runs one task at a time.
-
-    It is started by hand, not by `multiprocessing`: that would import the user's main
-    module again, and cannot set the environment of the new process alone.
 
     Parameters
     ----------
@@ -70,34 +121,23 @@ class Worker:
         Whether it has never had a task.
     overdue : bool
         Whether it was ended here since it took longer than it may.
+    hears : bool
+        Whether its end of the pipe is open.
+    report : Report or None
+        On its task.
     """
 
     def __init__(self, execute: str = "") -> None:
-        self.pipe, theirs = Pipe()
         self.task: Sequence[Batch] = ()
         self.owner = ""
-        self.alone, self.fresh, self.overdue = False, True, False
-        self._deaf = False
+        self.alone, self.overdue, self.fresh, self.hears = False, False, True, True
+        self.report: Report | None = None
         self._said = b""
-        self._report: Report | None = None
         self._limit: float | None = None
         self._due = float("inf")
         self._mark = secrets.token_hex(8)
-        handle = theirs.fileno()
-        given = [str(handle), str(os.getpid()), execute]
-        try:
-            with theirs, _interrupts_held():
-                self._process = subprocess.Popen(
-                    [sys.executable, "-c", SERVE, *given, *sys.path],
-                    env={**os.environ, **ONE_THREAD, MARK: self._mark},
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=(handle,),
-                )
-        except BaseException:
-            # A Ctrl-C that was held back: nobody else knows of the process yet.
-            with contextlib.suppress(AttributeError):
-                self.end()
-            raise
+        service = ("dp_erm_bench.runner.worker", [str(os.getpid()), execute])
+        self._process, self.pipe = start(*service, {MARK: self._mark})
 
     @property
     def pid(self) -> int:
@@ -108,7 +148,7 @@ class Worker:
         """Send a task; should the worker be dead, its report will be None."""
         self.task, self.alone, self.fresh = task, alone, False
         self.owner = self.owner or task[0][0].owner
-        self._limit, self._report = job.limit, None
+        self.report, self._limit, self._due = None, job.limit, float("inf")
         if self.owner:
             # Its code could seal what it likes for the others.
             job = job._replace(secret="")
@@ -116,37 +156,28 @@ class Worker:
         with contextlib.suppress(OSError):
             self.pipe.send((trials, job))
 
-    @property
-    def hears(self) -> bool:
-        """Return whether its end of the pipe is open."""
-        return not self._deaf
-
     def patience(self) -> float:
         """Return the seconds after which it is to be looked at."""
-        if self._deaf:
-            return SOON
-        return min(PATIENCE, max(0.0, self._due - time.monotonic()))
+        due = max(0.0, self._due - time.monotonic())
+        return min(PATIENCE, due) if self.hears else SOON
 
     def spoke(self, ready: Iterable[object]) -> bool:
-        """Return whether it has reported, given the pipes that are ready, or died.
+        """Return whether it has reported, or died; `ready` are the pipes to read.
 
         It is ended if it takes longer than it may.
         """
         if self.pipe in ready:
             self._listen()
-        if self._report is None and time.monotonic() > self._due:
+        if self.report is None and time.monotonic() > self._due:
             self.overdue = True
             self._process.kill()
             self._process.wait()
-        return self._report is not None or self._process.poll() is not None
-
-    def report(self) -> Report | None:
-        """Return what it says of its task, None if it died."""
-        with contextlib.suppress(OSError):
-            while self._report is None and not self._deaf and self.pipe.poll():
-                self._listen()
-        self._due = float("inf")
-        return self._report
+        if self.report is None and self._process.poll() is not None:
+            with contextlib.suppress(OSError):
+                while self.report is None and self.hears and self.pipe.poll():
+                    self._listen()
+            return True
+        return self.report is not None
 
     def _listen(self) -> None:
         """Take in what it says: beats, a report, and what is none of both."""
@@ -154,14 +185,13 @@ class Worker:
             said = os.read(self.pipe.fileno(), 1 << 16)
         except OSError:
             said = b""
-        self._deaf = not said
+        self.hears = bool(said)
         *lines, rest = (self._said + said).split(b"\n")
         self._said = rest if len(rest) < MOST else b""
         if lines and self._limit is not None:
             self._due = time.monotonic() + self._limit + GRACE
         for line in filter(None, lines):
-            keys = [[trial.key for trial in batch] for batch in self.task]
-            self._report = self._report or understood(line, keys)
+            self.report = self.report or understood(line, self.task)
 
     def end(self, patience: float = PATIENCE) -> int:
         """Let it go, by force if it does not; return its exit code.
@@ -179,44 +209,40 @@ class Worker:
         return code
 
 
-def heard(workers: Sequence[Worker]) -> list[Worker]:
+def understood(text: bytes, task: Sequence[Sequence[Any]]) -> Report | None:
+    """Return the report on a task that a line by whomever holds, None if it is none."""
+    try:
+        outcomes, *rest = json.loads(text)
+        report = Report([Outcome(*one) for one in outcomes], *rest)
+        due = [trial.key for batch in task[: report.batches] for trial in batch]
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return report if due == [one.key for one in report.outcomes] else None
+
+
+def awaited(workers: Sequence[Worker]) -> list[Worker]:
     """Wait until some of the workers have reported or died, and return those."""
-    found: list[Worker] = []
-    while not found:
+    ended: list[Worker] = []
+    while not ended:
         pipes = [worker.pipe for worker in workers if worker.hears]
         ready = wait(pipes, min(worker.patience() for worker in workers))
-        found = [worker for worker in workers if worker.spoke(ready)]
-    return found
-
-
-@contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Let what is started here never hear of Ctrl-C: that is its parent's to handle."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        ended = [worker for worker in workers if worker.spoke(ready)]
+    return ended
 
 
 def end_strays(mark: str) -> None:
     """Kill every process whose environment has a worker's mark (on Linux).
 
-    One that was started in an environment of its own is not found.
+    One that was started in an environment of its own is missed.
     """
     sought = f"{MARK}={mark}".encode()
     for _ in range(ROUNDS):
-        found = list(_marked(sought))
-        for pid in found:
+        strays = False
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            # It may be another user's, or gone; what was killed has none any more.
             with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        if not found:
+                if sought in path.read_bytes().split(b"\0"):
+                    strays = True
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+        if not strays:
             return
-
-
-def _marked(sought: bytes) -> Iterator[int]:
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        # It may be another user's, or gone; what was killed has none any more.
-        with contextlib.suppress(OSError):
-            if sought in path.read_bytes().split(b"\0"):
-                yield int(path.parent.name)

@@ -6,7 +6,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 from dp_erm_bench.results.store import FAILED
@@ -30,9 +29,7 @@ class Progress:
     """
 
     def __init__(self, title: str, enabled: bool, total: int) -> None:
-        self.title = title
-        self.enabled = enabled
-        self.total = total
+        self.title, self.enabled, self.total = title, enabled, total
         self.done = self.failed = self.ran = self.announced = 0
         self._bar: Any = None
         self._task: Any = None
@@ -42,16 +39,23 @@ class Progress:
     def __enter__(self) -> Progress:
         """Open the bar if stderr is a terminal."""
         if self.enabled and sys.stderr.isatty():
-            self._bar, self._task = _bar(self.title, self.total)
+            from rich import progress
+            from rich.console import Console
+
+            columns = (progress.BarColumn(), progress.MofNCompleteColumn())
+            self._bar = progress.Progress(
+                "{task.description}",
+                *columns,
+                "{task.fields[failed]} failed",
+                progress.TimeRemainingColumn(),
+                console=Console(stderr=True),
+                refresh_per_second=5,
+            )
+            self._task = self._bar.add_task(self.title, total=self.total, failed=0)
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Close the bar."""
         if self._bar is not None:
             self._bar.stop()
@@ -92,15 +96,3 @@ class Progress:
         # That nobody can read it is no reason to end a sweep.
         with contextlib.suppress(OSError):
             print(text, file=sys.stderr, flush=True)
-
-
-def _bar(title: str, total: int) -> tuple[Any, Any]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    failed = "{task.fields[failed]} failed"
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), failed)
-    console = Console(stderr=True)
-    bar = Bar(*columns, TimeRemainingColumn(), console=console, refresh_per_second=5)
-    return bar, bar.add_task(title, total=total, failed=0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from dp_erm_bench import registry
 from dp_erm_bench.api import FitResult, result_of
-from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.lines import case_of
 from dp_erm_bench.experiment.parameters import forget_problems
 from dp_erm_bench.experiment.trials import Trial
@@ -30,21 +32,19 @@ from dp_erm_bench.runner.execute import facts, solved_together, trajectory
 if TYPE_CHECKING:
     import pandas as pd
 
+    Row = pd.DataFrame | pd.Series[Any] | Mapping[str, Any] | str
+
 KEY = re.compile(r"[0-9a-f]{64}")
 TIMED = "seconds"
 FACTS = ("params", "epsilon_certified", "z", "batch_size")
 """What a record says of a trial that must come out again, beside the trajectory."""
 DAMAGED = (KeyError, TypeError, AttributeError, ValueError)
+UNREADABLE = f"a line of its batch in {PLAN} is damaged"
 
 Spec = Mapping[str, Any]
 
 
-def replay(
-    row: pd.DataFrame | pd.Series[Any] | Mapping[str, Any] | str,
-    folder: str | Path,
-    *,
-    algorithm: str | None = None,
-) -> FitResult:
+def replay(row: Row, folder: str | Path, *, algorithm: str | None = None) -> FitResult:
     """Run the batch of a recorded trial again and return the trial's result.
 
     The same trials run in the same order on one thread. The trajectory is equal to
@@ -73,81 +73,81 @@ def replay(
         plan of one of its batch is missing or damaged, the code, the data or the
         solver's file changed since, or the numbers do.
     DataUnavailable
-        If the dataset cannot be had.
+        If the dataset is unavailable.
     """
     key, folder = _key(row), Path(folder)
     name = f"trial {key[:12]} of {shown(folder)}"
-    record, mates = _recorded(key, folder, name)
-    specs = _specs(mates, folder, name)
-    pin = _pinned(specs[0], algorithm, name)
-    forget_problems()
-    trials, problems = zip(*_trials(specs, pin, name), strict=True)
-    b = mates.index(key)
-    _check_keys(trials, mates, b, record, name)
-    with threadpool_limits(limits=1):
-        solved = solved_together(trials, problems[0])
-        _check_numbers(record, solved, b, name)
-        checked = has_passed(solver_digest(pin))
-        return result_of(solved, b, reproducible=True, checked=checked)
+    try:
+        record, mates = _recorded(key, folder)
+        specs, place = _specs(mates, folder), mates.index(key)
+        pin = _pinned(specs[0], algorithm, name)
+        forget_problems()
+        trials, problems = zip(*map(_remade, specs, itertools.repeat(pin)), strict=True)
+        if [trial.key for trial in trials] != mates:
+            raise _Refused(_changed(trials[place], key, record))
+        with threadpool_limits(limits=1):
+            solved = solved_together(trials, problems[0])
+            _check_numbers(record, solved, place)
+            checked = has_passed(solver_digest(pin))
+            return result_of(solved, place, reproducible=True, checked=checked)
+    except _Refused as why:
+        raise UsageError(f"{name}: {why}") from None
+
+
+class _Refused(Exception):
+    """Why the trial that is named is not replayed."""
 
 
 def _key(row: Any) -> str:
     """Return the key of the one trial that a row, or some rows, are of."""
-    if isinstance(row, str):
-        named = {row}
-    else:
-        try:
-            value = row["trial"]
-            # A column of several rows of one trial, or a field of one row.
-            named = set(value) if hasattr(value, "unique") else {value}
-        except (KeyError, TypeError, IndexError):
-            named = set()
-    if len(named) != 1 or not KEY.fullmatch(str(key := next(iter(named)))):
+    keys = {row} if isinstance(row, str) else set()
+    with contextlib.suppress(KeyError, TypeError, IndexError):
+        value = row["trial"]
+        # A column of several rows of one trial, or a field of one row.
+        keys = set(value) if hasattr(value, "unique") else {value}
+    if len(keys) != 1 or not KEY.fullmatch(key := str(*keys)):
         raise UsageError(
             "row: must be rows of one trial of load_results, or the key in its "
             "column trial"
         )
-    return str(key)
+    return key
 
 
-def _recorded(key: str, folder: Path, name: str) -> tuple[Spec, list[str]]:
+def _recorded(key: str, folder: Path) -> tuple[Spec, list[str]]:
     """Return the record of a trial, and the keys of its batch in order."""
     if not (folder / PLAN).is_file():
         raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
     store = Store(folder)
     entry, record = store.index.get(key), store.record(key)
     if entry is None or record is None:
-        raise UsageError(f"{name}: has no record, or its record is damaged")
+        raise _Refused("has no record, or its record is damaged")
     if entry.status not in ("ok", "diverged"):
-        raise UsageError(f"{name}: ended as {entry.status}, without a trajectory")
+        raise _Refused(f"ended as {entry.status}, without a trajectory")
     batch = record.get("batch")
     if not isinstance(batch, str):
-        raise UsageError(
-            f"{name}: its record does not name the trials that ran with it; older "
-            "versions, and tasks that are no fits, name none"
+        raise _Refused(
+            "its record does not name the trials that ran with it; older versions, "
+            "and tasks that are no fits, name none"
         )
     mates = mates_of(key, batch, entry.segment, entry.run)
     if not mates:
-        raise UsageError(
-            f"{name}: which trials ran with it is not known, the mark of its batch is "
-            "missing or damaged"
+        raise _Refused(
+            "which trials ran with it is not known, the mark of its batch is missing "
+            "or damaged"
         )
     return record, mates
 
 
-def _specs(mates: Sequence[str], folder: Path, name: str) -> list[Spec]:
+def _specs(mates: Sequence[str], folder: Path) -> list[Spec]:
     """Return the specs of a batch, in its order."""
-    wanted, found = set(mates), {}
-    for line in read_plan(folder):
-        if line is not None and line["key"] in wanted:
-            found[line["key"]] = line["spec"]
-    missing = len(wanted - found.keys())
-    if missing:
-        raise UsageError(
-            f"{name}: ran in a batch of {plural(len(mates), 'trial')}, of which {PLAN} "
-            f"lacks {missing}, or has only damaged lines"
+    lines = (line for line in read_plan(folder) if line is not None)
+    specs = {line["key"]: line["spec"] for line in lines if line["key"] in mates}
+    if missing := len(set(mates) - specs.keys()):
+        raise _Refused(
+            f"ran in a batch of {plural(len(mates), 'trial')}, of which {PLAN} lacks "
+            f"{missing}, or has only damaged lines"
         )
-    return [found[key] for key in mates]
+    return [specs[key] for key in mates]
 
 
 def _pinned(spec: Spec, algorithm: str | None, name: str) -> str:
@@ -159,15 +159,15 @@ def _pinned(spec: Spec, algorithm: str | None, name: str) -> str:
     try:
         called, held = str(spec["algorithm"]["name"]), spec["algorithm"].get("content")
     except DAMAGED:
-        raise _unreadable(name) from None
+        raise _Refused(UNREADABLE) from None
     if held is None and not is_file(called):
         if algorithm not in (None, called):
             raise UsageError(f"algorithm={algorithm}: {name} is of {called}")
         return registry.pinned(called)
     if algorithm is None:
-        raise UsageError(
-            f"{name}: is of a solver's file, which is executed only if you name it; "
-            f"give algorithm=path of {label(called)}.py"
+        raise _Refused(
+            "is of a solver's file, which is executed only if you name it; give "
+            f"algorithm=path of {label(called)}.py"
         )
     pin = registry.pinned(algorithm)
     if not is_file(pin) or (label(pin), content(pin)) != (label(called), held):
@@ -178,71 +178,57 @@ def _pinned(spec: Spec, algorithm: str | None, name: str) -> str:
     return pin
 
 
-def _trials(
-    specs: Sequence[Spec], pin: str, name: str
-) -> Iterator[tuple[Trial, Problem]]:
-    """Yield the trials of a batch, made anew from their specs, and their problems."""
-    for spec in specs:
-        try:
-            case = case_of(_trusted(spec, pin))
-            trial = case.setting().trial(spec["seed"], spec["n_checkpoints"])
-        except (UsageError, DataUnavailable):
-            raise
-        except DAMAGED:
-            raise _unreadable(name) from None
-        yield trial, case.problem
+def _remade(spec: Spec, pin: str) -> tuple[Trial, Problem]:
+    """Return a trial of a batch, rebuilt from its spec, and its problem.
+
+    The spec may name no file of code, and no file that its parts are in.
+    """
+    try:
+        algorithm = spec["algorithm"]
+        if (algorithm["name"], algorithm.get("content", "")) != (
+            label(pin),
+            content(pin),
+        ):
+            raise ValueError(algorithm)
+        if "file" in spec["loss"]:
+            raise UsageError(
+                "a trial of a loss's file is not replayed: run it with `fit`"
+            )
+        for part in registry.OBJECTIVE:
+            if any(isinstance(v, str) for k, v in spec[part].items() if k != "name"):
+                raise ValueError(part)
+        own = {"name": label(pin), "params": algorithm["params"], **shipped(pin)}
+        case = case_of({**spec, "algorithm": own})
+        trial = case.setting().trial(spec["seed"], spec["n_checkpoints"])
+        return trial, case.problem
+    except UsageError:
+        raise
+    except DAMAGED:
+        raise _Refused(UNREADABLE) from None
 
 
-def _trusted(spec: Spec, pin: str) -> dict[str, Any]:
-    """Return a spec that names no file of code, and no file that its parts are in."""
-    told = spec["algorithm"]
-    if (told["name"], told.get("content", "")) != (label(pin), content(pin)):
-        raise ValueError(told)
-    if "file" in spec["loss"]:
-        raise UsageError("a trial of a loss's file is not replayed: run it with `fit`")
-    for part in ("loss", "penalty", "constraint"):
-        if any(isinstance(v, str) for k, v in spec[part].items() if k != "name"):
-            raise ValueError(part)
-    algorithm = {"name": label(pin), "params": told["params"], **shipped(pin)}
-    return {**spec, "algorithm": algorithm}
+def _changed(trial: Trial, key: str, record: Spec) -> str:
+    """Return why the trials of a batch are no longer those that were run."""
+    if trial.key == key:
+        return f"{PLAN} was changed since, in a trial that ran with it"
+    if trial.identity[:NAMED] != record.get("identity"):
+        return f"the content of its dataset, or its line in {PLAN}, was changed since"
+    return (
+        "the code was changed since, of the package or of what the solver imports, or "
+        "the version of numpy, scipy or numba"
+    )
 
 
-def _unreadable(name: str) -> UsageError:
-    return UsageError(f"{name}: a line of its batch in {PLAN} is damaged")
-
-
-def _check_keys(
-    trials: Sequence[Trial],
-    mates: list[str],
-    b: int,
-    record: Mapping[str, Any],
-    name: str,
-) -> None:
-    """Raise UsageError unless the trials are still those that were run."""
-    if [trial.key for trial in trials] == mates:
-        return
-    if trials[b].key == mates[b]:
-        why = f"{PLAN} was changed since, in a trial that ran with it"
-    elif trials[b].identity[:NAMED] != record.get("identity"):
-        why = f"the content of its dataset, or its line in {PLAN}, was changed since"
-    else:
-        why = (
-            "the code was changed since, of the package or of what the solver imports, "
-            "or the version of numpy, scipy or numba"
-        )
-    raise UsageError(f"{name}: {why}")
-
-
-def _check_numbers(record: Mapping[str, Any], solved: Run, b: int, name: str) -> None:
-    """Raise UsageError unless a run came to what the record says, to the bit."""
-    path = {k: v for k, v in trajectory(solved.rows, b).items() if k != TIMED}
-    told = {key: value for key, value in facts(solved, b).items() if key in FACTS}
-    for part, again in (("trajectory", path), ("facts", told)):
+def _check_numbers(record: Spec, solved: Run, place: int) -> None:
+    """Refuse a run that came to other numbers than the record says, to the bit."""
+    path = {k: v for k, v in trajectory(solved.rows, place).items() if k != TIMED}
+    sums = {key: value for key, value in facts(solved, place).items() if key in FACTS}
+    for part, again in (("trajectory", path), ("facts", sums)):
         there = record.get(part)
         for column, value in again.items():
             recorded = there.get(column) if isinstance(there, Mapping) else None
             if json.dumps(recorded) != json.dumps(value):
-                raise UsageError(
-                    f"{name}: run again, its {column} is another one than recorded; "
-                    "the record was edited, or this machine computes other bits"
+                raise _Refused(
+                    f"run again, its {column} is another one than recorded; the record "
+                    "was edited, or this machine computes other bits"
                 )

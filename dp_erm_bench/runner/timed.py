@@ -1,30 +1,18 @@
 """What a probe's process does: run batches for a while, and tell what they took."""
 
-from __future__ import annotations
-
 import contextlib
 import json
-import math
 import os
 import signal
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
 
-import numpy as np
-
-from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.experiment.studies import task_of
 from dp_erm_bench.paths import cache_dir
-from dp_erm_bench.run import Recorder, Run, checkpoints_of
-from dp_erm_bench.runner.execute import (
-    facts,
-    problem_of,
-    solver_of,
-    trajectory,
-    warm_up,
-)
+from dp_erm_bench.run import Run, checkpoints_of
+from dp_erm_bench.runner.execute import facts, problem_of, run_of, trajectory, warm_up
 from dp_erm_bench.runner.probe import OVER, Batch, Probe
 
 LONGEST, SHORTEST = 0.5, 0.02
@@ -40,16 +28,18 @@ TICK = 0.02
 """Seconds by which the processor's clock may lag."""
 
 LIMIT = 5.0
-"""CPU seconds after which the kernel ends this process, a batch having told nothing."""
+"""CPU seconds after which the kernel ends this process, no message having come."""
+
+Tell = Callable[[Probe | None], None]
 
 
-def serve(handle: int) -> None:
+def serve(handle: str) -> None:
     """Probe the batches that come through a pipe; the child's only function."""
-    os.set_inheritable(handle, False)
+    os.set_inheritable(int(handle), False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for deadly in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(deadly, signal.SIG_DFL)
-    pipe = Connection(handle)
+    pipe = Connection(int(handle))
     batches, seconds, longest, bare = pipe.recv()
     # Should its parent be killed, the kernel ends this process.
     signal.setitimer(signal.ITIMER_REAL, longest + 1.0)
@@ -59,24 +49,24 @@ def serve(handle: int) -> None:
         if share < 0.0:
             break
 
-        def tell(probe: Probe | None, done: bool = False, place: int = place) -> None:
-            pipe.send((place, probe, done))
+        def tell(probe: Probe | None, place: int = place) -> None:
+            pipe.send((place, probe, False))
+            signal.setitimer(signal.ITIMER_PROF, LIMIT)
 
-        found = None
+        probe = None
         with contextlib.suppress(Exception):
-            found = _probe(batch, min(LONGEST, max(SHORTEST, share)), bare, tell)
+            probe = _probe(batch, min(LONGEST, max(SHORTEST, share)), bare, tell)
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-        tell(found, done=True)
+        pipe.send((place, probe, True))
     pipe.send((OVER, None, True))
     pipe.close()
 
 
-def _probe(batch: Batch, seconds: float, bare: bool, tell: Any) -> Probe:
-    """Run a batch for some time; tell what is known before its records are made."""
-    spec, size = batch[0].spec, len(batch)
+def _probe(batch: Batch, seconds: float, bare: bool, tell: Tell) -> Probe:
+    """Run a batch for some time; tell its probe before its records are written."""
+    spec = batch[0].spec
     if "task" in spec:
         tell(None)
-        signal.setitimer(signal.ITIMER_PROF, LIMIT)
         clock = Clock()
         task_of(spec["task"]).facts(batch[0])
         return Probe(1, first=clock.lap())
@@ -85,23 +75,23 @@ def _probe(batch: Batch, seconds: float, bare: bool, tell: Any) -> Probe:
     problem_of(spec)
     load = clock.lap()
     tell(None)
-    signal.setitimer(signal.ITIMER_PROF, LIMIT)
     before, clock = _calibrations(), Clock()
     early, fresh = _ready(batch), clock.lap()
     new = _calibrations() != before
     clock.lap()
     run, setup = _ready(batch), clock.lap()
-    found = Probe(size, load, max(fresh - setup, 0.0) if new else 0.0, setup)
-    if early is None:
-        return found
-    best, rows = _timed(found, batch, early, seconds)
-    if best.seconds(rows.iteration[-1], 0) < AGAIN:
+    probe = Probe(len(batch), load, max(fresh - setup, 0.0) if new else 0.0, setup)
+    if early is None or run is None:
+        return probe
+    best = _timed(probe, batch, early, seconds)
+    iterations = early.rows.iteration[-1]
+    if best.seconds(iterations, 0) < AGAIN:
         again, later = Clock(), _ready(batch)
-        found = found._replace(setup=min(setup, again.lap()))
-        tried = (_timed(found, batch, one, seconds)[0] for one in (run, later))
-        best = min(tried, key=lambda probe: probe.seconds(rows.iteration[-1], 51))
+        probe = probe._replace(setup=min(setup, again.lap()))
+        ready = [one for one in (run, later) if one is not None]
+        tried = (_timed(probe, batch, one, seconds) for one in ready)
+        best = min(tried, key=lambda probe: probe.seconds(iterations, 51))
     tell(best)
-    signal.setitimer(signal.ITIMER_PROF, LIMIT)
     return best if bare else best._replace(end=_recorded(early, run))
 
 
@@ -111,41 +101,34 @@ def _calibrations() -> int:
     return folder.stat().st_mtime_ns if folder.is_dir() else 0
 
 
-def _ready(batch: Batch) -> Any:
+def _ready(batch: Batch) -> Run | None:
     """Return a batch that may begin, None if the algorithm refuses it."""
-    spec = batch[0].spec
-    solvers = [solver_of(trial.spec) for trial in batch]
-    told = (Budget(**spec["budget"]), spec["calibration"])
-    try:
-        run = Run(problem_of(spec), solvers, *told, [t.identity for t in batch])
-        return run.declare()
-    except Unsupported:
-        return None
+    with contextlib.suppress(Unsupported):
+        return run_of(batch, problem_of(batch[0].spec)).declare()
+    return None
 
 
-def _timed(probe: Probe, batch: Batch, run: Any, seconds: float) -> tuple[Probe, Any]:
+def _timed(probe: Probe, batch: Batch, run: Run, seconds: float) -> Probe:
     """Take the first steps of a batch, in stretches that double."""
-    whole, laps = Clock(), _Laps()
-    oracle, total = run.oracle(), run.solver.iterations(run.problem)
-    run.rows = rows = Recorder(oracle, run.solver)
-    wanted = set(checkpoints_of(total, batch[0].spec["n_checkpoints"]))
-    grid = sorted(wanted.union(2**i for i in range(total.bit_length())))
-    last = 0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for last, w in zip(grid, run.steps(oracle, grid), strict=True):
-            laps.end("first" if last <= 1 else "steps")
-            if last in wanted or last <= 1:
-                rows.add(last, 0.0, w)
-                laps.end("rows")
-            if laps.seconds["steps"] > seconds:
-                break
-    took = laps.within(whole.lap())
-    step = took["steps"] / (last - 1) if last > 1 else 0.0
-    row = took["rows"] / len(rows.iteration)
-    return probe._replace(first=took["first"], step=step, row=row), rows
+    clock, begin = Clock(), time.perf_counter()
+    total = run.solver.iterations(run.problem)
+    grid = set(checkpoints_of(total, batch[0].spec["n_checkpoints"]))
+    grid |= {2**i for i in range(total.bit_length())}
+    first = elapsed = 0.0
+    for rows in run.recording(sorted(grid)):
+        elapsed = rows.seconds[-1] * probe.size
+        first = elapsed if rows.iteration[-1] <= 1 else first
+        if elapsed - first > seconds:
+            break
+    wall, work = time.perf_counter() - begin, clock.lap()
+    # The turns of other processes are taken out evenly.
+    share = work / max(wall, work, 1e-9)
+    step = share * (elapsed - first) / max(rows.iteration[-1] - 1, 1)
+    row = share * (wall - elapsed) / len(rows.iteration)
+    return probe._replace(first=share * first, step=step, row=row)
 
 
-def _recorded(solved: Any, other: Any) -> float:
+def _recorded(solved: Run, other: Run) -> float:
     """Return the seconds that the records take, once the optimum is on disk."""
     _ = solved.problem.optimum
     clock = Clock()
@@ -171,21 +154,3 @@ class Clock:
         wall, cpu = self._wall, self._cpu
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         return min(self._wall - wall, self._cpu - cpu + TICK)
-
-
-class _Laps:
-    """Seconds of the wall's clock by what was done in them."""
-
-    def __init__(self) -> None:
-        self.seconds = dict.fromkeys(("first", "steps", "rows"), 0.0)
-        self._start = time.perf_counter()
-
-    def end(self, done: str) -> None:
-        """Say what was done since the last end."""
-        start, self._start = self._start, time.perf_counter()
-        self.seconds[done] += self._start - start
-
-    def within(self, whole: float) -> dict[str, float]:
-        """Return them with the turns of other processes taken out evenly."""
-        share = whole / max(math.fsum(self.seconds.values()), whole, 1e-9)
-        return {done: value * share for done, value in self.seconds.items()}

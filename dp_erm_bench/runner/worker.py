@@ -1,55 +1,49 @@
 """What runs inside a worker process: batches, their failures, their records."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools
+import json
+import math
 import os
-import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dp_erm_bench.cached import vouch
-from dp_erm_bench.errors import UsageError, printable, told
+from dp_erm_bench.errors import UsageError, printable, traced
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.segment import Segment, failed
 from dp_erm_bench.results.store import final_objective
-from dp_erm_bench.runner.line import Beat, Line, Outcome, Report, unheard
+from dp_erm_bench.runner.options import own_memory
 
 PR_SET_PDEATHSIG = 1
 TASK_SECONDS = 1.0
 """A worker hands back what it has not begun after this time."""
 
+PAUSE = 0.1
+"""Seconds between beats: there may be thousands of batches in a second."""
+
 LONGEST = 1000
-"""Characters of a message that the parent is told."""
+"""Characters of a message that the parent gets."""
 
 Batch = tuple[Trial, ...]
+Beat = Callable[[], bool]
+_segment = functools.cache(Segment)
 
 
 class Job(NamedTuple):
     """What all batches of a pool have in common.
 
-    Attributes
-    ----------
-    folder : str
-        The results folder.
-    run : str
-        The id of the run.
-    execute : str
-        Dotted name of the function that runs a batch.
-    limit : float or None
-        Seconds that a batch, or a trial alone, may take.
-    memory : float or None
-        Bytes after which a worker is replaced.
-    secret : str
-        Of the run, see `cached.vouch`; empty: everything read is proved again.
+    The results `folder` and the id of the `run`; the dotted name of the function that
+    runs a batch; the seconds that a batch, or a trial alone, may take; the bytes after
+    which a worker is replaced; and the secret of the run, see `cached.vouch`: if it is
+    empty, everything read is proved again.
     """
 
     folder: str
@@ -60,42 +54,89 @@ class Job(NamedTuple):
     secret: str = ""
 
 
-def serve(handle: int, parent: int, execute: str = "") -> None:
-    """Run the tasks that come through a pipe until it closes.
+class Outcome(NamedTuple):
+    """What the parent learns of a trial; the rest is in the store."""
 
-    Parameters
-    ----------
-    handle : int
-        File descriptor of the pipe; no process that a solver starts may keep it.
-    parent : int
-        The process that sends the tasks.
-    execute : str
-        What the tasks will need, imported while none has come yet.
+    key: str
+    status: str
+    final: float
+    message: str = ""
+
+
+class Report(NamedTuple):
+    """The outcomes of the first `batches` of a task, and the `seconds` they took.
+
+    `problem` is why nothing more can be recorded, if so; `full` whether the worker
+    holds more memory than it may.
     """
-    os.set_inheritable(handle, False)
-    _die_with(parent)
+
+    outcomes: list[Outcome]
+    batches: int
+    seconds: float
+    problem: str = ""
+    full: bool = False
+
+
+class Line:
+    """A worker's end of the pipe to its parent; a solver may close it.
+
+    Reports are lines of JSON, so that nothing that a solver writes here is executed
+    by the parent, or kept for a report. An empty line is a *beat*: it starts the
+    clock of what runs now anew.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle, self._file = handle, os.fstat(handle).st_ino
+        self._last = -math.inf
+
+    def beat(self) -> bool:
+        """Beat, if the last was not just now; return whether the parent takes it."""
+        now = time.monotonic()
+        if now - self._last < PAUSE:
+            return True
+        self._last = now
+        return self._say(b"\n")
+
+    def report(self, report: Report) -> bool:
+        """Send a report; return whether it went. The next beat is not left out."""
+        self._last = -math.inf
+        return self._say(f"\n{json.dumps(report)}\n".encode())
+
+    def _say(self, data: bytes) -> bool:
+        try:
+            if os.fstat(self._handle).st_ino != self._file:
+                return False
+            while data:
+                data = data[os.write(self._handle, data) :]
+        except OSError:
+            return False
+        return True
+
+
+def serve(handle: str, parent: str, execute: str = "") -> None:
+    """Run the tasks that the process `parent` sends through a pipe until it closes.
+
+    No process that a solver starts may keep the pipe's file descriptor `handle`. What
+    the tasks will need, `execute`, is imported while none has come yet.
+    """
+    os.set_inheritable(int(handle), False)
+    _die_with(int(parent))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    pipe = Connection(handle)
-    line, heard = Line(handle), True
+    pipe, line, listening = Connection(int(handle)), Line(int(handle)), True
     if execute:
         with contextlib.suppress(Exception):
             locate(execute)
     with contextlib.suppress(EOFError, OSError):
-        while heard:
+        while listening:
             batches, job = pipe.recv()
             report = run_task(batches, job, line.beat)
-            _flush()
-            heard = line.report(report)
+            for stream in (sys.stdout, sys.stderr):
+                # Who is ended has no time for it. A solver may have closed them.
+                with contextlib.suppress(Exception):
+                    stream.flush()
+            listening = line.report(report)
     # All is written: to take numba and scipy apart would keep the parent waiting.
     os._exit(0)
-
-
-def _flush() -> None:
-    """Let out what was printed: who is ended has no time for it."""
-    for stream in (sys.stdout, sys.stderr):
-        # A solver may have closed them, or put something else in their place.
-        with contextlib.suppress(Exception):
-            stream.flush()
 
 
 def _die_with(parent: int) -> None:
@@ -110,6 +151,11 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
+def unheard() -> bool:
+    """Stand for the beat of a worker that has no parent."""
+    return True
+
+
 def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report:
     """Run batches, one after the other, for about `TASK_SECONDS`.
 
@@ -117,8 +163,8 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report
     """
     vouch(job.secret)
     start, outcomes, number = time.monotonic(), [], 0
-    problem, seconds, full, heard = "", 0.0, False, True
-    while number < len(batches) and seconds < TASK_SECONDS and heard and not full:
+    problem, seconds, full, listening = "", 0.0, False, True
+    while number < len(batches) and seconds < TASK_SECONDS and listening and not full:
         try:
             outcomes += run_recorded(batches[number], job, beat)
             number += 1
@@ -126,23 +172,9 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report
             problem = str(error)
             break
         full = job.memory is not None and own_memory() > job.memory
-        heard = beat()
+        listening = beat()
         seconds = time.monotonic() - start
     return Report(outcomes, number, seconds, problem, full)
-
-
-def own_memory() -> int:
-    """Return the bytes that this process holds alone: not files that it maps.
-
-    Where the kernel does not tell (other than Linux) it is the most it ever held.
-    """
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
-    except OSError:
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most << 10
-    return (resident - shared) * resource.getpagesize()
 
 
 def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
@@ -153,10 +185,10 @@ def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
     UsageError
         If the segment cannot be written.
     """
-    segment = _segment(job.folder, job.run)
+    segment = _segment(Path(job.folder), job.run)
     segment.begin([trial.key for trial in batch])
     start = time.perf_counter()
-    records = run_guarded(batch, job.execute, job.limit, beat)
+    records = run_guarded(batch, job, beat)
     segment.append(records, (time.perf_counter() - start) / len(batch))
     return list(map(outcome_of, records))
 
@@ -169,37 +201,32 @@ def outcome_of(record: dict[str, Any]) -> Outcome:
 
 
 def run_guarded(
-    trials: Sequence[Trial],
-    execute: str,
-    limit: float | None = None,
-    beat: Beat = unheard,
+    trials: Sequence[Trial], job: Job, beat: Beat = unheard
 ) -> list[dict[str, Any]]:
     """Run a batch; what raises becomes a record, and an error is its trial's own.
 
     Where a batch ends in errors its trials run again one by one: what one raised
-    must not be written against the others. Each of these calls may take `limit`
-    seconds; what a new process must import first is none of theirs. A child that a
-    solver has made and that comes back from its call ends here: the trials are those
+    must not be written against the others. Each of these calls may take the
+    limit; what a new process must import first is none of theirs. A child that a
+    solver has forked and that comes back from its call ends here: the trials are those
     of the process that was asked.
     """
     asked = os.getpid()
     try:
-        run = locate(execute)
-        with _alarm(limit, beat):
-            found = {record["key"]: record for record in run(trials)}
-        records = [found.get(trial.key) or _forgotten(trial) for trial in trials]
+        run = locate(job.execute)
+        with _alarm(job.limit, beat):
+            records = {record["key"]: record for record in run(trials)}
+        none = "the batch returned no record of this trial"
+        results = [records.get(t.key) or failed(t.key, "error", none) for t in trials]
     except BaseException as error:  # Ctrl-C is not for workers: it is the solver's own
-        records = [failed(trial.key, "error", told(error)) for trial in trials]
+        results = [failed(trial.key, "error", traced(error)) for trial in trials]
     if os.getpid() != asked:
         os._exit(0)
-    if len(trials) == 1:
-        return records
-    return [
-        run_guarded([trial], execute, limit, beat)[0]
-        if record["status"] == "error"
-        else record
-        for trial, record in zip(trials, records, strict=True)
-    ]
+    if len(trials) > 1:
+        for place, trial in enumerate(trials):
+            if results[place]["status"] == "error":
+                (results[place],) = run_guarded([trial], job, beat)
+    return results
 
 
 @contextlib.contextmanager
@@ -215,12 +242,3 @@ def _alarm(seconds: float | None, beat: Beat) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         beat()
-
-
-def _forgotten(trial: Trial) -> dict[str, Any]:
-    return failed(trial.key, "error", "the batch returned no record of this trial")
-
-
-@functools.cache
-def _segment(folder: str, run: str) -> Segment:
-    return Segment(Path(folder), run)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dp_erm_bench import registry
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.experiment.frame import settings as keys
-from dp_erm_bench.runner import tries
+from dp_erm_bench.runner import probe
 from dp_erm_bench.runner.probe import probed
 
 EXAMPLES = int(os.environ.get("DP_ERM_BENCH_EXAMPLES", "0"))
@@ -61,7 +61,7 @@ def away(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(tries, "probed", seldom)
+        patch.setattr(probe, "probed", seldom)
         yield folder
 
 

@@ -121,7 +121,7 @@ def test_the_runner_gets_its_options(line, tmp_path):
         "results_dir=elsewhere",
     )
     assert run.options.n_jobs == 3
-    assert run.options.retry == ("error", "killed")
+    assert run.options.retry == ["error", "killed"]
     assert run.options.progress is False
     assert run.options.n_checkpoints == 7
     assert run.options.mode == "plan"
@@ -133,7 +133,7 @@ def test_the_runner_gets_its_options(line, tmp_path):
 @pytest.mark.parametrize("given", ["timeout", "timeout,killed", "[timeout,killed]"])
 def test_statuses_to_retry_may_be_listed_as_one_likes(line, given):
     run = line(f"runner.retry={given}")
-    assert run.options.retry == tuple(given.strip("[]").split(","))
+    assert run.options.retry == given.strip("[]").split(",")
 
 
 def test_defaults_of_the_runner(line):

@@ -11,7 +11,8 @@ from dp_erm_bench.results import table
 from dp_erm_bench.results.files import check_writable
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import collect, load_results
-from dp_erm_bench.runner import choices, experiment
+from dp_erm_bench.runner import manifest as outputs
+from dp_erm_bench.runner import session
 
 STAYS = "what is recorded stays"
 
@@ -22,7 +23,7 @@ def fail(*given):
 
 @pytest.mark.parametrize("below", ["", "deep/below"])
 def test_a_file_where_the_folder_should_be(run, block, tmp_path, monkeypatch, below):
-    monkeypatch.setattr(experiment, "expand", fail)
+    monkeypatch.setattr(session, "expand", fail)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match=f"Not a directory; {STAYS}"):
         run(block(), folder=tmp_path / "file" / below)
@@ -71,7 +72,7 @@ def full(*given):
 
 @pytest.mark.parametrize(
     "module, ran",
-    [(manifests, 0), (choices, 3), (table, 3)],
+    [(manifests, 0), (outputs, 3), (table, 3)],
     ids=["manifest", "choices", "table"],
 )
 def test_a_disk_that_fills_up_is_told_in_one_sentence(

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_erm_bench.runner import manifest, session
+from dp_erm_bench.runner import experiment, session
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.worker import run_recorded
@@ -58,5 +58,5 @@ def run(tmp_path):
 def inline(run, monkeypatch):
     """Run blocks in this process."""
     monkeypatch.setattr(session, "Pool", InlinePool)
-    monkeypatch.setattr(manifest, "Worker", lambda execute: None)
+    monkeypatch.setattr(experiment, "Worker", lambda execute: None)
     return run

@@ -6,7 +6,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.parameters import algorithm_of, problem_named
 from dp_erm_bench.experiment.trials import BatchKey, Labels, Setting
-from dp_erm_bench.runner.batches import LEAST, batches_of
+from dp_erm_bench.runner.pool import LEAST, batches_of
 
 
 def planned(group, count, work=1.0, batchable=True, n_checkpoints=51):

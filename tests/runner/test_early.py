@@ -8,8 +8,8 @@ import pytest
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.runs import read_manifest
-from dp_erm_bench.runner import manifest, pool
-from dp_erm_bench.runner.manifest import early_worker
+from dp_erm_bench.runner import experiment, pool
+from dp_erm_bench.runner.experiment import early_worker
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.process import Worker
 
@@ -26,7 +26,7 @@ def started(monkeypatch):
     def refuse(*given):
         raise AssertionError("the early worker was idle")
 
-    monkeypatch.setattr(manifest, "Worker", start)
+    monkeypatch.setattr(experiment, "Worker", start)
     monkeypatch.setattr(pool, "Worker", refuse)
     return found
 

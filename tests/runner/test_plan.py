@@ -9,7 +9,8 @@ from dp_erm_bench.problems.erm import build
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner import estimate
-from dp_erm_bench.runner.estimate import Costs, duration, wall
+from dp_erm_bench.runner.estimate import Costs
+from dp_erm_bench.runner.plan import duration, wall
 
 CHEAP, DEAR = 0.25, 600.0
 

@@ -26,6 +26,10 @@ def without_clock(folder):
     return found
 
 
+def guarded(trials, execute, limit=None):
+    return worker.run_guarded(trials, Job("", "", execute, limit))
+
+
 def test_one_and_two_workers_compute_the_same_bits(run, block, tmp_path):
     blocks = [
         block(algorithm={"name": "random_cd", "clip": [0.5, 1.0], "passes": 3}),
@@ -85,12 +89,12 @@ def test_a_record_that_cannot_be_written_is_told(block, tmp_path):
 
 
 def test_the_alarm_is_set_while_a_batch_runs_and_only_then(block):
-    (record,) = worker.run_guarded(batch(block, [1]), "fakes.alarmed", 50.0)
+    (record,) = guarded(batch(block, [1]), "fakes.alarmed", 50.0)
     assert 40 < float(record["message"]) <= 50
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    (record,) = worker.run_guarded(batch(block, [1]), "fakes.alarmed", None)
+    (record,) = guarded(batch(block, [1]), "fakes.alarmed", None)
     assert record["message"] == "0.0"
-    assert worker.run_guarded(batch(block, [3]), "fakes.raising", 50.0)
+    assert guarded(batch(block, [3]), "fakes.raising", 50.0)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
@@ -106,7 +110,7 @@ def test_what_a_new_process_imports_is_not_the_trials_time(
     )
     (tmp_path / "heavy_backend.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    (found,) = worker.run_guarded(batch(block, [1]), "heavy_backend.run", 50.0)
+    (found,) = guarded(batch(block, [1]), "heavy_backend.run", 50.0)
     assert found["message"] == "0.0"
 
 
@@ -122,13 +126,13 @@ def batch(block, seeds):
 @pytest.mark.parametrize("execute", ["raising", "reporting_errors", "forgetting"])
 def test_what_one_trial_does_is_not_held_against_others(block, execute):
     trials = batch(block, [1, 2, 3, 4])
-    records = worker.run_guarded(trials, f"fakes.{execute}")
+    records = guarded(trials, f"fakes.{execute}")
     assert [record["key"] for record in records] == [trial.key for trial in trials]
     assert [r["status"] for r in records] == ["ok", "ok", "error", "ok"]
 
 
 def test_an_exception_is_told_with_its_traceback(block):
-    (record,) = worker.run_guarded(batch(block, [3]), "fakes.raising")
+    (record,) = guarded(batch(block, [3]), "fakes.raising")
     first, *rest = record["message"].splitlines()
     assert first == "ArithmeticError: a solver's own mistake"
     assert any("in raising" in line for line in rest)
@@ -136,5 +140,5 @@ def test_an_exception_is_told_with_its_traceback(block):
 
 
 def test_a_backend_that_cannot_be_imported_is_an_error_of_each_trial(block):
-    records = worker.run_guarded(batch(block, [1, 2]), "fakes.absent")
+    records = guarded(batch(block, [1, 2]), "fakes.absent")
     assert [record["status"] for record in records] == ["error", "error"]

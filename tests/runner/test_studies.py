@@ -1,6 +1,9 @@
 """Tasks: trials that are not fits go through the same plan, store and workers."""
 
+import contextlib
+import io
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -43,6 +46,20 @@ def run(folder, *blocks, **options):
     return run_experiment(blocks, "study", folder, made)
 
 
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """The folder of a run audit, and what the run printed."""
+    folder, printed = tmp_path_factory.mktemp("audited"), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert run(folder, AUDIT) == 0
+    return folder, printed.getvalue()
+
+
+@pytest.fixture
+def copied(audited, tmp_path):
+    return shutil.copytree(audited[0], tmp_path / "audited")
+
+
 def planned(block):
     return [one for one in study_of(blocks_of([block])[0]).sweep(51)]
 
@@ -80,17 +97,15 @@ def test_keys_depend_on_the_runs_and_the_budget():
     assert first == {one.key for one in planned(AUDIT)}
 
 
-def test_a_study_is_run_recorded_and_resumed(tmp_path, capsys):
-    assert run(tmp_path, AUDIT) == 0
-    told = capsys.readouterr().out
-    assert "run now" in told and "ok" in told
-    assert run(tmp_path, AUDIT) == 0
+def test_a_study_is_run_recorded_and_resumed(audited, copied, capsys):
+    assert "run now" in audited[1] and "ok" in audited[1]
+    assert run(copied, AUDIT) == 0
     assert "(0 run now)" in capsys.readouterr().out
-    table = load_results(tmp_path)
+    table = load_results(copied)
     assert set(table["status"]) == {"ok"}
     assert set(table["dataset"]) == {"worst_case"}
     assert table["epsilon_certified"].between(3.9, 4.0).all()
-    rows = Audit().table(tmp_path)
+    rows = Audit().table(copied)
     assert set(rows["runs"]) == {120}
     assert set(rows["verdict"]) == {"ok"}
     assert (rows["lower_bound"] <= rows["epsilon"]).all()
@@ -134,8 +149,7 @@ def test_the_accounting_study_is_a_table(tmp_path):
     assert rows["factor"].max() > 20
 
 
-def test_figures_and_claims_are_made_of_the_study(tmp_path):
-    run(tmp_path, AUDIT)
+def test_figures_and_claims_are_made_of_the_study(copied):
     claim = {
         "id": "sound",
         "figure": "audit",
@@ -144,10 +158,10 @@ def test_figures_and_claims_are_made_of_the_study(tmp_path):
         "statement": "none",
     }
     figures = "dp_erm_bench.figures.audit"
-    draw_and_judge(tmp_path, {"figures": figures, "claims": [claim]})
-    assert pd.read_csv(tmp_path / "claims.csv")["verdict"].tolist() == ["holds"]
-    assert (tmp_path / "figures" / "audit.png").is_file()
-    assert len(pd.read_csv(tmp_path / "audits.csv")) > 2
+    draw_and_judge(copied, {"figures": figures, "claims": [claim]})
+    assert pd.read_csv(copied / "claims.csv")["verdict"].tolist() == ["holds"]
+    assert (copied / "figures" / "audit.png").is_file()
+    assert len(pd.read_csv(copied / "audits.csv")) > 2
 
 
 def test_an_algorithm_that_is_refuted_fails_the_claim(tmp_path, monkeypatch):

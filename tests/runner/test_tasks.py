@@ -29,7 +29,7 @@ class World:
         self.traces = {}
         self.spans = []
         monkeypatch.setattr(module, "Worker", lambda: Player(self))
-        monkeypatch.setattr(module, "heard", lambda busy: busy)
+        monkeypatch.setattr(module, "awaited", lambda busy: busy)
         monkeypatch.setattr(module, "traces_of", lambda f, r, pid: self.traces[pid])
 
     def fate(self, batch):
@@ -57,6 +57,7 @@ class Player:
         others = [one for one in self.world.players if one is not self]
         assert not (alone and any(one.task and one.code is None for one in others))
 
+    @property
     def report(self):
         seconds, outcomes, done = 0.0, [], 0
         traces = self.world.traces[self.pid]

@@ -1,0 +1,158 @@
+"""The studies as tasks: what is done with the trials of a block that are no fits."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.audit.accounting import noise_rows
+from dp_erm_bench.audit.greedy import violation_table
+from dp_erm_bench.audit.pairs import variants
+from dp_erm_bench.audit.statistic import audited_case
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.schema import Block
+from dp_erm_bench.experiment.studies import Spec, Task
+from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.values import product, seeds_of, values_of
+from dp_erm_bench.paths import spelled
+
+Parts = tuple[str, ...]
+SIDES = (0, 1)
+DIGITS = 9
+ALL = "all"
+VIOLATION = "printed_noise_of_greedy_cd"
+WORST_CASE = ("worst_case", "smoothed_hinge", "auto", "auto")
+NO_PROBLEM = ("none", "none", "none", "none")
+
+
+def _budgets(block: Block) -> Iterator[dict[str, Any]]:
+    """Yield the budgets of a block, JSON-able."""
+    usual = {"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace_one"}
+    axes = {
+        key: values_of(f"budget.{key}", value)
+        for key, value in {**usual, **block.budget}.items()
+    }
+    for point in product(axes):
+        budget = Budget(**point)
+        if math.isinf(budget.epsilon):
+            raise UsageError("budget.epsilon=inf: there is no noise to study")
+        yield dict(spelled({**point, "adjacency": budget.adjacency.value}))
+
+
+def _algorithms(block: Block) -> Iterator[tuple[str, str]]:
+    """Yield the names of a block's algorithms, all by default, and their targets."""
+    asked = block.algorithm or ALL
+    names = registry.names(registry.ALGORITHM)
+    chosen = names if asked == ALL else values_of("algorithm", asked)
+    for name in chosen:
+        registry.check_choice("algorithm", name, names)
+    for name in chosen:
+        yield name, registry.read(registry.ALGORITHM, name)["_target_"]
+
+
+def _spec(parts: Parts, name: str, params: Spec, budget: Spec, **data: int) -> Spec:
+    """Return the spec of a trial on the problem of these parts."""
+    spec: Spec = {k: {"name": v} for k, v in zip(registry.PARTS, parts, strict=True)}
+    spec["dataset"] |= data
+    spec |= {"algorithm": {"name": name, "params": dict(params)}}
+    return {**spec, "budget": dict(budget), "calibration": "certified"}
+
+
+@dataclass(frozen=True)
+class AccountingTask(Task):
+    """Ask every accountant for the noise of an algorithm's releases: nothing is run.
+
+    Parameters
+    ----------
+    lengths : tuple of int
+        T, numbers of iterations.
+    violation : bool
+        Whether to compute in its place where the printed noise of greedy coordinate
+        descent is too small (``audit.greedy``).
+    """
+
+    lengths: tuple[int, ...] = (1, 10, 50, 100, 1000, 10000)
+    violation: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the lengths."""
+        values = values_of("task.lengths", list(self.lengths))
+        object.__setattr__(self, "lengths", tuple(seeds_of("task.lengths", values)))
+
+    def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
+        """Yield every algorithm with a length, and budget."""
+        if self.violation:
+            yield _spec(NO_PROBLEM, VIOLATION, {}, next(_budgets(block))), ""
+            return
+        for name, target in _algorithms(block):
+            for budget in _budgets(block):
+                for n_iter in self.lengths:
+                    yield _spec(NO_PROBLEM, name, {"n_iter": n_iter}, budget), target
+
+    def facts(self, trial: Trial) -> dict[str, Any]:
+        """Return the rows of the study's table."""
+        if self.violation:
+            return {"rows": violation_table()}
+        algorithm, budget = trial.spec["algorithm"], Budget(**trial.spec["budget"])
+        rows = noise_rows(algorithm["name"], algorithm["params"]["n_iter"], budget)
+        return {"rows": [{"study": "noise", **asdict(row)} for row in rows]}
+
+    def work(self, spec: Mapping[str, Any]) -> float:
+        """Return the cost of a few calls of the PLD accountant."""
+        return 1e8
+
+
+@dataclass(frozen=True)
+class AuditTask(Task):
+    """Run an algorithm on one of its worst-case neighbours, many times.
+
+    Every algorithm is audited in all variants of its shape parameters
+    (``audit.pairs.variants``), on both sides; a seed is a chunk of runs.
+
+    Parameters
+    ----------
+    runs : int
+        Runs of one trial.
+    """
+
+    runs: int = 2000
+
+    def __post_init__(self) -> None:
+        """Refuse a number of runs that is none."""
+        if isinstance(self.runs, bool) or not isinstance(self.runs, int):
+            raise UsageError(f"task.runs={self.runs}: must be an integer")
+        if self.runs < 2:
+            raise UsageError(f"task.runs={self.runs}: must be at least 2")
+
+    def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
+        """Yield every algorithm, variant, budget and side."""
+        budgets = list(_budgets(block))
+        for name, target in _algorithms(block):
+            for params in variants(name):
+                for budget in budgets:
+                    for side in SIDES:
+                        yield _spec(WORST_CASE, name, params, budget, side=side), target
+
+    def facts(self, trial: Trial) -> dict[str, Any]:
+        """Return the statistic of every run, and what is claimed."""
+        spec, algorithm = trial.spec, trial.spec["algorithm"]
+        budget = Budget(**spec["budget"])
+        case = audited_case(algorithm["name"], algorithm["params"], budget)
+        sample = case.run(spec["dataset"]["side"], self.runs, trial.identity)
+        problem = case.pair.first
+        facts = problem.facts()
+        return {
+            "n": problem.n,
+            "p": problem.p,
+            **{part: facts[part] for part in registry.OBJECTIVE if part in facts},
+            "delta": case.claim.budget.number,
+            "epsilon_certified": case.claim.epsilon,
+            "calibration": "certified",
+            "statistics": [float(f"{value:.{DIGITS}g}") for value in sample.tolist()],
+        }
+
+    def work(self, spec: Mapping[str, Any]) -> float:
+        """Return the cost of some runs: about half a millisecond each."""
+        return 5e4 * self.runs
