@@ -54,26 +54,26 @@ def load_json(kind: str, key: str) -> Cached | None:
     raw = b""
     with contextlib.suppress(OSError, ValueError):
         raw = content_of(path, path.parent, LARGEST)
-    end = ENDING.search(raw[-200:]) if raw else None
-    if not raw or end is None:
+    end = ENDING.search(raw[-200:])
+    if end is None:
         return None
     body = raw[: len(raw) - len(end[0])]
-    said, seal = end[1].decode(), end[2].decode()
-    if said != _checksum(kind, key, body):
+    checksum, seal = end[1].decode(), end[2].decode()
+    if checksum != _checksum(kind, key, body):
         return None
     try:
         value = json.loads(body.rstrip(b", ") + b"}")
     except (ValueError, RecursionError, MemoryError):
         return None
-    vouched = bool(_run) and hmac.compare_digest(seal, _seal(said))
+    vouched = bool(_run) and hmac.compare_digest(seal, _seal(checksum))
     return Cached(value, vouched) if isinstance(value, dict) else None
 
 
 def save_json(kind: str, key: str, value: dict[str, Any]) -> None:
     """Cache a JSON object under a key, atomically; a full disk is no error."""
     body = json.dumps(value)[:-1].encode() + (b", " if value else b"")
-    said = _checksum(kind, key, body)
-    end = f'"digest": "{said}", "seal": "{_seal(said)}"}}'.encode()
+    checksum = _checksum(kind, key, body)
+    end = f'"digest": "{checksum}", "seal": "{_seal(checksum)}"}}'.encode()
     try:
         write_atomic(cache_dir() / kind / f"{key}.json", lambda f: f.write(body + end))
     except OSError:
@@ -84,7 +84,7 @@ def _checksum(kind: str, key: str, body: bytes) -> str:
     return hashlib.sha256(f"{kind} {key} ".encode() + body).hexdigest()
 
 
-def _seal(said: str) -> str:
+def _seal(checksum: str) -> str:
     if not _run:
         return UNSEALED
-    return hmac.new(_run["secret"], said.encode(), "sha256").hexdigest()
+    return hmac.new(_run["secret"], checksum.encode(), "sha256").hexdigest()

@@ -31,6 +31,10 @@ ELSEWHERE = ("config", "command", "files")
 """Options that are not in the manifest's section of options."""
 
 CHOICES = "choices.csv"
+HEADER = (
+    "experiment,panel,line,dataset,standardise,algorithm,params,epsilon,delta,adjacency,"
+    "calibration,chosen,mean_objective,seeds,settings,edges,extended\n"
+)
 
 
 @contextlib.contextmanager
@@ -72,7 +76,7 @@ def _asked(session: Session) -> dict[str, Any]:
     """Return what a manifest says of a run before it starts."""
     options = session.options
     shown = {k: v for k, v in vars(options).items() if k not in ELSEWHERE}
-    spelled = not options.config.get("blocks")
+    blocks = [_short(dict(block)) for block in session.blocks]
     return {
         "run": session.run,
         "experiment": session.name,
@@ -91,9 +95,7 @@ def _asked(session: Session) -> dict[str, Any]:
         "experiment_file": dict(options.files),
         "solver_files": solver_files(session.cases),
         "config": options.config,
-        "blocks": [_short(dict(block)) for block in session.blocks]
-        if spelled
-        else None,
+        "blocks": None if options.config.get("blocks") else blocks,
     }
 
 
@@ -124,32 +126,25 @@ def plain_command(command: Sequence[str]) -> list[str]:
 def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> None:
     """Write one row per choice; parameters as JSON, edges as `clip top`."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(_row(experiment, choice) for choice in choices)
+    text.write(HEADER)
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerows(_row(experiment, choice) for choice in choices)
     content = text.getvalue().encode()
     write_atomic(folder / CHOICES, lambda file: file.write(content))
     note(folder, CHOICES, content)
 
 
-COLUMNS = (
-    *("experiment", "panel", "line", "dataset", "standardise", "algorithm", "params"),
-    *("epsilon", "delta", "adjacency", "calibration", "chosen", "mean_objective"),
-    *("seeds", "settings", "edges", "extended"),
-)
-
-
-def _row(experiment: str, choice: Choice) -> tuple[Any, ...]:
+def _row(experiment: str, choice: Choice) -> list[Any]:
     case, dataset = choice.case, choice.case.problem.spec["dataset"]
-    return (
-        *(experiment, case.panel, case.line, dataset["name"]),
-        *(bool(dataset.get("standardise", False)), label(case.algorithm)),
-        json.dumps(dict(case.params), sort_keys=True),
-        *(case.budget[key] for key in ("epsilon", "delta", "adjacency")),
-        *(case.calibration, json.dumps(choice.values, sort_keys=True), choice.mean),
-        *(choice.n_seeds, choice.n_settings),
-        *("; ".join(choice.edges), "; ".join(choice.extended)),
-    )
+    standardise = bool(dataset.get("standardise", False))
+    params = json.dumps(dict(case.params), sort_keys=True)
+    chosen = json.dumps(choice.values, sort_keys=True)
+    budget = [case.budget[key] for key in ("epsilon", "delta", "adjacency")]
+    where = [experiment, case.panel, case.line, dataset["name"], standardise]
+    how = [label(case.algorithm), params, *budget, case.calibration]
+    result = [chosen, choice.mean, choice.n_seeds, choice.n_settings]
+    edges = ["; ".join(choice.edges), "; ".join(choice.extended)]
+    return [*where, *how, *result, *edges]
 
 
 def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[str]:

@@ -110,6 +110,8 @@ class Worker:
 
     Attributes
     ----------
+    pid : int
+        The id of the process.
     task : sequence of tuple of Planned
         What it is at; empty if it is idle.
     owner : str
@@ -138,11 +140,7 @@ class Worker:
         self._mark = secrets.token_hex(8)
         service = ("dp_erm_bench.runner.worker", [str(os.getpid()), execute])
         self._process, self.pipe = start(*service, {MARK: self._mark})
-
-    @property
-    def pid(self) -> int:
-        """Return the id of the process."""
-        return self._process.pid
+        self.pid = self._process.pid
 
     def give(self, task: Sequence[Batch], job: Job, alone: bool = False) -> None:
         """Send a task; should the worker be dead, its report will be None."""

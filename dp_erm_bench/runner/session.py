@@ -120,7 +120,8 @@ class Session:
                 status = entry.status if entry else "planned"
                 status = "planned" if status in self.options.retry else status
                 self.statuses[one.key] = status
-                todo += [one] if status == "planned" else []
+                if status == "planned":
+                    todo.append(one)
         self._unwritten += new
         self._read_finals(new)
         return new, todo

@@ -131,7 +131,7 @@ def test_long_runs_are_told_from_their_first_steps(block):
         )[0]
     )
     (found,) = probed([(one.trial,)], PATIENT).values()
-    told = found.seconds(one.setting.batch_key.iterations, 2)
+    told = found.seconds(one.setting.batch_key.iterations(), 2)
     run_batch((short.trial,))
     clock = Clock()
     (record,) = run_batch((one.trial,))
