@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.suite import CHECKS, EXEMPT, FAILS, OK, Check, outcomes
+from dp_erm_bench.contract.suite import CHECKS, EXEMPT, FAILS, OK, Check
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins import passed
 
@@ -36,7 +36,7 @@ def check_command(arguments: Sequence[str]) -> int:
     for pin, candidate in zip(pins, candidates, strict=True):
         print(candidate.name)
         start, results = time.perf_counter(), []
-        for outcome in outcomes(candidate, checks):
+        for outcome in (check.outcome(candidate) for check in checks):
             name = outcome.check.replace("_", " ")
             words = [outcome.verdict, "" if outcome.verdict == OK else outcome.said]
             verdict = ": ".join(filter(None, words))

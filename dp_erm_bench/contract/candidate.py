@@ -7,26 +7,66 @@ import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from dp_erm_bench import registry
-from dp_erm_bench.contract.errors import ContractError
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.contract.covering import values_of
 from dp_erm_bench.contract.pairs import FAMILIES, STRENGTH, Neighbours, pair
 from dp_erm_bench.contract.problems import Parts, neighbours, objectives, problem_of
-from dp_erm_bench.contract.runs import is_bounded
+from dp_erm_bench.contract.runs import ContractError, is_bounded, run_at
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 
 STEPS = 10
 # Of what adds one: the small problems have few records, so that a weak penalty leaves
 # them too little convexity for a budget of 1.
 RIDGE = 1.0
+ORIGINS = ("smoothness", "smoothness_bounds")
 LENGTHS = ("n_iter", "n_epochs", "passes")
-FIXED = ("smoothness", "smoothness_bounds", *LENGTHS)
 Variant = Mapping[str, Any]
+
+
+class Subject(NamedTuple):
+    """A variant of a candidate on a problem."""
+
+    candidate: Candidate
+    variant: Variant
+    problem: Any
+
+    @property
+    def title(self) -> str:
+        """Return how a sentence names the variant and the problem."""
+        return f"{self.candidate.told(self.variant)} on {self.problem.title}"
+
+    def solver(self, **given: Any) -> Solver:
+        """Return the solver with other parameters, clipping at 1 where it clips."""
+        return self.candidate.build(self.variant, **{"clip": 1.0, **given})
+
+    def run(self, *given: Variant, names: Sequence[str] = "a", **how: Any) -> Run:
+        """Return a run of trials of some names, see ``run_at``.
+
+        Parameters
+        ----------
+        *given : mapping
+            Parameters of each trial; without any, of none others.
+        names : sequence of str
+            The identities.
+        **how
+            Of ``run_at``.
+        """
+        solvers = [self.solver(**one) for one in given or [{}] * len(names)]
+        return run_at(self.problem, solvers, identities=tuple(names), **how)
+
+    def calibrated(
+        self, budget: Budget, calibration: str = "certified", **given: Any
+    ) -> Run:
+        """Return a run of one trial under a budget; Unsupported where it is refused."""
+        return Run(self.problem, [self.solver(**given)], budget, calibration, ("a",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +107,8 @@ class Candidate:
         shapes = {
             name: values
             for name, field in self.parameters.items()
-            if field.metadata["kind"] == "shape" and name not in FIXED
-            if len(values := _alternatives(field)) > 1
+            if field.metadata["kind"] == "shape" and name not in (*ORIGINS, *LENGTHS)
+            if len(values := values_of(field, few=True)) > 1
         }
         product = itertools.product(*shapes.values())
         return [dict(zip(shapes, values, strict=True)) for values in product]
@@ -79,15 +119,6 @@ class Candidate:
         wanted = {**usual, **self.preset, **(variant or {}), **given}
         known = {key: wanted[key] for key in wanted if key in self.parameters}
         return self.solver(**known)
-
-    def within_limits(self, wanted: Variant) -> Variant:
-        """Return parameters, a number that is too large for its field being cut."""
-        most = {
-            name: field.metadata["most"]
-            for name, field in self.parameters.items()
-            if "most" in field.metadata
-        }
-        return {key: min(x, most.get(key, x)) for key, x in wanted.items()}
 
     @property
     def foreign(self) -> type[Problem] | None:
@@ -143,39 +174,26 @@ class Candidate:
         bounded = [problem for problem in served if is_bounded(problem, solver)]
         return bounded or served
 
-    def each(self) -> Iterator[tuple[Variant, Any]]:
+    def each(self) -> Iterator[Subject]:
         """Yield every variant on every problem that it serves."""
         for variant in self.variants:
             for problem in self.problems(variant):
-                yield variant, problem
+                yield Subject(self, variant, problem)
 
-    def first(self) -> Iterator[tuple[Variant, Any]]:
-        """Yield every variant on the first problem that it serves."""
+    def first(self, without: str = "") -> Iterator[Subject]:
+        """Yield every variant on the first problem that it serves.
+
+        Or on the first one whose title is ``without`` a word, if there is one.
+        """
         for variant in self.variants:
-            yield variant, self.problems(variant)[0]
+            problems = self.problems(variant)
+            first = min(problems, key=lambda problem: without in problem.title)
+            yield Subject(self, variant, first)
 
-    def trials(self, names: str) -> list[tuple[str, ...]]:
-        """Return identities in one batch, or two alone if it runs in none."""
-        if self.solver.batchable:
-            return [tuple(names)]
-        return [(name,) for name in names[:2]]
-
-    def told(self, variant: Variant, problem: Problem | None = None) -> str:
-        """Return how a sentence names a variant, and a problem."""
+    def told(self, variant: Variant) -> str:
+        """Return how a sentence names a variant."""
         words = [str(word) for word in variant.values() if word is not None]
-        name = "-".join([self.name, *words])
-        return f"{name} on {problem.title}" if problem else name
-
-
-def _alternatives(field: dataclasses.Field[Any]) -> list[Any]:
-    """Return values of a shape parameter worth a test: its choices, or a few."""
-    if "choices" in field.metadata:
-        return list(field.metadata["choices"])
-    if isinstance(field.default, bool):
-        return [field.default, not field.default]
-    words = list(field.metadata.get("words", ()))
-    numbers = [5] if "int" in str(field.type) else []
-    return [field.default, *numbers, *words]
+        return "-".join([self.name, *words])
 
 
 def candidate_of(algorithm: str | type[Solver]) -> Candidate:

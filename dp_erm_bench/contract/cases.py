@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dp_erm_bench.contract.candidate import Candidate, Variant
-from dp_erm_bench.contract.covering import Row, covering, values_of, within
+from dp_erm_bench.contract.candidate import ORIGINS, Candidate, Variant
+from dp_erm_bench.contract.covering import covering, resized, values_of
 from dp_erm_bench.contract.pairs import LARGE, STRENGTH, pair
 from dp_erm_bench.contract.problems import Parts
 from dp_erm_bench.contract.runs import is_bounded, run_at
@@ -20,8 +22,8 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.solvers.base import Solver
 
-MOST, LONG = 25, 200
-"""Steps of a usual replay, and of a long one."""
+LONG = 200
+"""Steps of a long replay."""
 FEW, LEAST = 4, 3
 """Families of a row where every run solves a problem to the end, rows of a family."""
 
@@ -72,102 +74,10 @@ class Case:
     group: str = ""
 
     @property
-    def group_told(self) -> str:
+    def title(self) -> str:
         """Return how a sentence names it, but for its neighbours."""
         words = " + ".join(part for part in self.parts if part != "none")
         return f"{self.group} on {words}, {self.adjacency.value}"
-
-    @property
-    def told(self) -> str:
-        """Return how a sentence names it."""
-        return f"{self.group_told}, neighbours: {self.family}"
-
-
-class Plan:
-    """The cases of a candidate.
-
-    Parameters
-    ----------
-    candidate : Candidate
-    """
-
-    def __init__(self, candidate: Candidate) -> None:
-        self.candidate = candidate
-        self.parts = candidate.objectives()
-        self._served: dict[Any, list[Parts]] = {}
-        self.met: collections.Counter[str] = collections.Counter()
-
-    def rows(self) -> list[Row]:
-        """Return combinations of parameters, any two values together somewhere."""
-        if self.candidate.rows is not None:
-            return [dict(row) for row in self.candidate.rows]
-        fields = {
-            name: values_of(field)
-            for name, field in self.candidate.parameters.items()
-            if name not in ("smoothness", "smoothness_bounds")
-        }
-        return covering(fields, lambda row: bool(self.served(row))) if fields else [{}]
-
-    def served(self, row: Variant) -> list[Parts]:
-        """Return the objectives that parameters serve with a finite sensitivity."""
-        key = tuple(sorted(row.items(), key=str))
-        if key not in self._served:
-            self._served[key] = list(self._serving(row))
-        return self._served[key]
-
-    def _serving(self, row: Variant) -> Iterator[Parts]:
-        try:
-            solver = self.candidate.build(row)
-        except Exception:  # two values that do not go together
-            return
-        for parts in self.parts:
-            problem = self.candidate.problem(parts)
-            if solver.refusal(problem) is None and self._bounded(problem, row):
-                yield parts
-
-    def _bounded(self, problem: Problem, row: Variant) -> bool:
-        try:
-            return is_bounded(problem, self.shortened(row, problem, MOST))
-        except Exception:  # seen where it is run
-            return True
-
-    def shortened(self, row: Variant, problem: Problem, most: int) -> Solver:
-        """Return a solver of at most so many steps on a problem, if there is one.
-
-        Whatever numbers its length depends on are halved or doubled.
-        """
-        solver = self.candidate.build(row)
-        for _ in range(40):
-            if solver.iterations(problem) <= most:
-                break
-            solver = self._scaled(solver, problem, longer=False)
-        return solver
-
-    def lengthened(self, row: Variant, problem: Problem, least: int) -> Solver:
-        """Return a solver of about so many steps on a problem, if there is one."""
-        solver = self.candidate.build(row)
-        for _ in range(12):
-            if solver.iterations(problem) >= least:
-                break
-            solver = self._scaled(solver, problem, longer=True)
-        return self.shortened(dict(given_of(solver)), problem, 2 * least)
-
-    def _scaled(self, solver: Solver, problem: Problem, longer: bool) -> Solver:
-        length = solver.iterations(problem)
-        for name, field in self.candidate.parameters.items():
-            value = getattr(solver, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not value:
-                continue
-            half = value // 2 if isinstance(value, int) else value / 2
-            for other in (half, 2 * value):
-                if within(other, field.metadata):
-                    given: Row = {name: other}
-                    made = dataclasses.replace(solver, **given)
-                    change = made.iterations(problem) - length
-                    if (change > 0) is longer and change:
-                        return made
-        return solver
 
 
 def given_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
@@ -177,58 +87,87 @@ def given_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
 
 
 def varied(candidate: Candidate) -> Iterator[Case]:
-    """Yield every row of parameters on all families of neighbours."""
+    """Yield rows of parameters, any two values together, on families of neighbours."""
     if candidate.foreign:  # the families are of records with labels
         return
-    plan, count = Plan(candidate), itertools.count()
-    rows = [row for row in plan.rows() if plan.served(row)]
-    share = 1.0 if candidate.solver.batchable else FEW / len(candidate.families)
-    again = math.ceil(LEAST / (share * len(rows))) if rows else 0
-    for number, row in enumerate(rows * again):
-        families = list(candidate.families)
-        if not candidate.solver.batchable:
-            start = FEW * number
-            families = [families[(start + k) % len(families)] for k in range(FEW)]
-            families = list(dict.fromkeys(families))
-        for family in families:
-            yield from _on(plan, row, family, number, next(count))
+    rows: Sequence[Variant] | None = candidate.rows
+    if rows is None:
+        fields = candidate.parameters.items()
+        free = {name: values_of(field) for name, field in fields if name not in ORIGINS}
+        rows = covering(free, lambda row: bool(_served(candidate, *row.items())))
+    rows = [row for row in rows if _served(candidate, *row.items())]
+    families, count = candidate.families, itertools.count()
+    few = len(families) if candidate.solver.batchable else FEW
+    again = math.ceil(LEAST * len(families) / (few * len(rows))) if rows else 0
+    met: collections.Counter[str] = collections.Counter()
+    for number, row in enumerate([*rows] * again):
+        for k in range(min(few, len(families))):
+            family, turn = families[(few * number + k) % len(families)], next(count)
+            served = _served(candidate, *row.items())
+            if family == "range of labels":
+                served = [one for one in served if one[0] in ("squared", "huber")]
+            # The first time that a family could be met it is, and every third time.
+            met[family] += bool(served)
+            if served and (family not in LARGE or met[family] % 3 == 1):
+                parts = served[(5 * turn) % len(served)]
+                long = family not in LARGE and met[family] == 1
+                yield from _on(candidate, row, parts, family, number, turn, long)
 
 
-def _on(plan: Plan, row: Row, family: str, number: int, count: int) -> Iterator[Case]:
-    served = plan.served(row)
-    if family == "range of labels":
-        served = [parts for parts in served if parts[0] in ("squared", "huber")]
-    if not served:
-        return
-    # The first time that a family could be met it is, and every third time.
-    plan.met[family] += 1
-    if family in LARGE and plan.met[family] % 3 != 1:
-        return
-    parts = served[(5 * count) % len(served)]
-    adjacency = list(Adjacency)[(count + number) % 2]
-    shape = pair(family, adjacency, parts).first
+@functools.lru_cache(maxsize=4096, typed=True)
+def _served(candidate: Candidate, *row: tuple[str, Any]) -> list[Parts]:
+    """Return the objectives that parameters serve with a finite sensitivity."""
     try:
-        if family not in LARGE and plan.met[family] == 1:
-            solver = plan.lengthened(row, shape, LONG)
-        else:
-            solver = plan.shortened(row, shape, MOST)
-    except Exception:  # whatever it is, the replay of the row as it is says so
-        solver = plan.candidate.build(row)
-    batch = 3 if plan.candidate.solver.batchable and count % 3 == 0 else 1
-    made = Case(
+        solver = candidate.build(dict(row))
+    except Exception:  # two values that do not go together
+        return []
+    problems = {parts: candidate.problem(parts) for parts in candidate.objectives()}
+    return [
+        parts
+        for parts, problem in problems.items()
+        if solver.refusal(problem) is None and _is_hidden(problem, solver)
+    ]
+
+
+def _is_hidden(problem: Problem, solver: Solver) -> bool:
+    """Return whether noise can hide the changes; what fails is seen where it is run."""
+    try:
+        return is_bounded(problem, resized(solver, problem))
+    except Exception:
+        return True
+
+
+def _on(
+    candidate: Candidate,
+    row: Variant,
+    parts: Parts,
+    family: str,
+    number: int,
+    turn: int,
+    long: bool,
+) -> Iterator[Case]:
+    """Yield the cases of a row of parameters, of some number, on a family."""
+    adjacency = list(Adjacency)[(turn + number) % 2]
+    problem = pair(family, adjacency, parts).first
+    solver, lengths = candidate.build(row), (LONG, 2 * LONG) if long else ()
+    with contextlib.suppress(Exception):  # what it is, a replay as it is says
+        solver = resized(solver, problem, *lengths)
+    usual = candidate.parameters
+    apart = {k: f"{k}={x}" for k, x in row.items() if x != usual[k].default}
+    case = Case(
         given_of(solver),
         parts,
         family,
         adjacency,
-        batch,
-        z=(30.0, 1.0)[count % 2],
-        points=("all", "few", "ends")[count % 3 if number else 0],
-        group=plan.candidate.told(_apart(plan.candidate, row)),
+        trials=3 if candidate.solver.batchable and turn % 3 == 0 else 1,
+        z=(30.0, 1.0)[turn % 2],
+        points=("all", "few", "ends")[turn % 3 if number else 0],
+        group=candidate.told(apart),
     )
-    yield made
-    if is_sampled(shape, solver):
+    yield case
+    if is_sampled(problem, solver):
         # The dataset whose record stands out.
-        yield replace(made, toggled=int(adjacency is Adjacency.REPLACE_ONE))
+        yield replace(case, toggled=int(adjacency is Adjacency.REPLACE_ONE))
 
 
 def is_sampled(problem: Problem, solver: Solver) -> bool:
@@ -237,14 +176,4 @@ def is_sampled(problem: Problem, solver: Solver) -> bool:
         releases = run_at(problem, [solver]).releases
     except Exception:
         return False
-    return any(isinstance(one, SampledRelease) for one in releases)
-
-
-def _apart(candidate: Candidate, row: Row) -> Row:
-    """Return the parameters of a row that are not as by default."""
-    usual = candidate.parameters
-    return {
-        name: f"{name}={value}"
-        for name, value in row.items()
-        if value != usual[name].default
-    }
+    return any(isinstance(one, SampledRelease) and one.rate < 1 for one in releases)

@@ -1,34 +1,43 @@
-"""Values of parameters, and combinations in which any two of them meet."""
+"""Values of parameters, combinations in which any two of them meet, and lengths."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.solvers.base import Solver
 
 INTEGERS = (1, 3, 12, 5)
 REALS = (0.0, 0.3, 40.0, 1.0, 0.05)
 VALUES = 5
+MOST = 25
+"""Steps of a usual replay."""
 Row = dict[str, Any]
 
 
-def values_of(field: dataclasses.Field[Any]) -> list[Any]:
-    """Return values of a parameter that may lead to other branches, its own first."""
+def values_of(field: dataclasses.Field[Any], few: bool = False) -> list[Any]:
+    """Return values of a parameter that may lead to other branches, its own first.
+
+    Its choices; else words, with up to `VALUES` numbers and None, or, of ``few``, with
+    5 where it is an integer.
+    """
     limits, kind = field.metadata, str(field.type)
     if "choices" in limits:
-        found = list(limits["choices"])
+        values = list(limits["choices"])
     elif isinstance(field.default, bool):
-        found = [True, False]
+        values = [True, False]
+    elif few:
+        values = [*([5] if "int" in kind else []), *limits.get("words", ())]
     else:
-        tried = INTEGERS if "int" in kind else REALS
         ends = [limits[key] for key in ("least", "most") if key in limits]
-        known = [x for x in dict.fromkeys((*ends, *tried)) if within(x, limits)]
-        numbers = known[:VALUES]
-        found = [*numbers, *limits.get("words", ())]
-        found += [None] if "None" in kind else []
-    others = [x for x in dict.fromkeys(found) if x != field.default]
-    return [field.default, *others]
+        tried = dict.fromkeys((*ends, *(INTEGERS if "int" in kind else REALS)))
+        numbers = [x for x in tried if within(x, limits)][:VALUES]
+        none = [None] if "None" in kind else []
+        values = [*numbers, *limits.get("words", ()), *none]
+    return [field.default, *(x for x in dict.fromkeys(values) if x != field.default)]
 
 
 def within(x: float, limits: Mapping[str, Any]) -> bool:
@@ -46,51 +55,76 @@ def covering(
     completed by the values that bring most other such pairs, or by later ones where
     the row is not allowed.
     """
-    names = list(factors)
-    todo = {
-        ((a, i), (b, j)): None
-        for a, b in itertools.combinations(names, 2)
-        for i, j in itertools.product(range(len(factors[a])), range(len(factors[b])))
-    }
-    if len(names) == 1:
-        todo = {((names[0], i),) * 2: None for i in range(len(factors[names[0]]))}
-    rows = [dict.fromkeys(names, 0)]
-    _strike(todo, rows[0])
+    places = [[(name, k) for k in range(len(factors[name]))] for name in factors]
+    pairs = itertools.starmap(itertools.product, itertools.combinations(places, 2))
+    todo = dict.fromkeys(map(frozenset, itertools.chain.from_iterable(pairs)))
+    if len(places) == 1:
+        todo = dict.fromkeys(frozenset([place]) for place in places[0])
+    rows: list[Row] = []
+
+    def valued(row: Row) -> Row:
+        return {name: factors[name][k] for name, k in row.items()}
+
+    def take(row: Row) -> None:
+        rows.append(valued(row))
+        for both in itertools.product(row.items(), repeat=2):
+            todo.pop(frozenset(both), None)
+
+    take(dict.fromkeys(factors, 0))  # without factors, one row of nothing
     while todo:
-        (a, i), (b, j) = next(iter(todo))
-        for attempt in range(4):
-            row = _completed(names, factors, todo, {a: i, b: j}, attempt)
-            if allowed({name: factors[name][k] for name, k in row.items()}):
-                rows.append(row)
-                _strike(todo, row)
-                break
-        todo.pop(((a, i), (b, j)), None)
-    made = [{name: factors[name][k] for name, k in row.items()} for row in rows]
-    return [made[0], *(row for row in made[1:] if allowed(row))]
+        wanted = next(iter(todo))
+        tried = (_completed(factors, todo, dict(wanted), k) for k in range(4))
+        row = next((row for row in tried if allowed(valued(row))), None)
+        if row:
+            take(row)
+        todo.pop(wanted, None)
+    return rows
 
 
 def _completed(
-    names: Sequence[str],
     factors: Mapping[str, Sequence[Any]],
     todo: Mapping[Any, None],
-    row: dict[str, int],
+    row: Row,
     attempt: int,
-) -> dict[str, int]:
-    row = dict(row)
-    for name in names:
+) -> Row:
+    """Return a row with the missing values that bring most pairs, or later ones."""
+    for name, values in factors.items():
         if name not in row:
-            gains = [_gain(todo, row, name, k) for k in range(len(factors[name]))]
+            gains = [
+                sum(frozenset((one, (name, k))) in todo for one in row.items())
+                for k in range(len(values))
+            ]
             ranked = sorted(range(len(gains)), key=lambda k: (-gains[k], k))
             # The later attempts stay with the first value: it is the usual one.
             row[name] = ranked[attempt % len(ranked)] if attempt < 2 else 0
-    return {name: row[name] for name in names}
+    return {name: row[name] for name in factors}
 
 
-def _gain(todo: Mapping[Any, None], row: dict[str, int], name: str, k: int) -> int:
-    both = ((((a, i), (name, k)), ((name, k), (a, i))) for a, i in row.items())
-    return sum(one in todo or other in todo for one, other in both)
+def resized(
+    solver: Solver, problem: Problem, least: int = 0, most: int = MOST
+) -> Solver:
+    """Return a solver of so many steps on a problem, if there is one.
+
+    Whatever numbers its length depends on are doubled or halved.
+    """
+    for longer, times in ((True, 12), (False, 40)):
+        for _ in range(times):
+            length = solver.iterations(problem)
+            if length >= least if longer else length <= most:
+                break
+            solver = next(_scaled(solver, problem, longer), solver)
+    return solver
 
 
-def _strike(todo: dict[Any, None], row: dict[str, int]) -> None:
-    for both in itertools.product(row.items(), repeat=2):
-        todo.pop(both, None)
+def _scaled(solver: Solver, problem: Problem, longer: bool) -> Iterator[Solver]:
+    """Yield longer, or shorter, solvers of which one number is halved or doubled."""
+    length = solver.iterations(problem)
+    for field in dataclasses.fields(solver):
+        value = getattr(solver, field.name)
+        if type(value) in (int, float):
+            for other in (type(value)(value / 2), 2 * value):
+                if within(other, field.metadata):
+                    made = dataclasses.replace(solver, **{field.name: other})
+                    change = made.iterations(problem) - length
+                    if change > 0 if longer else change < 0:
+                        yield made

@@ -1,21 +1,31 @@
-"""Checks of what an algorithm says of itself, without running it."""
+"""Checks of what an algorithm declares, and that its runs keep to it."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import inspect
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
-from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.errors import require
-from dp_erm_bench.errors import UsageError
+import numpy as np
+
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.contract.candidate import STEPS, Candidate
+from dp_erm_bench.contract.runs import DELTA, NotApplicable, require, run_at
+from dp_erm_bench.errors import BudgetExhausted, Unsupported, UsageError
 from dp_erm_bench.plugins.sources import sources
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.declared import complaint
+from dp_erm_bench.trust.recount import listen, recount
+from dp_erm_bench.trust.twins.base import NoTwin
 
 FORBIDDEN = {"epsilon", "delta", "sigma", "Budget", "calibrate"}
 """Names of a budget or a noise scale: a solver declares, and is calibrated outside."""
+BUDGET = 1.0
+LITTLE = 0.05
 
 
 def declaration(candidate: Candidate) -> None:
@@ -24,62 +34,160 @@ def declaration(candidate: Candidate) -> None:
     require(lacking is None, str(lacking))
     solver = candidate.build()
     name = next(iter(candidate.parameters))
-    try:
+    with contextlib.suppress(dataclasses.FrozenInstanceError):
         setattr(solver, name, getattr(solver, name))
-    except dataclasses.FrozenInstanceError:
-        return
-    require(False, f"parameter {name} can be changed: the dataclass is not frozen")
+        require(False, f"parameter {name} can be changed: the dataclass is not frozen")
 
 
 def no_noise_scale_in_the_source(candidate: Candidate) -> None:
     """Name no budget and no noise scale in the source."""
-    path = inspect.getfile(candidate.solver)
-    for module, file in sources(path).items():
-        found = sorted(_names(ast.parse(file.read_bytes())) & FORBIDDEN)
-        words = ", ".join(found)
-        require(not found, f"module {module} names {words}: noise is fixed outside")
+    for module, file in sources(inspect.getfile(candidate.solver)).items():
+        named = sorted(_names(ast.parse(file.read_bytes())) & FORBIDDEN)
+        words = ", ".join(named)
+        require(not named, f"module {module} names {words}: noise is fixed outside")
     for name in candidate.parameters:
-        known = any(word.lower() in name for word in FORBIDDEN)
-        require(not known, f"parameter {name} is a budget or a noise scale")
+        budget = any(word.lower() in name for word in FORBIDDEN)
+        require(not budget, f"parameter {name} is a budget or a noise scale")
 
 
 def _names(tree: ast.AST) -> set[str]:
     """Return every name in a source, imported ones and arguments among them."""
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
-                found.add(name)
+                names.add(name)
             case ast.alias(name=name):
-                found.add(name.rpartition(".")[2])
-    return found
+                names.add(name.rpartition(".")[2])
+    return names
 
 
 def wrong_parameters_are_refused(candidate: Candidate) -> None:
     """Refuse parameters of a wrong type or out of range in one sentence."""
     for name, field in candidate.parameters.items():
         for given in _wrong(field):
-            told = f"parameter {name}={given}"
+            said = ""
             try:
                 candidate.build(**{name: given})
             except UsageError as error:
                 said = str(error)
-                fits = said.startswith(f"{name}={given}: must be ") and "\n" not in said
-                require(fits, f"{told} is refused with: {said}")
-            else:
-                require(False, f"{told} is accepted")
+            require(said, f"parameter {name}={given} is accepted")
+            fits = said.startswith(f"{name}={given}: must be ") and "\n" not in said
+            require(fits, f"parameter {name}={given} is refused with: {said}")
 
 
 def _wrong(field: dataclasses.Field[Any]) -> Iterator[Any]:
-    limits = field.metadata
-    yield from (object(), [1], float("nan"), float("inf"))
-    yield from (limits[key] - 1 for key in ("least", "above") if key in limits)
-    yield from (limits[key] for key in ("above",) if key in limits)
-    yield from (limits[key] + 1 for key in ("most",) if key in limits)
+    limits, kind = field.metadata, str(field.type)
+    yield from (object(), [1], float("nan"), float("inf"), "no such word")
+    for key, steps in (("least", (-1,)), ("above", (-1, 0)), ("most", (1,))):
+        yield from (limits[key] + step for step in steps if key in limits)
     if not isinstance(field.default, bool):
         yield True
-    if "int" in str(field.type):
+    if "int" in kind:
         yield 1.5
-    if "None" not in str(field.type):
+    if "None" not in kind:
         yield None
-    yield "no such word"
+
+
+def uses_are_those_declared(candidate: Candidate) -> None:
+    """Use each mechanism exactly as often as declared, and no more."""
+    for on in candidate.each():
+        for ahead in (False, True):
+            run = on.run(ahead=ahead)
+            run.iterates()
+            require(run.mechanisms, f"{on.title} declares no release")
+            for name, mechanism in run.mechanisms.items():
+                used, times = mechanism.used, mechanism.release.times
+                require(
+                    used == times,
+                    f"{on.title} uses release {name} {used} times and declares {times}",
+                )
+                with contextlib.suppress(BudgetExhausted):
+                    mechanism.spend(1)
+                    require(False, f"{on.title}: release {name} is not counted")
+
+
+def a_longer_run_is_stopped(candidate: Candidate) -> None:
+    """Be stopped by the mechanisms in a run that is longer than declared."""
+    _require_length(candidate)
+    more = STEPS + 5
+    for on in candidate.first():
+        longer = on.run({"n_iter": more}, checkpoints=(0, more))
+        longer.mechanisms = on.run().mechanisms
+        with contextlib.suppress(BudgetExhausted):
+            longer.iterates()
+            told = f"makes {more} steps on the releases of {STEPS}"
+            require(False, f"{on.title} {told}")
+
+
+def no_iterations_return_the_start(candidate: Candidate) -> None:
+    """Publish nothing and return the start if there are no iterations."""
+    _require_length(candidate)
+    for on in candidate.first():
+        run, told = on.run({"n_iter": 0}), on.title
+        ends = run.iterates()
+        times = {release.name: release.times for release in run.releases}
+        require(not any(times.values()), f"{told} declares {times} for no iterations")
+        require(len(ends) == 1, f"{told} yields {len(ends)} iterates for no iteration")
+        start = on.problem.start(len(ends[0]))
+        require(np.array_equal(ends[0], start), f"{told} does not start at zero")
+
+
+def _require_length(candidate: Candidate) -> None:
+    if "n_iter" not in candidate.parameters:
+        raise NotApplicable("it has no parameter n_iter")
+
+
+def without_noise_nothing_is_drawn(candidate: Candidate) -> None:
+    """Draw no noise at epsilon = inf, with finite iterates."""
+    for on in candidate.first():
+        solvers = [candidate.build(on.variant)]
+        quiet = run_at(on.problem, solvers, z=0.0).iterates()
+        require(np.isfinite(quiet).all(), f"{on.title} without noise is not finite")
+        run = run_at(on.problem, solvers, z=0.0)
+        with contextlib.ExitStack() as stack:
+            for kind in {type(release) for release in run.releases}:
+                stack.enter_context(patch.object(kind, "draw", _draw_nothing))
+            same = np.array_equal(quiet, run.iterates())
+        require(same, f"{on.title} does not repeat at epsilon = inf")
+
+
+def _draw_nothing(*_: Any) -> None:
+    require(False, "noise is drawn at epsilon = inf")
+
+
+def the_noise_is_recounted(candidate: Candidate) -> None:
+    """Release what was certified: the noise and the uses of a run, counted again.
+
+    Plain steps are listened to: what the mechanisms say of themselves is not believed.
+    Winners are heard where noise does not drown the scores: with little noise, too.
+    """
+    served = 0
+    for on in candidate.first():
+        for adjacency in Adjacency:
+            for ahead in (True, False):
+                try:
+                    run = on.calibrated(Budget(BUDGET, DELTA, adjacency))
+                except Unsupported:
+                    continue
+                run.mechanisms.ahead = ahead
+                heard = None if ahead else listen(run.mechanisms)
+                run.iterates()
+                try:
+                    counted = recount(run.mechanisms, run.calibration, heard=heard)
+                except NoTwin as reason:
+                    raise NotApplicable(str(reason)) from None
+                lack = counted.complaint(run.calibration)
+                require(not lack, f"{on.title}, {adjacency.value}: {lack}")
+                served += 1
+        quiet = on.run(z=LITTLE)
+        winners = listen(quiet.mechanisms)
+        quiet.iterates()
+        for release in quiet.releases:
+            witness = winners.get(release.name)
+            least = LITTLE * release.weight * (1 - 1e-6)
+            enough = witness is None or witness.ratio >= least
+            told = f"release {release.name} has other noise than its own"
+            require(enough, f"{on.title}: {told}")
+    if not served:
+        raise NotApplicable(f"it serves no problem of the check at epsilon={BUDGET:g}")

@@ -7,10 +7,10 @@ column is empty or constant, the classes, the range of the labels, a rank.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,28 +32,23 @@ STRENGTH = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Records of D; of one of them the other features and label on D'."""
+    """Records of D; of one of them the features and label on D', None: as on D."""
 
     X: Array
     y: Array
     record: int
-    other: Array
-    label: float
+    other: Array | None = None
+    label: float | None = None
     sparse: bool = False
     bounded: bool = True
 
 
-@dataclass(frozen=True)
-class Neighbours:
+class Neighbours(NamedTuple):
     """Two problems of one class and where their records differ."""
 
     first: Any
     second: Any
     record: int
-
-    def __getitem__(self, side: int) -> Any:
-        """Return the problem of a side, 0 or 1."""
-        return self.second if side else self.first
 
 
 def radius(p: int) -> Array:
@@ -67,8 +62,17 @@ def _aligned(rng: np.random.Generator, n: int, p: int, size: float) -> Pair:
     jitter = 0.6 + 0.4 * rng.random((n, p))
     X = size * radius(p) * y[:, None] * jitter
     record = 2 * int(rng.integers(n // 2)) + 1  # so that the classes are unequal then
-    corner = radius(p) * np.where(np.arange(p) % 3 == 1, -1.0, 1.0)
-    return Pair(X, y, record, corner, -float(y[record]))
+    return Pair(X, y, record, _corner(p), -float(y[record]))
+
+
+def _corner(p: int) -> Array:
+    return radius(p) * np.where(np.arange(p) % 3 == 1, -1.0, 1.0)
+
+
+def _cloud(rng: np.random.Generator, n: int) -> Pair:
+    """Return records within the bounds, every other one of a class."""
+    X, record = rng.uniform(-1.0, 1.0, (n, 4)) * radius(4), int(rng.integers(n))
+    return Pair(X, np.where(np.arange(n) % 2 == 0, 1.0, -1.0), record)
 
 
 def outlier(rng: np.random.Generator, n: int = 10, p: int = 4) -> Pair:
@@ -80,9 +84,8 @@ def lone(rng: np.random.Generator) -> Pair:
     """Fill an empty column, and end a constant one, by one record."""
     made = _aligned(rng, 9, 5, 0.5)
     made.X[:, 3], made.X[:, 4] = 0.0, 0.7
-    other = made.X[made.record].copy()
-    other[3:] = [2.5, -1.0]
-    return Pair(made.X, made.y, made.record, other, float(made.y[made.record]))
+    other = np.append(made.X[made.record, :3], [2.5, -1.0])
+    return replace(made, other=other, label=None)
 
 
 def clusters(rng: np.random.Generator) -> Pair:
@@ -91,21 +94,18 @@ def clusters(rng: np.random.Generator) -> Pair:
     order = rng.permutation(11)
     made.X[order[:5]] *= 15.0
     record = int(order[5])
-    return Pair(made.X, made.y, record, 15.0 * made.X[record], float(made.y[record]))
+    return Pair(made.X, made.y, record, 15.0 * made.X[record])
 
 
 def flipped(rng: np.random.Generator) -> Pair:
     """Flip a label that decides which class is the larger."""
-    X = rng.uniform(-1.0, 1.0, (12, 4)) * radius(4)
-    y = np.where(np.arange(12) % 2 == 0, 1.0, -1.0)
-    record = int(rng.integers(12))
-    return Pair(X, y, record, X[record], -float(y[record]))
+    made = _cloud(rng, 12)
+    return replace(made, label=-float(made.y[made.record]))
 
 
 def one_class(rng: np.random.Generator) -> Pair:
     """Flip the only label of its class."""
-    X, record = rng.uniform(-1.0, 1.0, (7, 4)) * radius(4), int(rng.integers(7))
-    return Pair(X, np.ones(7), record, X[record], -1.0)
+    return replace(_cloud(rng, 7), y=np.ones(7), label=-1.0)
 
 
 def duplicate(rng: np.random.Generator) -> Pair:
@@ -115,14 +115,13 @@ def duplicate(rng: np.random.Generator) -> Pair:
     record = int(rng.integers(13))
     X[record - 1] = X[record]
     other = 0.9 * radius(6) * np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
-    return Pair(X, y, record, other, float(y[record]))
+    return Pair(X, y, record, other)
 
 
 def empty(rng: np.random.Generator) -> Pair:
     """Set the only record that is not zero."""
     X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
-    record = int(rng.integers(5))
-    return Pair(X, y, record, radius(4), float(y[record]))
+    return Pair(X, y, int(rng.integers(5)), radius(4))
 
 
 def interior(rng: np.random.Generator) -> Pair:
@@ -131,37 +130,27 @@ def interior(rng: np.random.Generator) -> Pair:
     y = np.where(X @ rng.normal(size=6) > 0.0, 1.0, -1.0)
     record = int(rng.integers(15))
     other = np.clip(0.6 * rng.normal(size=6), -1.0, 1.0) * radius(6)
-    return Pair(X, y, record, other, float(y[record]))
+    return Pair(X, y, record, other)
 
 
 def ranged(rng: np.random.Generator) -> Pair:
     """Widen the range of labels that are numbers."""
-    X = rng.uniform(-1.0, 1.0, (9, 4)) * radius(4)
-    record = int(rng.integers(9))
-    return Pair(X, rng.uniform(-0.1, 0.1, 9), record, X[record], LABEL)
-
-
-def single(rng: np.random.Generator) -> Pair:
-    """Have one column only."""
-    return _aligned(rng, 6, 1, 0.1)
+    return replace(_cloud(rng, 9), y=rng.uniform(-0.1, 0.1, 9), label=LABEL)
 
 
 def unbounded(rng: np.random.Generator) -> Pair:
     """Move a record a hundred times as far, where no bounds are declared."""
     made = _aligned(rng, 14, 4, 0.3)
-    return Pair(
-        made.X, made.y, made.record, FAR * made.other, made.label, bounded=False
-    )
+    return replace(made, other=FAR * _corner(4), bounded=False)
 
 
 def _scattered(rng: np.random.Generator, n: int, p: int) -> Pair:
     made = _aligned(rng, n, p, 0.2)
     kept = rng.random((n, p)) < 0.15
     kept[:, p - 1] = False  # a column that the record alone will fill
-    other = np.where(rng.random(p) < 0.3, made.other, 0.0)
-    other[p - 1] = made.other[p - 1]
-    X = np.where(kept, made.X, 0.0)
-    return Pair(X, made.y, made.record, other, made.label, sparse=True)
+    other = np.where(rng.random(p) < 0.3, _corner(p), 0.0)
+    other[p - 1] = _corner(p)[p - 1]
+    return replace(made, X=np.where(kept, made.X, 0.0), other=other, sparse=True)
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], Pair]] = {
@@ -174,19 +163,19 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Pair]] = {
     "empty": empty,
     "interior": interior,
     "range of labels": ranged,
-    "one column": single,
+    "one column": partial(_aligned, n=6, p=1, size=0.1),
     "no bounds": unbounded,
-    "sparse": lambda rng: _scattered(rng, 60, 34),
-    "wide": lambda rng: outlier(rng, 8, 30),
-    "many": lambda rng: outlier(rng, 1302, 5),
-    "sparse and many": lambda rng: _scattered(rng, 1102, 27),
-    "very many": lambda rng: outlier(rng, 12_008, 3),
+    "sparse": partial(_scattered, n=60, p=34),
+    "wide": partial(outlier, n=8, p=30),
+    "many": partial(outlier, n=1302, p=5),
+    "sparse and many": partial(_scattered, n=1102, p=27),
+    "very many": partial(outlier, n=12_008, p=3),
 }
 LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
 CORNERS = "corners"
 
 
-@functools.lru_cache(maxsize=512)
+@lru_cache(maxsize=512)
 def pair(
     family: str, adjacency: Adjacency, parts: Parts, strength: float = STRENGTH
 ) -> Neighbours:
@@ -200,42 +189,36 @@ def pair(
         found = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
         return Neighbours(*found[int(number)], 0)
     made = FAMILIES[family](np.random.default_rng([7, len(family)]))
-    X, y, Z, z = made.X, made.y.copy(), made.X.copy(), made.y.copy()
-    Z[made.record], z[made.record] = made.other, made.label
-    loss = build("loss", parts[0])
-    if loss.classification:
-        y, z = np.where(y < 0.0, -1.0, 1.0), np.where(z < 0.0, -1.0, 1.0)
+    X, y, Z, z = made.X, made.y, made.X.copy(), made.y.copy()
+    if made.other is not None:
+        Z[made.record] = made.other
+    if made.label is not None:
+        z[made.record] = made.label
     if adjacency is Adjacency.ZERO_OUT:
-        X, y = Z.copy(), z
-        X[made.record] = 0.0
         # So that neither family begins with a problem that the other one ends with.
-        return Neighbours(
-            _problem(made, Z, z, parts, strength),
-            _problem(made, X, y, parts, strength),
-            made.record,
-        )
-    return Neighbours(
-        _problem(made, X, y, parts, strength),
-        _problem(made, Z, z, parts, strength),
-        made.record,
-    )
+        X, y, Z = Z, z, Z.copy()
+        Z[made.record] = 0.0
+    first = _problem(made, X, y, parts, strength)
+    return Neighbours(first, _problem(made, Z, z, parts, strength), made.record)
 
 
 def _problem(
     made: Pair, X: Array, y: Array, parts: Parts, strength: float
 ) -> ERMProblem:
-    p = X.shape[1]
-    bound = radius(p)
-    declared = Bounds(bound, float(np.linalg.norm(bound)), LABEL)
-    features = X
-    if made.sparse:
-        from scipy.sparse import csc_array
+    from scipy.sparse import csc_array
 
-        features = csc_array(X)
-    data = dataset_from_arrays(features, y, bounds=declared if made.bounded else None)
+    loss, bound = build("loss", parts[0]), radius(X.shape[1])
+    if loss.classification:
+        y = np.where(y < 0.0, -1.0, 1.0)
+    declared = Bounds(bound, float(np.linalg.norm(bound)), LABEL)
+    features, bounds = (
+        csc_array(X) if made.sparse else X,
+        declared if made.bounded else None,
+    )
+    data = dataset_from_arrays(features, y, bounds=bounds)
     problem = objective_problem(data, *parts, strength=strength)
     if made.bounded:
         return problem.with_smoothness("public")
     # As if published: without bounds the constants would come from the data.
-    constants = np.atleast_2d(build("loss", parts[0]).smoothness * np.square(bound))
+    constants = np.atleast_2d(loss.smoothness * np.square(bound))
     return problem.with_released(ReleasedSmoothness(constants, "declared"))

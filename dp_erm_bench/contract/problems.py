@@ -73,14 +73,6 @@ def problem_of(
     return objective_problem(data, loss, penalty, constraint)
 
 
-def at_corners(X: Array, y: Array, parts: Parts, strength: float = 0.02) -> ERMProblem:
-    """Return a problem whose records may be at the corners of its declared bounds."""
-    bounds = Bounds(CORNERS, float(np.linalg.norm(CORNERS)), 1.0)
-    data = dataset_from_arrays(X, y, bounds=bounds)
-    made = objective_problem(data, *parts, strength=strength)
-    return made.with_smoothness("public")
-
-
 @functools.cache
 def neighbours(
     adjacency: Adjacency, parts: Parts, strength: float = 0.02
@@ -94,13 +86,17 @@ def neighbours(
     X = CORNERS * np.sign(rng.normal(size=(8, 4)))
     y = np.sign(rng.normal(size=8))
     X[0], y[0] = CORNERS * [1.0, 1.0, -1.0, 1.0], 1.0
-    first = at_corners(X, y, parts, strength)
+    bounds = Bounds(CORNERS, float(np.linalg.norm(CORNERS)), 1.0)
+    signs = [*(1.0 - 2.0 * np.eye(4)), -np.ones(4)]
     if adjacency is Adjacency.ZERO_OUT:
         signs = [np.zeros(4)]
-    else:
-        signs = [*(1.0 - 2.0 * np.eye(4)), -np.ones(4)]
-    others = [np.vstack([X[0] * sign, X[1:]]) for sign in signs]
-    return tuple((first, at_corners(X, y, parts, strength)) for X in others)
+    made = []
+    for sign in (np.ones(4), *signs):
+        records = np.vstack([X[0] * sign, X[1:]])
+        data = dataset_from_arrays(records, y, bounds=bounds)
+        problem = objective_problem(data, *parts, strength=strength)
+        made.append(problem.with_smoothness("public"))
+    return tuple((made[0], other) for other in made[1:])
 
 
 @functools.cache
@@ -119,13 +115,6 @@ def instance(
     problem = objective_problem(data, loss, penalty, constraint, strength, **box)
     assert problem.optimum.value is not None
     return problem
-
-
-def curvature(problem: ERMProblem) -> float:
-    """Return the modulus of strong convexity at the minimum."""
-    assert problem.optimum.w is not None
-    hessian = problem.hessian(problem.optimum.w) / problem.n
-    return float(np.linalg.eigvalsh(hessian)[0] + problem.penalty.strong_convexity)
 
 
 def gap(problem: ERMProblem, w: Array) -> Array:

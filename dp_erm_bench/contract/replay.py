@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from dp_erm_bench.contract.candidate import Candidate, Variant
-from dp_erm_bench.contract.cases import Case, Plan, given_of, is_sampled, varied
-from dp_erm_bench.contract.errors import NotApplicable, require
-from dp_erm_bench.contract.interpreters import replayed
+from dp_erm_bench.contract.cases import Case, given_of, is_sampled, varied
+from dp_erm_bench.contract.covering import resized
 from dp_erm_bench.contract.pairs import CORNERS
 from dp_erm_bench.contract.problems import Parts, neighbours
-from dp_erm_bench.contract.runs import is_bounded
-from dp_erm_bench.contract.verdicts import Verdict
+from dp_erm_bench.contract.runs import NotApplicable, is_bounded, require
+from dp_erm_bench.contract.verdicts import Verdict, replayed
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
 
@@ -49,32 +48,45 @@ def samples_are_those_charged(candidate: Candidate) -> None:
 
 def sensitivities_are_tight(candidate: Candidate) -> None:
     """Declare no more than twice the change that a record makes."""
-    for told, (least, ratios) in _tightest(candidate).items():
+    at_corners = [
+        one
+        for one in verdicts(candidate)
+        if CORNERS in one.case.family and one.case.toggled is None
+    ]
+    least = {one.case.title: _least(one.case) for one in at_corners}
+    seen = _grouped(at_corners)
+    loose = {
+        title
+        for title, ratios in seen.items()
+        if any(ratio <= least[title] for ratio in ratios.values())
+    }
+    far = [case for case in _stretched(candidate) if case.title in loose]
+    for title, ratios in _grouped([*at_corners, *replayed(candidate, far)]).items():
         for name, ratio in ratios.items():
             require(
-                ratio > least,
-                f"{told}: release {name} changes by {ratio:.2g} of its declared "
-                f"sensitivity at most, {least} or more is expected",
+                ratio > least[title],
+                f"{title}: release {name} changes by {ratio:.2g} of its declared "
+                f"sensitivity at most, {least[title]} or more is expected",
             )
 
 
 def private_constants_are_audited(candidate: Candidate) -> None:
     """Keep what is declared with smoothness=private: the M_j are released first."""
     cases = list(_private(candidate))
-    found = [one for one in replayed(candidate, cases) if not one.refusal]
-    if not found:
+    served = [one for one in replayed(candidate, cases) if not one.refusal]
+    if not served:
         raise NotApplicable("it serves no constants that are released")
-    _require_none(found, lambda one: one.all)
-    for told, ratios in _grouped(found).items():
+    _require_none(served, lambda one: one.all)
+    for title, ratios in _grouped(served).items():
         ratio = ratios.get("smoothness", 0.0)
-        require(ratio > 0.99, f"{told}: the M_j change by {ratio:.2g} only")
+        require(ratio > 0.99, f"{title}: the M_j change by {ratio:.2g} only")
 
 
 def _require_none(found: Iterable[Verdict], of: Callable[[Verdict], list[str]]) -> None:
     for one in found:
-        if sentences := of(one):
-            told = f"{one.case.told}: {'; '.join(dict.fromkeys(sentences))}"
-            require(False, told)
+        words = "; ".join(dict.fromkeys(of(one)))
+        title = f"{one.case.title}, neighbours: {one.case.family}"
+        require(not words, f"{title}: {words}")
 
 
 @functools.lru_cache(maxsize=16)
@@ -90,78 +102,63 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
     yield from corners(candidate)
 
 
-def stretched(candidate: Candidate) -> Iterator[dict[str, Any]]:
-    """Yield the default, and each number that may differ in a batch, 20 times it."""
-    yield {}
-    usual = dict(given_of(candidate.build()))
-    for name, field in candidate.parameters.items():
-        if field.metadata["kind"] == "value" and usual[name]:
-            yield {name: FAR * usual[name]}
-
-
 def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case]:
-    """Yield all variants on all problems, their records at the extremes."""
-    for variant, parts, adjacency, clip in itertools.product(
-        candidate.variants,
-        candidate.objectives(),
-        Adjacency,
-        clips(candidate),
+    """Yield all variants on all problems, their records at the extremes.
+
+    Parameters
+    ----------
+    candidate : Candidate
+    least : int
+        Steps of a run, about; 0: as many as by default.
+    **given
+        Parameters; of what a field allows at most that.
+    """
+    limits = {name: field.metadata for name, field in candidate.parameters.items()}
+    given = {name: min(x, limits[name].get("most", x)) for name, x in given.items()}
+    for (variant, clip, group), parts, adjacency in itertools.product(
+        _clipped(candidate), candidate.objectives(), Adjacency
     ):
-        solver = candidate.build(variant, clip=clip, **candidate.within_limits(given))
+        solver = candidate.build(variant, clip=clip, **given)
         pairs = candidate.corners(parts, adjacency, WEAK)
         problem = pairs[0][0]
         if solver.refusal(problem) or not is_bounded(problem, solver, adjacency):
             continue
         if least:
-            solver = Plan(candidate).lengthened(dict(given_of(solver)), problem, least)
-        made = _at_corners(candidate, solver, parts, adjacency)
-        made = replace(made, group=_group(candidate, variant, clip))
+            solver = resized(solver, problem, least, 2 * least)
+        case = _loud(candidate, solver, parts, adjacency, group)
         # All other candidates meet toggled coins where they are varied.
         both = candidate.foreign and is_sampled(problem, solver)
         for number in range(len(pairs)):
             for toggled in (None, 0, 1) if both else (None,):
-                yield replace(made, family=f"{CORNERS} {number}", toggled=toggled)
+                yield replace(case, family=f"{CORNERS} {number}", toggled=toggled)
 
 
-def _at_corners(
-    candidate: Candidate, solver: Solver, parts: Parts, adjacency: Adjacency
+def _clipped(candidate: Candidate) -> list[tuple[Variant, float | None, str]]:
+    """Return variants with a threshold, None for none, and how sentences name both."""
+    made: list[tuple[Variant, float | None, str]] = []
+    for variant in candidate.variants:
+        if "clip" in candidate.parameters:
+            made.append((variant, CLIP, f"{candidate.told(variant)}, clip={CLIP}"))
+        made.append((variant, None, candidate.told(variant)))
+    return made
+
+
+def _loud(
+    candidate: Candidate, solver: Solver, parts: Parts, adjacency: Adjacency, group: str
 ) -> Case:
     """Return a loud case on records at the corners of their bounds."""
     trials = TRIALS if candidate.solver.batchable else 1
     given = (given_of(solver), parts, CORNERS, adjacency, trials)
-    return Case(*given, z=LOUD, strength=WEAK, brief=True)
+    return Case(*given, z=LOUD, strength=WEAK, brief=True, group=group)
 
 
-def _group(candidate: Candidate, variant: Variant, clip: float | None) -> str:
-    clipped = f", clip={clip}" if clip is not None else ""
-    return f"{candidate.told(variant)}{clipped}"
-
-
-@functools.lru_cache(maxsize=16)
-def _tightest(candidate: Candidate) -> dict[str, tuple[float, dict[str, float]]]:
-    """Return, per group, what its ratios must exceed and what they are."""
-    at_corners = [
-        one
-        for one in verdicts(candidate)
-        if CORNERS in one.case.family and one.case.toggled is None
-    ]
-    found = _grouped(at_corners)
-    least = {one.case.group_told: _least(one.case) for one in at_corners}
-    loose = {
-        told
-        for told, ratios in found.items()
-        if any(ratio <= least[told] for ratio in ratios.values())
-    }
-    far = [
-        case
-        for given in stretched(candidate)
-        for case in corners(candidate, LONGER, **given)
-        if case.group_told in loose
-    ]
-    for told, ratios in _grouped(replayed(candidate, far)).items():
-        for name, ratio in ratios.items():
-            found[told][name] = max(found[told].get(name, 0.0), ratio)
-    return {told: (least[told], ratios) for told, ratios in found.items()}
+def _stretched(candidate: Candidate) -> Iterator[Case]:
+    """Yield long corners at the default, and at each batched number times `FAR`."""
+    yield from corners(candidate, LONGER)
+    usual = dict(given_of(candidate.build()))
+    for name, field in candidate.parameters.items():
+        if field.metadata["kind"] == "value" and usual[name]:
+            yield from corners(candidate, LONGER, **{name: FAR * usual[name]})
 
 
 def _least(case: Case) -> float:
@@ -177,10 +174,10 @@ def _least(case: Case) -> float:
 
 
 def _grouped(found: Iterable[Verdict]) -> dict[str, dict[str, float]]:
-    """Return the largest ratio of each release, by group of cases."""
+    """Return the largest ratio of each release, by title of cases."""
     grouped: dict[str, dict[str, float]] = {}
     for one in found:
-        ratios = grouped.setdefault(one.case.group_told, {})
+        ratios = grouped.setdefault(one.case.title, {})
         for name, ratio in one.ratios.items():
             ratios[name] = max(ratios.get(name, 0.0), ratio)
     return grouped
@@ -189,21 +186,15 @@ def _grouped(found: Iterable[Verdict]) -> dict[str, dict[str, float]]:
 def _private(candidate: Candidate) -> Iterator[Case]:
     """Yield cases in which the smoothness constants are released."""
     parts = ("logistic", "l2", "none")
-    for variant, adjacency, clip in itertools.product(
-        candidate.variants, Adjacency, clips(candidate)
+    for (variant, clip, group), adjacency in itertools.product(
+        _clipped(candidate), Adjacency
     ):
         solver = candidate.build(variant, clip=clip, smoothness="private")
-        made = _at_corners(candidate, solver, parts, adjacency)
-        group = f"{_group(candidate, variant, clip)}, smoothness=private"
-        made = replace(made, group=group)
+        group = f"{group}, smoothness=private"
+        case = _loud(candidate, solver, parts, adjacency, group)
         # A record of zeros moves the M_j most: it is a replacement, too.
         for kind in sorted({adjacency, Adjacency.ZERO_OUT}):
             for number in range(len(neighbours(kind, parts, WEAK))):
                 for epsilon in SHARES:
                     family = f"{CORNERS} {number} {kind.value}"
-                    yield replace(made, family=family, epsilon=epsilon)
-
-
-def clips(candidate: Candidate) -> tuple[float | None, ...]:
-    """Return thresholds to be tried; none where there is no such parameter."""
-    return (CLIP, None) if "clip" in candidate.parameters else (None,)
+                    yield replace(case, family=family, epsilon=epsilon)

@@ -1,4 +1,4 @@
-"""Runs at a noise multiplier that no budget asks for."""
+"""Runs at a noise multiplier that no budget asks for, and how checks of them end."""
 
 from __future__ import annotations
 
@@ -6,16 +6,29 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 
-Array = NDArray[np.float64]
 DELTA = 1e-6
+
+
+class ContractError(UsageError):
+    """An algorithm breaks the contract; the message says how, in one sentence."""
+
+
+class NotApplicable(UsageError):
+    """A check has no meaning for an algorithm; the message is the reason."""
+
+
+def require(holds: object, sentence: str) -> None:
+    """Raise ContractError with a sentence unless something holds."""
+    if not holds:
+        raise ContractError(sentence)
 
 
 def run_at(
@@ -57,21 +70,3 @@ def is_bounded(
     """Return whether the sensitivities are finite, so that noise can hide them."""
     releases = run_at(problem, [solver], adjacency=adjacency).releases
     return all(np.isfinite(release.sensitivity).all() for release in releases)
-
-
-def listen(run: Run) -> dict[str, list[Array]]:
-    """Return a record, filled as a run goes, of the unit noise of its releases."""
-    seen: dict[str, list[Array]] = {}
-    for name, mechanism in run.mechanisms.items():
-        seen[name] = []
-        setattr(mechanism, "unit_noise", _heard(mechanism.unit_noise, seen[name]))  # noqa: B010
-    return seen
-
-
-def _heard(unit_noise: Any, kept: list[Array]) -> Any:
-    def listening(uses: int, size: int) -> Array:
-        noise: Array = unit_noise(uses, size)
-        kept.append(noise.reshape(len(noise), -1).copy())
-        return noise
-
-    return listening

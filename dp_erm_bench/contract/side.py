@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.coins import Coins, spread_of
-from dp_erm_bench.contract.minimisers import Matched, matched
-from dp_erm_bench.contract.pairs import Neighbours
+from dp_erm_bench.contract.hidden import Matched, coins, matched, spread_of
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.releases.base import Array, Mechanism, Mechanisms, Query
+from dp_erm_bench.releases.base import Array, Mechanisms, Query
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.sampling import PoissonMechanism
 from dp_erm_bench.run import Run
@@ -51,7 +50,7 @@ class Told:
         What secret linear terms of objectives were told to the solver.
     matched : list of Matched
         The terms that give the same minimisers on D'.
-    sampled : list of str
+    sampled : set of str
         Releases of sums over samples.
     """
 
@@ -62,7 +61,7 @@ class Told:
     complaints: list[str] = field(default_factory=list)
     terms: list[Array] = field(default_factory=list)
     matched: list[Matched] = field(default_factory=list)
-    sampled: list[str] = field(default_factory=list)
+    sampled: set[str] = field(default_factory=set)
 
 
 class Side:
@@ -81,14 +80,15 @@ class Side:
     def __init__(
         self, candidate: Candidate, case: Case, number: int, first: Told | None = None
     ) -> None:
-        self.case, self.number, self.first = case, number, first
+        self.case, self.number = case, number
         self.solver = candidate.build(dict(case.given))
-        self.pair: Neighbours = candidate.pair(
-            case.family, case.adjacency, case.parts, case.strength
-        )
-        self.problem = self.pair[number if case.toggled is None else case.toggled]
+        names = (case.family, case.adjacency, case.parts, case.strength)
+        self.pair = candidate.pair(*names)
+        side = number if case.toggled is None else case.toggled
+        self.problem = self.pair.second if side else self.pair.first
         self.told = Told()
         self.writer = Writer(self.told.log, first.log if first else None)
+        self.known_terms = [one.term for one in first.matched] if first else []
         self.witnesses: dict[str, Witness] = {}
 
     def play(self) -> Told:
@@ -107,40 +107,42 @@ class Side:
         return told
 
     def _run(self) -> None:
-        case, told, problem = self.case, self.told, self.problem
-        length = self.solver.iterations(problem)
-        passes = [
-            self.solver.passes_at(problem, t) for t in (0, 1, length // 2, length)
-        ]
+        told, length = self.told, self.solver.iterations(self.problem)
+        points = (0, 1, length // 2, length)
+        passes = [self.solver.passes_at(self.problem, t) for t in points]
         told.declared = [length, passes]
         run = self._made(self._enrol)
         told.log.iterates = run.iterates()
-        told.declared += _declared(run)
+        for release in run.releases:
+            size = np.asarray(release.sensitivity, dtype=np.float64)
+            bits = (size.shape, size.tobytes())
+            told.declared.append((release.name, *bits, release.law()))
         count, expected = len(told.log.iterates), len(run.checkpoints or ())
         if count != expected:
             self._complain(f"{count} iterates are yielded at {expected} checkpoints")
         for name, mechanism in run.mechanisms.items():
-            times = mechanism.release.times
-            if mechanism.used != times:
-                used = f"release {name} {mechanism.used} times"
-                self._complain(f"uses {used} and declares {times}")
+            used, times = mechanism.used, mechanism.release.times
+            if used != times:
+                self._complain(f"uses release {name} {used} times and declares {times}")
         if self.number == 0:
-            if not case.brief:
-                self._heard(run)
-                self._compiled()
+            if not self.case.brief:
+                self._hear_little(run)
+                self._compare_compiled()
             if told.terms:
-                told.matched = matched(self.pair, run, told)
+                told.matched = matched(self.pair, run, told.terms, told.log)
 
     def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
-        case = self.case
+        """Return the run of the case, which ``made`` gets the mechanisms of."""
+        case, length = self.case, self.solver.iterations(self.problem)
         names = tuple(f"{case.family} {k}" for k in range(case.trials))
+        middle = {"all": range(length), "few": [length // 3], "ends": []}[case.points]
         return run_at(
             self.problem,
             [self.solver] * case.trials,
             z=case.z,
             identities=names,
             adjacency=case.adjacency,
-            checkpoints=_points(case.points, self.solver.iterations(self.problem)),
+            checkpoints=tuple(sorted({0, length, *middle})),
             epsilon=case.epsilon,
             ahead=ahead,
             streams=tuple(f"{name}, side {self.number}" for name in names),
@@ -151,71 +153,65 @@ class Side:
         """Listen to mechanisms as soon as they are made."""
         self._sample(mechanisms)
         for name, mechanism in mechanisms.items():
+            plain: Any = mechanism
             if mechanism.release.secret:
-                setattr(mechanism, "publish", self._secret(mechanism))  # noqa: B010
+                plain.publish = partial(self._told_term, plain.publish)
                 continue
-            mechanism.intercept = self._answer
-            if isinstance(mechanism.release, InsideNoisyMax):
-                plain = mechanism.query
-                asked = self._scored(mechanism.release, plain)
-                setattr(mechanism, "query", asked)  # noqa: B010
             self.witnesses[name] = Witness(mechanism)
-
-    def _scored(
-        self, release: InsideNoisyMax, plain: Callable[..., Array]
-    ) -> Callable[..., Array]:
-        """Compare the spread that is charged with that of the scores."""
-
-        def query(gradient: Array, score: Callable[[Array], Array]) -> Array:
-            least = spread_of(release, gradient, score)
-            if not release.spread >= least * (1 - 1e-6):
-                sizes = f"a spread of {release.spread:.3g}, its scores have {least:.3g}"
-                if not any(sizes in said for said in self.told.complaints):
-                    self._complain(f"release {release.name} charges {sizes}")
-            return plain(gradient, score)
-
-        return query
+            mechanism.intercept = partial(self._answer, self.witnesses[name])
+            if isinstance(mechanism.release, InsideNoisyMax):
+                plain.query = partial(self._scored, mechanism.release, plain.query)
 
     def _sample(self, mechanisms: Mechanisms) -> None:
         for name, mechanism in mechanisms.items():
             if not np.isfinite(mechanism.scale).all():
                 raise Unsupported(f"release {name} has no finite sensitivity")
             if isinstance(mechanism, PoissonMechanism) and mechanism.rate < 1.0:
-                drawn = Coins(mechanism, self.case, self.pair.record, self.number)
+                turned = self.case.toggled is not None and self.number == 1
+                drawn: Any = coins(mechanism, self.pair.record, turned)
                 setattr(mechanism, "sample", drawn)  # noqa: B010
-                self.told.sampled.append(name)
+                self.told.sampled.add(name)
 
-    def _answer(self, query: Query, publish: Callable[[], Any]) -> Any:
+    def _answer(
+        self, witness: Witness, query: Query, publish: Callable[[], Any]
+    ) -> Any:
         if self.number == 0 and not self.case.brief:
-            witness = self.witnesses[query.name]
-            return self.writer(query, lambda: witness(query, publish))
+            publish = partial(witness, query, publish)
         return self.writer(query, publish)
 
-    def _secret(self, mechanism: Mechanism) -> Callable[[int], Array]:
-        plain: Callable[[int], Array] = getattr(mechanism, "publish")  # noqa: B009
+    def _scored(
+        self,
+        release: InsideNoisyMax,
+        plain: Callable[..., Array],
+        gradient: Array,
+        score: Callable[[Array], Array],
+    ) -> Array:
+        """Return the query, its scores' spread compared with the one charged."""
+        least = spread_of(release, gradient, score)
+        if not release.spread >= least * (1 - 1e-6):
+            sizes = f"a spread of {release.spread:.3g}, its scores have {least:.3g}"
+            self._complain(f"release {release.name} charges {sizes}")
+        return plain(gradient, score)
 
-        def publish(size: int) -> Array:
-            term, use = plain(size), len(self.told.terms)
-            if self.first is not None and use < len(self.first.matched):
-                term = self.first.matched[use].term
-            self.told.terms.append(term.copy())
-            return term
-
-        return publish
+    def _told_term(self, plain: Callable[[int], Array], size: int) -> Array:
+        """Return the next secret term: on D', the one of the same minimiser."""
+        term, use = plain(size), len(self.told.terms)
+        term = self.known_terms[use] if use < len(self.known_terms) else term
+        self.told.terms.append(term.copy())
+        return term
 
     def _complain(self, sentence: str) -> None:
         self.told.complaints.append(sentence)
 
-    def _heard(self, run: Run) -> None:
+    def _hear_little(self, run: Run) -> None:
         """Compare the noise of the answers with the streams as they were."""
-        for name, witness in self.witnesses.items():
-            least = self.case.z * witness.release.weight
-            if name not in {made.name for made in run.releases}:
-                continue
-            if witness.ratio < least * (1 - HEARD):
-                self._complain(f"release {name} has other noise than its own")
+        for release in run.releases:
+            witness = self.witnesses.get(release.name)
+            least = self.case.z * release.weight * (1 - HEARD)
+            if witness and witness.ratio < least:
+                self._complain(f"release {release.name} has other noise than its own")
 
-    def _compiled(self) -> None:
+    def _compare_compiled(self) -> None:
         """Compare with compiled steps, noise being taken ahead."""
         if self.told.terms:
             return
@@ -227,18 +223,3 @@ class Side:
             if not np.abs(one - other).max(initial=0.0) <= DRIFT * size:
                 self._complain("compiled steps are other ones")
                 return
-
-
-def _declared(run: Run) -> list[Any]:
-    found: list[Any] = []
-    for release in run.releases:
-        size = np.asarray(release.sensitivity, dtype=np.float64)
-        found.append((release.name, size.shape, size.tobytes(), release.law()))
-    return found
-
-
-def _points(kind: str, length: int) -> tuple[int, ...]:
-    if kind == "all":
-        return tuple(range(length + 1))
-    middle = {length // 3} if kind == "few" else set()
-    return tuple(sorted({0, length} | middle))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from dp_erm_bench.contract import declared, limits, repeat, replay, uses
+from dp_erm_bench.contract import declared, limits, repeat, replay
 from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.errors import ContractError, NotApplicable, require
+from dp_erm_bench.contract.runs import ContractError, NotApplicable, require
 
 OK, FAILS, EXEMPT = "ok", "FAILS", "does not apply"
 
@@ -57,11 +56,6 @@ class Check:
     def name(self) -> str:
         """Return the name of the check."""
         return self.run.__name__
-
-    @property
-    def says(self) -> str:
-        """Return what is checked."""
-        return (inspect.getdoc(self.run) or "").partition("\n")[0]
 
     def on(self, candidate: Candidate) -> None:
         """Raise ContractError if an algorithm breaks the contract.
@@ -112,12 +106,12 @@ CHECKS = (
     Check(exemptions_are_of_checks),
     Check(declared.no_noise_scale_in_the_source),
     Check(declared.wrong_parameters_are_refused),
-    Check(uses.uses_are_those_declared),
-    Check(uses.a_longer_run_is_stopped),
-    Check(uses.no_iterations_return_the_start, exemptable=True),
-    Check(uses.without_noise_nothing_is_drawn),
+    Check(declared.uses_are_those_declared),
+    Check(declared.a_longer_run_is_stopped),
+    Check(declared.no_iterations_return_the_start, exemptable=True),
+    Check(declared.without_noise_nothing_is_drawn),
     Check(replay.declarations_know_no_data),
-    Check(uses.the_noise_is_recounted),
+    Check(declared.the_noise_is_recounted),
     Check(replay.samples_are_those_charged),
     Check(repeat.runs_repeat),
     Check(repeat.checkpoints_change_nothing),
@@ -137,16 +131,3 @@ CHECKS = (
     Check(limits.calibrations_are_served),
 )
 """Cheap ones first."""
-
-
-def outcomes(
-    candidate: Candidate, checks: Sequence[Check] = CHECKS
-) -> Iterator[Outcome]:
-    """Yield what comes of each check, in order, as soon as it is known."""
-    return (check.outcome(candidate) for check in checks)
-
-
-def check_named(name: str) -> Check:
-    """Return a check by its name."""
-    (found,) = [check for check in CHECKS if check.name == name]
-    return found

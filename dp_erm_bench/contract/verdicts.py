@@ -1,23 +1,38 @@
-"""What the two sides of a replay say together."""
+"""Replays, each side in a fresh interpreter where that can be, and what they find.
+
+What a solver keeps between runs (a dictionary of its module, a cache, an attribute of a
+class) holds constants of the first D that it saw. In one interpreter it carries them to
+D', where nothing seems to move. So one process runs all cases on D, another one all on
+D', told the first one's answers as they come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+import multiprocessing
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from dp_erm_bench.contract.candidate import Candidate, candidate_of
 from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.coins import present
-from dp_erm_bench.contract.minimisers import EQUAL
-from dp_erm_bench.contract.side import Told
+from dp_erm_bench.contract.hidden import EQUAL, present
+from dp_erm_bench.contract.runs import ContractError
+from dp_erm_bench.contract.side import Side, Told
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.trust.replay import Exchange, Log, changes, compare
+from dp_erm_bench.trust.replay import changes, compare
 
 SLACK, STILL, HALF = 1e-7, 1e-7, 0.5
 """What rounding adds to a change / its sensitivity, and to one that must not be; the
 part of a sensitivity that a sampled record's own term may have under replace_one."""
+AT_ONCE = 20
+"""Cases that a process runs together."""
+ENDED = "it ends the interpreter that it is run in"
 
 
 @dataclass
@@ -52,6 +67,58 @@ class Verdict:
         return [*self.violations, *self.declared, *self.sampled]
 
 
+def replayed(candidate: Candidate, cases: Sequence[Case]) -> Iterator[Verdict]:
+    """Yield the verdicts of cases, in order, as they come.
+
+    Raises
+    ------
+    ContractError
+        If a side ended before it was done.
+    """
+    if candidate.pin and cases:
+        yield from _apart(candidate.pin, cases)
+        return
+    sides = [Side(candidate, case, 0).play() for case in cases]
+    for case, first in zip(cases, sides, strict=True):
+        yield verdict(case, first, Side(candidate, case, 1, first).play())
+
+
+def _apart(pin: str, cases: Sequence[Case]) -> Iterator[Verdict]:
+    context = multiprocessing.get_context("forkserver")
+    # Whose children begin with the package imported, and no solver run.
+    context.set_forkserver_preload([__name__])
+    parts = [cases[k : k + AT_ONCE] for k in range(0, len(cases), AT_ONCE)]
+    first, second = (ProcessPoolExecutor(1, context) for _ in range(2))
+    try:
+        answers = [first.submit(_first, pin, part) for part in parts]
+        for part, told in zip(parts, answers, strict=True):
+            yield from second.submit(_second, pin, part, told.result()).result()
+    except (BrokenProcessPool, SystemExit):
+        raise ContractError(ENDED) from None
+    finally:
+        for pool in (first, second):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+# Once in a process: what the solver's module keeps must last from case to case.
+_loaded = functools.cache(candidate_of)
+
+
+def _first(pin: str, cases: Sequence[Case]) -> bytes:
+    """Run cases on D and return what was told, pickled: for the other process."""
+    return pickle.dumps([Side(_loaded(pin), case, 0).play() for case in cases])
+
+
+def _second(pin: str, cases: Sequence[Case], answers: bytes) -> list[Verdict]:
+    """Run cases on D', told the answers of D, and return the verdicts."""
+    candidate = _loaded(pin)
+    sides: list[Told] = pickle.loads(answers)
+    return [
+        verdict(case, first, Side(candidate, case, 1, first).play())
+        for case, first in zip(cases, sides, strict=True)
+    ]
+
+
 def verdict(case: Case, first: Told, second: Told) -> Verdict:
     """Return what a run on D and one on D', told the same answers, say together."""
     found = Verdict(case)
@@ -69,20 +136,18 @@ def verdict(case: Case, first: Told, second: Told) -> Verdict:
     if first.matched:
         _round(first, second)
     report = compare(first.log, second.log)
-    if first.matched:
-        report.same_iterates = _near(first, second)
-        found.violations += [one.complaint for one in first.matched if one.complaint]
-        for one in first.matched:
-            report.ratios["the objective"] = one.ratio
+    for one in first.matched:
+        found.violations += [one.complaint] if one.complaint else []
+        report.ratios["the objective"] = one.ratio
     found.ratios = report.ratios
     sentences = report.violations(SLACK)
-    if case.toggled is not None:
-        found.sampled += [f"{words}, by a record's coin alone" for words in sentences]
-        if case.adjacency is Adjacency.REPLACE_ONE:
-            found.sampled += _one_signed(first, report.ratios)
-    else:
+    if case.toggled is None:
         found.violations += sentences
         found.sampled += _unsampled(first, second)
+    else:
+        found.sampled += [f"{words}, by a record's coin alone" for words in sentences]
+        if case.adjacency is Adjacency.REPLACE_ONE:
+            found.sampled += _too_large(first, report.ratios)
     return found
 
 
@@ -102,49 +167,23 @@ def _raised(found: Verdict, first: str, second: str) -> None:
 
 def _round(first: Told, second: Told) -> None:
     """Take what was computed from equal minimisers for equal where it nearly is."""
-    told = zip(first.log.exchanges, second.log.exchanges, strict=False)
-    for one, other in told:
-        known, value = one.query.value, other.query.value
-        if known.shape == value.shape:
-            near = np.isclose(known, value, rtol=EQUAL, atol=EQUAL)
-            value[near] = known[near]
+    queries = zip(first.log.exchanges, second.log.exchanges, strict=False)
+    both = [(one.query.value, other.query.value) for one, other in queries]
+    ends = zip(first.log.iterates, second.log.iterates, strict=False)
+    for one, other in [*both, *ends]:
+        if one.shape == other.shape:
+            near = np.isclose(one, other, rtol=EQUAL, atol=EQUAL)
+            other[near] = one[near]
 
 
-def _near(first: Told, second: Told) -> bool:
-    one, other = first.log.iterates, second.log.iterates
-    return len(one) == len(other) and all(
-        np.allclose(a, b, rtol=EQUAL, atol=EQUAL)
-        for a, b in zip(one, other, strict=True)
-    )
-
-
-def _unsampled(first: Told, second: Told) -> Iterator[str]:
-    """Yield which releases move with a record that is not in their samples."""
-    told = zip(_exchanges_of(first.log), _exchanges_of(second.log), strict=False)
-    moved = set()
-    for (use, one), (_, other) in told:
-        name = one.query.name
-        if (
-            name not in first.sampled
-            or one.query.value.shape != other.query.value.shape
-        ):
-            continue
-        change = changes(one.query, other.query).max(axis=1, initial=0.0)
-        absent = [not present(name, b, use) for b in range(len(change))]
-        if (change[absent] > STILL).any():
-            moved.add(name)
-    for name in sorted(moved):
-        yield f"release {name} moves with a record that is not in its sample"
-
-
-def _one_signed(first: Told, ratios: Mapping[str, float]) -> Iterator[str]:
+def _too_large(first: Told, ratios: Mapping[str, float]) -> Iterator[str]:
     """Yield the sums over samples whose terms are too large for ``replace_one``.
 
     Its law needs each record's own term within half of the sensitivity; a bound on
     the difference of two terms of one sign says nothing of that
     (``releases/sampling.py``).
     """
-    for name in first.sampled:
+    for name in sorted(first.sampled):
         ratio = ratios.get(name, 0.0)
         if HALF + SLACK < ratio <= 1.0 + SLACK:
             yield (
@@ -154,12 +193,18 @@ def _one_signed(first: Told, ratios: Mapping[str, float]) -> Iterator[str]:
             )
 
 
-def _exchanges_of(log: Log) -> list[tuple[int, Exchange]]:
-    """Return exchanges, each with the number of its release's use."""
-    uses: dict[str, int] = {}
-    found = []
-    for exchange in log.exchanges:
-        name = exchange.query.name
-        found.append((uses.get(name, 0), exchange))
-        uses[name] = uses.get(name, 0) + 1
-    return found
+def _unsampled(first: Told, second: Told) -> Iterator[str]:
+    """Yield which releases move with a record that is not in their samples."""
+    for name in sorted(first.sampled):
+        queries, others = (
+            [one.query for one in told.log.exchanges if one.query.name == name]
+            for told in (first, second)
+        )
+        for use, (one, other) in enumerate(zip(queries, others, strict=False)):
+            if one.value.shape == other.value.shape:
+                change = changes(one, other).max(axis=1, initial=0.0)
+                absent = [not present(name, b, use) for b in range(len(change))]
+                if (change[absent] > STILL).any():
+                    told = "moves with a record that is not in its sample"
+                    yield f"release {name} {told}"
+                    break

@@ -13,9 +13,8 @@ from dp_erm_bench.accounting.bounds import rdp_epsilon
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import profile_epsilon
-from dp_erm_bench.contract.candidate import STEPS, candidate_of
+from dp_erm_bench.contract.candidate import STEPS, Subject, candidate_of
 from dp_erm_bench.contract.runs import run_at
-from dp_erm_bench.contract.uses import calibrated_run
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
@@ -44,10 +43,9 @@ def distinct():
     """
     kept = {}
     for name, candidate in CANDIDATES.items():
-        for given, problem in candidate.first():
-            run = run_at(problem, [candidate.build(given, clip=1.0)])
-            events = tuple(release.law() for release in run.releases)
-            kept.setdefault((name, events), (name, given))
+        for on in candidate.first():
+            events = tuple(release.law() for release in on.run().releases)
+            kept.setdefault((name, events), (name, on.variant))
     cases = []
     for (_, events), variant in kept.items():
         least = sum(event.times * event.least() for event in events)
@@ -75,8 +73,8 @@ def calibrated(variant, adjacency, epsilon, mode="certified", steps=STEPS, **giv
     candidate = CANDIDATES[name]
     problem, budget = candidate.problems(shapes)[0], Budget(epsilon, DELTA, adjacency)
     given = {"n_iter": steps, **given}
-    run = calibrated_run(candidate, shapes, problem, budget, mode, **given)
-    other = calibrated_run(candidate, shapes, problem, budget, mode, **given)
+    on = Subject(candidate, shapes, problem)
+    run, other = (on.calibrated(budget, mode, **given) for _ in range(2))
     return run, other.declare().calibration
 
 

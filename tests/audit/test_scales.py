@@ -116,8 +116,8 @@ def test_ten_thousand_seeds_end_in_ten_thousand_places(algorithm):
 def test_ten_thousand_seeds_draw_ten_thousand_noises(algorithm):
     candidate = candidate_of(algorithm)
     names = [f"seed {seed}" for seed in range(SEEDS)]
-    for _, problem in list(candidate.first())[:1]:
-        run = run_at(problem, [candidate.build(clip=1.0)])
+    for on in list(candidate.first())[:1]:
+        run = run_at(on.problem, [candidate.build(clip=1.0)])
         made = make_mechanisms(run.releases, 2.0, names)
         drawn = np.concatenate(
             [mechanism.unit_noise(1, 1).ravel() for mechanism in made.values()]

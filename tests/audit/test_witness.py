@@ -7,7 +7,6 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate, shared_mechanisms
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
@@ -30,8 +29,7 @@ SELECTIONS = (NoisyMax, LaplaceNoisyMax)
 
 def quiet_run(algorithm, z=3.0):
     candidate = candidate_of(algorithm)
-    variant, problem = next(iter(candidate.first()))
-    return run_at(problem, [candidate.build(variant, clip=1.0)], z=z)
+    return next(candidate.first()).run(z=z)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

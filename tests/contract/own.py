@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+from dp_erm_bench.contract import suite
+from dp_erm_bench.contract.candidate import Candidate
+
 DOC = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 
 
@@ -20,6 +23,27 @@ def broken(*changes):
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     return text
+
+
+def check_named(name):
+    (check,) = [check for check in suite.CHECKS if check.name == name]
+    return check
+
+
+def outcomes(candidate):
+    """What comes of each check, as soon as it is known."""
+    return (check.outcome(candidate) for check in suite.CHECKS)
+
+
+class Few(Candidate):
+    """A candidate as by default, on few neighbours."""
+
+    rows = ({},)
+    families = ("outlier", "flipped label", "one class")
+
+
+def few(candidate):
+    return Few(candidate.name, candidate.solver, candidate.preset, candidate.pin)
 
 
 STEP = """\

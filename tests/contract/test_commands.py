@@ -12,7 +12,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
-from dp_erm_bench.contract.errors import NotApplicable, require
+from dp_erm_bench.contract.runs import NotApplicable, require
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.plugins.names import GROUP
 from tests.contract.own import SOUND, TWINS, blocks

@@ -7,13 +7,14 @@ import pytest
 
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.cases import varied
-from dp_erm_bench.contract.coins import present
-from dp_erm_bench.contract.interpreters import replayed
+from dp_erm_bench.contract.hidden import present
 from dp_erm_bench.contract.replay import all_cases
-from dp_erm_bench.contract.suite import FAILS, check_named, outcomes
+from dp_erm_bench.contract.suite import FAILS
+from dp_erm_bench.contract.verdicts import replayed
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.one_solve import OneSolve
 from tests.contract.corpus import BROKEN, SOUND
+from tests.contract.own import check_named, outcomes
 
 FULL = "DP_ERM_BENCH_FULL_CORPUS" in os.environ
 CHUNK, EVERY = 48, 40
@@ -65,7 +66,7 @@ def test_the_sound_are_not_accused(name, candidate):
         assert not found
     else:
         found = accused(made, [*all_cases(made)][::EVERY])
-        assert found is None, found.case.told
+        assert found is None, (found.case, found.all)
 
 
 def test_there_is_something_of_each_class():

@@ -8,11 +8,19 @@ from scipy import optimize, stats
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.contract.candidate import Candidate, candidate_of
-from dp_erm_bench.contract.suite import FAILS, OK, check_named
+from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.suite import FAILS, OK
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from tests.contract.own import DECLARED, IMPORTED, IMPORTS, STEP, broken
+from tests.contract.own import (
+    DECLARED,
+    IMPORTED,
+    IMPORTS,
+    STEP,
+    broken,
+    check_named,
+    few,
+)
 
 SAMPLED = DECLARED.replace("Gaussian(", "PoissonGaussian(", 1).replace(
     "self.n_iter)", "self.n_iter, rate=0.2)"
@@ -129,17 +137,9 @@ def test_a_replaced_term_of_one_sign_costs_more_than_its_change_says(adjacency):
     assert true == pytest.approx(expected, abs=0.05)
 
 
-class Few(Candidate):
-    """A candidate as by default, on few neighbours."""
-
-    rows = ({},)
-    families = ("outlier", "flipped label", "one class")
-
-
 def samples_outcome(path):
-    made = candidate_of(str(path))
-    few = Few(made.name, made.solver, made.preset, made.pin)
-    return check_named("samples_are_those_charged").outcome(few)
+    made = few(candidate_of(str(path)))
+    return check_named("samples_are_those_charged").outcome(made)
 
 
 def test_check_refuses_a_sampled_count_that_declares_its_change_only(tmp_path):

@@ -12,11 +12,12 @@ from dp_erm_bench.audit import profile
 from dp_erm_bench.audit.pairs import audited_solver
 from dp_erm_bench.audit.statistic import LEAK, case_of
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.suite import FAILS, OK, check_named, outcomes
+from dp_erm_bench.contract.suite import FAILS, OK
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.run import Run
+from tests.contract.own import check_named, outcomes
 
 FOLDER = Path(__file__).parent / "private_mean"
 NOISY_MEAN = str(FOLDER / "noisy_mean.py")

@@ -3,8 +3,8 @@
 import pytest
 
 from dp_erm_bench import registry
-from dp_erm_bench.contract.errors import NotApplicable
 from dp_erm_bench.contract.problems import problem_of
+from dp_erm_bench.contract.runs import NotApplicable
 from dp_erm_bench.contract.suite import CHECKS
 from dp_erm_bench.errors import UsageError
 from tests.solvers.cases import (

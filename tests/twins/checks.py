@@ -10,13 +10,14 @@ from dp_erm_bench.accounting.calibration import calibrate, left_over, shared_mec
 from dp_erm_bench.audit.accounting import unit_problem
 from dp_erm_bench.audit.profile import OK, verdict
 from dp_erm_bench.audit.statistic import AuditError, case_of
-from dp_erm_bench.contract import limits, suite
+from dp_erm_bench.contract import limits
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
+from tests.contract.own import check_named
 from tests.twins import laws
 from tests.twins.kinds import KINDS, OBJECTIVES, OUTPUTS, SAMPLED, VECTOR
 
@@ -46,7 +47,7 @@ def contract(name):
     def check(twin):
         made = narrowed(twin)
         with few_problems(), kept_random_state():
-            outcome = suite.check_named(name).outcome(made)
+            outcome = check_named(name).outcome(made)
         return outcome.said if outcome.verdict == FAILS else ""
 
     return check

@@ -5,6 +5,7 @@ import pytest
 
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.runs import run_at
+from tests.contract.own import check_named
 from tests.privacy.made import LAWS as EVENTS
 from tests.privacy.made import built_in
 from tests.twins import laws, table
@@ -82,7 +83,7 @@ def test_checks_are_run_and_not_set_aside(kind):
         if asked(kind, name):
             made = Narrow("sound", KINDS[kind].solver, KINDS[kind].params)
             with few_problems():
-                outcome = suite.check_named(name).outcome(made)
+                outcome = check_named(name).outcome(made)
             aside |= {name} if outcome.verdict != "ok" else set()
     assert aside == set()
 

@@ -1,0 +1,162 @@
+"""What a replay is told instead of secrets: whom samples hold, terms of objectives.
+
+A record's coin falls by a public pattern, in which it is present or not. The released
+value of a perturbed objective is the minimiser w of F(w) + (ridge/2) norm2(w)^2 +
+b.w / n, b being secret: the run on D' is told the b' that has the same w there (step 1
+of ``privacy.objective``). b' - b is the change of the gradients' sum at w, which the
+declared sensitivity bounds; all that is computed from w is equal.
+"""
+
+from __future__ import annotations
+
+import collections
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.contract.pairs import Neighbours
+from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
+from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.sampling import Batch, PoissonMechanism
+from dp_erm_bench.run import Run
+from dp_erm_bench.trust.replay import Log
+
+Array = NDArray[np.float64]
+NEAR = 1e-9
+"""Distance to the exact minimiser that is sought."""
+EQUAL = 1e-5
+"""By how much published minimisers may differ: they are solved to a tolerance."""
+
+
+def spread_of(
+    release: InsideNoisyMax, gradient: Array, score: Callable[[Array], Array]
+) -> float:
+    """Return max_i s_i / min_j s_j for the slopes of scores, times sensitivities.
+
+    A score is the absolute value of an affine function less a constant: far out it is a
+    line, and its slope is read off there.
+    """
+    size = np.broadcast_to(np.asarray(release.sensitivity), gradient.shape)
+    far = 1e3 * (1.0 + np.abs(gradient))
+    slopes = np.abs(score(gradient + 2.0 * far) - score(gradient + far)) / far
+    moved = slopes * size
+    moved = np.where(np.isfinite(moved) & (moved > 0.0), moved, np.nan)
+    if np.isnan(moved).all():
+        return 1.0
+    return float(np.nanmax(np.nanmax(moved, axis=1) / np.nanmin(moved, axis=1)))
+
+
+def coins(
+    mechanism: PoissonMechanism, record: int, turned: bool
+) -> Callable[[int, int, int], Batch]:
+    """Return what samples instead of a mechanism, the exchanged record by a pattern.
+
+    Every outcome has a positive probability, so that what holds for all of them holds
+    whatever comes: nobody but the record, everybody, as the coins fall.
+
+    Parameters
+    ----------
+    mechanism : PoissonMechanism
+    record : int
+        The one that neighbours differ in.
+    turned : bool
+        Whether it is present exactly where the pattern says that it is not.
+    """
+    plain, rate, name = mechanism.sample, mechanism.rate, mechanism.release.name
+    done: collections.Counter[int] = collections.Counter()
+
+    def sample(trial: int, n: int, steps: int) -> Batch:
+        plain(trial, n, steps)
+        samples = []
+        for use in range(done[trial], done[trial] + steps):
+            rng = np.random.default_rng([zlib.crc32(name.encode()), trial, use])
+            chosen = rng.integers(4)
+            held = rng.random(n) < (0.0, 1.0, rate, rate)[chosen]
+            held[record] = present(name, trial, use) != turned
+            samples.append(np.flatnonzero(held))
+        done[trial] += steps
+        offsets = np.cumsum([0, *(one.size for one in samples)])
+        return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
+
+    return sample
+
+
+def present(name: str, trial: int, use: int) -> bool:
+    """Return whether the exchanged record is in a sample of D."""
+    # Not a checksum, which is linear: two names would get equal or opposite coins.
+    return sha256(f"{name}/{trial}/{use}".encode()).digest()[0] & 1 == 1
+
+
+@dataclass
+class Matched:
+    """The term b' and what is wrong with the declaration.
+
+    Attributes
+    ----------
+    term : array of shape (B, p)
+    ratio : float
+        norm2(b' - b) / declared sensitivity.
+    complaint : str
+        Empty if the curvature is charged.
+    """
+
+    term: Array
+    ratio: float
+    complaint: str = ""
+
+
+def matched(
+    pair: Neighbours, run: Run, terms: Sequence[Array], log: Log
+) -> list[Matched]:
+    """Return the terms of D' for those that a run on D was told."""
+    made = [mechanism.release for mechanism in run.mechanisms.values()]
+    secret = [release for release in made if release.secret]
+    # The first value that was computed from the minimiser.
+    answer = log.exchanges[0].query.value if log.exchanges else log.iterates[-1]
+    return [
+        _of_term(pair, release, term, np.atleast_2d(answer))
+        for release, term in zip(secret, terms, strict=False)
+    ]
+
+
+def _of_term(pair: Neighbours, release: Any, term: Array, answer: Array) -> Matched:
+    problem, other = pair.first, pair.second
+    # A curvature is log(1 + beta / (n modulus)).
+    scale, own = problem.record_smoothness / problem.n, problem.penalty.strong_convexity
+    grown = float(np.expm1(release.curvature))
+    claimed = scale / grown if grown > 0.0 else np.inf
+    seen = [_ridge(problem, b, w) for b, w in zip(term, answer, strict=False)]
+    modulus = next((ridge + own for ridge in seen if ridge is not None), claimed)
+    complaint = ""
+    if claimed > modulus * (1 + 1e-6):
+        complaint = (
+            f"release {release.name} charges a curvature of {release.curvature:.3g}; "
+            f"that of its objective is {np.log1p(scale / modulus):.3g}"
+        )
+    if not np.isfinite(modulus):
+        return Matched(term, 0.0, complaint or "release charges no curvature")
+    moved = np.empty_like(term)
+    for b, row in zip(term, moved, strict=True):
+        w = minimise_perturbed(problem, b / problem.n, max(0.0, modulus - own), NEAR).w
+        row[:] = b + problem.n * (problem.gradient(w) - other.gradient(w))
+    change = float(np.linalg.norm(moved - term, axis=1).max())
+    return Matched(moved, change / float(np.max(release.sensitivity)), complaint)
+
+
+def _ridge(problem: ERMProblem, b: Array, w: Array) -> float | None:
+    """Return the ridge for which w is the minimiser, None if that cannot be told."""
+    plain = problem.penalty.quadratic and not problem.constraint.bounded
+    size = float(w @ w)
+    if not plain or size == 0.0:
+        return None
+    slope = problem.gradient(w) + problem.penalty.strong_convexity * w + b / problem.n
+    ridge = -float(slope @ w) / size
+    rest = np.linalg.norm(slope + ridge * w)
+    near = rest <= 1e-6 * (np.linalg.norm(b) / problem.n + 1e-6)
+    return ridge if near and ridge > -1e-9 else None
