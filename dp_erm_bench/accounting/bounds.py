@@ -18,13 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
 from dp_erm_bench.releases.gaussian import log_gdp_delta
 from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.losses import Floats
 
-Floats = NDArray[np.float64]
 Laws = tuple[Law, ...]
 
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy
@@ -88,8 +87,7 @@ def calibrate(
     -------
     Calibration
         Cached in memory, and on disk by laws, budget, mode and :func:`sources`, but for
-        laws from outside the package. What is read is proved again, once in a process,
-        see :func:`confirmed`.
+        laws from outside the package. What is read is proved again, once in a process.
 
     Raises
     ------
@@ -187,9 +185,14 @@ def _calibrated(
     read = load_json("calibration", key)
     if read is not None and read.vouched:
         return Calibration(budget=budget, **read.value)
-    proved = None
+    proved: Calibration | None = None
     if read is not None and mode == "certified":
-        proved = confirmed(read.value, laws, budget)
+        # Of what was read z and the name of the accountant are taken; the rest is what
+        # is proved now.
+        z, name = read.value.get("z"), read.value.get("accountant")
+        if isinstance(z, float) and isinstance(name, str):
+            if proof := proof_of_least(z, name, laws, budget):
+                proved = Calibration(z, budget, name, proof.epsilon, mode)
     if proved is None or is_sealing():
         proved = proved or computed(laws, budget, mode, printed)
         facts = {k: v for k, v in asdict(proved).items() if k != "budget"}
@@ -204,21 +207,6 @@ def sources() -> str:
     files = [path for layer in layers for path in sorted(layer.glob("*.py"))]
     code = [[path.name, path.read_text()] for path in files]
     return digest([code, np.__version__, scipy.__version__])
-
-
-def confirmed(facts: Any, laws: Laws, budget: Budget) -> Calibration | None:
-    """Return a certified calibration that was read from disk, if it is proved again.
-
-    Of what was read z and the name of the accountant are taken; the rest is what is
-    proved now.
-    """
-    z, name = facts.get("z"), facts.get("accountant")
-    if not (isinstance(z, float) and isinstance(name, str)):
-        return None
-    proof = proof_of_least(z, name, laws, budget)
-    if proof is None:
-        return None
-    return Calibration(z, budget, proof.accountant, proof.epsilon, "certified")
 
 
 def computed(laws: Laws, budget: Budget, mode: str, printed: str | None) -> Calibration:

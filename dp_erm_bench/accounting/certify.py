@@ -9,12 +9,13 @@ from operator import attrgetter
 import numpy as np
 
 from dp_erm_bench.accounting import bounds
-from dp_erm_bench.accounting.bounds import Floats, Laws
+from dp_erm_bench.accounting.bounds import Laws
 from dp_erm_bench.accounting.pld import is_tractable, pld_deltas, pld_epsilon
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import gdp_delta
 from dp_erm_bench.releases.law import composed
+from dp_erm_bench.releases.losses import Floats
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 
-from dp_erm_bench.releases.losses import Losses
-
-Floats = NDArray[np.float64]
+from dp_erm_bench.releases.losses import Floats, Losses
 
 ROUNDING = 2e-15
 LARGEST = 1 << 21

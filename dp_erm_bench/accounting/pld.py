@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dp_erm_bench.accounting.bounds import Floats, Laws, folded
+from dp_erm_bench.accounting.bounds import Laws, folded
 from dp_erm_bench.accounting.lattice import Composition, discretised
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.losses import STEEPEST, Dominating, gaussian_pair
+from dp_erm_bench.releases.losses import STEEPEST, Dominating, Floats, gaussian_pair
 
 FINENESS = 6e-5
 CELLS = 1 << 18

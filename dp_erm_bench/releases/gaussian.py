@@ -9,7 +9,8 @@ from scipy.special import erfcx, ndtr
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.law import Floats, Law
+from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.losses import Floats
 
 TINY = 1e-5
 """Below this mu the closed form loses digits: about 1e-16 / mu of delta."""
@@ -103,7 +104,6 @@ class GaussianLaw(Law):
         return GaussianDpEvent(self.multiplier(z))
 
 
-@dataclass(frozen=True, eq=False)
 class Gaussian(Release):
     """A number or vector plus normal noise of deviation z * sensitivity.
 

@@ -9,8 +9,8 @@ import numpy as np
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.law import Floats, PureLaw, log_mean_exp
-from dp_erm_bench.releases.losses import Losses, exponential_part
+from dp_erm_bench.releases.law import PureLaw, log_mean_exp
+from dp_erm_bench.releases.losses import Floats, Losses, exponential_part
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,6 @@ class LaplaceLaw(PureLaw):
         return Losses(np.append(losses, [level, -level]), np.append(masses, atoms), 0.0)
 
 
-@dataclass(frozen=True, eq=False)
 class Laplace(Release):
     """A number plus Laplace noise of scale z * sensitivity."""
 

@@ -37,7 +37,6 @@ class NoisyMaxLaw(PureLaw):
         return (1.0 + self.spread) / self.multiplier(z)
 
 
-@dataclass(frozen=True, eq=False)
 class LaplaceNoisyMax(NoisyMax):
     """The index of the largest score after Laplace noise.
 

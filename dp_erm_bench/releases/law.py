@@ -6,12 +6,9 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.losses import Dominating, Losses, pure_losses
-
-Floats = NDArray[np.float64]
+from dp_erm_bench.releases.losses import Dominating, Floats, Losses
 
 
 @dataclass(frozen=True)
@@ -134,8 +131,15 @@ class PureLaw(Law):
         return 1.0 / self.multiplier(z)
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of randomised response."""
-        return pure_rdp(orders, self.level(z))
+        """Return the curve of any mechanism of that level.
+
+        Randomised response with p = 1/(1 + e^-level): losses +-level with
+        probabilities p and 1 - p.
+        """
+        level = self.level(z)
+        p = np.full_like(orders, 1 / (1 + math.exp(-level)))
+        step = (orders - 1) * level
+        return log_mean_exp((p, 1 - p), (step, -step)) / (orders - 1)
 
     def rho(self, z: float) -> float:
         """Return level^2 / 2 (Bun and Steinke, TCC 2016, Proposition 3.3)."""
@@ -153,8 +157,13 @@ class PureLaw(Law):
         )
 
     def losses(self, level: float, step: float) -> Losses:
-        """Return the losses of the dominating pair at a level."""
-        return pure_losses(level)
+        """Return the losses of the dominating pair at a level: of randomised response.
+
+        Profile (1 - e^(eps - level)) / (1 + e^-level).
+        """
+        p = 1 / (1 + math.exp(-level))
+        masses = np.array([p, math.exp(-level) * p])
+        return Losses(np.array([level, -level]), masses, 0.0)
 
 
 def log_mean_exp(
@@ -172,17 +181,6 @@ def log_mean_exp(
     with np.errstate(divide="ignore"):
         far = np.logaddexp(np.log(w) + x, np.log(v) + y)
     return np.where(small, near, far)
-
-
-def pure_rdp(orders: Floats, level: float) -> Floats:
-    """Return the curve of any ``level``-DP mechanism.
-
-    Randomised response with p = 1/(1 + e^-level): losses +-level with probabilities p
-    and 1 - p.
-    """
-    p = np.full_like(orders, 1 / (1 + math.exp(-level)))
-    step = (orders - 1) * level
-    return log_mean_exp((p, 1 - p), (step, -step)) / (orders - 1)
 
 
 def composed(laws: tuple[Law, ...]) -> tuple[Law, ...]:

@@ -62,15 +62,6 @@ def lattice_points(low: float, high: float, step: float) -> Floats:
     return step * np.arange(first, end).astype(np.float64)
 
 
-def pure_losses(level: float) -> Losses:
-    """Return randomised response, which dominates every ``level``-DP mechanism.
-
-    Profile (1 - e^(eps - level)) / (1 + e^-level) (Kairouz, Oh, Viswanath, ICML 2015).
-    """
-    p = 1 / (1 + math.exp(-level))
-    return Losses(np.array([level, -level]), np.array([p, math.exp(-level) * p]), 0.0)
-
-
 def exponential_part(level: float, rate: float, step: float) -> tuple[Floats, Floats]:
     """Return nodes of the density e^((l - level)/2) * rate on [-level, level]."""
     inner = lattice_points(-level, level, step)

@@ -11,8 +11,8 @@ from dp_erm_bench.kernels import draws
 from dp_erm_bench.kernels.selection import gumbel_argmax
 from dp_erm_bench.releases.additive import Indices
 from dp_erm_bench.releases.base import Array, Mechanism, Release, Seed
-from dp_erm_bench.releases.law import Floats, PureLaw
-from dp_erm_bench.releases.losses import Losses, exponential_part
+from dp_erm_bench.releases.law import PureLaw
+from dp_erm_bench.releases.losses import Floats, Losses, exponential_part
 
 Score = Callable[[Array], Array]
 
@@ -109,7 +109,6 @@ class MaxMechanism(Mechanism):
         return score(gradient)
 
 
-@dataclass(frozen=True, eq=False)
 class NoisyMax(Release):
     """The index of the largest score after Gumbel noise: the exponential mechanism.
 

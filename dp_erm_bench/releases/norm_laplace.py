@@ -18,7 +18,6 @@ class NormLaplaceLaw(PureLaw):
     name: ClassVar[str] = "norm_laplace"
 
 
-@dataclass(frozen=True, eq=False)
 class NormLaplace(Release):
     """A vector plus noise of density proportional to exp(-norm2(b) / scale).
 

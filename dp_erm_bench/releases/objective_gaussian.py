@@ -62,7 +62,8 @@ from scipy.special import log_ndtr
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.base import Array, Mechanism, Release
 from dp_erm_bench.releases.gaussian import gdp_delta
-from dp_erm_bench.releases.law import Floats, Law
+from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.losses import Floats
 
 APART = 8.0
 

@@ -9,8 +9,8 @@ import numpy as np
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import GaussianLaw, gaussian_rdp
-from dp_erm_bench.releases.law import Floats, Law
-from dp_erm_bench.releases.losses import Dominating, MonotonePair
+from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.losses import Dominating, Floats, MonotonePair
 from dp_erm_bench.releases.sampling import SampledRelease
 
 
@@ -84,7 +84,6 @@ class PoissonGaussianLaw(Law):
         return PoissonSampledDpEvent(self.rate, GaussianDpEvent(self.multiplier(z)))
 
 
-@dataclass(frozen=True, eq=False)
 class PoissonGaussian(SampledRelease):
     """A sum over a Poisson sample of the records, plus normal noise."""
 

@@ -126,3 +126,11 @@ def laplace_losses(level, step):
 
 def bounded_range_losses(level, step):
     return BoundedRangeLaw(1).losses(level, step)
+
+
+def pure_rdp(orders, level):
+    return PureLaw(1).rdp(1 / level, orders)
+
+
+def pure_losses(level):
+    return PureLaw(1).losses(level, 0.0)

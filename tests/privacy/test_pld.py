@@ -19,7 +19,7 @@ from dp_erm_bench.releases.poisson_gaussian import (
     removal_pair,
     replacement_pair,
 )
-from tests.privacy.made import bounded_range_losses, laplace_losses, law_of
+from tests.privacy.made import bounded_range_losses, laplace_losses, law_of, pure_losses
 
 REPLACE, ZERO = Adjacency
 STEP = 2.0**-10
@@ -43,7 +43,7 @@ def sampled(times: int, rate: float) -> tuple[Law, ...]:
 
 LAWS: dict[str, tuple[laws.Losses, Callable[[float], float]]] = {
     "pure": (
-        laws.pure_losses(0.7),
+        pure_losses(0.7),
         lambda e: -math.expm1(e - 0.7) / (1 + math.exp(-0.7)),
     ),
     "laplace": (laplace_losses(0.7, STEP), lambda e: -math.expm1((e - 0.7) / 2)),
@@ -127,7 +127,7 @@ def test_replacement_loss_is_odd_and_inverted(rate: float, mu: float) -> None:
 def test_discretisation_dominates(level: float, kind: str) -> None:
     step = 2.0**-6
     law = {
-        "pure": lambda: laws.pure_losses(level),
+        "pure": lambda: pure_losses(level),
         "laplace": lambda: laplace_losses(level, step),
         "bounded_range": lambda: bounded_range_losses(level, step),
     }[kind]()

@@ -14,8 +14,8 @@ from dp_erm_bench.accounting.bounds import (
     rdp_epsilon,
 )
 from dp_erm_bench.releases.gaussian import gaussian_rdp
-from dp_erm_bench.releases.law import Law, composed, pure_rdp
-from tests.privacy.made import bounded_range_rdp, laplace_rdp, law_of
+from dp_erm_bench.releases.law import Law, composed
+from tests.privacy.made import bounded_range_rdp, laplace_rdp, law_of, pure_rdp
 
 CURVES: list[Callable[..., np.ndarray]] = [
     gaussian_rdp,
