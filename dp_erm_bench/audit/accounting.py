@@ -4,8 +4,6 @@ Nothing is run: a solver declares its releases, and accountants are asked for th
 multiplier z = scale / sensitivity of a budget, up to the releases' weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace

@@ -12,8 +12,6 @@ their sensitivity, the quiet one rises by its own. In units of 2 / n the noise h
 z on the loud entries and z / kappa on the quiet one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

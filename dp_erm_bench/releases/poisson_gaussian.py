@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,21 +117,16 @@ def removal_pair(rate: float, mu: float) -> MonotonePair:
     Dominating pair of the Poisson sampled Gaussian (Zhu, Dong, Wang, "Optimal
     Accounting of DP via Characteristic Function", AISTATS 2022, Theorem 11).
     """
-    return MonotonePair(
-        centres=((1 - rate, 0.0), (rate, mu)),
-        steepness=mu,
-        loss=lambda x: removal_loss(x, rate, mu),
-        outcome=lambda loss: removal_outcome(loss, rate, mu),
-    )
+    loss = partial(removal_loss, rate=rate, mu=mu)
+    outcome = partial(removal_outcome, rate=rate, mu=mu)
+    return MonotonePair(((1 - rate, 0.0), (rate, mu)), mu, loss, outcome)
 
 
 def addition_pair(rate: float, mu: float) -> MonotonePair:
     """Return N(0,1) against (1-q) N(0,1) + q N(mu,1), x turned into -x."""
+    one = removal_pair(rate, mu)
     return MonotonePair(
-        centres=((1.0, 0.0),),
-        steepness=mu,
-        loss=lambda x: -removal_loss(-x, rate, mu),
-        outcome=lambda loss: -removal_outcome(-loss, rate, mu),
+        ((1.0, 0.0),), mu, lambda x: -one.loss(-x), lambda loss: -one.outcome(-loss)
     )
 
 
@@ -162,10 +158,6 @@ def replacement_pair(rate: float, mu: float) -> MonotonePair:
     (GaussianPrivacyLoss, REPLACE), on which this rests. The two directions are mirror
     images.
     """
-    m = mu / 2
-    return MonotonePair(
-        centres=((1 - rate, 0.0), (rate, m)),
-        steepness=2 * m,
-        loss=lambda x: removal_loss(x, rate, m) - removal_loss(-x, rate, m),
-        outcome=lambda loss: replacement_outcome(loss, rate, m),
-    )
+    one = removal_pair(rate, mu / 2)
+    outcome = partial(replacement_outcome, rate=rate, half=mu / 2)
+    return MonotonePair(one.centres, mu, lambda x: one.loss(x) - one.loss(-x), outcome)

@@ -4,8 +4,6 @@ Nothing here imports a release or an accountant, so that one mistake cannot hide
 both: the twins are asked. Slow and meant for few steps.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce

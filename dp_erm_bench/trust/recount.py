@@ -9,8 +9,6 @@ believed either where a run was listened to: every answer is compared with the d
 that the trial's stream, as it was before the run, holds at that place.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,6 +27,45 @@ TOLERANCES = {"rdp": 1e-3, "none": 0.0}
 OTHERS = 1e-4
 # Of a noise that is read off a published number.
 ROUNDING = 1e-6
+
+
+class Witness:
+    """Listens to one mechanism: knows its streams as they were before the run.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Before the run.
+
+    Attributes
+    ----------
+    uses : int
+        Answers published.
+    ratio : float
+        The smallest noise / (draw * sensitivity) of all numbers published: scale /
+        sensitivity if the noise is the stream's, arbitrary otherwise. Infinite for a
+        selection whose winners are those of the stream's draws at its scale, and for a
+        kind without a twin.
+    """
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.release, self._place = mechanism.release, mechanism._drawn
+        self._seeds, self._scale = mechanism.seeds.copy(), mechanism.scale.copy()
+        self.uses, self.ratio = 0, np.inf
+
+    def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
+        """Return the answer, compared with the draws at its place in the stream."""
+        answer, size = publish(), query.value.shape[1]
+        draw = type(self.release).unit
+        places = [(seed, self._place, 1, size) for seed in self._seeds]
+        draws = np.stack([draw(self.release, *place)[0] for place in places])
+        self._place += size
+        self.uses += 1
+        twin = twin_of(type(self.release))
+        if twin is not None:
+            ratio = twin.heard(query, draws, self._scale, np.asarray(answer))
+            self.ratio = min(self.ratio, ratio)
+        return answer
 
 
 @dataclass(frozen=True)
@@ -142,45 +179,6 @@ def uses_of(
         if count and ratio < np.inf:
             uses.append(twin.of(release, mechanism, ratio, count))
     return tuple(uses)
-
-
-class Witness:
-    """Listens to one mechanism: knows its streams as they were before the run.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        Before the run.
-
-    Attributes
-    ----------
-    uses : int
-        Answers published.
-    ratio : float
-        The smallest noise / (draw * sensitivity) of all numbers published: scale /
-        sensitivity if the noise is the stream's, arbitrary otherwise. Infinite for a
-        selection whose winners are those of the stream's draws at its scale, and for a
-        kind without a twin.
-    """
-
-    def __init__(self, mechanism: Mechanism) -> None:
-        self.release, self._place = mechanism.release, mechanism._drawn
-        self._seeds, self._scale = mechanism.seeds.copy(), mechanism.scale.copy()
-        self.uses, self.ratio = 0, np.inf
-
-    def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
-        """Return the answer, compared with the draws at its place in the stream."""
-        answer, size = publish(), query.value.shape[1]
-        draw = type(self.release).unit
-        places = [(seed, self._place, 1, size) for seed in self._seeds]
-        draws = np.stack([draw(self.release, *place)[0] for place in places])
-        self._place += size
-        self.uses += 1
-        twin = twin_of(type(self.release))
-        if twin is not None:
-            ratio = twin.heard(query, draws, self._scale, np.asarray(answer))
-            self.ratio = min(self.ratio, ratio)
-        return answer
 
 
 def listen(mechanisms: Mapping[str, Mechanism]) -> dict[str, Witness]:
