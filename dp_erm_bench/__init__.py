@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dp_erm_bench.api import fit, load_problem
-    from dp_erm_bench.problems.erm.arrays import problem_from_arrays
+    from dp_erm_bench.problems.erm.build import problem_from_arrays
     from dp_erm_bench.results.table import load_results
     from dp_erm_bench.runner.replay import replay
 
@@ -19,7 +19,7 @@ __all__ = ["fit", "load_problem", "load_results", "problem_from_arrays", "replay
 _HOMES = {
     "fit": "dp_erm_bench.api",
     "load_problem": "dp_erm_bench.api",
-    "problem_from_arrays": "dp_erm_bench.problems.erm.arrays",
+    "problem_from_arrays": "dp_erm_bench.problems.erm.build",
     "load_results": "dp_erm_bench.results.table",
     "replay": "dp_erm_bench.runner.replay",
 }

@@ -16,8 +16,8 @@ from dp_erm_bench.accounting import calibration, least
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.problems.erm import optimum
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.optimum import certified as optimum
 from dp_erm_bench.runner import process, worker
 from tests.privacy.made import law_of
 

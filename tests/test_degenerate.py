@@ -9,8 +9,7 @@ from dp_erm_bench.api import fit
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.problems.erm.arrays import problem_from_arrays
-from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem, problem_from_arrays
 from tests.serving import bounds_for, constraint_of, known
 
 N = 30

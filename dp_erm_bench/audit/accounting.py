@@ -20,7 +20,7 @@ from dp_erm_bench.accounting.certify import certify, profile_epsilon
 from dp_erm_bench.accounting.least import smallest_multiplier
 from dp_erm_bench.accounting.pld import pld_epsilon
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.arrays import problem_from_arrays
+from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.law import composed
 from dp_erm_bench.run import Run

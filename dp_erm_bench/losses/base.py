@@ -1,5 +1,6 @@
 """The interface of a loss: elementwise in label and margin."""
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from functools import cached_property
@@ -122,3 +123,13 @@ class Loss(ABC):
     @abstractmethod
     def check_labels(self, y: Array) -> None:
         """Raise UsageError if a label is outside the domain of the loss."""
+
+
+def complaint(cls: type[Loss]) -> str | None:
+    """Return what a class of losses lacks, None if it is complete."""
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    if missing:
+        return f"{cls.__name__} lacks {', '.join(missing)}"
+    if not isinstance(inspect.getattr_static(cls, "classification", None), bool):
+        return f"{cls.__name__} needs classification = True or False"
+    return None

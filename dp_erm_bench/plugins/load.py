@@ -20,9 +20,9 @@ from dp_erm_bench.plugins.sources import broken, digest, sources
 
 CHECKS = {
     "algorithm": ("Solver", "dp_erm_bench.solvers.declared"),
-    "loss": ("Loss", "dp_erm_bench.losses.declared"),
+    "loss": ("Loss", "dp_erm_bench.losses.base"),
 }
-"""By group: the class, and the module that says what a subclass of it lacks.
+"""By group: the class, and the module with it that says what a subclass lacks.
 
 The module is imported where it is needed.
 """
@@ -49,7 +49,11 @@ def load(pin: str, group: str = "algorithm") -> Any:
         )
     module = _executed(path, f"{label(path)}_{content[:12]}", files, group)
     kind, check = CHECKS[group]
-    found = importlib.import_module(check).classes_in(module)
+    base = getattr(importlib.import_module(check), kind)
+    types = [value for value in vars(module).values() if isinstance(value, type)]
+    # Imported ones are left out.
+    own = [cls for cls in types if cls.__module__ == module.__name__]
+    found: list[Any] = [cls for cls in own if issubclass(cls, base)]
     if len(found) != 1:
         names = ", ".join(cls.__name__ for cls in found) or "none"
         raise UsageError(

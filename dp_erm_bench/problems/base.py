@@ -29,9 +29,9 @@ class Optimum:
         Empty when certified.
     """
 
-    value: float | None
-    w: Array | None
-    gap: float | None
+    value: float | None = None
+    w: Array | None = None
+    gap: float | None = None
     reason: str = ""
 
 

@@ -20,7 +20,7 @@ from dp_erm_bench.plugins.names import is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm import build
-from dp_erm_bench.problems.erm.arrays import problem_from_arrays
+from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.results.segment import NAMED, batch_name, failed
 from dp_erm_bench.run import Recorder, Run
 from dp_erm_bench.solvers.base import Solver

@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,6 @@ from dp_erm_bench.solvers.base import Solver
 
 KINDS = ("shape", "value")
 MUTABLE = (list, dict, set, bytearray, np.ndarray)
-
-
-def classes_in(module: ModuleType) -> list[type[Solver]]:
-    """Return the solver classes that a module defines, imported ones left out."""
-    return [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, Solver)
-        and value.__module__ == module.__name__
-    ]
 
 
 def complaint(solver: Any) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset, Usual
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.erm.build import Part, build_problem, strength_of
+from dp_erm_bench.problems.erm.build import build_problem, strength_of
 
 X = np.asfortranarray(np.random.default_rng(0).normal(size=(8, 3)))
 LABELS = np.array([1.0, -1.0] * 4)
@@ -61,7 +61,6 @@ def test_names_and_mappings_are_the_same(name):
 
 def test_a_part_of_the_registry_hides_its_target():
     given = {"name": "l2", "_target_": "os.system", "strength": 0.5}
-    assert Part.of(given) == Part("l2", {"strength": 0.5})
     assert build_problem(DATA, penalty=given).penalty.l2 == 0.5
 
 

@@ -10,8 +10,7 @@ from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.penalties.box import Box
 from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
-from dp_erm_bench.problems.erm.gram_oracle import REFRESH, GramOracle
+from dp_erm_bench.problems.erm.oracles import REFRESH, DenseOracle, GramOracle
 from dp_erm_bench.problems.erm.problem import ERMProblem
 
 BATCH = 3

@@ -16,8 +16,8 @@ from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.penalties.l1 import L1
 from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.none import NoPenalty
-from dp_erm_bench.problems.erm import optimum, optimum_choice
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.optimum import certified, choice
 
 LOSSES = registry.names("loss")
 SHAPES = {
@@ -63,7 +63,7 @@ def test_a_penalised_optimum_is_certified_and_stationary(
     loss, penalty, strength, shape
 ):
     problem = make(loss, penalty, strength, shape)
-    found = optimum.certified_optimum(problem)
+    found = certified.certified_optimum(problem)
     if found.value is None:
         assert "close to 0" in found.reason
         assert shape in ("square", "wide") and strength == 1e-5
@@ -77,7 +77,7 @@ def test_a_penalised_optimum_is_certified_and_stationary(
 @pytest.mark.parametrize("loss", LOSSES)
 def test_an_optimum_without_penalty_is_certified_and_stationary(loss, shape):
     problem = make(loss, shape=shape)
-    found = optimum.certified_optimum(problem)
+    found = certified.certified_optimum(problem)
     assert found.gap <= 1e-12
     assert stationarity(problem, found.w) <= 1e-9
 
@@ -95,7 +95,7 @@ def test_no_point_is_better_than_the_certificate_allows(
     loss, penalty, power, n, p, seed
 ):
     problem = make(loss, penalty, 10.0**power, (n, p, False), seed)
-    found = optimum.compute_optimum(problem)
+    found = certified.compute_optimum(problem)
     if found.value is None:
         assert found.reason
         return
@@ -116,7 +116,7 @@ def test_a_general_purpose_solver_finds_nothing_lower(loss, penalty):
         margins = problem.dataset.X @ (v[:6] - v[6:])
         return problem.loss.value(problem.dataset.y, margins).mean() + kink
 
-    found = optimum.certified_optimum(problem)
+    found = certified.certified_optimum(problem)
     bounds = [(0.0, None)] * 12
     start = np.full(12, 0.1)
     other = optimize.minimize(split, start, method="L-BFGS-B", bounds=bounds)
@@ -220,7 +220,7 @@ def test_a_loss_that_the_solvers_do_not_know_by_name_is_served(strength):
     base = make("logistic")
     for penalty in (NoPenalty(), L1(strength), L2(strength)):
         fields = (base.dataset, Tilted(), penalty, base.constraint)
-        found = optimum.compute_optimum(type(base)(*fields))
+        found = certified.compute_optimum(type(base)(*fields))
         assert found.gap <= 1e-9
 
 
@@ -230,7 +230,7 @@ def test_both_parts_of_an_elastic_net_are_served():
 
     base = make("squared", shape="wide")
     problem = type(base)(base.dataset, Squared(), Elastic(0.1), base.constraint)
-    found = optimum.compute_optimum(problem)
+    found = certified.compute_optimum(problem)
     assert found.gap <= 1e-9
     assert stationarity(problem, found.w) <= 1e-9
     assert 0 < np.count_nonzero(found.w) < 90
@@ -247,8 +247,8 @@ def test_boxes_and_other_sets_are_answered_with_a_reason():
     base = make("squared")
     box = type(base)(base.dataset, base.loss, Box(0.1), base.constraint)
     ball = type(base)(base.dataset, base.loss, L1(0.1), OtherBall())
-    assert "box" in optimum.compute_optimum(box).reason
-    assert "ball" in optimum.compute_optimum(ball).reason
+    assert "box" in certified.compute_optimum(box).reason
+    assert "ball" in certified.compute_optimum(ball).reason
 
 
 @pytest.mark.parametrize("radius", [0.1, 5.0])
@@ -256,7 +256,7 @@ def test_a_set_of_another_name_is_served_by_its_projection(radius):
     base = make("logistic")
     parts = (base.dataset, base.loss, L2(0.1))
     one, other = (
-        optimum.compute_optimum(type(base)(*parts, ball(radius)))
+        certified.compute_optimum(type(base)(*parts, ball(radius)))
         for ball in (L2Ball, OtherBall)
     )
     assert other.gap <= 1e-9
@@ -266,8 +266,8 @@ def test_a_set_of_another_name_is_served_by_its_projection(radius):
 
 def test_a_failed_solver_is_never_certified(monkeypatch):
     problem = make("logistic", "l2", 0.1)
-    monkeypatch.setattr(optimum_choice, "minimise_ridge", lambda X, *rest: np.zeros(6))
-    found = optimum.certified_optimum(problem)
+    monkeypatch.setattr(choice, "minimise_ridge", lambda problem: np.zeros(6))
+    found = certified.certified_optimum(problem)
     assert found.value is None and "the relative gap reached is" in found.reason
 
 
@@ -276,7 +276,7 @@ class TestCache:
         def compute(problem):
             raise AssertionError("computed again")
 
-        monkeypatch.setattr(optimum, "compute_optimum", compute)
+        monkeypatch.setattr(certified, "compute_optimum", compute)
 
     def stored(self):
         (path,) = (cache_dir() / "optimum").glob("*.json")
@@ -284,17 +284,17 @@ class TestCache:
 
     @pytest.mark.parametrize("penalty", ["l1", "l2"])
     def test_the_second_answer_is_read_and_bit_equal(self, penalty, monkeypatch):
-        first = optimum.certified_optimum(make("logistic", penalty, 0.01))
+        first = certified.certified_optimum(make("logistic", penalty, 0.01))
         self.forbid(monkeypatch)
-        second = optimum.certified_optimum(make("logistic", penalty, 0.01))
+        second = certified.certified_optimum(make("logistic", penalty, 0.01))
         assert (second.value, second.gap) == (first.value, first.gap)
         np.testing.assert_array_equal(second.w, first.w)
         assert not second.w.flags.writeable
 
     def test_a_reason_is_cached_too(self, monkeypatch):
-        first = optimum.certified_optimum(make("logistic", shape="wide"))
+        first = certified.certified_optimum(make("logistic", shape="wide"))
         self.forbid(monkeypatch)
-        second = optimum.certified_optimum(make("logistic", shape="wide"))
+        second = certified.certified_optimum(make("logistic", shape="wide"))
         assert second.reason == first.reason != ""
 
     def test_another_objective_is_another_entry(self):
@@ -316,16 +316,16 @@ class TestCache:
     )
     def test_a_damaged_entry_is_computed_again(self, change):
         problem = make("logistic", "l2", 0.1)
-        first = optimum.certified_optimum(problem)
+        first = certified.certified_optimum(problem)
         record = json.loads(self.stored().read_text())
         self.stored().write_text(json.dumps(record | change))
-        second = optimum.certified_optimum(problem)
+        second = certified.certified_optimum(problem)
         np.testing.assert_array_equal(second.w, first.w)
         assert json.loads(self.stored().read_text()) == record
 
     @pytest.mark.parametrize("text", ["", "[1, 2]", "null", "{}"])
     def test_an_entry_of_another_kind_is_computed_again(self, text):
         problem = make("logistic", "l2", 0.1)
-        optimum.certified_optimum(problem)
+        certified.certified_optimum(problem)
         self.stored().write_text(text)
-        assert optimum.certified_optimum(problem).gap <= 1e-9
+        assert certified.certified_optimum(problem).gap <= 1e-9

@@ -10,14 +10,16 @@ from scipy import sparse
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
-from dp_erm_bench.problems.erm import optimum_linear, optimum_smooth
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.optimum import certified_optimum, compute_optimum
-from dp_erm_bench.problems.erm.optimum_linear import (
+from dp_erm_bench.problems.erm.optimum import composite, smooth
+from dp_erm_bench.problems.erm.optimum.certified import (
+    certified_optimum,
+    compute_optimum,
+)
+from dp_erm_bench.problems.erm.optimum.composite import (
     Iterative,
     Quadratic,
     gram,
-    margins,
     newton_system,
     scaled,
 )
@@ -58,7 +60,7 @@ def agree(loss, penalty, constraint, shape, rel=1e-10):
 @pytest.fixture
 def watched(monkeypatch):
     """Refuse to write out more of a sparse array than a small block or a gram."""
-    limit = max(optimum_linear.SMALL, optimum_linear.DIRECT**2)
+    limit = max(composite.SMALL, composite.DIRECT**2)
 
     def watch(form):
         original = form.toarray
@@ -107,7 +109,7 @@ def test_optima_over_sets_agree(loss, name, shape):
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_conjugate_gradients_certify_what_factors_do(loss, penalty, shape, monkeypatch):
-    monkeypatch.setattr(optimum_linear, "DIRECT", 5)
+    monkeypatch.setattr(composite, "DIRECT", 5)
     agree(loss, {"name": penalty, "strength": 0.01}, "none", SHAPES[shape], rel=1e-9)
 
 
@@ -124,7 +126,7 @@ def test_dependent_sparse_features_do_not_change_the_free_minimum(extra):
 
 
 def test_many_sparse_features_without_penalty_are_answered_with_a_reason(monkeypatch):
-    monkeypatch.setattr(optimum_smooth, "DIRECT", 5)
+    monkeypatch.setattr(smooth, "DIRECT", 5)
     found = compute_optimum(
         build_problem(pair("logistic", 90, 12)[1], "logistic", "none")
     )
@@ -159,13 +161,15 @@ def test_a_cached_sparse_optimum_is_read_again(tmp_path, monkeypatch):
         for _ in range(2)
     ]
     first = certified_optimum(problems[0])
-    monkeypatch.setattr("dp_erm_bench.problems.erm.optimum.compute_optimum", None)
+    monkeypatch.setattr(
+        "dp_erm_bench.problems.erm.optimum.certified.compute_optimum", None
+    )
     np.testing.assert_array_equal(certified_optimum(problems[1]).w, first.w)
 
 
 @pytest.mark.parametrize("form", [sparse.csc_array, sparse.csr_array])
 def test_the_gram_of_unsorted_entries(form, monkeypatch):
-    monkeypatch.setattr(optimum_linear, "SMALL", 0)
+    monkeypatch.setattr(composite, "SMALL", 0)
     X = np.array([[1.0, 2.0, 3.0], [0.0, 4.0, 5.0]])
     features = form(X)
     for start, end in itertools.pairwise(features.indptr):
@@ -187,7 +191,11 @@ class TestLinear:
         X, _, w = self.arrays()
         for kept in (0, 3, 80):
             v = np.where(np.arange(80) < kept, w, 0.0)
-            np.testing.assert_allclose(margins(form(X), v), X @ v, atol=1e-13)
+            np.testing.assert_allclose(
+                composite.Composite(form(X), np.zeros(0), None).margins(v),
+                X @ v,
+                atol=1e-13,
+            )
 
     def test_rows_are_scaled(self, form):
         X, d, _ = self.arrays()
@@ -200,7 +208,7 @@ class TestLinear:
     @pytest.mark.parametrize("small", [0, 10**6])
     @pytest.mark.parametrize("rows", [False, True])
     def test_the_gram_has_its_upper_triangle(self, form, rows, small, monkeypatch):
-        monkeypatch.setattr(optimum_linear, "SMALL", small)
+        monkeypatch.setattr(composite, "SMALL", small)
         X = self.arrays()[0]
         expected = X @ X.T if rows else X.T @ X
         np.testing.assert_allclose(
@@ -222,14 +230,14 @@ class TestLinear:
 
     def test_shared_products_of_rows_give_the_same_system(self, form):
         X, d, g = self.arrays()
-        features, products = form(X), optimum_linear.row_products(form(X), 0.1)
+        features, products = form(X), composite.row_products(form(X), 0.1)
         one, two = (Quadratic(features, d, 0.1, shared) for shared in (None, products))
         np.testing.assert_allclose(one.solve(g), two.solve(g), rtol=1e-9, atol=1e-12)
-        assert optimum_linear.row_products(features, 0.0) is None
-        assert optimum_linear.row_products(form(X.T), 0.1) is None
+        assert composite.row_products(features, 0.0) is None
+        assert composite.row_products(form(X.T), 0.1) is None
 
     def test_the_smaller_side_decides_how(self, form, monkeypatch):
-        monkeypatch.setattr(optimum_linear, "DIRECT", 40)
+        monkeypatch.setattr(composite, "DIRECT", 40)
         X, d, _ = self.arrays()
         inexact = sparse.issparse(form(X))
         assert newton_system(form(X), d, 0.1).exact

@@ -9,14 +9,21 @@ from hypothesis.extra.numpy import arrays
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.penalties.base import SeparablePenalty
-from dp_erm_bench.problems.erm.optimum_gap import duality_gap
-from dp_erm_bench.problems.erm.optimum_linear import Quadratic
-from dp_erm_bench.problems.erm.optimum_smooth import (
+from dp_erm_bench.problems.erm.optimum.composite import (
+    Composite,
+    Quadratic,
+    duality_gap,
+)
+from dp_erm_bench.problems.erm.optimum.smooth import (
     minimise_free,
     minimise_ridge,
     newton,
 )
-from dp_erm_bench.problems.erm.optimum_sparse import Composite, minimise_sparse, polish
+from dp_erm_bench.problems.erm.optimum.sparse import (
+    minimise_sparse,
+    polish,
+    relative_gap,
+)
 
 PENALTIES = [(0.0, 0.1), (0.1, 0.0), (0.05, 0.2), (0.0, 1e-3), (1e-3, 0.0)]
 LOSSES = [Logistic(), Squared()]
@@ -28,29 +35,29 @@ def data(n=40, p=5, seed=0):
     return X, np.where(X[:, 0] + rng.standard_normal(n) > 0.0, 1.0, -1.0)
 
 
-def objective(X, y, loss, l1, l2, w):
-    return Composite(X, y, loss, l1, l2).value(w)
+def minimised(problem):
+    return minimise_sparse(problem) if problem.l1 else minimise_ridge(problem)
+
+
+def gap_at(problem, w):
+    return duality_gap(problem, SeparablePenalty(problem.l1, problem.l2), w)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize(("l1", "l2"), PENALTIES)
 @given(w=arrays(float, 5, elements=st.floats(-5, 5).map(lambda v: round(v, 1))))
 def test_the_gap_bounds_the_distance_to_the_minimum(loss, l1, l2, w):
-    X, y = data()
-    best = minimise_sparse(X, y, loss, l1, l2) if l1 else minimise_ridge(X, y, loss, l2)
-    distance = objective(X, y, loss, l1, l2, w) - objective(X, y, loss, l1, l2, best)
-    assert duality_gap(X, y, loss, SeparablePenalty(l1, l2), w) >= distance - 1e-12
+    problem = Composite(*data(), loss, l1, l2)
+    distance = problem.value(w) - problem.value(minimised(problem))
+    assert gap_at(problem, w) >= distance - 1e-12
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize(("l1", "l2"), PENALTIES)
 def test_the_gap_vanishes_at_the_minimum_and_only_there(loss, l1, l2):
-    X, y = data()
-    best = minimise_sparse(X, y, loss, l1, l2) if l1 else minimise_ridge(X, y, loss, l2)
-    gaps = [
-        duality_gap(X, y, loss, SeparablePenalty(l1, l2), best + d)
-        for d in (0.0, 1e-4, 1e-2)
-    ]
+    problem = Composite(*data(), loss, l1, l2)
+    best = minimised(problem)
+    gaps = [gap_at(problem, best + d) for d in (0.0, 1e-4, 1e-2)]
     assert gaps[0] <= 1e-14 < 1e-11 < gaps[1] < gaps[2]
 
 
@@ -69,12 +76,9 @@ def test_the_gap_is_primal_minus_dual_for_least_squares(l1, l2):
         conjugate = 0.5 * dual**2 - dual * y
         excess = np.maximum(np.abs(u) - l1, 0.0)
         conjugate_penalty = np.square(excess).sum() / (2.0 * l2)
-    expected = (
-        objective(X, y, Squared(), l1, l2, w) + conjugate.mean() + conjugate_penalty
-    )
-    assert duality_gap(X, y, Squared(), SeparablePenalty(l1, l2), w) == pytest.approx(
-        expected, rel=1e-12
-    )
+    problem = Composite(X, y, Squared(), l1, l2)
+    expected = problem.value(w) + conjugate.mean() + conjugate_penalty
+    assert gap_at(problem, w) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(30, 5), (5, 30), (12, 12)])
@@ -99,23 +103,21 @@ def test_newton_is_damped_where_full_steps_diverge():
     # A start so far that the curvature is nearly 0: a full step overshoots.
     X = np.ones((2, 1), order="F")
     y = np.array([1.0, -1.0])
-    w, decrement = newton(X, y, Logistic(), 0.0, np.array([8.0]))
+    w, decrement = newton(Composite(X, y, Logistic()), np.array([8.0]))
     assert abs(w[0]) <= 1e-9 and decrement <= 1e-18
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_the_quasi_newton_start_ends_at_the_same_point(loss, monkeypatch):
-    X, y = data(200, 10)
-    expected = minimise_ridge(X, y, loss, 0.01)
-    monkeypatch.setattr("dp_erm_bench.problems.erm.optimum_smooth.HEAVY", 0.0)
-    np.testing.assert_allclose(
-        minimise_ridge(X, y, loss, 0.01), expected, rtol=1e-9, atol=1e-12
-    )
+    problem = Composite(*data(200, 10), loss, l2=0.01)
+    expected = minimise_ridge(problem)
+    monkeypatch.setattr("dp_erm_bench.problems.erm.optimum.smooth.HEAVY", 0.0)
+    np.testing.assert_allclose(minimise_ridge(problem), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_the_bound_without_penalty_is_the_exact_gap_of_least_squares():
     X, y = data()
-    w, bound, reason = minimise_free(X, y, Squared())
+    w, bound, reason = minimise_free(Composite(X, y, Squared()))
     expected = np.linalg.lstsq(X, y)[0]
     assert reason == "" and 0.0 <= bound <= 1e-20
     np.testing.assert_allclose(w, expected, rtol=1e-10)
@@ -124,7 +126,7 @@ def test_the_bound_without_penalty_is_the_exact_gap_of_least_squares():
 def test_nearly_dependent_features_are_not_certified_without_penalty():
     X, y = data()
     X = np.column_stack([X, X[:, 0] + 1e-7 * X[:, 1] ** 2])
-    assert "nearly dependent" in minimise_free(X, y, Squared())[2]
+    assert "nearly dependent" in minimise_free(Composite(X, y, Squared()))[2]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -132,17 +134,17 @@ def test_nearly_dependent_features_are_not_certified_without_penalty():
 def test_polish_never_raises_the_gap(loss, start):
     X, y = data(60, 8)
     problem = Composite(X, y, loss, 0.02, 0.0)
-    best = minimise_sparse(X, y, loss, 0.02, 0.0)
+    best = minimise_sparse(problem)
     w = {"zero": 0.0 * best, "dense": best + 0.01, "wrong signs": -best}[start]
     polished = polish(problem, w)
-    assert problem.relative_gap(polished) <= problem.relative_gap(w)
-    assert problem.relative_gap(polish(problem, best)) <= 1e-12
+    assert relative_gap(problem, polished) <= relative_gap(problem, w)
+    assert relative_gap(problem, polish(problem, best)) <= 1e-12
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_wide_lasso_with_small_penalty_is_certified(seed):
     X, y = data(40, 120, seed)
     problem = Composite(X, y, Squared(), 1e-3, 0.0)
-    w = minimise_sparse(X, y, Squared(), 1e-3, 0.0)
-    assert problem.relative_gap(w) <= 1e-9
+    w = minimise_sparse(problem)
+    assert relative_gap(problem, w) <= 1e-9
     assert np.count_nonzero(w) <= 40

@@ -12,14 +12,14 @@ from scipy import optimize
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.optimum import compute_optimum
-from dp_erm_bench.problems.erm.optimum_ball import ball_gap
-from dp_erm_bench.problems.erm.optimum_regions import (
+from dp_erm_bench.problems.erm.optimum.certified import compute_optimum
+from dp_erm_bench.problems.erm.optimum.choice import ball_gap
+from dp_erm_bench.problems.erm.optimum.composite import Composite
+from dp_erm_bench.problems.erm.optimum.faces import (
     BoxRegion,
     CrossRegion,
     SimplexRegion,
 )
-from dp_erm_bench.problems.erm.optimum_sparse import Composite
 from tests.serving import BALLS
 
 LOSSES = registry.names("loss")
@@ -209,20 +209,20 @@ def test_projections_leave_no_rounding_in_place_of_zeros(name, w):
 def test_small_moves_within_a_face_stay_in_the_set(name, w, g):
     region = REGIONS[name](registry.build("constraint", name, radius=1.5))
     w = region.project(w)
-    face = region.face(w, g)
+    free, across = region.face(w, g)
     d = np.zeros(8)
-    d[face.free] = np.where(w[face.free] != 0.0, np.abs(w[face.free]), 0.0)
-    d[face.free] *= np.random.default_rng(0).uniform(-1, 1, face.free.size)
-    if face.normal is not None:
-        moving = d[face.free] != 0.0
+    d[free] = np.where(w[free] != 0.0, np.abs(w[free]), 0.0)
+    d[free] *= np.random.default_rng(0).uniform(-1, 1, free.size)
+    if across is not None:
+        moving = d[free] != 0.0
         if moving.any():
-            normal = np.where(moving, face.normal, 0.0)
-            d[face.free] -= normal * (normal @ d[face.free]) / (normal @ normal)
+            normal = np.where(moving, across, 0.0)
+            d[free] -= normal * (normal @ d[free]) / (normal @ normal)
     smallest = np.abs(w[w != 0.0]).min(initial=math.inf)
     largest = np.abs(d).max()
     step = 0.0 if largest == 0.0 else min(1e-3, 0.1 * smallest / largest)
     moved = w + step * d
-    if face.normal is not None:
+    if across is not None:
         np.testing.assert_allclose(region.project(moved), moved, atol=1e-12)
 
 

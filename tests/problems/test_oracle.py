@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+from dp_erm_bench.problems.erm.oracles import DenseOracle
 
 CASES = list(itertools.product(registry.names("loss"), ["none", "l1", "l2"]))
 

@@ -7,8 +7,7 @@ from scipy.sparse import csc_array
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
-from dp_erm_bench.problems.erm.sparse_oracle import SparseOracle
+from dp_erm_bench.problems.erm.oracles import DenseOracle, SparseOracle
 
 BATCH = 3
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp_erm_bench.problems.erm.arrays import problem_from_arrays
+from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.report import crosses
 from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.crosses import Cross, draw_cross, slopes

@@ -8,8 +8,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.arrays import problem_from_arrays
-from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.build import build_problem, problem_from_arrays
 from dp_erm_bench.run import Run, checkpoints_of
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD

@@ -12,7 +12,7 @@ from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import NotSolved, Unsupported
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+from dp_erm_bench.problems.erm.oracles import DenseOracle
 from dp_erm_bench.problems.erm.perturbed import Minimiser
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms

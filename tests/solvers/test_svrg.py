@@ -11,8 +11,8 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.contract.problems import gap, instance, problem_of
-from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
 from dp_erm_bench.problems.erm.oracle import Oracle
+from dp_erm_bench.problems.erm.oracles import DenseOracle
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.solvers.svrg import SVRG, correction_bound

@@ -1,37 +1,77 @@
-"""Problems from names: the objective that ``auto`` stands for, strengths as 1/n."""
+"""Problems from names and from arrays: what ``auto`` and '1/n' stand for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.datasets.base import Dataset, Usual
+from dp_erm_bench.datasets.base import (
+    Array,
+    Bounds,
+    Dataset,
+    Features,
+    Usual,
+    numbers,
+)
 from dp_erm_bench.datasets.load import load_dataset
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.errors import UsageError, refused
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.losses.declared import check_loss
 from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.plugins.names import named_in
+from dp_erm_bench.problems.erm.declared import check_loss
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.registry import OBJECTIVE, build
+
+HIDDEN = ("name", "_target_", "file", "content")
+"""Keys of a part's spec that are no parameters."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """A loss, penalty or constraint by name, with its parameters."""
+def problem_from_arrays(
+    X: ArrayLike | Features,
+    y: ArrayLike,
+    *,
+    loss: str | Mapping[str, Any] | Loss,
+    penalty: str | Mapping[str, Any] | Penalty = "none",
+    strength: float | str | None = None,
+    bounds: Mapping[str, Any] | ArrayLike | None = None,
+    constraint: str | Mapping[str, Any] | Constraint = "none",
+) -> ERMProblem:
+    """Return the problem of a user's own data.
 
-    name: str
-    parameters: Mapping[str, Any]
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, p)
+        A sparse one stays sparse.
+    y : array of shape (n,)
+        Labels; -1 and +1 for classification.
+    loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
+        Names of conf/, mappings with ``name`` and parameters, or objects of your own; a
+        loss may be a file.
+    strength : float or '1/n', optional
+        The strength of the penalty, where that is not an object.
+    bounds : mapping, float or array of shape (p,), optional
+        Public bounds on a record, not computed from the data: ``columns`` (R_j,
+        one number or p numbers), and optionally ``norm`` (R_2) and ``label``. What
+        is no mapping bounds the columns.
 
-    @classmethod
-    def of(cls, spec: str | Mapping[str, Any]) -> "Part":
-        """Read ``'l2'`` or ``{'name': 'l2', 'strength': 0.1}``."""
-        if isinstance(spec, str):
-            return cls(spec, {})
-        if not isinstance(spec, Mapping) or "name" not in spec:
-            raise UsageError(f"{spec}: must have a name beside its parameters")
-        hidden = ("name", "_target_", "file", "content")
-        return cls(named_in(spec), {k: v for k, v in spec.items() if k not in hidden})
+    Raises
+    ------
+    UsageError
+        For wrong shapes, values that are not finite, labels outside the domain of
+        the loss, or a record outside the declared bounds.
+    """
+    declared = None if bounds is None else _bounds(bounds, np.shape(X)[-1])
+    features = X if hasattr(X, "tocsc") else _floats("X", X)
+    data = dataset_from_arrays(features, _floats("y", y), bounds=declared)
+    if strength is not None:
+        if isinstance(penalty, Penalty):
+            raise UsageError(f"strength={strength}: give it to the penalty itself")
+        name, parameters = _named("penalty", penalty)
+        penalty = {**parameters, "name": name, "strength": strength}
+    return build_problem(data, loss, penalty, constraint)
 
 
 def problem_of(spec: Mapping[str, Any]) -> ERMProblem:
@@ -50,7 +90,7 @@ def problem_of(spec: Mapping[str, Any]) -> ERMProblem:
     UsageError
         For unknown names or wrong values.
     """
-    objective = (spec[part] for part in OBJECTIVE)
+    objective = (spec[part] for part in registry.OBJECTIVE)
     return build_problem(load_dataset(spec["dataset"]), *objective)
 
 
@@ -74,18 +114,21 @@ def build_problem(
     ------
     UsageError
         For unknown names, wrong parameters or labels, a loss of one's own that is not
-        what it says, or where ``auto`` has no
-        meaning.
+        what it says, or where ``auto`` has no meaning.
     """
     if not isinstance(loss, Loss):
-        part = _resolved(Part.of(loss), "loss", dataset)
-        loss = cast(Loss, build("loss", part.name, **part.parameters))
+        name, parameters = _named("loss", loss)
+        name = _usual("loss", dataset).loss if name == "auto" else name
+        loss = cast(Loss, registry.build("loss", name, **parameters))
         check_loss(loss)
     if not isinstance(penalty, Penalty):
-        penalty = _penalty(_resolved(Part.of(penalty), "penalty", dataset), dataset)
+        name, parameters = _named("penalty", penalty)
+        name = _usual("penalty", dataset).penalty if name == "auto" else name
+        penalty = _penalty(name, parameters, dataset)
     if not isinstance(constraint, Constraint):
-        part = Part.of(constraint)
-        constraint = cast(Constraint, build("constraint", part.name, **part.parameters))
+        name, parameters = _named("constraint", constraint)
+        made = registry.build("constraint", name, **parameters)
+        constraint = cast(Constraint, made)
     return ERMProblem(dataset, loss, penalty, constraint)
 
 
@@ -103,6 +146,19 @@ def strength_of(value: float | str, n: int) -> float:
         ) from None
 
 
+def _named(group: str, spec: object) -> tuple[str, dict[str, Any]]:
+    """Return name and parameters of ``'l2'`` or ``{'name': 'l2', 'strength': 0.1}``."""
+    if isinstance(spec, str):
+        return spec, {}
+    if not isinstance(spec, Mapping):
+        names = ", ".join(registry.names(group))
+        allowed = f"{names}, a mapping with `name`, or a {group.capitalize()}"
+        raise refused(group, spec, f"one of {allowed}")
+    if "name" not in spec:
+        raise UsageError(f"{spec}: must have a name beside its parameters")
+    return named_in(spec), {k: v for k, v in spec.items() if k not in HIDDEN}
+
+
 def _usual(key: str, dataset: Dataset) -> Usual:
     if dataset.usual is None:
         raise UsageError(
@@ -111,30 +167,46 @@ def _usual(key: str, dataset: Dataset) -> Usual:
     return dataset.usual
 
 
-def _resolved(part: Part, group: str, dataset: Dataset) -> Part:
-    if part.name != "auto":
-        return part
-    usual = _usual(group, dataset)
-    return Part(usual.loss if group == "loss" else usual.penalty, part.parameters)
-
-
-def _penalty(part: Part, dataset: Dataset) -> Penalty:
-    given = dict(part.parameters)
-    strength = given.pop("strength", "auto")
-    if hasattr(build("penalty", part.name), "strength"):
+def _penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> Penalty:
+    """Return a penalty by name, its strength resolved where it has one."""
+    strength = parameters.pop("strength", "auto")
+    if hasattr(registry.build("penalty", name), "strength"):
+        usual = dataset.usual
         if strength == "auto":
-            strength = _usual_strength(part.name, dataset)
-        given["strength"] = strength_of(strength, dataset.n)
+            if usual is None or usual.penalty != name:
+                raise UsageError(
+                    f"penalty.strength=auto: dataset {dataset.name} has no usual "
+                    f"strength for penalty {name}; give penalty.strength"
+                )
+            strength = usual.strength
+        parameters["strength"] = strength_of(strength, dataset.n)
     elif strength != "auto":
-        given["strength"] = strength  # refused, as a parameter that it has not
-    return cast(Penalty, build("penalty", part.name, **given))
+        parameters["strength"] = strength  # refused, as a parameter that it has not
+    return cast(Penalty, registry.build("penalty", name, **parameters))
 
 
-def _usual_strength(name: str, dataset: Dataset) -> float | str:
-    usual = dataset.usual
-    if usual is None or usual.penalty != name:
+def _floats(key: str, values: Any) -> Array:
+    return np.asarray(numbers(key, values), np.float64)
+
+
+def _bounds(given: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
+    given = given if isinstance(given, Mapping) else {"columns": given}
+    for key in given:
+        registry.check_choice("bounds", key, ["columns", "label", "norm"])
+    columns = _bound("columns", given.get("columns"))
+    if columns.shape not in ((), (p,)):
         raise UsageError(
-            f"penalty.strength=auto: dataset {dataset.name} has no usual strength for "
-            f"penalty {name}; give penalty.strength"
+            f"bounds.columns of shape {columns.shape}: must be one number or {p}"
         )
-    return usual.strength
+    columns = np.broadcast_to(columns, (p,))
+    norm = _bound("norm", given.get("norm", np.linalg.norm(columns)))
+    label = given.get("label")
+    label = label if label is None else float(_bound("label", label))
+    return Bounds(columns, float(norm), label)
+
+
+def _bound(key: str, value: Any) -> Array:
+    bound = _floats(f"bounds.{key}", np.nan if value is None else value)
+    if not (np.isfinite(bound) & (bound >= 0.0)).all():
+        raise UsageError(f"bounds.{key}={value}: must be finite and >= 0")
+    return bound

@@ -1,19 +1,26 @@
-"""Whether penalties and constraints from outside the package are what they say.
+"""Whether losses, penalties and constraints from outside the package are what they say.
 
-The sensitivity of a published minimiser rests on a penalty's modulus of strong
-convexity, and bounds on derivatives on the largest margin over the domain. Wrong ones
-make a certified epsilon wrong, so each is compared with what the part itself computes
-at random points. That finds mistakes, and is no proof.
+Sensitivities rest on a loss's G (`lipschitz`) wherever nothing is clipped, and on
+`monotone`; the accounting of objective perturbation on H (`smoothness`) and `convex`.
+That of a published minimiser rests on a penalty's modulus of strong convexity, and
+bounds on derivatives on the largest margin over the domain. Wrong ones make a certified
+epsilon wrong, so each is compared with what the part itself computes: a loss on a wide
+grid, the others at random points. That finds mistakes, and is no proof: between the
+points of the grid, beyond margins of 10^6 and labels of 40, the constants are the
+author's word.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Bounds
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.plugins.sources import origin
 
@@ -21,12 +28,35 @@ ENTRIES = 10**6
 """Numbers of one set of random points at most."""
 
 SLACK = 1e-9
+ROUNDED = 1.0 + 1e-6
+"""Times a constant of a loss: what rounding may make of it."""
+
+PLACES = 20
+"""Cells of the largest change, and as many of the largest slope, are halved at once."""
+
+_LABELS = (-40.0, -3.5, -1.0, 0.0, 0.25, 1.0, 2.0, 30.0)
+_SIZES = np.concatenate([np.logspace(-6, 0, 60), np.linspace(1, 50, 981), [1e3, 1e6]])
+_GRID = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 
 
-def check_parts(
+@functools.cache
+def check_loss(loss: Loss) -> None:
+    """Refuse a loss from outside the package that is not what it says.
+
+    Raises
+    ------
+    UsageError
+        With the first thing that is wrong, and where.
+    """
+    wrong = loss.source and (loss.uncompiled or next(_wrong_loss(loss), None))
+    if wrong:
+        raise UsageError(str(wrong))
+
+
+def check_sets(
     penalty: Penalty, constraint: Constraint, p: int, bounds: Bounds | None
 ) -> None:
-    """Refuse a penalty or a constraint of one's own that is not what it says.
+    """Refuse a penalty or a constraint from outside that is not what it says.
 
     Raises
     ------
@@ -36,13 +66,120 @@ def check_parts(
     wrong: list[str] = []
     if origin(type(penalty)):
         wrong += _wrong_modulus(penalty, p)
-        said = f"penalty={penalty.name}"
-        wrong += _wrong_margin(said, penalty, lambda v: penalty.prox(v, 0.0), p, bounds)
+        says = f"penalty={penalty.name}"
+        wrong += _wrong_margin(says, penalty, lambda v: penalty.prox(v, 0.0), p, bounds)
     if origin(type(constraint)):
-        said = f"constraint={constraint.name}"
-        wrong += _wrong_margin(said, constraint, constraint.project, p, bounds)
+        says = f"constraint={constraint.name}"
+        wrong += _wrong_margin(says, constraint, constraint.project, p, bounds)
     if wrong:
         raise UsageError(wrong[0])
+
+
+def _wrong_loss(loss: Loss) -> Iterator[str]:
+    says = f"loss={loss.name}"
+    for key in ("lipschitz", "smoothness"):
+        constant: Any = getattr(loss, key, None)
+        if not isinstance(constant, int | float) or not constant > 0.0:
+            yield f"{says}: {key}={constant} must be a number > 0, or infinite"
+    labels = [label for label in _LABELS if _allowed(loss, label)]
+    if not labels:
+        yield f"{says}: check_labels refuses each of the labels {_LABELS}"
+    for label in labels:
+        z = _refined(loss, label)
+        y = np.full(z.size, label)
+        values = [loss.value(y, z), loss.derivative(y, z), loss.second_derivative(y, z)]
+        if any(v.shape != z.shape or not np.isfinite(v).all() for v in values):
+            yield f"{says}: is not a finite number for each margin at label {label:g}"
+            return
+        size, within = np.abs(values[1]), "lipschitz_within is exceeded"
+        checks = _compared(loss, z, *values)
+        for margin in (1e-3, 0.05, 0.5, 2.0, 20.0):
+            bound = loss.lipschitz_within(margin, abs(label))
+            steep = (np.abs(z) <= margin) & (size > bound * ROUNDED)
+            checks.append((within, z, steep))
+        for sentence, margins, wrong in checks:
+            if wrong.any():
+                at = margins[np.argmax(wrong)]
+                yield f"{says}: {sentence} at margin {at:g}, label {label:g}"
+        if not _each_by_itself(loss, y, z, values[1]):
+            yield (
+                f"{says}: its derivative at label {label:g} depends on the other "
+                "records, or is another one when compiled"
+            )
+
+
+def _allowed(loss: Loss, label: float) -> bool:
+    try:
+        loss.check_labels(np.array([label]))
+    except UsageError:
+        return False
+    return True
+
+
+def _refined(loss: Loss, label: float) -> Array:
+    """Return the grid around a label, with more points where the slope changes most."""
+    z = np.unique(np.concatenate([_GRID, _GRID + label]))
+    for _ in range(30):
+        widths = np.diff(z)
+        changes = np.abs(np.diff(loss.derivative(np.full(z.size, label), z)))
+        changes[widths < 1e-6] = 0.0
+        # By slope alone, the places of a steep stretch would hide a steeper short one.
+        near = changes * (widths < 1.0)
+        steep = np.argsort(changes / widths)[-PLACES:]
+        most = np.unique([*steep, *np.argsort(near)[-PLACES:]])
+        z = np.insert(z, most + 1, 0.5 * (z[most] + z[most + 1]))
+    return z
+
+
+def _compared(
+    loss: Loss, z: Array, v: Array, d: Array, dd: Array
+) -> list[tuple[str, Array, Any]]:
+    """Return what may be wrong, and at which of the margins z it is.
+
+    ``v``, ``d`` and ``dd`` are the values and both derivatives at z, in order.
+    """
+    step, least, most = np.diff(z), np.minimum(d[1:], d[:-1]), np.maximum(d[1:], d[:-1])
+    # What rounding of values and of derivatives makes of their differences.
+    blur = 1e-12 * np.maximum(np.abs(v[1:]), np.abs(v[:-1])) + 1e-12
+    fuzz = 1e-12 * np.maximum(np.abs(least), np.abs(most)) + 1e-12
+    G, H, size = loss.lipschitz, loss.smoothness, np.abs(d)
+    bend, change, slope = 0.0 if loss.convex else H * step, np.diff(v), np.diff(d)
+    low, high = (least - bend - fuzz) * step - blur, (most + bend + fuzz) * step + blur
+    above = size > G * ROUNDED
+    bent = np.append(slope < -fuzz, False) | (dd < 0.0)
+    signs = (d > 0.0) & (d.min() < 0.0)
+    return [
+        ("derivative is not that of value", z[1:], (change < low) | (change > high)),
+        (
+            f"lipschitz={G:g} is exceeded by |derivative|={size.max():g}",
+            z,
+            above & (size == size.max()),
+        ),
+        (
+            f"smoothness={H:g} is exceeded by the derivative's change",
+            z[1:],
+            np.abs(slope) > H * ROUNDED * step + fuzz,
+        ),
+        (
+            f"smoothness={H:g} is exceeded by second_derivative",
+            z,
+            np.abs(dd) > H * ROUNDED,
+        ),
+        ("convex, yet its derivative falls", z, bent & loss.convex),
+        ("monotone, yet its derivative has both signs", z, signs & loss.monotone),
+    ]
+
+
+def _each_by_itself(loss: Loss, y: Array, z: Array, expected: Array) -> bool:
+    """Return whether the compiled derivative, and that of any subset, is the same."""
+    from dp_erm_bench.kernels.losses import residuals
+
+    compiled, half = np.empty(z.size), slice(None, None, 2)
+    residuals(loss, y, z, compiled)
+    scale = 1e-9 * (1.0 + np.abs(expected))
+    alone = loss.derivative(y[half], z[half])
+    same = np.abs(compiled - expected) <= scale
+    return bool(same.all() and (np.abs(alone - expected[half]) <= scale[half]).all())
 
 
 def _wrong_modulus(penalty: Penalty, p: int) -> Iterator[str]:
@@ -71,7 +208,7 @@ def _wrong_modulus(penalty: Penalty, p: int) -> Iterator[str]:
 
 
 def _wrong_margin(
-    part: str,
+    says: str,
     domain: Penalty | Constraint,
     nearest: Callable[[Array], Array],
     p: int,
@@ -91,6 +228,6 @@ def _wrong_margin(
         reached = np.abs((nearest(1e6 * x) * x).sum(axis=1)).max()
         if reached > bound * (1.0 + SLACK):
             yield (
-                f"{part}: largest_margin={bound:g} is exceeded by |x.w|={reached:g} "
+                f"{says}: largest_margin={bound:g} is exceeded by |x.w|={reached:g} "
                 "of a record within the bounds"
             )

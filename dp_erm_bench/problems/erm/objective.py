@@ -11,10 +11,9 @@ from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Bounds, Dataset
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.losses.declared import check_loss
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
-from dp_erm_bench.problems.erm.declared import check_parts
+from dp_erm_bench.problems.erm.declared import check_loss, check_sets
 from dp_erm_bench.problems.erm.smoothness import (
     ReleasedSmoothness,
     Smoothness,
@@ -58,7 +57,7 @@ class ERM:
         self.loss.check_labels(self.dataset.y)
         self.penalty.check_features(self.dataset.p)
         self.constraint.check_features(self.dataset.p)
-        check_parts(self.penalty, self.constraint, self.dataset.p, self.dataset.bounds)
+        check_sets(self.penalty, self.constraint, self.dataset.p, self.dataset.bounds)
 
     def __init_subclass__(cls) -> None:
         """Refuse constants that are not those of the parts."""

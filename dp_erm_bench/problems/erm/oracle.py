@@ -44,18 +44,23 @@ class Oracle(base.Oracle[ERM], ABC):
         super().__init__(problem, problem.start(batch))
         self.y = problem.dataset.y
         self.loss = problem.loss
-        self.constraint = problem.constraint.kernel
         self._margins: Array | None = None
+        self._residuals = np.empty((batch, problem.n))
 
-    @property
-    @abstractmethod
+    @staticmethod
+    def form(matrix: Any) -> Any:
+        """Return a matrix in the form that the kernels take."""
+        return matrix
+
+    @cached_property
     def columns(self) -> Any:
         """Return the features for kernels that walk columns."""
+        return self.form(self.problem.dataset.X)
 
-    @property
-    @abstractmethod
+    @cached_property
     def rows(self) -> Any:
-        """Return the features for kernels that walk records."""
+        """Return the features for kernels that walk records: stochastic methods."""
+        return self.form(self.problem.dataset.rows)
 
     @property
     def margins(self) -> Array:
@@ -68,10 +73,6 @@ class Oracle(base.Oracle[ERM], ABC):
     def psi(self) -> Array:
         """Return (l1, l2, lower, upper) of the penalty, if it is separable."""
         return self.problem.separable.parameters()
-
-    @cached_property
-    def _residuals(self) -> Array:
-        return np.empty((self.batch, self.problem.n))
 
     def residuals(self) -> Array:
         """Return phi'(x_i.w, y_i), shape (B, n); valid until the next call."""
@@ -94,11 +95,15 @@ class Oracle(base.Oracle[ERM], ABC):
 
         All arguments have shape (B,); the margins follow.
         """
-        trials, margins = np.arange(self.batch), self.margins
-        old = self.w[trials, coordinates]
+        at = np.arange(self.batch), coordinates
+        old = self.w[at]
         new = self.problem.separable.prox(old - step * value, step)
-        self.w[trials, coordinates] = new
-        self.kernels.move_coordinates(self.columns, margins, coordinates, new - old)
+        self._follow(coordinates, new - old)
+        self.w[at] = new
+
+    def _follow(self, coordinates: Indices, change: Array) -> None:
+        """Move what is kept of the iterates with a step that ``w`` is to make."""
+        self.kernels.move_coordinates(self.columns, self.margins, coordinates, change)
 
     def move_towards(self, coordinates: Indices, values: Array, part: Array) -> None:
         """Set w to (1 - part) w + part v, v having one entry other than zero.
@@ -124,9 +129,8 @@ class Oracle(base.Oracle[ERM], ABC):
         """Return F at some points, (B, p) to (B,); free of a product at ``self.w``."""
         margins = self.margins if w is self.w else self.product(w)
         sums = [loss_sum(self.loss, self.y, z) for z in margins]
-        means: Array = np.array(sums) / self.problem.n
-        total: Array = means + self.problem.penalty.value(w)
-        return total
+        means = np.array(sums) / self.problem.n
+        return np.asarray(means + self.problem.penalty.value(w))
 
     @abstractmethod
     def product(self, w: Array) -> Array:
@@ -148,16 +152,15 @@ class Oracle(base.Oracle[ERM], ABC):
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
         """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
         out, clip = np.empty(self.batch), np.ascontiguousarray(clip)
-        self.kernels.coordinate_gradients(
-            self.loss, self.columns, self.y, self.margins, coordinates, clip, out
-        )
+        data = (self.loss, self.columns, self.y, self.margins)
+        self.kernels.coordinate_gradients(*data, coordinates, clip, out)
         return out
 
     def record_sum(self, trial: int, records: Indices, clip: float) -> Array:
         """Return the sum of some records' gradients, clipped in l2, of one trial."""
         norms, out = self.problem.dataset.row_norms, np.empty(self.problem.p)
-        data = (self.rows, self.y, norms, self.w[trial], records)
-        self.kernels.record_sum(self.loss, *data, clip, out)
+        data = (self.loss, self.rows, self.y, norms, self.w[trial])
+        self.kernels.record_sum(*data, records, clip, out)
         return out
 
     def coordinate_steps(
@@ -177,10 +180,8 @@ class Oracle(base.Oracle[ERM], ABC):
         total : array of shape (B, p), or of no rows
             The sum of the iterates is added to it.
         """
-        data = (self.columns, self.y, self.psi, self.w, self.margins)
-        self.kernels.coordinate_steps(
-            self.loss, *data, coordinates, noise, clip, steps, total
-        )
+        data = (self.loss, self.columns, self.y, self.psi, self.w, self.margins)
+        self.kernels.coordinate_steps(*data, coordinates, noise, clip, steps, total)
 
     def stochastic_steps(
         self,
@@ -203,12 +204,9 @@ class Oracle(base.Oracle[ERM], ABC):
         clip, expected : float
         steps : array of shape (k,)
         """
-        norms = self.problem.dataset.row_norms
-        data = (self.rows, self.y, norms, self.psi, self.w[trial])
-        scales = (clip, steps, expected)
-        self.kernels.stochastic_steps(
-            self.loss, *data, *batches, noise, *scales, self.constraint
-        )
+        data, scales = self._one(trial), (clip, steps, expected)
+        constraint = self.problem.constraint.kernel
+        self.kernels.stochastic_steps(*data, *batches, noise, *scales, constraint)
 
     def variance_reduced_steps(
         self,
@@ -229,8 +227,10 @@ class Oracle(base.Oracle[ERM], ABC):
         noise : array of shape (k, p)
         scales : (clip, step, expected)
         """
+        data = self._one(trial)
+        self.kernels.variance_reduced_steps(*data, *anchor, *batches, noise, scales)
+
+    def _one(self, trial: int) -> tuple[Any, ...]:
+        """Return what kernels for one trial take first."""
         norms = self.problem.dataset.row_norms
-        data = (self.rows, self.y, norms, self.psi, self.w[trial])
-        self.kernels.variance_reduced_steps(
-            self.loss, *data, *anchor, *batches, noise, scales
-        )
+        return self.loss, self.rows, self.y, norms, self.psi, self.w[trial]

@@ -8,7 +8,8 @@ import numpy as np
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.optimum_smooth import newton
+from dp_erm_bench.problems.erm.optimum.composite import Composite
+from dp_erm_bench.problems.erm.optimum.smooth import newton
 
 MAX_STEPS = 100_000
 CHECKED = 50
@@ -60,7 +61,8 @@ def minimise_perturbed(
     if not (free and problem.penalty.quadratic):
         return steps.accelerated(w, tolerance)
     data = problem.dataset
-    w, _ = newton(data.X, data.y, problem.loss, steps.modulus, w, linear)
+    smooth = Composite(data.X, data.y, problem.loss, l2=steps.modulus)
+    w, _ = newton(smooth, w, linear)
     found = _nearest(steps.after(w), steps.smooth(w))
     if found.distance <= tolerance:
         return found

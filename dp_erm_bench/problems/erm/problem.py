@@ -14,7 +14,7 @@ from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.problems.base import Optimum, Problem
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.optimum import certified_optimum
+from dp_erm_bench.problems.erm.optimum.certified import certified_optimum
 
 if TYPE_CHECKING:
     from dp_erm_bench.problems.erm.oracle import Oracle
@@ -80,17 +80,15 @@ class ERMProblem(ERM, Problem):
     def oracle(self, batch: int, *, clipped: bool = True) -> Oracle:
         """Return the oracle that serves the problem best, see `Problem.oracle`."""
         # Not at the top: who plans trials need not wait for numba.
-        from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
-        from dp_erm_bench.problems.erm.gram_oracle import GramOracle
-        from dp_erm_bench.problems.erm.sparse_oracle import SparseOracle
+        from dp_erm_bench.problems.erm import oracles
 
         if self.dataset.sparse:
-            return SparseOracle(self, batch)
+            return oracles.SparseOracle(self, batch)
         small = self.p <= min(self.n, MOST_FEATURES)
         # Unclipped least squares need no records.
         if isinstance(self.loss, Squared) and small and not clipped:
-            return GramOracle(self, batch)
-        return DenseOracle(self, batch)
+            return oracles.GramOracle(self, batch)
+        return oracles.DenseOracle(self, batch)
 
     def facts(self) -> dict[str, Any]:
         """Return the names of the parts, and the strength of the penalty."""

@@ -1,14 +1,15 @@
 """Reference minimisers of smooth objectives: damped Newton."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.problems.erm.optimum_linear import (
+from dp_erm_bench.problems.erm.optimum.composite import (
     DIRECT,
+    Composite,
     Quadratic,
     gram,
     newton_system,
@@ -36,7 +37,7 @@ SPANNED = 1e-9
 
 
 def newton(
-    X: Any, y: Array, loss: Loss, l2: float, w: Array, linear: Array | float = 0.0
+    problem: Composite, w: Array, linear: Array | float = 0.0
 ) -> tuple[Array, float]:
     """Return the minimiser of (1/n) sum phi + (l2/2) norm2^2 + linear.w, decrement.
 
@@ -49,8 +50,8 @@ def newton(
     Keerthi, DeCoste. A modified finite Newton method for fast solution of large
     scale linear SVMs. JMLR 2005, section 2.
     """
-    n = y.size
-    z = X @ w
+    X, y, loss, l2 = problem.X, problem.y, problem.loss, problem.l2
+    z, n = X @ w, y.size
     linear = np.broadcast_to(linear, w.shape)
     before, least, products = np.inf, 0.0, row_products(X, l2)
     for number in range(MAX_NEWTON):
@@ -70,8 +71,8 @@ def newton(
             break
         before = decrement if local else np.inf
         moved = X @ step
-        tilt = float(linear @ step)
-        size = 1.0 if local else _length(y, loss, l2, (w, z), (step, moved), tilt)
+        along = (w, z), (step, moved), float(linear @ step)
+        size = 1.0 if local else _length(problem, *along)
         if size < SHORTEST and least < 1.0:
             least = max(10.0 * least, FLOOR)
             continue
@@ -84,18 +85,17 @@ def newton(
 
 
 def _length(
-    y: Array,
-    loss: Loss,
-    l2: float,
+    problem: Composite,
     at: tuple[Array, Array],
     step: tuple[Array, Array],
-    tilt: float = 0.0,
+    tilt: float,
 ) -> float:
     """Return the part in (0, 1] of a step after which F is least along it.
 
     ``at`` and ``step`` hold a vector and its margins, ``tilt`` is linear.step; F is
     convex along the step.
     """
+    y, loss, l2 = problem.y, problem.loss, problem.l2
 
     def slope(size: float) -> float:
         w, z = (here - size * along for here, along in zip(at, step, strict=True))
@@ -104,36 +104,27 @@ def _length(
 
     if slope(1.0) <= 0.0 or slope(0.0) >= 0.0:
         return 1.0
-    from scipy import optimize  # takes long to import, see `optimum`
+    from scipy import optimize  # takes long to import
 
     return float(optimize.brentq(slope, 0.0, 1.0, xtol=1e-9))
 
 
-def minimise_ridge(X: Any, y: Array, loss: Loss, l2: float) -> Array:
-    """Return the minimiser of (1/n) sum_i phi(x_i.w) + (l2/2) norm2(w)^2."""
-    w = np.zeros(X.shape[1])
+def minimise_ridge(problem: Composite) -> Array:
+    """Return the minimiser of (1/n) sum_i phi(x_i.w) + (l2/2) norm2(w)^2, (p,)."""
+    X, w = problem.X, problem.zero
     if not sparse.issparse(X) and X.size * min(X.shape) > HEAVY:
-        w = _quasi_newton(X, y, loss, l2)
-    return newton(X, y, loss, l2, w)[0]
+        from scipy import optimize
+
+        def objective(w: Array) -> tuple[float, Array]:
+            return problem.value(w), problem.gradient(w)
+
+        options = {"maxiter": 100, "ftol": 1e-9, "gtol": 0.0}
+        method = {"jac": True, "method": "L-BFGS-B", "options": options}
+        w = np.asarray(optimize.minimize(objective, w, **method).x)
+    return newton(problem, w)[0]
 
 
-def _quasi_newton(X: Any, y: Array, loss: Loss, l2: float) -> Array:
-    def objective(w: Array) -> tuple[float, Array]:
-        z = X @ w
-        value = loss.value(y, z).mean() + 0.5 * l2 * (w @ w)
-        return value, X.T @ loss.derivative(y, z) / y.size + l2 * w
-
-    start = np.zeros(X.shape[1])
-    options = {"maxiter": 100, "ftol": 1e-9, "gtol": 0.0}
-    from scipy import optimize
-
-    found = optimize.minimize(
-        objective, start, jac=True, method="L-BFGS-B", options=options
-    )
-    return np.asarray(found.x)
-
-
-def minimise_free(X: Any, y: Array, loss: Loss) -> tuple[Array, float, str]:
+def minimise_free(problem: Composite) -> tuple[Array, float, str]:
     """Minimise the mean loss without penalty.
 
     Returns
@@ -144,39 +135,43 @@ def minimise_free(X: Any, y: Array, loss: Loss) -> tuple[Array, float, str]:
     reason : str
         Why the bound is no certificate; empty if it is one.
     """
-    w = np.zeros(X.shape[1])
-    if sparse.issparse(X) and X.shape[1] > DIRECT:
+    w = problem.zero
+    if _large(problem):
         return w, np.inf, f"no reference solver for {w.size} features without penalty"
-    kept, exact, scale = _independent(X)
+    kept, exact, scale = _independent(problem.X)
     if not kept.size:
         return w, 0.0, ""
-    S = _unit(X, kept, scale)
-    v, decrement = newton(S, y, loss, 0.0, np.zeros(kept.size))
+    unit = replace(problem, X=_unit(problem.X, kept, scale))
+    v, decrement = newton(unit, unit.zero)
     w[kept] = v / scale[kept]
-    reason = _doubt(S, y, loss, v)
+    reason = _doubt(unit, v)
     if not (reason or exact):
         reason = "the features are nearly dependent and there is no penalty"
     return w, 0.5 * decrement, reason
 
 
-def free_gap(X: Any, y: Array, loss: Loss, w: Array) -> float:
+def free_gap(problem: Composite, w: Array) -> float:
     """Return the bound of :func:`minimise_free` at a given point, infinite if none."""
-    if sparse.issparse(X) and X.shape[1] > DIRECT:
+    if _large(problem):
         return np.inf
-    kept, exact, scale = _independent(X)
+    kept, exact, scale = _independent(problem.X)
     rest = w.copy()
     rest[kept] = 0.0
     if not exact or rest.any():
         return np.inf
     if not kept.size:
         return 0.0
-    S, v = _unit(X, kept, scale), w[kept] * scale[kept]
-    if _doubt(S, y, loss, v):
+    unit = replace(problem, X=_unit(problem.X, kept, scale))
+    v = w[kept] * scale[kept]
+    if _doubt(unit, v):
         return np.inf
-    z = S @ v
-    g = S.T @ loss.derivative(y, z) / y.size
-    system = newton_system(S, loss.second_derivative(y, z) / y.size, 0.0)
+    g, S = unit.gradient(v), unit.X
+    system = newton_system(S, unit.curvature(v) / unit.y.size, 0.0)
     return 0.5 * float(g @ system.solve(g))
+
+
+def _large(problem: Composite) -> bool:
+    return bool(sparse.issparse(problem.X) and problem.X.shape[1] > DIRECT)
 
 
 def _unit(X: Any, kept: Array, scale: Array) -> Any:
@@ -186,13 +181,13 @@ def _unit(X: Any, kept: Array, scale: Array) -> Any:
     return np.asfortranarray(X[:, kept] / scale[kept])
 
 
-def _doubt(S: Any, y: Array, loss: Loss, v: Array) -> str:
-    """Return why the Newton decrement is no certificate; empty if it is one."""
-    z = S @ v
-    if loss.classification and (y * z).min() > 0.0:
+def _doubt(problem: Composite, w: Array) -> str:
+    """Return why the Newton decrement at w is no certificate; empty if it is one."""
+    y, loss = problem.y, problem.loss
+    if loss.classification and (y * (problem.X @ w)).min() > 0.0:
         return "the classes are separable and there is no penalty"
-    weights = loss.second_derivative(y, z) / y.size
-    hessian = gram(scaled(S, np.sqrt(weights)), False)
+    weights = problem.curvature(w) / y.size
+    hessian = gram(scaled(problem.X, np.sqrt(weights)), False)
     least = linalg.eigvalsh(hessian, lower=False, subset_by_index=(0, 0))[0]
     if least < WELL_CONDITIONED * loss.smoothness:
         return "the Hessian is ill-conditioned and there is no penalty"
@@ -211,17 +206,13 @@ def _independent(X: Any) -> tuple[Array, bool, Array]:
         return kept, True, scale
     basis = S[:, kept]
     system = Quadratic(basis, np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
-    exact = all(_spanned(basis, system, _column(S, j)) for j in dropped)
-    return kept, exact, scale
 
+    def spanned(j: int) -> bool:
+        column = S[:, [j]]
+        residual = (column.toarray() if sparse.issparse(S) else column).ravel()
+        for _ in range(2):
+            along = basis.T @ residual / residual.size
+            residual = residual - basis @ system.solve(along)
+        return bool(np.abs(residual).max() <= SPANNED)
 
-def _column(S: Any, j: int) -> Array:
-    column = S[:, [j]]
-    return np.asarray(column.toarray() if sparse.issparse(S) else column).ravel()
-
-
-def _spanned(basis: Any, system: Quadratic, column: Array) -> bool:
-    residual = column
-    for _ in range(2):
-        residual = residual - basis @ system.solve(basis.T @ residual / column.size)
-    return bool(np.abs(residual).max() <= SPANNED)
+    return kept, all(spanned(j) for j in dropped), scale

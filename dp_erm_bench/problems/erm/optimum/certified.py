@@ -1,7 +1,6 @@
 """The reference optimum of a problem, with a certificate, cached on disk."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -28,37 +27,40 @@ def certified_optimum(problem: ERM) -> Optimum:
     value and gap are computed at it, and a point without a certificate is dropped.
     """
     read = load_json("optimum", problem.key)
-    found = None if read is None else _read(read, problem)
-    if found is None or (is_sealing() and read is not None and not read.vouched):
-        found = found or compute_optimum(problem)
-        save_json("optimum", problem.key, _written(found))
-    return found
+    optimum = None if read is None else _read(read, problem)
+    if optimum is None or (is_sealing() and read is not None and not read.vouched):
+        optimum = optimum or compute_optimum(problem)
+        w = None if optimum.w is None else optimum.w.tolist()
+        save_json("optimum", problem.key, {"format": FORMAT, **vars(optimum), "w": w})
+    return optimum
 
 
 def compute_optimum(problem: ERM) -> Optimum:
     """Return the certified minimum, computed anew."""
     unsupported = _unsupported(problem)
     if unsupported:
-        return _none(unsupported)
+        return Optimum(reason=unsupported)
+    # Not at the top: scipy takes long to import, and most optima are cached.
+    from dp_erm_bench.problems.erm.optimum import choice
+
+    w, gap, reason = choice.minimise(problem)
     zero = np.zeros(problem.p)
     at_zero = float(problem.value_of_margins(zero, np.zeros(problem.n)))
-    # Not at the top: scipy.optimize takes long to import, most optima are cached.
-    from dp_erm_bench.problems.erm.optimum_choice import minimise
-
-    w, gap, reason = minimise(problem)
     value = float(problem.value(w))
     if value <= NEGLIGIBLE * at_zero or value == 0.0:
-        return _none("the minimum is close to 0, a relative error has no meaning")
+        reason = "the minimum is close to 0, a relative error has no meaning"
+    elif not reason and not gap <= TOLERANCE * value:
+        reason = f"no certificate: the relative gap reached is {gap / value:.1e}"
     if reason:
-        return _none(reason)
-    if not gap <= TOLERANCE * value:
-        return _none(f"no certificate: the relative gap reached is {gap / value:.1e}")
+        return Optimum(reason=reason)
     w.flags.writeable = False
     return Optimum(value, w, gap / value)
 
 
 def _unsupported(problem: ERM) -> str:
+    """Return why no reference minimiser serves a problem, empty if one does."""
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
+    separable = isinstance(penalty, SeparablePenalty)
     if not (problem.loss.convex and problem.loss.smooth):
         kind = "smooth" if problem.loss.convex else "convex"
         return f"no certificate: loss {problem.loss.name} is not {kind}"
@@ -68,27 +70,12 @@ def _unsupported(problem: ERM) -> str:
         if penalty.boxed and (penalty.l1 > 0.0 or not free):
             return f"no reference solver for the box of penalty {penalty.name} and more"
     curved = penalty.strong_convexity > 0.0 and problem.constraint.explicit
-    if free or (penalty.quadratic and not curved):
+    if free or (separable and penalty.quadratic and not curved):
         return ""
     return (
         f"no reference solver for penalty {penalty.name} over constraint "
         f"{problem.constraint.name}"
     )
-
-
-def _none(reason: str) -> Optimum:
-    return Optimum(None, None, None, reason)
-
-
-def _written(optimum: Optimum) -> dict[str, Any]:
-    w = None if optimum.w is None else optimum.w.tolist()
-    return {
-        "format": FORMAT,
-        "value": optimum.value,
-        "w": w,
-        "gap": optimum.gap,
-        "reason": optimum.reason,
-    }
 
 
 def _read(read: Cached, problem: ERM) -> Optimum | None:
@@ -98,7 +85,7 @@ def _read(read: Cached, problem: ERM) -> Optimum | None:
         return None
     if record.get("w") is None:
         reason = record.get("reason")
-        return _none(reason) if isinstance(reason, str) and reason else None
+        return Optimum(reason=reason) if isinstance(reason, str) and reason else None
     try:
         w = np.array(record["w"], dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -115,10 +102,10 @@ def _certified(problem: ERM, w: Array) -> Optimum | None:
     """Return the optimum with the value and the gap at w, None if it is not one."""
     if _unsupported(problem):
         return None
-    from dp_erm_bench.problems.erm.optimum_choice import certified_gap
+    from dp_erm_bench.problems.erm.optimum import choice
 
     with np.errstate(all="ignore"):
-        value, gap = float(problem.value(w)), certified_gap(problem, w)
+        value, gap = float(problem.value(w)), choice.certified_gap(problem, w)
     if not (0.0 < value < math.inf and gap <= TOLERANCE * value):
         return None
     return Optimum(value, w, gap / value)

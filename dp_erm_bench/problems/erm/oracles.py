@@ -1,18 +1,71 @@
-"""The oracle of least squares without clipping: all from X'X / n."""
+"""The oracles of dense problems, of sparse ones, and of unclipped least squares."""
 
 import functools
 from functools import cached_property
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array, Dataset
-from dp_erm_bench.kernels import gram
-from dp_erm_bench.problems.erm.dense_oracle import DenseOracle
+from dp_erm_bench.kernels import (
+    coordinate,
+    dense,
+    gram,
+    sparse,
+    stochastic,
+    variance_reduced,
+)
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Indices
+from dp_erm_bench.problems.erm.oracle import Indices, Oracle
 
 # Steps after which the gradient is computed anew, against rounding.
 REFRESH = 1000
+
+
+class DenseOracle(Oracle):
+    """Gradients by fused kernels that read a column once for several trials."""
+
+    kernels: ClassVar[Any] = SimpleNamespace(
+        clipped_gradients=dense.clipped_gradients,
+        coordinate_gradients=dense.coordinate_gradients,
+        move_coordinates=dense.move_coordinates,
+        coordinate_steps=coordinate.coordinate_steps,
+        record_sum=stochastic.record_sum,
+        stochastic_steps=stochastic.stochastic_steps,
+        variance_reduced_steps=variance_reduced.variance_reduced_steps,
+    )
+
+    def product(self, w: Array) -> Array:
+        """Return X w of each row of w, (B, p) to (B, n)."""
+        return np.asarray(w @ self.columns.T)
+
+    def transposed_product(self, r: Array) -> Array:
+        """Return X' r of each row of r, (B, n) to (B, p)."""
+        return np.asarray(r @ self.columns)
+
+
+class SparseOracle(Oracle):
+    """Gradients by a walk along stored entries; nothing is made dense."""
+
+    kernels: ClassVar[Any] = sparse
+
+    @staticmethod
+    def form(matrix: Any) -> tuple[Array, Indices, Indices]:
+        """Return (data, indices, indptr), of columns (CSC) or of rows (CSR)."""
+        return matrix.data, matrix.indices, matrix.indptr
+
+    def product(self, w: Array) -> Array:
+        """Return X w of each row of w, (B, p) to (B, n)."""
+        out = np.empty((w.shape[0], self.problem.n))
+        sparse.products(self.columns, w, out)
+        return out
+
+    def transposed_product(self, r: Array) -> Array:
+        """Return X' r of each row of r, (B, n) to (B, p)."""
+        out = np.empty((r.shape[0], self.problem.p))
+        sparse.weighted_sums(self.columns, r, out)
+        return out
 
 
 @functools.lru_cache(maxsize=4)
@@ -39,12 +92,9 @@ class GramOracle(DenseOracle):
     @cached_property
     def _bounds(self) -> tuple[Array, float]:
         """Return L_j, and the bound on the norm of a record's gradient."""
-        bounds, p = self.problem.dataset.bounds, self.problem.p
-        if bounds is None:
-            return np.full(p, np.inf), np.inf
-        lipschitz = self.problem.lipschitz
-        if not np.isfinite(lipschitz):
-            return np.full(p, np.inf), np.inf
+        bounds, lipschitz = self.problem.dataset.bounds, self.problem.lipschitz
+        if bounds is None or not np.isfinite(lipschitz):
+            return np.full(self.problem.p, np.inf), np.inf
         return lipschitz * bounds.columns, lipschitz * bounds.norm
 
     def _reached(self, clip: Array, bounds: Array | float) -> bool:
@@ -52,21 +102,18 @@ class GramOracle(DenseOracle):
 
         The bounds hold on the domain; an extrapolated point may lie outside.
         """
-        return _reached(clip, bounds) or (bool(np.isfinite(clip).any()) and self._out())
+        return _below(clip, bounds) or (bool(np.isfinite(clip).any()) and self._out())
 
     def _out(self) -> bool:
         """Return whether a derivative may exceed the bound that holds on the domain."""
-        problem = self.problem
-        declared = problem.dataset.bounds
-        if declared is None or declared.label is None:
+        problem, bounds = self.problem, self.problem.dataset.bounds
+        # Finite for declared bounds alone.
+        if not np.isfinite(problem.lipschitz) or bounds is None or bounds.label is None:
             return False
-        if not np.isfinite(problem.lipschitz):
-            return False
-        w = np.where(declared.columns > 0.0, self.w, 0.0)
-        margins = np.minimum(
-            np.abs(w) @ declared.columns, np.linalg.norm(w, axis=1) * declared.norm
-        )
-        slope = problem.loss.lipschitz_within(float(margins.max()), declared.label)
+        w = np.where(bounds.columns > 0.0, self.w, 0.0)
+        lengths = np.linalg.norm(w, axis=1) * bounds.norm
+        margins = np.minimum(np.abs(w) @ bounds.columns, lengths)
+        slope = problem.loss.lipschitz_within(float(margins.max()), bounds.label)
         return bool(slope > problem.lipschitz * (1.0 + 1e-9))
 
     def gradient(self, clip: Array) -> Array:
@@ -90,15 +137,10 @@ class GramOracle(DenseOracle):
             return super().clipped_sum(clip)
         return self.problem.n * self.gradient(np.empty(0))
 
-    def prox_step(self, coordinates: Indices, value: Array, step: Array) -> None:
-        """Set w_j to prox_{step psi_j}(w_j - step value) at each trial's j."""
-        trials = np.arange(self.batch)
-        old = self.w[trials, coordinates]
-        new = self.problem.separable.prox(old - step * value, step)
-        self.w[trials, coordinates] = new
+    def _follow(self, coordinates: Indices, change: Array) -> None:
         self._margins = None
         if self._gradient is not None:
-            self._gradient += (new - old)[:, None] * self.G[coordinates]
+            self._gradient += change[:, None] * self.G[coordinates]
             self._moves += 1
 
     def move_towards(self, coordinates: Indices, values: Array, part: Array) -> None:
@@ -120,13 +162,12 @@ class GramOracle(DenseOracle):
         total: Array,
     ) -> None:
         """Make k noisy proximal coordinate steps of each trial."""
-        if _reached(clip, self._bounds[0]):
+        if _below(clip, self._bounds[0]):
             super().coordinate_steps(coordinates, noise, clip, steps, total)
             self._gradient = None
             return
-        gram.coordinate_steps(
-            self.G, self.c, self.psi, self.w, coordinates, noise, steps, total
-        )
+        data = (self.G, self.c, self.psi, self.w)
+        gram.coordinate_steps(*data, coordinates, noise, steps, total)
         self.touch()
 
     def move_to(self, w: Array) -> None:
@@ -140,7 +181,7 @@ class GramOracle(DenseOracle):
         self._gradient = None
 
 
-def _reached(clip: Array, bounds: Array | float) -> bool:
+def _below(clip: Array, bounds: Array | float) -> bool:
     """Return whether thresholds are below the bounds; 0 is that of an empty column."""
     low = (clip > 0.0) & (clip < np.multiply(bounds, 1.0 - 1e-12))
     return bool(low.any())

@@ -1,0 +1,240 @@
+"""What reference minimisers share: the objective, its duality gap, Newton systems.
+
+Features are dense, or sparse and never made dense.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg, sparse
+
+from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.kernels import sparse as kernels
+from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.penalties.base import Penalty
+
+# Unknowns up to which the system of sparse features is factorised.
+DIRECT = 1500
+# Entries of a sparse block that may be written out for a faster product.
+SMALL = 500_000
+CG_TOLERANCE = 1e-2
+CG_STEPS = 1000
+RIDGE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Composite:
+    """The objective (1/n) sum phi(x_i.w) + l1 norm1(w) + (l2/2) norm2(w)^2.
+
+    Parameters
+    ----------
+    X : array or csc_array of shape (n, p)
+    y : array of shape (n,)
+    loss : Loss
+        Convex, differentiable and non-negative.
+    l1, l2 : float
+    """
+
+    X: Any
+    y: Array
+    loss: Loss
+    l1: float = 0.0
+    l2: float = 0.0
+
+    @property
+    def zero(self) -> Array:
+        """Return w = 0, shape (p,)."""
+        return np.zeros(self.X.shape[1])
+
+    def margins(self, w: Array) -> Array:
+        """Return X w, shape (n,), from the support of w where that pays."""
+        if sparse.issparse(self.X):
+            support = np.flatnonzero(w)
+            if 8 * support.size < w.size:
+                return np.asarray(self.X[:, support] @ w[support])
+        return np.asarray(self.X @ w)
+
+    def value(self, w: Array) -> float:
+        """Return F(w)."""
+        losses = self.loss.value(self.y, self.margins(w))
+        smooth = losses.mean() + 0.5 * self.l2 * (w @ w)
+        return float(smooth + self.l1 * np.abs(w).sum())
+
+    def gradient(self, w: Array) -> Array:
+        """Return the gradient of the smooth part, shape (p,)."""
+        residual = self.loss.derivative(self.y, self.margins(w))
+        return np.asarray(self.X.T @ residual / self.y.size + self.l2 * w)
+
+    def curvature(self, w: Array) -> Array:
+        """Return phi''(x_i.w), shape (n,)."""
+        return self.loss.second_derivative(self.y, self.margins(w))
+
+
+def duality_gap(problem: Composite, psi: Penalty, w: Array) -> float:
+    """Return an upper bound on F(w) - min F from Fenchel duality.
+
+    F(w) = (1/n) sum_i phi(x_i.w, y_i) + psi(w), whatever the problem's l1 and l2. For
+    dual variables v_i = phi'(x_i.w) and u = -X'v/n the gap is psi(w) + psi*(u) - w.u,
+    since the part of the losses vanishes (Fenchel-Young with equality). Where psi*(u)
+    is infinite the dual point is scaled by s <= 1 to be feasible, and convexity of
+    phi* with phi*(0) <= 0 gives phi(z) + phi*(s v) - s v z <= (1 - s) phi(z). All
+    terms are non-negative: nothing large is subtracted from anything large.
+
+    References
+    ----------
+    Ndiaye, Fercoq, Gramfort, Salmon. Gap safe screening rules for sparsity
+    enforcing penalties. JMLR 2017, section 2.
+    """
+    y, loss, z = problem.y, problem.loss, problem.margins(w)
+    u = -(problem.X.T @ loss.derivative(y, z)) / y.size
+    s, distance = psi.dual_distance(w, u)
+    return float((1.0 - s) * loss.value(y, z).mean() + distance)
+
+
+def accelerated(step: Callable[[Array], Array], w: Array) -> Iterator[Array]:
+    """Yield the points of accelerated (projected, proximal) gradient steps from w.
+
+    References
+    ----------
+    Beck, Teboulle, "A fast iterative shrinkage-thresholding algorithm", SIAM Journal
+    on Imaging Sciences 2009; restarts: O'Donoghue, Candes, "Adaptive restart for
+    accelerated gradient schemes", Foundations of Computational Mathematics 2015.
+    """
+    ahead, momentum = w, 1.0
+    while True:
+        moved = step(ahead)
+        if (ahead - moved) @ (moved - w) > 0.0:
+            momentum, moved = 1.0, step(w)
+        following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
+        ahead = moved + (momentum - 1.0) / following * (moved - w)
+        w, momentum = moved, following
+        yield w
+
+
+class Quadratic:
+    """The Newton system (X' diag(d) X + l2 I), solved in the smaller dimension.
+
+    ``exact``: solutions are good to rounding.
+    """
+
+    exact = True
+
+    def __init__(
+        self, X: Any, d: Array, l2: float, products: Array | None = None
+    ) -> None:
+        self.l2 = l2
+        root = np.sqrt(d)
+        self.root = scaled(X, root)
+        n, p = X.shape
+        self.dual = p > n and l2 > 0.0
+        if self.dual and products is not None:
+            matrix = products * root * root[:, None]
+        else:
+            matrix = gram(self.root, self.dual)
+        self.upper, self.scale = _factor(matrix, l2)
+
+    def solve(self, g: Array) -> Array:
+        """Return the solution for a right side g, shape (p,)."""
+        if not self.dual:
+            return self._apply(g)
+        inner = self._apply(self.root @ g)
+        return np.asarray((g - self.root.T @ inner) / self.l2)
+
+    def _apply(self, g: Array) -> Array:
+        factor = (self.upper, False)
+        solved = linalg.cho_solve(factor, self.scale * g, check_finite=False)
+        return np.asarray(self.scale * solved)
+
+
+class Iterative:
+    """The Newton system solved by conjugate gradients, diagonally scaled."""
+
+    exact = False
+
+    def __init__(self, X: Any, d: Array, l2: float) -> None:
+        diagonal = np.asarray(scaled(X, np.sqrt(d)).power(2).sum(axis=0)) + l2
+        scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+        self.X, self.d, self.l2, self.scale = X, d, l2, scale
+
+    def solve(self, g: Array) -> Array:
+        """Return the solution up to a relative residual of 1e-2."""
+        from scipy.sparse.linalg import LinearOperator, cg
+
+        p = g.size
+        operator = LinearOperator((p, p), matvec=self._product, dtype=np.float64)
+        options = {"rtol": CG_TOLERANCE, "atol": 0.0, "maxiter": CG_STEPS}
+        return np.asarray(self.scale * cg(operator, self.scale * g, **options)[0])
+
+    def _product(self, v: Array) -> Array:
+        unscaled = v.ravel()
+        v = self.scale * unscaled
+        image = self.X.T @ (self.d * (self.X @ v)) + self.l2 * v
+        # The ridge keeps directions without curvature finite.
+        return np.asarray(self.scale * image + RIDGE * unscaled)
+
+
+def newton_system(
+    X: Any, d: Array, l2: float, products: Array | None = None
+) -> Quadratic | Iterative:
+    """Return the system (X' diag(d) X + l2 I), factorised or solved by CG.
+
+    Parameters
+    ----------
+    X : array or csc_array of shape (n, p)
+    d : array of shape (n,)
+        Non-negative weights of the records.
+    l2 : float
+    products : array of shape (n, n), optional
+        X X', of :func:`row_products`, where many systems share it.
+    """
+    side = min(X.shape) if l2 > 0.0 else X.shape[1]
+    if sparse.issparse(X) and side > DIRECT:
+        return Iterative(X, d, l2)
+    return Quadratic(X, d, l2, products)
+
+
+def row_products(X: Any, l2: float) -> Array | None:
+    """Return X X' if systems with this l2 are solved in n dimensions, else None."""
+    n, p = X.shape
+    inexact = sparse.issparse(X) and n > DIRECT
+    return gram(X, True) if p > n and l2 > 0.0 and not inexact else None
+
+
+def scaled(X: Any, weights: Array) -> Any:
+    """Return diag(weights) X, of the form of X."""
+    if not sparse.issparse(X):
+        return X * weights[:, None]
+    data = X.data * weights[X.indices]
+    return sparse.csc_array((data, X.indices, X.indptr), shape=X.shape)
+
+
+def gram(A: Any, rows: bool) -> Array:
+    """Return A A' or A'A, a dense array of which the upper triangle is filled."""
+    if sparse.issparse(A) and A.shape[0] * A.shape[1] <= SMALL:
+        A = A.toarray()
+    if sparse.issparse(A):
+        # A A' adds up over the columns of A, A'A over its rows.
+        lines = A.tocsc() if rows else A.tocsr()
+        if not lines.has_sorted_indices:
+            lines = lines.sorted_indices()
+        out = np.zeros((A.shape[0] if rows else A.shape[1],) * 2)
+        kernels.upper_gram((lines.data, lines.indices, lines.indptr), out)
+        return np.asfortranarray(out)
+    A = np.asfortranarray(A)
+    return np.asarray(linalg.blas.dsyrk(1.0, A, trans=0 if rows else 1))
+
+
+def _factor(matrix: Array, l2: float) -> tuple[Array, Array]:
+    """Return the Cholesky factor of the system scaled to unit diagonal, the scale."""
+    diagonal = matrix.diagonal() + l2
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    unit = matrix * scale * scale[:, None]
+    ridge = 0.0
+    while True:
+        np.fill_diagonal(unit, 1.0 + ridge)
+        try:
+            return linalg.cholesky(unit, lower=False, check_finite=False), scale
+        except linalg.LinAlgError:
+            ridge = max(10.0 * ridge, 1e-14)
