@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.errors import UncheckedSolver, UsageError
+from dp_erm_bench.errors import UncheckedSolver, UsageError, refused
 from dp_erm_bench.experiment.lines import Case
 from dp_erm_bench.experiment.parameters import normalised, overrides_of
 from dp_erm_bench.plugins.passed import unchecked
@@ -153,6 +153,10 @@ def fit(
     UsageError
         For unknown names or values out of range.
     """
+    if not isinstance(problem, Problem):
+        said = problem if isinstance(problem, str) else type(problem).__name__
+        allowed = "a Problem, of load_problem or problem_from_arrays"
+        raise refused("problem", said, allowed)
     registry.check_choice("calibration", calibration, registry.names("calibration"))
     pin = registry.pinned(algorithm)
     values = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}

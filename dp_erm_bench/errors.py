@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import numbers
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -95,6 +97,12 @@ def shown(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ",".join(f"{k}:{shown(v)}" for k, v in value.items()) + "}"
     return str(value)
+
+
+def number(value: object) -> float:
+    """Return a real number, Python's or numpy's, as a float; NaN for all else."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return float(value) if real else math.nan  # type: ignore[arg-type]
 
 
 def check_key(key: str, known: Iterable[str], where: str = "") -> None:

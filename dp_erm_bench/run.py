@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 class Recorder:
     """Rows of the trajectories, one per checkpoint, each of shape (B,)."""
 
-    oracle: Oracle[Any]
+    oracle: Oracle
     solver: Solver
     iteration: list[int] = field(default_factory=list)
     passes: list[float] = field(default_factory=list)
@@ -185,7 +185,7 @@ class Run:
         own = calibrate(laws, rest, self.noise, self.solver.printed)
         return labelled(with_shares(own, self.budget, self.shares), self.releases)
 
-    def steps(self, oracle: Oracle[Any], checkpoints: Sequence[int]) -> Iterator[Array]:
+    def steps(self, oracle: Oracle, checkpoints: Sequence[int]) -> Iterator[Array]:
         """Yield the iterates at checkpoints, (B, p), which later steps may change.
 
         The mechanisms serve this once; they check their uses at the end.
@@ -194,7 +194,7 @@ class Run:
         yield from self.solver.iterates(oracle, mechanisms, checkpoints, schedule)
         mechanisms.finish()
 
-    def oracle(self) -> Oracle[Any]:
+    def oracle(self) -> Oracle:
         """Return an oracle of the problem, at the start."""
         batch, clipped = self.mechanisms.batch, self.solver.clips
         return self.declare().problem.oracle(batch, clipped=clipped)

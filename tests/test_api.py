@@ -423,6 +423,17 @@ def test_wrong_arguments_are_refused_in_one_sentence(given, words):
     assert words in sentence(caught)
 
 
+@pytest.mark.parametrize(
+    ("problem", "said"), [("log1", "log1"), (None, "NoneType"), (np.eye(2), "ndarray")]
+)
+def test_what_is_no_problem_is_refused_in_one_sentence(problem, said):
+    with pytest.raises(UsageError) as caught:
+        fit(problem, "gd", epsilon=1.0, clip=1.0)
+    assert str(caught.value) == (
+        f"problem={said}: must be a Problem, of load_problem or problem_from_arrays"
+    )
+
+
 def test_pure_privacy_is_had_from_pure_mechanisms():
     result = fit(own_problem(), "greedy_cd", epsilon=1.0, delta=0.0, clip=1.0, n_iter=2)
     assert 0.99 < result.epsilon_certified <= 1.0

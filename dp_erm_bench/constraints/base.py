@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, number
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -77,8 +77,11 @@ class Constraint(ABC):
         raise NotImplementedError(f"constraint={self.name} has no list of vertices")
 
     def vertex_sizes(self, bounds: Array) -> Array:
-        """Return the largest <v, g> over |g_j| <= bounds_j, (..., p) to (..., m)."""
-        raise NotImplementedError(f"constraint={self.name} has no list of vertices")
+        """Return the largest <v, g> over |g_j| <= bounds_j, (..., p) to (..., m).
+
+        Here of vertices with a single entry.
+        """
+        return np.abs(self.vertex_products(bounds))
 
     def vertex_points(self, index: Indices) -> Array:
         """Return vertices by their index, (B, p); of explicit sets only."""
@@ -114,14 +117,13 @@ class Ball(Constraint):
 
     def __post_init__(self) -> None:
         """Check the radius."""
-        radius = self.radius
-        real = isinstance(radius, int | float) and not isinstance(radius, bool)
-        if not (real and 0.0 < radius < math.inf):
+        radius = number(self.radius)
+        if not 0.0 < radius < math.inf:
             raise UsageError(
-                f"constraint.radius={radius} of {self.name}: must be a finite "
+                f"constraint.radius={self.radius} of {self.name}: must be a finite "
                 "number > 0"
             )
-        object.__setattr__(self, "radius", float(radius))
+        object.__setattr__(self, "radius", radius)
 
 
 def simplex_projection(v: Array, radius: float) -> Array:
@@ -145,7 +147,5 @@ def simplex_projection(v: Array, radius: float) -> Array:
     counts = np.arange(1, v.shape[-1] + 1)
     theta = (np.cumsum(ordered, axis=-1) - radius) / counts
     last = np.count_nonzero(ordered > theta, axis=-1, keepdims=True) - 1
-    projected: Array = np.maximum(
-        shifted - np.take_along_axis(theta, last, axis=-1), 0.0
-    )
-    return projected
+    moved = shifted - np.take_along_axis(theta, last, axis=-1)
+    return np.asarray(np.maximum(moved, 0.0))

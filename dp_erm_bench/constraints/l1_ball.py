@@ -5,16 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.constraints.base import (
-    Array,
-    Ball,
-    Indices,
-    simplex_projection,
-)
+from dp_erm_bench.constraints import base
+from dp_erm_bench.constraints.base import Array, Indices
 
 
 @dataclass(frozen=True)
-class L1Ball(Ball):
+class L1Ball(base.Ball):
     """The points with norm1(w) <= radius."""
 
     name: ClassVar[str] = "l1_ball"
@@ -34,7 +30,7 @@ class L1Ball(Ball):
         outside = self.gauge(w) > 1.0
         if not outside.any():
             return w
-        moved = np.copysign(simplex_projection(np.abs(w), self.radius), w)
+        moved = np.copysign(base.simplex_projection(np.abs(w), self.radius), w)
         return np.where(outside[..., None], moved, w)
 
     def linear_minimiser(self, g: Array) -> Array:
@@ -56,10 +52,6 @@ class L1Ball(Ball):
     def vertex_products(self, g: Array) -> Array:
         """Return those of radius e_1 .. radius e_p, then of -radius e_1 .. ."""
         return self.radius * np.concatenate([g, -g], axis=-1)
-
-    def vertex_sizes(self, bounds: Array) -> Array:
-        """Return radius times the bounds, twice."""
-        return self.radius * np.concatenate([bounds, bounds], axis=-1)
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
         """Return the coordinate and plus or minus the radius."""

@@ -2,21 +2,16 @@
 
 import functools
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_erm_bench.constraints.base import Array, Constraint, Indices
 from dp_erm_bench.errors import UsageError
 
-READERS: dict[str, Callable[[Path], Any]] = {
-    ".csv": lambda path: np.loadtxt(path, delimiter=",", ndmin=2),
-    ".npy": lambda path: np.load(path, allow_pickle=False),
-}
+HELP = "a list of points, or the path of a .csv or .npy file of its rows"
 # Passes of the active-set method, per vertex.
 MOST_PASSES = 30
 LONGEST = 60
@@ -36,12 +31,7 @@ class Polytope(Constraint):
     name: ClassVar[str] = "polytope"
     explicit: ClassVar[bool] = True
 
-    vertices: Any = field(
-        default=None,
-        metadata={
-            "help": "a list of points, or the path of a .csv or .npy file of its rows"
-        },
-    )
+    vertices: Any = field(default=None, metadata={"help": HELP})
 
     def __post_init__(self) -> None:
         """Read and check the vertices; keep them as tuples."""
@@ -112,8 +102,11 @@ class Polytope(Constraint):
 
     def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
         """Return whether points are within tolerance * radius of the hull."""
-        distance = np.linalg.norm(w - self.project(w), axis=-1)
-        return np.asarray(distance <= tolerance * self.radius)
+        # Entries as large as that, and distances to them, need no projection.
+        near = np.abs(w).max(axis=-1) <= self.radius * (1.0 + 2.0 * tolerance)
+        inside = np.where(near[..., None], w, 0.0)
+        distance = np.linalg.norm(inside - self.project(inside), axis=-1)
+        return near & (distance <= tolerance * self.radius)
 
     def vertex_count(self, p: int) -> int:
         """Return m, the number of points."""
@@ -124,8 +117,10 @@ class Polytope(Constraint):
         return np.asarray(g @ self.points.T)
 
     def vertex_sizes(self, bounds: Array) -> Array:
-        """Return sum_j |v_j| bounds_j."""
-        return np.asarray(bounds @ np.abs(self.points).T)
+        """Return sum_j |v_j| bounds_j, of which 0 times infinity is 0."""
+        sizes, unbounded = np.abs(self.points).T, np.isinf(bounds)
+        total = np.where(unbounded, 0.0, bounds) @ sizes
+        return np.where(unbounded @ sizes > 0.0, np.inf, total)
 
     def vertex_points(self, index: Indices) -> Array:
         """Return the points."""
@@ -166,9 +161,12 @@ def hull_weights(points: Array) -> Array:
 
 def _matrix(given: Any) -> Array:
     """Return the vertices, (m, p), from a list or from a file."""
-    rows = _numbers(_read(Path(given)) if isinstance(given, str | Path) else given)
-    known = rows.dtype.kind in "iuf" and rows.ndim == 2 and rows.size > 0
-    if not (known and np.isfinite(rows).all()):
+    try:
+        rows = np.array(_read(Path(given)) if isinstance(given, str | Path) else given)
+    except ValueError:  # of several lengths
+        rows = np.empty(0)
+    listed = rows.dtype.kind in "iuf" and rows.ndim == 2 and rows.size > 0
+    if not (listed and np.isfinite(rows).all()):
         said = " ".join(str(given).split())
         said = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
         raise UsageError(
@@ -178,21 +176,16 @@ def _matrix(given: Any) -> Array:
     return rows.astype(np.float64)
 
 
-def _numbers(given: Any) -> NDArray[Any]:
-    try:
-        return np.array(given)
-    except ValueError:  # of several lengths
-        return np.empty(0)
-
-
 def _read(path: Path) -> Any:
     """Return the rows of a file, None if it is of another format."""
-    if path.suffix not in READERS:
+    if path.suffix not in (".csv", ".npy"):
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a file without rows
-            return READERS[path.suffix](path)
+            if path.suffix == ".npy":
+                return np.load(path, allow_pickle=False)
+            return np.loadtxt(path, delimiter=",", ndmin=2)
     except OSError as error:
         said = error.strerror or "it is damaged"
         raise UsageError(

@@ -5,16 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.constraints.base import (
-    Array,
-    Ball,
-    Indices,
-    simplex_projection,
-)
+from dp_erm_bench.constraints import base
+from dp_erm_bench.constraints.base import Array, Indices
 
 
 @dataclass(frozen=True)
-class Simplex(Ball):
+class Simplex(base.Ball):
     """The points with w >= 0 and sum_j w_j = radius."""
 
     name: ClassVar[str] = "simplex"
@@ -22,7 +18,7 @@ class Simplex(Ball):
 
     def project(self, w: Array) -> Array:
         """Return max(w - theta, 0) with theta such that the sum is the radius."""
-        return simplex_projection(np.asarray(w, dtype=np.float64), self.radius)
+        return base.simplex_projection(np.asarray(w, dtype=np.float64), self.radius)
 
     def linear_minimiser(self, g: Array) -> Array:
         """Return the vertex radius e_j of the smallest g_j."""
@@ -43,10 +39,6 @@ class Simplex(Ball):
     def vertex_products(self, g: Array) -> Array:
         """Return those of radius e_1 .. radius e_p."""
         return self.radius * g
-
-    def vertex_sizes(self, bounds: Array) -> Array:
-        """Return radius times the bounds."""
-        return self.radius * bounds
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
         """Return the coordinate and the radius."""

@@ -24,10 +24,6 @@ class WholeSpace(Constraint):
         """Return no parameters: it has no size."""
         return {}
 
-    def gauge(self, w: Array) -> Array:
-        """Return 0: every multiple of the space contains w."""
-        return np.zeros(w.shape[:-1])
-
     def project(self, w: Array) -> Array:
         """Return w, which is feasible already."""
         return w

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, number
 from dp_erm_bench.plugins.names import shipped
 from dp_erm_bench.plugins.sources import origin
 
@@ -18,11 +18,10 @@ Array = NDArray[np.float64]
 
 def check_positive(name: str, key: str, value: object) -> float:
     """Return a parameter of a loss as a number, refusing all but finite ones > 0."""
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    number = float(value) if real else math.nan  # type: ignore[arg-type]
-    if not 0.0 < number < math.inf:
+    real = number(value)
+    if not 0.0 < real < math.inf:
         raise UsageError(f"loss.{key}={value} of {name}: must be a finite number > 0")
-    return number
+    return real
 
 
 def check_finite(name: str, y: Array) -> None:

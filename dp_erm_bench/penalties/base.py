@@ -7,20 +7,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, number
 
 Array = NDArray[np.float64]
 
 
 def check_strength(name: str, strength: object) -> float:
     """Return the strength as a number, refusing a negative or infinite one."""
-    number = float(strength) if isinstance(strength, int | float) else math.nan
-    if not 0.0 <= number < math.inf:
+    real = number(strength)
+    if not 0.0 <= real < math.inf:
         raise UsageError(
             f"penalty.strength={strength} of {name}: must be a number >= 0, "
             "'1/n' or 'auto'"
         )
-    return number
+    return real
 
 
 class Penalty(ABC):
@@ -168,19 +168,6 @@ class SeparablePenalty(Penalty):
         scaled = shrunk / (1.0 + step * self.l2)
         return np.asarray(np.clip(scaled, self.lower, self.upper))
 
-    def subdifferential_distance(self, g: Array, w: Array) -> Array:
-        """Return the distance of -g to the subdifferential of psi_j at w.
-
-        The subdifferential is a point, an interval (at the kink) or a ray (on
-        the border of the box); the distance is zero exactly at a minimiser.
-        """
-        centre = g + self.l2 * w + self.l1 * np.sign(w)
-        slack = np.where(w == 0.0, self.l1, 0.0)
-        down = np.maximum(centre - slack, 0.0) * (w > self.lower)
-        up = np.maximum(-centre - slack, 0.0) * (w < self.upper)
-        distance: Array = down + up
-        return distance
-
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
         """Return s and psi(w) + psi*(s u) - s u.w, see :class:`Penalty`.
 
@@ -210,5 +197,4 @@ def _elastic(w: Array, u: Array, l1: float, l2: float) -> Array:
     outside = (l2 * size - excess) ** 2 / (2.0 * l2)
     # Against the sign of w the conjugate counts |u|, not its projection on sign(w).
     against = np.maximum(-along - l1, 0.0) ** 2 / (2.0 * l2)
-    gap: Array = np.where(excess > 0.0, outside, inside + against)
-    return gap
+    return np.where(excess > 0.0, outside, inside + against)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, number
 from dp_erm_bench.penalties.base import SeparablePenalty
 
 
@@ -25,15 +25,10 @@ class Box(SeparablePenalty):
         """Check that the box contains 0."""
         for key, sign, word in (("lower", -1.0, "<="), ("upper", 1.0, ">=")):
             given = getattr(self, key)
-            side = sign * math.inf if given is None else _number(given)
+            side = sign * math.inf if given is None else number(given)
             if not sign * side >= 0.0:
                 raise UsageError(
                     f"penalty.{key}={given} of box: must be a number {word} 0 (runs "
                     "start at w = 0), or null for no bound"
                 )
             object.__setattr__(self, key, side)
-
-
-def _number(value: object) -> float:
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if real else math.nan  # type: ignore[arg-type]

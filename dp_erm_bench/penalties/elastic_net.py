@@ -1,10 +1,9 @@
 """The elastic net."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, number
 from dp_erm_bench.penalties.base import SeparablePenalty, check_strength
 
 
@@ -25,11 +24,11 @@ class ElasticNet(SeparablePenalty):
     def __post_init__(self) -> None:
         """Check both parameters and derive the kernel's."""
         strength = check_strength(self.name, self.strength)
-        ratio = self.l1_ratio
-        number = float(ratio) if isinstance(ratio, int | float) else math.nan
-        if not 0.0 <= number <= 1.0:
+        ratio = number(self.l1_ratio)
+        if not 0.0 <= ratio <= 1.0:
             raise UsageError(
-                f"penalty.l1_ratio={ratio} of {self.name}: must be a number in [0, 1]"
+                f"penalty.l1_ratio={self.l1_ratio} of {self.name}: must be a number in "
+                "[0, 1]"
             )
-        object.__setattr__(self, "l1", strength * number)
-        object.__setattr__(self, "l2", strength * (1.0 - number))
+        object.__setattr__(self, "l1", strength * ratio)
+        object.__setattr__(self, "l2", strength * (1.0 - ratio))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -131,7 +131,7 @@ class Problem(ABC):
         """Return where B trials start, the zeros of shape (B, p)."""
         return np.zeros((batch, self.p))
 
-    def oracle(self, batch: int, *, clipped: bool = True) -> Oracle[Any]:
+    def oracle(self, batch: int, *, clipped: bool = True) -> Oracle:
         """Return what B trials may ask of the records.
 
         Parameters
@@ -156,17 +156,7 @@ class Problem(ABC):
         return {}
 
 
-class Valued(Protocol):
-    """Whatever has an objective."""
-
-    def value(self, w: Array) -> Any:
-        """Return F(w)."""
-
-
-P = TypeVar("P", bound=Valued)
-
-
-class Oracle(Generic[P]):
+class Oracle:
     """The iterates of B trials on a problem, to be asked for and moved.
 
     Attributes
@@ -175,7 +165,7 @@ class Oracle(Generic[P]):
     w : array of shape (B, p)
     """
 
-    def __init__(self, problem: P, start: Array) -> None:
+    def __init__(self, problem: Any, start: Array) -> None:
         self.problem = problem
         self.w = np.array(start, dtype=np.float64, order="C")
 

@@ -64,7 +64,9 @@ def test_hostile_points_are_projected_as_there(made, twin, w):
 def test_all_else_is_that_of_the_twin(made, twin):
     g, bounds = points((30, P), 1.0), np.array([0.5, 2.0, 1.0, 0.0, 1.5])
     assert made.vertex_count(P) == twin.vertex_count(P)
-    for name, given_ in (("vertex_products", g), ("vertex_sizes", bounds)):
+    unbounded = np.where(bounds == 2.0, np.inf, bounds)
+    sizes = [("vertex_sizes", b) for b in (bounds, unbounded, np.full(P, np.inf))]
+    for name, given_ in (("vertex_products", g), *sizes):
         found, expected = getattr(made, name)(given_), getattr(twin, name)(given_)
         np.testing.assert_allclose(found, expected, atol=1e-15)
     least = [(s.linear_minimiser(g) * g).sum(axis=1) for s in (made, twin)]

@@ -1,6 +1,8 @@
 """Problems from names: what auto stands for, and every sentence."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +10,11 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset, Usual
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.erm.build import build_problem, strength_of
+from dp_erm_bench.problems.erm.build import (
+    build_problem,
+    problem_from_arrays,
+    strength_of,
+)
 
 X = np.asfortranarray(np.random.default_rng(0).normal(size=(8, 3)))
 LABELS = np.array([1.0, -1.0] * 4)
@@ -159,6 +165,49 @@ def test_parameters_of_what_has_none_are_named(part):
 def test_a_mapping_needs_a_name(group):
     text = sentence(DATA, **{group: {"strength": 1}})
     assert text == "{'strength': 1}: must have a name beside its parameters"
+
+
+@pytest.mark.parametrize("group", ["loss", "penalty", "constraint"])
+@pytest.mark.parametrize(
+    ("part", "said"), [(None, "null"), (3, "3"), (["l2"], "[l2]"), (True, "true")]
+)
+def test_what_is_neither_a_name_nor_a_mapping_is_refused(group, part, said):
+    choices = ", ".join(registry.names(group))
+    expected = (
+        f"{group}={said}: must be one of {choices}, a mapping with `name`, or a "
+        f"{group.capitalize()}"
+    )
+    assert sentence(DATA, **{group: part}) == expected
+    given = {"loss": "logistic", group: part}
+    with pytest.raises(UsageError) as error:
+        problem_from_arrays(X, LABELS, **given, strength=0.1)
+    assert str(error.value) == expected or group != "penalty"
+
+
+@pytest.mark.parametrize("value", ["much", None, [1.0], True, 1j])
+def test_a_parameter_of_a_file_s_loss_must_be_a_number(value, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+    source = re.search(r'```python\n("""The smoothed quantile.*?)```', page, re.S)[1]
+    (tmp_path / "tilted.py").write_text(source)
+    loss = {"name": str(tmp_path / "tilted.py"), "tau": value}
+    assert sentence(DATA, loss=loss) == f"loss.tau={value} of tilted: must be a number"
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
+def test_numbers_of_numpy_are_as_good_as_others(kind):
+    made = build_problem(
+        BARE,
+        {"name": "huber", "kappa": kind(2)},
+        {"name": "elastic_net", "strength": kind(1), "l1_ratio": kind(0)},
+        {"name": "l2_ball", "radius": kind(2)},
+    )
+    same = build_problem(
+        BARE,
+        {"name": "huber", "kappa": 2.0},
+        {"name": "elastic_net", "strength": 1.0, "l1_ratio": kind(0).item()},
+        {"name": "l2_ball", "radius": 2.0},
+    )
+    assert made.identity == same.identity and made.key == same.key
 
 
 def test_labels_must_suit_the_loss():

@@ -18,6 +18,7 @@ from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.optimum import certified, choice
+from tests.penalties.stationary import subdifferential_distance
 
 LOSSES = registry.names("loss")
 SHAPES = {
@@ -51,7 +52,7 @@ def stationarity(problem, w):
     """Return the distance of 0 to the subdifferential, relative to its size at 0."""
     gradient = problem.gradient(w)
     scale = np.sqrt(np.square(problem.dataset.X).mean(axis=0))
-    distance = problem.penalty.subdifferential_distance(gradient, w) / scale
+    distance = subdifferential_distance(problem.penalty, gradient, w) / scale
     return distance.max() / (np.abs(problem.gradient(np.zeros(w.size))) / scale).max()
 
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.optimum import composite, smooth
+from dp_erm_bench.problems.erm.optimum import composite
 from dp_erm_bench.problems.erm.optimum.certified import (
     certified_optimum,
     compute_optimum,
@@ -126,7 +126,7 @@ def test_dependent_sparse_features_do_not_change_the_free_minimum(extra):
 
 
 def test_many_sparse_features_without_penalty_are_answered_with_a_reason(monkeypatch):
-    monkeypatch.setattr(smooth, "DIRECT", 5)
+    monkeypatch.setattr(composite, "DIRECT", 5)
     found = compute_optimum(
         build_problem(pair("logistic", 90, 12)[1], "logistic", "none")
     )

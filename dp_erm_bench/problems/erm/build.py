@@ -1,5 +1,6 @@
 """Problems from names and from arrays: what ``auto`` and '1/n' stand for."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -18,10 +19,10 @@ from dp_erm_bench.datasets.base import (
 )
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.errors import UsageError, refused
+from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import Penalty
-from dp_erm_bench.plugins.names import named_in
+from dp_erm_bench.plugins.names import is_file, label, named_in
 from dp_erm_bench.problems.erm.declared import check_loss
 from dp_erm_bench.problems.erm.problem import ERMProblem
 
@@ -119,6 +120,10 @@ def build_problem(
     if not isinstance(loss, Loss):
         name, parameters = _named("loss", loss)
         name = _usual("loss", dataset).loss if name == "auto" else name
+        for key, value in parameters.items() if is_file(name) else ():
+            if math.isnan(number(value)):
+                said = f"loss.{key}={value} of {label(name)}"
+                raise UsageError(f"{said}: must be a number")
         loss = cast(Loss, registry.build("loss", name, **parameters))
         check_loss(loss)
     if not isinstance(penalty, Penalty):
@@ -156,7 +161,9 @@ def _named(group: str, spec: object) -> tuple[str, dict[str, Any]]:
         raise refused(group, spec, f"one of {allowed}")
     if "name" not in spec:
         raise UsageError(f"{spec}: must have a name beside its parameters")
-    return named_in(spec), {k: v for k, v in spec.items() if k not in HIDDEN}
+    # Numbers of numpy are as good as Python's.
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.items()}
+    return named_in(spec), {k: v for k, v in plain.items() if k not in HIDDEN}
 
 
 def _usual(key: str, dataset: Dataset) -> Usual:

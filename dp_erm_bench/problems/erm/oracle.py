@@ -16,7 +16,7 @@ from dp_erm_bench.problems.erm.objective import ERM
 Indices = NDArray[np.int64]
 
 
-class Oracle(base.Oracle[ERM], ABC):
+class Oracle(base.Oracle, ABC):
     """Gradients and steps at the iterates of B trials.
 
     They start at zero, or at the point of the domain that is nearest to it. How a
@@ -38,6 +38,7 @@ class Oracle(base.Oracle[ERM], ABC):
         The features in the forms that the kernels walk by column and by record.
     """
 
+    problem: ERM
     kernels: ClassVar[Any]
 
     def __init__(self, problem: ERM, batch: int) -> None:

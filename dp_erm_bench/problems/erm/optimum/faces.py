@@ -12,7 +12,6 @@ Frank-Wolfe: projection-free sparse convex optimization. ICML 2013, section 2.
 """
 
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,11 +20,8 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.problems.erm.optimum.composite import (
-    Composite,
-    accelerated,
-    newton_system,
-)
+from dp_erm_bench.problems.erm.optimum import composite
+from dp_erm_bench.problems.erm.optimum.composite import Composite
 
 ON_BORDER = 1e-12
 ROUNDING = 1e-15
@@ -45,24 +41,8 @@ Face = tuple[NDArray[np.intp], Array | None]
 """Coordinates that may move, (k,), and what their moves are orthogonal to, (k,)."""
 
 
-class Region(ABC):
-    """A convex set with finitely many faces."""
-
-    @abstractmethod
-    def project(self, w: Array) -> Array:
-        """Return the nearest point of the set, (p,)."""
-
-    @abstractmethod
-    def gap(self, w: Array, g: Array) -> float:
-        """Return max over s in the set of g.(w - s), a sum of terms >= 0."""
-
-    @abstractmethod
-    def face(self, w: Array, g: Array) -> Face:
-        """Return the face at w, less what the gradient g leaves."""
-
-
 @dataclass(frozen=True)
-class BoxRegion(Region):
+class BoxRegion:
     """The box [lower, upper]^p."""
 
     lower: float
@@ -87,7 +67,7 @@ class BoxRegion(Region):
 
 
 @dataclass(frozen=True)
-class SimplexRegion(Region):
+class SimplexRegion:
     """The simplex, through its constraint."""
 
     constraint: Constraint
@@ -136,15 +116,22 @@ class CrossRegion(SimplexRegion):
         return free, sign[free]
 
 
-def minimise_over(problem: Composite, region: Region) -> tuple[Array, float]:
-    """Return a minimiser of the smooth objective over a set, and its gap.
+Region = BoxRegion | SimplexRegion
+"""A bounded convex set with finitely many faces.
+
+Its gap is max over s in the set of g.(w - s), that of Frank-Wolfe, as a sum of terms
+>= 0; its face at w is without what the gradient g leaves.
+"""
+
+
+def minimise_over(problem: Composite, region: Region) -> Array:
+    """Return a minimiser of the smooth objective over a set, (p,).
 
     Parameters
     ----------
     problem : Composite
         With l1 = 0.
     region : Region
-        Bounded.
     """
     search = _Search(problem, region)
     w = search.accelerated(region.project(problem.zero))
@@ -162,7 +149,7 @@ def minimise_over(problem: Composite, region: Region) -> tuple[Array, float]:
         w = moved
         if gap < least:
             best, least = w, gap
-    return best, least
+    return best
 
 
 class _Search:
@@ -191,7 +178,9 @@ class _Search:
 
     def accelerated(self, w: Array) -> Array:
         """Return w after accelerated projected gradient steps."""
-        steps = itertools.islice(accelerated(self.gradient_step, w), MAX_ACCELERATED)
+        steps = itertools.islice(
+            composite.accelerated(self.gradient_step, w), MAX_ACCELERATED
+        )
         for number, w in enumerate(steps):
             close = number % 10 == 9 and self.gap(w) <= ROUGH * self.problem.value(w)
             if close or self.vanished(w):
@@ -241,7 +230,7 @@ class _Search:
         problem, (free, normal) = self.problem, face
         least = floor * problem.loss.smoothness
         weights = np.maximum(problem.curvature(w), least) / problem.y.size
-        system = newton_system(problem.X[:, free], weights, problem.l2)
+        system = composite.newton_system(problem.X[:, free], weights, problem.l2)
         step = -system.solve(g[free])
         if normal is None:
             return step

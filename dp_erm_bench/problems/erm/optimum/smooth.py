@@ -7,15 +7,8 @@ import numpy as np
 from scipy import linalg, sparse
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.problems.erm.optimum.composite import (
-    DIRECT,
-    Composite,
-    Quadratic,
-    gram,
-    newton_system,
-    row_products,
-    scaled,
-)
+from dp_erm_bench.problems.erm.optimum import composite
+from dp_erm_bench.problems.erm.optimum.composite import Composite
 from dp_erm_bench.problems.erm.smoothness import mean_squares
 
 MAX_NEWTON = 200
@@ -53,13 +46,13 @@ def newton(
     X, y, loss, l2 = problem.X, problem.y, problem.loss, problem.l2
     z, n = X @ w, y.size
     linear = np.broadcast_to(linear, w.shape)
-    before, least, products = np.inf, 0.0, row_products(X, l2)
+    before, least, products = np.inf, 0.0, composite.row_products(X, l2)
     for number in range(MAX_NEWTON):
         # The part that cannot be negative: the unit of what is negligible.
         value = loss.value(y, z).mean() + 0.5 * l2 * (w @ w)
         g = X.T @ loss.derivative(y, z) / n + l2 * w + linear
         curvature = np.maximum(loss.second_derivative(y, z), least * loss.smoothness)
-        system = newton_system(X, curvature / n, l2, products)
+        system = composite.newton_system(X, curvature / n, l2, products)
         good = g @ g <= 2.0 * l2 * GOOD * value
         if not system.exact and (good or number == MAX_INEXACT):
             return w, np.inf
@@ -124,54 +117,55 @@ def minimise_ridge(problem: Composite) -> Array:
     return newton(problem, w)[0]
 
 
-def minimise_free(problem: Composite) -> tuple[Array, float, str]:
-    """Minimise the mean loss without penalty.
+def minimise_free(problem: Composite) -> Array:
+    """Return the minimiser of the mean loss without penalty, (p,)."""
+    w = problem.zero
+    if _large(problem.X):
+        return w
+    kept, _, scale = _independent(problem.X)
+    if kept.size:
+        unit = replace(problem, X=_unit(problem.X, kept, scale))
+        w[kept] = newton(unit, unit.zero)[0] / scale[kept]
+    return w
+
+
+def free_gap(problem: Composite, w: Array) -> tuple[float, str]:
+    """Bound F(w) - min F without penalty.
 
     Returns
     -------
-    w : array of shape (p,)
     bound : float
-        Half the squared Newton decrement.
+        Half the squared Newton decrement; infinite if there is none.
     reason : str
         Why the bound is no certificate; empty if it is one.
     """
-    w = problem.zero
-    if _large(problem):
-        return w, np.inf, f"no reference solver for {w.size} features without penalty"
-    kept, exact, scale = _independent(problem.X)
-    if not kept.size:
-        return w, 0.0, ""
-    unit = replace(problem, X=_unit(problem.X, kept, scale))
-    v, decrement = newton(unit, unit.zero)
-    w[kept] = v / scale[kept]
-    reason = _doubt(unit, v)
-    if not (reason or exact):
-        reason = "the features are nearly dependent and there is no penalty"
-    return w, 0.5 * decrement, reason
-
-
-def free_gap(problem: Composite, w: Array) -> float:
-    """Return the bound of :func:`minimise_free` at a given point, infinite if none."""
-    if _large(problem):
-        return np.inf
+    if _large(problem.X):
+        reason = f"no reference solver for {w.size} features without penalty"
+        return np.inf, reason
     kept, exact, scale = _independent(problem.X)
     rest = w.copy()
     rest[kept] = 0.0
-    if not exact or rest.any():
-        return np.inf
+    if rest.any():
+        return np.inf, ""
     if not kept.size:
-        return 0.0
-    unit = replace(problem, X=_unit(problem.X, kept, scale))
-    v = w[kept] * scale[kept]
-    if _doubt(unit, v):
-        return np.inf
-    g, S = unit.gradient(v), unit.X
-    system = newton_system(S, unit.curvature(v) / unit.y.size, 0.0)
-    return 0.5 * float(g @ system.solve(g))
+        return 0.0, ""
+    S, y, loss, v = _unit(problem.X, kept, scale), problem.y, problem.loss, w[kept]
+    unit, v = replace(problem, X=S), v * scale[kept]
+    if loss.classification and (y * unit.margins(v)).min() > 0.0:
+        return np.inf, "the classes are separable and there is no penalty"
+    weights = unit.curvature(v) / y.size
+    hessian = composite.gram(composite.scaled(S, np.sqrt(weights)), False)
+    least = linalg.eigvalsh(hessian, lower=False, subset_by_index=(0, 0))[0]
+    if least < WELL_CONDITIONED * loss.smoothness:
+        return np.inf, "the Hessian is ill-conditioned and there is no penalty"
+    if not exact:
+        return np.inf, "the features are nearly dependent and there is no penalty"
+    g = unit.gradient(v)
+    return 0.5 * float(g @ composite.newton_system(S, weights, 0.0).solve(g)), ""
 
 
-def _large(problem: Composite) -> bool:
-    return bool(sparse.issparse(problem.X) and problem.X.shape[1] > DIRECT)
+def _large(X: Any) -> bool:
+    return bool(sparse.issparse(X) and X.shape[1] > composite.DIRECT)
 
 
 def _unit(X: Any, kept: Array, scale: Array) -> Any:
@@ -181,31 +175,18 @@ def _unit(X: Any, kept: Array, scale: Array) -> Any:
     return np.asfortranarray(X[:, kept] / scale[kept])
 
 
-def _doubt(problem: Composite, w: Array) -> str:
-    """Return why the Newton decrement at w is no certificate; empty if it is one."""
-    y, loss = problem.y, problem.loss
-    if loss.classification and (y * (problem.X @ w)).min() > 0.0:
-        return "the classes are separable and there is no penalty"
-    weights = problem.curvature(w) / y.size
-    hessian = gram(scaled(problem.X, np.sqrt(weights)), False)
-    least = linalg.eigvalsh(hessian, lower=False, subset_by_index=(0, 0))[0]
-    if least < WELL_CONDITIONED * loss.smoothness:
-        return "the Hessian is ill-conditioned and there is no penalty"
-    return ""
-
-
 def _independent(X: Any) -> tuple[Array, bool, Array]:
     """Return columns that span the others, whether exactly, and scales of all."""
     norms = np.sqrt(mean_squares(X))
     scale = np.where(norms > 0.0, norms, 1.0)
     S = _unit(X, np.arange(X.shape[1]), scale)
-    products = gram(S, False) / S.shape[0]
+    products = composite.gram(S, False) / S.shape[0]
     _, pivots, rank, _ = linalg.lapack.dpstrf(products, tol=DEPENDENT, lower=0)
     kept, dropped = np.sort(pivots[:rank] - 1), np.sort(pivots[rank:] - 1)
     if not (kept.size and dropped.size):
         return kept, True, scale
     basis = S[:, kept]
-    system = Quadratic(basis, np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
+    system = composite.Quadratic(basis, np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
 
     def spanned(j: int) -> bool:
         column = S[:, [j]]

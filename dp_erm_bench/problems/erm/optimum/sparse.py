@@ -15,14 +15,8 @@ from scipy import linalg
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.penalties.base import SeparablePenalty
-from dp_erm_bench.problems.erm.optimum.composite import (
-    DIRECT,
-    Composite,
-    duality_gap,
-    gram,
-    newton_system,
-    scaled,
-)
+from dp_erm_bench.problems.erm.optimum import composite
+from dp_erm_bench.problems.erm.optimum.composite import Composite
 
 FINISHED = 1e-14
 ENOUGH = 1e-10
@@ -42,7 +36,7 @@ TINY = float(np.finfo(np.float64).tiny)
 
 def relative_gap(problem: Composite, w: Array) -> float:
     """Return the certified relative gap at w."""
-    gap = duality_gap(problem, SeparablePenalty(problem.l1, problem.l2), w)
+    gap = composite.duality_gap(problem, SeparablePenalty(problem.l1, problem.l2), w)
     return gap / max(problem.value(w), TINY)
 
 
@@ -96,7 +90,7 @@ def _proximal_newton(problem: Composite, w: Array, tol: float) -> Array:
     z, loss = problem.margins(w), problem.loss
     floor = CURVATURE * loss.smoothness
     root = np.sqrt(np.maximum(loss.second_derivative(problem.y, z), floor))
-    A = scaled(problem.X[:, chosen], root)
+    A = composite.scaled(problem.X[:, chosen], root)
     target = root * z - loss.derivative(problem.y, z) / root
     step = np.zeros_like(w)
     step[chosen] = _lasso(problem, A, target, w[chosen], tol) - w[chosen]
@@ -112,7 +106,7 @@ def _lasso(
     from sklearn.linear_model import ElasticNet
 
     n, p = A.shape
-    if n > p and p <= DIRECT:
+    if n > p and p <= composite.DIRECT:
         A, target = _compressed(A, target)
     total = problem.l1 + problem.l2
     solver = ElasticNet(
@@ -133,7 +127,7 @@ def _lasso(
 def _compressed(A: Any, target: Array) -> tuple[Array, Array]:
     """Return p records that give the same least squares problem as n > p ones."""
     n, p = A.shape
-    values, vectors = linalg.eigh(gram(A, False), lower=False)
+    values, vectors = linalg.eigh(composite.gram(A, False), lower=False)
     root = np.sqrt(np.maximum(values, 0.0))
     inverse = np.where(root > EMPTY * root[-1], 1.0 / np.maximum(root, TINY), 0.0)
     scale = math.sqrt(p / n)
@@ -172,7 +166,7 @@ def _orthant_steps(problem: Composite, w: Array, near: bool) -> Iterator[Array]:
         return
     sign = np.where(w != 0.0, np.sign(w), -np.sign(g))[free]
     weights = problem.curvature(w) / problem.y.size
-    system = newton_system(problem.X[:, free], weights, problem.l2)
+    system = composite.newton_system(problem.X[:, free], weights, problem.l2)
     start, step = w[free], system.solve(g[free] + problem.l1 * sign)
     crossing = start * step > 0.0
     hit = min(1.0, (start[crossing] / step[crossing]).min(initial=1.0))
