@@ -153,10 +153,7 @@ def fit(
     UsageError
         For unknown names or values out of range.
     """
-    if not isinstance(problem, Problem):
-        said = problem if isinstance(problem, str) else type(problem).__name__
-        allowed = "a Problem, of load_problem or problem_from_arrays"
-        raise refused("problem", said, allowed)
+    _check_problem(problem)
     registry.check_choice("calibration", calibration, registry.names("calibration"))
     pin = registry.pinned(algorithm)
     values = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
@@ -178,6 +175,13 @@ def _fitted(case: Case, budget: Budget, seed: Any, doubt: str) -> FitResult:
     with threadpool_limits(limits=1):
         solved = Run(case.problem, *how, [identity]).record(CHECKPOINTS)
         return result_of(solved, 0, seed is not None, not doubt)
+
+
+def _check_problem(problem: object) -> None:
+    if not isinstance(problem, Problem):
+        said = problem if isinstance(problem, str) else type(problem).__name__
+        allowed = "a Problem, of load_problem or problem_from_arrays"
+        raise refused("problem", said, allowed)
 
 
 def _plain(value: Any) -> Any:
