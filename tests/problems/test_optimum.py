@@ -17,7 +17,7 @@ from dp_erm_bench.penalties.l1 import L1
 from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.optimum import certified, choice
+from dp_erm_bench.problems.erm.optimum import certified, smooth
 from tests.penalties.stationary import subdifferential_distance
 
 LOSSES = registry.names("loss")
@@ -267,7 +267,7 @@ def test_a_set_of_another_name_is_served_by_its_projection(radius):
 
 def test_a_failed_solver_is_never_certified(monkeypatch):
     problem = make("logistic", "l2", 0.1)
-    monkeypatch.setattr(choice, "minimise_ridge", lambda problem: np.zeros(6))
+    monkeypatch.setattr(smooth, "minimise_ridge", lambda problem: np.zeros(6))
     found = certified.certified_optimum(problem)
     assert found.value is None and "the relative gap reached is" in found.reason
 
