@@ -159,15 +159,17 @@ def hull_weights(points: Array) -> Array:
     return np.asarray(u / u.sum())
 
 
-def _matrix(given: Any) -> Array:
+def _matrix(vertices: Any) -> Array:
     """Return the vertices, (m, p), from a list or from a file."""
+    is_path = isinstance(vertices, str | Path)
+    listed = _read(Path(vertices)) if is_path else vertices
     try:
-        rows = np.array(_read(Path(given)) if isinstance(given, str | Path) else given)
+        rows = np.array(listed)
     except ValueError:  # of several lengths
         rows = np.empty(0)
-    listed = rows.dtype.kind in "iuf" and rows.ndim == 2 and rows.size > 0
-    if not (listed and np.isfinite(rows).all()):
-        said = " ".join(str(given).split())
+    matrix = rows.dtype.kind in "iuf" and rows.ndim == 2 and rows.size > 0
+    if not (matrix and np.isfinite(rows).all()):
+        said = " ".join(str(vertices).split())
         said = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
         raise UsageError(
             f"constraint.vertices={said}: must be a list of points, each a list of as "

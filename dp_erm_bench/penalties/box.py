@@ -24,11 +24,11 @@ class Box(SeparablePenalty):
     def __post_init__(self) -> None:
         """Check that the box contains 0."""
         for key, sign, word in (("lower", -1.0, "<="), ("upper", 1.0, ">=")):
-            given = getattr(self, key)
-            side = sign * math.inf if given is None else number(given)
+            value = getattr(self, key)
+            side = sign * math.inf if value is None else number(value)
             if not sign * side >= 0.0:
                 raise UsageError(
-                    f"penalty.{key}={given} of box: must be a number {word} 0 (runs "
+                    f"penalty.{key}={value} of box: must be a number {word} 0 (runs "
                     "start at w = 0), or null for no bound"
                 )
             object.__setattr__(self, key, side)

@@ -17,10 +17,7 @@ from dp_erm_bench.problems.erm.optimum.certified import (
     compute_optimum,
 )
 from dp_erm_bench.problems.erm.optimum.composite import (
-    Iterative,
-    Quadratic,
     gram,
-    newton_system,
     scaled,
 )
 from tests.serving import BALLS
@@ -219,10 +216,10 @@ class TestLinear:
     def test_systems_are_solved(self, form, l2):
         X, d, g = self.arrays()
         dense = X.T @ (d[:, None] * X) + l2 * np.eye(80)
-        kinds = [Quadratic] + [Iterative] * sparse.issparse(form(X))
-        for kind in kinds:
-            solved = kind(form(X), d, l2).solve(g)
-            tolerance = 1e-9 if kind.exact else 2e-2
+        kinds = [(composite.direct, 1e-9)]
+        kinds += [(composite._iterative, 2e-2)] * sparse.issparse(form(X))
+        for kind, tolerance in kinds:
+            solved = kind(form(X), d, l2)(g)
             residual = (dense @ solved - g) / np.sqrt(dense.diagonal())
             assert np.linalg.norm(residual) <= tolerance * np.linalg.norm(g) / np.sqrt(
                 l2
@@ -231,17 +228,16 @@ class TestLinear:
     def test_shared_products_of_rows_give_the_same_system(self, form):
         X, d, g = self.arrays()
         features, products = form(X), composite.row_products(form(X), 0.1)
-        one, two = (Quadratic(features, d, 0.1, shared) for shared in (None, products))
-        np.testing.assert_allclose(one.solve(g), two.solve(g), rtol=1e-9, atol=1e-12)
+        one, two = (composite.direct(features, d, 0.1, k)(g) for k in (None, products))
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
         assert composite.row_products(features, 0.0) is None
         assert composite.row_products(form(X.T), 0.1) is None
 
     def test_the_smaller_side_decides_how(self, form, monkeypatch):
         monkeypatch.setattr(composite, "DIRECT", 40)
-        X, d, _ = self.arrays()
-        inexact = sparse.issparse(form(X))
-        assert newton_system(form(X), d, 0.1).exact
-        assert newton_system(form(X), d, 0.0).exact is not inexact
+        X, *_ = self.arrays()
+        assert not composite.inexact(form(X), 0.1)
+        assert composite.inexact(form(X), 0.0) is sparse.issparse(form(X))
 
 
 @pytest.fixture(scope="module")

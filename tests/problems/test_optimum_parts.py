@@ -11,7 +11,7 @@ from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.optimum.composite import (
     Composite,
-    Quadratic,
+    direct,
     duality_gap,
 )
 from dp_erm_bench.problems.erm.optimum.smooth import (
@@ -89,7 +89,7 @@ def test_the_newton_system_is_solved_in_either_dimension(shape, l2):
     X = rng.standard_normal(shape)
     d, g = rng.random(shape[0]), rng.standard_normal(shape[1])
     dense = X.T @ (d[:, None] * X) + l2 * np.eye(shape[1])
-    solved = Quadratic(X, d, l2).solve(g)
+    solved = direct(X, d, l2)(g)
     np.testing.assert_allclose(dense @ solved, g, atol=1e-7)
 
 
@@ -97,7 +97,7 @@ def test_a_singular_newton_system_still_gives_a_descent_direction():
     X, _ = data()
     X[:, 1] = X[:, 0]
     g = X.T @ np.ones(40)
-    assert g @ Quadratic(X, np.ones(40), 0.0).solve(g) > 0.0
+    assert g @ direct(X, np.ones(40), 0.0)(g) > 0.0
 
 
 def test_newton_is_damped_where_full_steps_diverge():

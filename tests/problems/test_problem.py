@@ -64,8 +64,6 @@ def test_value_of_one_point_is_a_number_and_of_a_batch_one_per_trial(problem):
     assert np.ndim(one) == 0 and float(one) == one
     assert batch.shape == (4,)
     np.testing.assert_allclose(batch, [problem.value(row) for row in w], rtol=1e-13)
-    margins = w @ problem.dataset.X.T
-    assert problem.value_of_margins(w, margins).tolist() == batch.tolist()
     assert problem.value(w[0].tolist()) == one
 
 
@@ -160,10 +158,6 @@ def test_sparse_features_give_the_numbers_of_dense_ones(pair):
         value = same.value(batch)
         assert np.shape(value) == batch.shape[:-1]
         np.testing.assert_allclose(value, dense.value(batch), rtol=1e-13)
-    margins = w @ dense.dataset.X.T
-    np.testing.assert_array_equal(
-        same.value_of_margins(w, margins), dense.value_of_margins(w, margins)
-    )
     np.testing.assert_allclose(same.gradient(w[0]), dense.gradient(w[0]), atol=1e-14)
     assert type(same.gradient(w[0])) is np.ndarray
     assert same.gradient_rms == pytest.approx(dense.gradient_rms, rel=1e-13)

@@ -9,14 +9,8 @@ from numpy.typing import ArrayLike
 
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.datasets.base import (
-    Array,
-    Bounds,
-    Dataset,
-    Features,
-    Usual,
-    numbers,
-)
+from dp_erm_bench.datasets import base
+from dp_erm_bench.datasets.base import Array, Bounds, Dataset, Features, Usual
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError, number, refused
@@ -87,7 +81,7 @@ def problem_of(spec: Mapping[str, Any]) -> ERMProblem:
     Raises
     ------
     DataUnavailable
-        If the dataset cannot be had.
+        If the dataset is not on this machine and cannot be fetched.
     UsageError
         For unknown names or wrong values.
     """
@@ -101,7 +95,7 @@ def build_problem(
     penalty: str | Mapping[str, Any] | Penalty = "auto",
     constraint: str | Mapping[str, Any] | Constraint = "none",
 ) -> ERMProblem:
-    """Return the problem of a dataset and an objective given by names.
+    """Return the problem of a dataset and an objective by names.
 
     Parameters
     ----------
@@ -132,8 +126,7 @@ def build_problem(
         penalty = _penalty(name, parameters, dataset)
     if not isinstance(constraint, Constraint):
         name, parameters = _named("constraint", constraint)
-        made = registry.build("constraint", name, **parameters)
-        constraint = cast(Constraint, made)
+        constraint = cast(Constraint, registry.build("constraint", name, **parameters))
     return ERMProblem(dataset, loss, penalty, constraint)
 
 
@@ -193,21 +186,21 @@ def _penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> Penalty
 
 
 def _floats(key: str, values: Any) -> Array:
-    return np.asarray(numbers(key, values), np.float64)
+    return np.asarray(base.numbers(key, values), np.float64)
 
 
-def _bounds(given: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
-    given = given if isinstance(given, Mapping) else {"columns": given}
-    for key in given:
+def _bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
+    declared = spec if isinstance(spec, Mapping) else {"columns": spec}
+    for key in declared:
         registry.check_choice("bounds", key, ["columns", "label", "norm"])
-    columns = _bound("columns", given.get("columns"))
+    columns = _bound("columns", declared.get("columns"))
     if columns.shape not in ((), (p,)):
         raise UsageError(
             f"bounds.columns of shape {columns.shape}: must be one number or {p}"
         )
     columns = np.broadcast_to(columns, (p,))
-    norm = _bound("norm", given.get("norm", np.linalg.norm(columns)))
-    label = given.get("label")
+    norm = _bound("norm", declared.get("norm", np.linalg.norm(columns)))
+    label = declared.get("label")
     label = label if label is None else float(_bound("label", label))
     return Bounds(columns, float(norm), label)
 

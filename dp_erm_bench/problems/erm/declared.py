@@ -11,6 +11,7 @@ author's word.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -63,16 +64,11 @@ def check_sets(
     UsageError
         With the first thing that is wrong.
     """
-    wrong: list[str] = []
     if origin(type(penalty)):
-        wrong += _wrong_modulus(penalty, p)
-        says = f"penalty={penalty.name}"
-        wrong += _wrong_margin(says, penalty, lambda v: penalty.prox(v, 0.0), p, bounds)
+        _check_modulus(penalty, p)
+        _check_margin("penalty", penalty, lambda v: penalty.prox(v, 0.0), p, bounds)
     if origin(type(constraint)):
-        says = f"constraint={constraint.name}"
-        wrong += _wrong_margin(says, constraint, constraint.project, p, bounds)
-    if wrong:
-        raise UsageError(wrong[0])
+        _check_margin("constraint", constraint, constraint.project, p, bounds)
 
 
 def _wrong_loss(loss: Loss) -> Iterator[str]:
@@ -182,38 +178,33 @@ def _each_by_itself(loss: Loss, y: Array, z: Array, expected: Array) -> bool:
     return bool(same.all() and (np.abs(alone - expected[half]) <= scale[half]).all())
 
 
-def _wrong_modulus(penalty: Penalty, p: int) -> Iterator[str]:
+def _check_modulus(penalty: Penalty, p: int) -> None:
     """Compare the modulus m with the prox, of which 1 + step m must be a contraction.
 
     For u = prox(a) and v = prox(b), <a - b, u - v> >= (1 + step m) norm2(u - v)^2.
     """
     m, random = penalty.strong_convexity, np.random.default_rng(0)
+    says = f"penalty={penalty.name}: strong_convexity="
     if not 0.0 <= m < math.inf:
-        yield f"penalty={penalty.name}: strong_convexity={m} must be a number >= 0"
-        return
+        raise UsageError(f"{says}{m} must be a number >= 0")
     rows = max(2, min(200, ENTRIES // p))
-    for size in (1e-3, 1.0, 1e3):
-        for step in (1e-2, 1.0, 1e2):
-            a = size * random.normal(size=(rows, p))
-            apart = random.choice([1e-3, 1.0], (rows, 1))
-            b = a + size * apart * random.normal(size=(rows, p))
-            moved = penalty.prox(a, step) - penalty.prox(b, step)
-            along = ((a - b) * moved).sum(axis=1)
-            least = (1.0 + step * m) * np.square(moved).sum(axis=1)
-            if (along < least * (1.0 - SLACK) - 1e-12 * size**2).any():
-                yield (
-                    f"penalty={penalty.name}: strong_convexity={m:g} is not that of "
-                    f"its prox at step {step:g}, or the penalty is not convex"
-                )
+    for size, step in itertools.product((1e-3, 1.0, 1e3), (1e-2, 1.0, 1e2)):
+        a = size * random.normal(size=(rows, p))
+        apart = random.choice([1e-3, 1.0], (rows, 1))
+        b = a + size * apart * random.normal(size=(rows, p))
+        moved = penalty.prox(a, step) - penalty.prox(b, step)
+        along = ((a - b) * moved).sum(axis=1)
+        least = (1.0 + step * m) * np.square(moved).sum(axis=1)
+        if (along < least * (1.0 - SLACK) - 1e-12 * size**2).any():
+            raise UsageError(
+                f"{says}{m:g} is not that of its prox at step {step:g}, or the penalty "
+                "is not convex"
+            )
 
 
-def _wrong_margin(
-    says: str,
-    domain: Penalty | Constraint,
-    nearest: Callable[[Array], Array],
-    p: int,
-    bounds: Bounds | None,
-) -> Iterator[str]:
+def _check_margin(
+    key: str, domain: Any, nearest: Callable[[Array], Array], p: int, bounds: Any
+) -> None:
     """Compare the largest margin with those of records at points of the domain."""
     columns = np.ones(p) if bounds is None else bounds.columns
     norm = math.sqrt(p) if bounds is None else bounds.norm
@@ -227,7 +218,7 @@ def _wrong_margin(
         # What is far in the direction of x is nearest to where x.w is largest.
         reached = np.abs((nearest(1e6 * x) * x).sum(axis=1)).max()
         if reached > bound * (1.0 + SLACK):
-            yield (
-                f"{says}: largest_margin={bound:g} is exceeded by |x.w|={reached:g} "
-                "of a record within the bounds"
+            raise UsageError(
+                f"{key}={domain.name}: largest_margin={bound:g} is exceeded by "
+                f"|x.w|={reached:g} of a record within the bounds"
             )

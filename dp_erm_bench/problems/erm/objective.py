@@ -122,11 +122,7 @@ class ERM:
     def value(self, w: Array) -> Any:
         """Return F(w): a number for shape (p,), shape (B,) for (B, p)."""
         w = np.asarray(w, dtype=np.float64)
-        return self.value_of_margins(w, w @ self.dataset.X.T)
-
-    def value_of_margins(self, w: Array, margins: Array) -> Any:
-        """Return F(w) given the margins X w, shape (n,) or (B, n)."""
-        losses = self.loss.value(self.dataset.y, margins)
+        losses = self.loss.value(self.dataset.y, w @ self.dataset.X.T)
         return losses.mean(axis=-1) + self.penalty.value(w)
 
     def gradient(self, w: Array) -> Array:

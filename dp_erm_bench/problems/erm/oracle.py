@@ -19,8 +19,8 @@ Indices = NDArray[np.int64]
 class Oracle(base.Oracle, ABC):
     """Gradients and steps at the iterates of B trials.
 
-    They start at zero, or at the point of the domain that is nearest to it. How a
-    gradient is had (dense, sparse, Gram) is chosen once, by ``ERMProblem.oracle``.
+    They start at zero, or at the point of the domain that is nearest to it. Its kind
+    (dense, sparse, Gram) is chosen once, by ``ERMProblem.oracle``.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Oracle(base.Oracle, ABC):
     def move_to(self, w: Array) -> None:
         """Set the iterates, shape (B, p); the margins become stale."""
         super().move_to(w)
-        self._margins = None
+        self.touch()
 
     def touch(self) -> None:
         """Declare the margins stale, after ``w`` was changed in place."""

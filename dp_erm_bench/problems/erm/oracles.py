@@ -170,11 +170,6 @@ class GramOracle(DenseOracle):
         gram.coordinate_steps(*data, coordinates, noise, steps, total)
         self.touch()
 
-    def move_to(self, w: Array) -> None:
-        """Set the iterates, shape (B, p)."""
-        super().move_to(w)
-        self._gradient = None
-
     def touch(self) -> None:
         """Declare margins and gradient stale, after ``w`` was changed in place."""
         super().touch()

@@ -1,7 +1,7 @@
 """Minimisers of perturbed objectives, with a verified distance to the exact one."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,35 +56,35 @@ def minimise_perturbed(
         gradient steps (Beck and Teboulle 2009, with the constant momentum of strong
         convexity).
     """
-    free = isinstance(problem.constraint, WholeSpace)
     steps, w = _Steps(problem, linear, ridge), np.zeros(problem.p)
-    if not (free and problem.penalty.quadratic):
+    if not (isinstance(problem.constraint, WholeSpace) and problem.penalty.quadratic):
         return steps.accelerated(w, tolerance)
-    data = problem.dataset
-    smooth = Composite(data.X, data.y, problem.loss, l2=steps.modulus)
-    w, _ = newton(smooth, w, linear)
-    found = _nearest(steps.after(w), steps.smooth(w))
-    if found.distance <= tolerance:
-        return found
-    return _nearest(found, steps.accelerated(found.w, tolerance))
+    w, _ = newton(replace(steps.smooth, l2=steps.modulus), w, linear)
+    g = steps.gradient(w) + problem.penalty.strong_convexity * w
+    at = Minimiser(w, float(np.linalg.norm(g)) / steps.modulus)
+    best = _nearest(steps.after(w), at)
+    if best.distance <= tolerance:
+        return best
+    return _nearest(best, steps.accelerated(best.w, tolerance))
 
 
-def _nearest(*found: Minimiser) -> Minimiser:
-    return min(found, key=lambda minimiser: minimiser.distance)
+def _nearest(*points: Minimiser) -> Minimiser:
+    return min(points, key=lambda minimiser: minimiser.distance)
 
 
 class _Steps:
     """Proximal gradient steps; the ridge is taken with the smooth part."""
 
     def __init__(self, problem: ERM, linear: Array, ridge: float) -> None:
-        self.problem, self.linear, self.ridge = problem, linear, ridge
+        data, self.problem, self.linear = problem.dataset, problem, linear
+        self.smooth = Composite(data.X, data.y, problem.loss, l2=ridge)
         self.modulus = ridge + problem.penalty.strong_convexity
         smoothness = problem.with_smoothness("data").smoothness.norm
         # Computed, so perhaps rounded down; and zero where all records are.
         self.lipschitz = max(float(smoothness) * (1 + 1e-9) + ridge, self.modulus)
 
     def gradient(self, w: Array) -> Array:
-        return self.problem.gradient(w) + self.ridge * w + self.linear
+        return self.smooth.gradient(w) + self.linear
 
     def proximal(self, v: Array) -> Array:
         moved = self.problem.penalty.prox(v, 1.0 / self.lipschitz)
@@ -104,24 +104,19 @@ class _Steps:
         left = self.lipschitz * (w - moved) - g + self.gradient(moved)
         return Minimiser(moved, float(np.linalg.norm(left)) / self.modulus)
 
-    def smooth(self, w: Array) -> Minimiser:
-        """Return w itself with its distance, where all parts are smooth."""
-        g = self.gradient(w) + self.problem.penalty.strong_convexity * w
-        return Minimiser(w, float(np.linalg.norm(g)) / self.modulus)
-
     def accelerated(self, start: Array, tolerance: float) -> Minimiser:
-        """Return the best point found, looked at every so many steps."""
+        """Return the best point reached, looked at every so many steps."""
         q = self.modulus / (self.lipschitz + self.problem.penalty.strong_convexity)
         momentum = (1.0 - math.sqrt(q)) / (1.0 + math.sqrt(q))
-        w = self.proximal(start)
-        ahead, best = w, self.after(w)
+        ahead = w = self.proximal(start)
+        best = self.after(w)
         for number in range(1, MAX_STEPS + 1):
             moved, _ = self.step(ahead)
             ahead, w = moved + momentum * (moved - w), moved
             if number % CHECKED == 0:
-                found = self.after(w)
-                stalled = found.distance > 0.5 * best.distance and number > 40 / q**0.5
-                best = _nearest(best, found)
+                last = self.after(w)
+                stalled = last.distance > 0.5 * best.distance and number > 40 / q**0.5
+                best = _nearest(best, last)
                 if best.distance <= tolerance or stalled:
                     break
         return best

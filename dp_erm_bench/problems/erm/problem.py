@@ -15,6 +15,7 @@ from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.problems.base import Optimum, Problem
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum.certified import certified_optimum
+from dp_erm_bench.registry import OBJECTIVE
 
 if TYPE_CHECKING:
     from dp_erm_bench.problems.erm.oracle import Oracle
@@ -23,7 +24,6 @@ SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
 """Keys of a dataset's yaml that its content or the objective already tell."""
 # Above this many features X'X no longer pays (128 MB).
 MOST_FEATURES = 4096
-PARTS = ("loss", "penalty", "constraint")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +39,14 @@ class ERMProblem(ERM, Problem):
         """
         return {
             "dataset": self.dataset.spec,
-            **{part: _described(getattr(self, part)) for part in PARTS},
+            **{part: _described(getattr(self, part)) for part in OBJECTIVE},
             "loss": {**_described(self.loss), **self.loss.source},
         }
 
     @cached_property
     def identity(self) -> str:
         """Return the digest of the dataset's content, its spec and the objective."""
-        dataset = self.dataset.spec
-        told = {key: value for key, value in dataset.items() if key not in SILENT}
+        keys = {k: v for k, v in self.dataset.spec.items() if k not in SILENT}
         parts = {
             part: entering(described, later_defaults(getattr(self, part)))
             for part, described in self.spec.items()
@@ -55,12 +54,12 @@ class ERMProblem(ERM, Problem):
         }
         # Its content tells a file, not its place.
         parts["loss"].pop("file", None)
-        return digest([self.dataset.content_hash, entering(told, LATER), parts])
+        return digest([self.dataset.content_hash, entering(keys, LATER), parts])
 
     @property
     def title(self) -> str:
         """Return the names of the loss, the penalty and the constraint."""
-        names = (getattr(self, part).name for part in PARTS)
+        names = (getattr(self, part).name for part in OBJECTIVE)
         return " + ".join(name for name in names if name != "none")
 
     @cached_property
@@ -107,11 +106,11 @@ class ERMProblem(ERM, Problem):
             return {}
         margins = w @ data.X_test.T
         losses = self.loss.value(data.y_test, margins).mean(axis=1)
-        found = {"test_objective": losses + self.penalty.value(w)}
+        columns = {"test_objective": losses + self.penalty.value(w)}
         if self.loss.classification:
             right = np.where(margins >= 0.0, 1.0, -1.0) == data.y_test
-            found["test_accuracy"] = right.mean(axis=1)
-        return found
+            columns["test_accuracy"] = right.mean(axis=1)
+        return columns
 
 
 def _described(part: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array, Dataset, Uncharged
-from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.errors import Unsupported, UsageError, refused
 from dp_erm_bench.losses.base import Loss
 
 KINDS = ("auto", "public", "data", "private")
@@ -41,9 +41,7 @@ class Smoothness:
     def __post_init__(self) -> None:
         """Resolve ``auto``; refuse ``public`` without declared bounds."""
         if self.kind not in KINDS:
-            raise UsageError(
-                f"smoothness={self.kind}: must be one of {', '.join(KINDS)}"
-            )
+            raise refused("smoothness", self.kind, f"one of {', '.join(KINDS)}")
         if self.kind == "private":
             raise UsageError(
                 "smoothness=private: is published anew by each fit, a problem by "
@@ -84,8 +82,7 @@ class Smoothness:
 def mean_squares(X: Any) -> Array:
     """Return mean_i x_ij^2, shape (p,); X is dense or sparse."""
     squares = np.square(X) if isinstance(X, np.ndarray) else X.power(2)
-    means: Array = np.asarray(squares.sum(axis=0)) / X.shape[0]
-    return means
+    return np.asarray(np.asarray(squares.sum(axis=0)) / X.shape[0])
 
 
 def _largest_eigenvalue(X: Any) -> float:
@@ -101,8 +98,7 @@ def _largest_eigenvalue(X: Any) -> float:
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     def product(v: Array) -> Array:
-        image: Array = (X.T @ (X @ v) if p <= n else X @ (X.T @ v)) / n
-        return image
+        return np.asarray((X.T @ (X @ v) if p <= n else X @ (X.T @ v)) / n)
 
     # Generic, unlike the ones, which opposite columns make orthogonal to the answer.
     start = np.random.default_rng(0).standard_normal(side)
@@ -180,13 +176,11 @@ def clipped_squares(dataset: Dataset, loss: Loss, bounds: Array) -> Array:
         return np.array([np.minimum(H * np.square(x), b).mean() for x, b in pairs])
     columns = np.repeat(np.arange(dataset.p), np.diff(X.indptr))
     terms = np.minimum(H * np.square(X.data), bounds[columns])
-    means: Array = np.bincount(columns, terms, dataset.p) / dataset.n
-    return means
+    return np.asarray(np.bincount(columns, terms, dataset.p) / dataset.n)
 
 
 def largest_entries(X: Any) -> Array:
     """Return the largest absolute value of each column, dense or sparse."""
     if not isinstance(X, np.ndarray):
-        largest: Array = abs(X).max(axis=0).toarray().ravel()
-        return largest
+        return np.asarray(abs(X).max(axis=0).toarray().ravel())
     return np.asarray(np.maximum(X.max(axis=0), -X.min(axis=0)))

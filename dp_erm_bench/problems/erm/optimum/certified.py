@@ -45,9 +45,7 @@ def compute_optimum(problem: ERM) -> Optimum:
 
     w = choice.minimise(problem)
     gap, reason = choice.certified_gap(problem, w)
-    zero = np.zeros(problem.p)
-    at_zero = float(problem.value_of_margins(zero, np.zeros(problem.n)))
-    value = float(problem.value(w))
+    at_zero, value = (float(problem.value(v)) for v in (np.zeros(problem.p), w))
     if value <= NEGLIGIBLE * at_zero or value == 0.0:
         reason = "the minimum is close to 0, a relative error has no meaning"
     elif not reason and not gap <= TOLERANCE * value:

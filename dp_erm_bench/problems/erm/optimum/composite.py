@@ -113,72 +113,18 @@ def accelerated(step: Callable[[Array], Array], w: Array) -> Iterator[Array]:
         yield w
 
 
-class Quadratic:
-    """The Newton system (X' diag(d) X + l2 I), solved in the smaller dimension.
-
-    ``exact``: solutions are good to rounding.
-    """
-
-    exact = True
-
-    def __init__(
-        self, X: Any, d: Array, l2: float, products: Array | None = None
-    ) -> None:
-        self.l2 = l2
-        root = np.sqrt(d)
-        self.root = scaled(X, root)
-        n, p = X.shape
-        self.dual = p > n and l2 > 0.0
-        if self.dual and products is not None:
-            matrix = products * root * root[:, None]
-        else:
-            matrix = gram(self.root, self.dual)
-        self.upper, self.scale = _factor(matrix, l2)
-
-    def solve(self, g: Array) -> Array:
-        """Return the solution for a right side g, shape (p,)."""
-        if not self.dual:
-            return self._apply(g)
-        inner = self._apply(self.root @ g)
-        return np.asarray((g - self.root.T @ inner) / self.l2)
-
-    def _apply(self, g: Array) -> Array:
-        factor = (self.upper, False)
-        solved = linalg.cho_solve(factor, self.scale * g, check_finite=False)
-        return np.asarray(self.scale * solved)
+Solve = Callable[[Array], Array]
+"""From the right side of a system of equations, (p,), to its solution, (p,)."""
 
 
-class Iterative:
-    """The Newton system solved by conjugate gradients, diagonally scaled."""
-
-    exact = False
-
-    def __init__(self, X: Any, d: Array, l2: float) -> None:
-        diagonal = np.asarray(scaled(X, np.sqrt(d)).power(2).sum(axis=0)) + l2
-        scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-        self.X, self.d, self.l2, self.scale = X, d, l2, scale
-
-    def solve(self, g: Array) -> Array:
-        """Return the solution up to a relative residual of 1e-2."""
-        from scipy.sparse.linalg import LinearOperator, cg
-
-        p = g.size
-        operator = LinearOperator((p, p), matvec=self._product, dtype=np.float64)
-        options = {"rtol": CG_TOLERANCE, "atol": 0.0, "maxiter": CG_STEPS}
-        return np.asarray(self.scale * cg(operator, self.scale * g, **options)[0])
-
-    def _product(self, v: Array) -> Array:
-        unscaled = v.ravel()
-        v = self.scale * unscaled
-        image = self.X.T @ (self.d * (self.X @ v)) + self.l2 * v
-        # The ridge keeps directions without curvature finite.
-        return np.asarray(self.scale * image + RIDGE * unscaled)
+def inexact(X: Any, l2: float) -> bool:
+    """Return whether systems of these features are solved by conjugate gradients."""
+    side = min(X.shape) if l2 > 0.0 else X.shape[1]
+    return bool(sparse.issparse(X) and side > DIRECT)
 
 
-def newton_system(
-    X: Any, d: Array, l2: float, products: Array | None = None
-) -> Quadratic | Iterative:
-    """Return the system (X' diag(d) X + l2 I), factorised or solved by CG.
+def newton_system(X: Any, d: Array, l2: float, products: Array | None = None) -> Solve:
+    """Return what solves the Newton system (X' diag(d) X + l2 I).
 
     Parameters
     ----------
@@ -189,17 +135,52 @@ def newton_system(
     products : array of shape (n, n), optional
         X X', of :func:`row_products`, where many systems share it.
     """
-    side = min(X.shape) if l2 > 0.0 else X.shape[1]
-    if sparse.issparse(X) and side > DIRECT:
-        return Iterative(X, d, l2)
-    return Quadratic(X, d, l2, products)
+    return _iterative(X, d, l2) if inexact(X, l2) else direct(X, d, l2, products)
+
+
+def direct(X: Any, d: Array, l2: float, products: Array | None = None) -> Solve:
+    """Return what solves the system to rounding, in the smaller dimension."""
+    root, (n, p) = np.sqrt(d), X.shape
+    A, dual = scaled(X, root), p > n and l2 > 0.0
+    if dual and products is not None:
+        matrix = products * root * root[:, None]
+    else:
+        matrix = gram(A, dual)
+    upper, scale = _factor(matrix, l2)
+
+    def apply(g: Array) -> Array:
+        solved = linalg.cho_solve((upper, False), scale * g, check_finite=False)
+        return np.asarray(scale * solved)
+
+    def solve(g: Array) -> Array:
+        return np.asarray((g - A.T @ apply(A @ g)) / l2)
+
+    return solve if dual else apply
+
+
+def _iterative(X: Any, d: Array, l2: float) -> Solve:
+    """Return what solves the scaled system to a relative residual of 1e-2."""
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    diagonal = np.asarray(scaled(X, np.sqrt(d)).power(2).sum(axis=0)) + l2
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+
+    def product(v: Array) -> Array:
+        unscaled = v.ravel()
+        v = scale * unscaled
+        image = X.T @ (d * (X @ v)) + l2 * v
+        # The ridge keeps directions without curvature finite.
+        return np.asarray(scale * image + RIDGE * unscaled)
+
+    operator = LinearOperator((scale.size,) * 2, matvec=product, dtype=np.float64)
+    options = {"rtol": CG_TOLERANCE, "atol": 0.0, "maxiter": CG_STEPS}
+    return lambda g: np.asarray(scale * cg(operator, scale * g, **options)[0])
 
 
 def row_products(X: Any, l2: float) -> Array | None:
     """Return X X' if systems with this l2 are solved in n dimensions, else None."""
     n, p = X.shape
-    inexact = sparse.issparse(X) and n > DIRECT
-    return gram(X, True) if p > n and l2 > 0.0 and not inexact else None
+    return gram(X, True) if p > n and l2 > 0.0 and not inexact(X, l2) else None
 
 
 def scaled(X: Any, weights: Array) -> Any:

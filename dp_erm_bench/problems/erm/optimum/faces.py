@@ -200,17 +200,23 @@ class _Search:
         return best
 
     def _trials(self, w: Array) -> Iterator[tuple[Array, float]]:
-        """Yield points along Newton steps, and values that are low enough."""
-        value, g = self.problem.value(w), self.problem.gradient(w)
+        """Yield points along Newton steps in the face, and values low enough."""
+        problem, project = self.problem, self.region.project
+        value, g = problem.value(w), problem.gradient(w)
         free, normal = self.region.face(w, g)
-        if not free.size:
-            return
-        for floor in FLOORS:
+        for floor in FLOORS if free.size else ():
+            least = floor * problem.loss.smoothness
+            weights = np.maximum(problem.curvature(w), least) / problem.y.size
+            solve = composite.newton_system(problem.X[:, free], weights, problem.l2)
+            step = -solve(g[free])
+            if normal is not None:
+                across = solve(normal)
+                step = step - float(normal @ step) / float(normal @ across) * across
             along = np.zeros_like(w)
-            along[free] = self._direction(w, g, (free, normal), floor)
-            slope = ENOUGH * float(g[free] @ along[free])
+            along[free] = step
+            slope = ENOUGH * float(g[free] @ step)
             for size in SIZES:
-                yield self.region.project(w + size * along), value + size * slope
+                yield project(w + size * along), value + size * slope
                 if size == 1.0:
                     yield self._to_border(w, along), -np.inf
 
@@ -224,15 +230,3 @@ class _Search:
             inside = np.abs(self.region.project(trial) - trial).sum() <= slack
             low, high = (size, high) if inside else (low, size)
         return self.region.project(w + high * along)
-
-    def _direction(self, w: Array, g: Array, face: Face, floor: float) -> Array:
-        """Return the Newton step within the face, (k,)."""
-        problem, (free, normal) = self.problem, face
-        least = floor * problem.loss.smoothness
-        weights = np.maximum(problem.curvature(w), least) / problem.y.size
-        system = composite.newton_system(problem.X[:, free], weights, problem.l2)
-        step = -system.solve(g[free])
-        if normal is None:
-            return step
-        across = system.solve(normal)
-        return step - float(normal @ step) / float(normal @ across) * across

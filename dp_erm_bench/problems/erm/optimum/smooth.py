@@ -52,11 +52,11 @@ def newton(
         value = loss.value(y, z).mean() + 0.5 * l2 * (w @ w)
         g = X.T @ loss.derivative(y, z) / n + l2 * w + linear
         curvature = np.maximum(loss.second_derivative(y, z), least * loss.smoothness)
-        system = composite.newton_system(X, curvature / n, l2, products)
+        solve = composite.newton_system(X, curvature / n, l2, products)
         good = g @ g <= 2.0 * l2 * GOOD * value
-        if not system.exact and (good or number == MAX_INEXACT):
+        if composite.inexact(X, l2) and (good or number == MAX_INEXACT):
             return w, np.inf
-        step = system.solve(g)
+        step = solve(g)
         decrement = float(g @ step)
         local = least == 0.0 and decrement <= LOCAL * value
         settled = decrement <= CONVERGED * value and least == 0.0
@@ -120,7 +120,7 @@ def minimise_ridge(problem: Composite) -> Array:
 def minimise_free(problem: Composite) -> Array:
     """Return the minimiser of the mean loss without penalty, (p,)."""
     w = problem.zero
-    if _large(problem.X):
+    if composite.inexact(problem.X, 0.0):
         return w
     kept, _, scale = _independent(problem.X)
     if kept.size:
@@ -139,7 +139,7 @@ def free_gap(problem: Composite, w: Array) -> tuple[float, str]:
     reason : str
         Why the bound is no certificate; empty if it is one.
     """
-    if _large(problem.X):
+    if composite.inexact(problem.X, 0.0):
         reason = f"no reference solver for {w.size} features without penalty"
         return np.inf, reason
     kept, exact, scale = _independent(problem.X)
@@ -161,11 +161,7 @@ def free_gap(problem: Composite, w: Array) -> tuple[float, str]:
     if not exact:
         return np.inf, "the features are nearly dependent and there is no penalty"
     g = unit.gradient(v)
-    return 0.5 * float(g @ composite.newton_system(S, weights, 0.0).solve(g)), ""
-
-
-def _large(X: Any) -> bool:
-    return bool(sparse.issparse(X) and X.shape[1] > composite.DIRECT)
+    return 0.5 * float(g @ composite.newton_system(S, weights, 0.0)(g)), ""
 
 
 def _unit(X: Any, kept: Array, scale: Array) -> Any:
@@ -186,14 +182,14 @@ def _independent(X: Any) -> tuple[Array, bool, Array]:
     if not (kept.size and dropped.size):
         return kept, True, scale
     basis = S[:, kept]
-    system = composite.Quadratic(basis, np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
+    solve = composite.direct(basis, np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
 
     def spanned(j: int) -> bool:
         column = S[:, [j]]
         residual = (column.toarray() if sparse.issparse(S) else column).ravel()
         for _ in range(2):
             along = basis.T @ residual / residual.size
-            residual = residual - basis @ system.solve(along)
+            residual = residual - basis @ solve(along)
         return bool(np.abs(residual).max() <= SPANNED)
 
     return kept, all(spanned(j) for j in dropped), scale

@@ -166,8 +166,8 @@ def _orthant_steps(problem: Composite, w: Array, near: bool) -> Iterator[Array]:
         return
     sign = np.where(w != 0.0, np.sign(w), -np.sign(g))[free]
     weights = problem.curvature(w) / problem.y.size
-    system = composite.newton_system(problem.X[:, free], weights, problem.l2)
-    start, step = w[free], system.solve(g[free] + problem.l1 * sign)
+    solve = composite.newton_system(problem.X[:, free], weights, problem.l2)
+    start, step = w[free], solve(g[free] + problem.l1 * sign)
     crossing = start * step > 0.0
     hit = min(1.0, (start[crossing] / step[crossing]).min(initial=1.0))
     # Up to where a first coordinate is 0; far from the minimum of a wide problem the
