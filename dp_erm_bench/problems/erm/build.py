@@ -119,7 +119,8 @@ def build_problem(
                 said = f"loss.{key}={value} of {label(name)}"
                 raise UsageError(f"{said}: must be a number")
         loss = cast(Loss, registry.build("loss", name, **parameters))
-        check_loss(loss)
+        if loss.source:
+            check_loss(loss)
     if not isinstance(penalty, Penalty):
         name, parameters = _named("penalty", penalty)
         name = _usual("penalty", dataset).penalty if name == "auto" else name

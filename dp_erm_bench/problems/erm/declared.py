@@ -13,7 +13,7 @@ author's word.
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from dp_erm_bench.datasets.base import Array, Bounds
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import Penalty
-from dp_erm_bench.plugins.sources import origin
 
 ENTRIES = 10**6
 """Numbers of one set of random points at most."""
@@ -49,14 +48,12 @@ def check_loss(loss: Loss) -> None:
     UsageError
         With the first thing that is wrong, and where.
     """
-    wrong = loss.source and (loss.uncompiled or next(_wrong_loss(loss), None))
+    wrong = loss.uncompiled or next(_wrong_loss(loss), None)
     if wrong:
-        raise UsageError(str(wrong))
+        raise UsageError(wrong)
 
 
-def check_sets(
-    penalty: Penalty, constraint: Constraint, p: int, bounds: Bounds | None
-) -> None:
+def check_set(part: Penalty | Constraint, p: int, bounds: Bounds | None) -> None:
     """Refuse a penalty or a constraint from outside that is not what it says.
 
     Raises
@@ -64,11 +61,28 @@ def check_sets(
     UsageError
         With the first thing that is wrong.
     """
-    if origin(type(penalty)):
-        _check_modulus(penalty, p)
-        _check_margin("penalty", penalty, lambda v: penalty.prox(v, 0.0), p, bounds)
-    if origin(type(constraint)):
-        _check_margin("constraint", constraint, constraint.project, p, bounds)
+    if isinstance(part, Penalty):
+        _check_modulus(part, p)
+    columns = np.ones(p) if bounds is None else bounds.columns
+    norm = math.sqrt(p) if bounds is None else bounds.norm
+    bound = part.largest_margin(columns, norm)
+    random = np.random.default_rng(0)
+    x = columns * random.choice([-1.0, 1.0], (max(2, min(50, ENTRIES // p)), p))
+    x[0] = columns
+    sizes = np.sqrt(np.square(x).sum(axis=1, keepdims=True))
+    x *= np.minimum(1.0, norm / np.maximum(sizes, 1e-300))
+    if math.isfinite(bound):
+        # What is far in the direction of x is nearest to where x.w is largest.
+        if isinstance(part, Penalty):
+            key, nearest = "penalty", part.prox(1e6 * x, 0.0)
+        else:
+            key, nearest = "constraint", part.project(1e6 * x)
+        reached = np.abs((nearest * x).sum(axis=1)).max()
+        if reached > bound * (1.0 + SLACK):
+            raise UsageError(
+                f"{key}={part.name}: largest_margin={bound:g} is exceeded by "
+                f"|x.w|={reached:g} of a record within the bounds"
+            )
 
 
 def _wrong_loss(loss: Loss) -> Iterator[str]:
@@ -199,26 +213,4 @@ def _check_modulus(penalty: Penalty, p: int) -> None:
             raise UsageError(
                 f"{says}{m:g} is not that of its prox at step {step:g}, or the penalty "
                 "is not convex"
-            )
-
-
-def _check_margin(
-    key: str, domain: Any, nearest: Callable[[Array], Array], p: int, bounds: Any
-) -> None:
-    """Compare the largest margin with those of records at points of the domain."""
-    columns = np.ones(p) if bounds is None else bounds.columns
-    norm = math.sqrt(p) if bounds is None else bounds.norm
-    bound = domain.largest_margin(columns, norm)
-    random = np.random.default_rng(0)
-    x = columns * random.choice([-1.0, 1.0], (max(2, min(50, ENTRIES // p)), p))
-    x[0] = columns
-    sizes = np.sqrt(np.square(x).sum(axis=1, keepdims=True))
-    x *= np.minimum(1.0, norm / np.maximum(sizes, 1e-300))
-    if math.isfinite(bound):
-        # What is far in the direction of x is nearest to where x.w is largest.
-        reached = np.abs((nearest(1e6 * x) * x).sum(axis=1)).max()
-        if reached > bound * (1.0 + SLACK):
-            raise UsageError(
-                f"{key}={domain.name}: largest_margin={bound:g} is exceeded by "
-                f"|x.w|={reached:g} of a record within the bounds"
             )

@@ -13,7 +13,8 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
-from dp_erm_bench.problems.erm.declared import check_loss, check_sets
+from dp_erm_bench.plugins.sources import origin
+from dp_erm_bench.problems.erm.declared import check_loss, check_set
 from dp_erm_bench.problems.erm.smoothness import (
     ReleasedSmoothness,
     Smoothness,
@@ -55,9 +56,10 @@ class ERM:
         if self.loss.source and not self.loss.uncompiled:
             check_loss(self.loss)
         self.loss.check_labels(self.dataset.y)
-        self.penalty.check_features(self.dataset.p)
-        self.constraint.check_features(self.dataset.p)
-        check_sets(self.penalty, self.constraint, self.dataset.p, self.dataset.bounds)
+        for part in (self.penalty, self.constraint):
+            part.check_features(self.p)
+            if origin(type(part)):
+                check_set(part, self.p, self.dataset.bounds)
 
     def __init_subclass__(cls) -> None:
         """Refuse constants that are not those of the parts."""

@@ -111,11 +111,14 @@ class Oracle(base.Oracle, ABC):
 
         All arguments have shape (B,); the margins follow in O(n).
         """
-        margins, trials = self.margins, np.arange(self.batch)
+        self._follow_towards(coordinates, values, part)
         self.w *= 1.0 - part[:, None]
-        self.w[trials, coordinates] += part * values
+        self.w[np.arange(self.batch), coordinates] += part * values
+
+    def _follow_towards(self, j: Indices, values: Array, part: Array) -> None:
+        margins = self.margins
         margins *= 1.0 - part[:, None]
-        self.kernels.move_coordinates(self.columns, margins, coordinates, part * values)
+        self.kernels.move_coordinates(self.columns, margins, j, part * values)
 
     def move_to(self, w: Array) -> None:
         """Set the iterates, shape (B, p); the margins become stale."""

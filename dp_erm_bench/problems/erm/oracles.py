@@ -143,12 +143,9 @@ class GramOracle(DenseOracle):
             self._gradient += change[:, None] * self.G[coordinates]
             self._moves += 1
 
-    def move_towards(self, coordinates: Indices, values: Array, part: Array) -> None:
-        """Set w to (1 - part) w + part v, v having one entry other than zero."""
+    def _follow_towards(self, j: Indices, values: Array, part: Array) -> None:
         gradient = self.gradient(np.empty(0))
-        self.w *= 1.0 - part[:, None]
-        self.w[np.arange(self.batch), coordinates] += part * values
-        columns = values[:, None] * self.G[coordinates]
+        columns = values[:, None] * self.G[j]
         gradient += part[:, None] * (columns - gradient - self.c)
         self._margins, self._gradient = None, gradient
         self._moves += 1

@@ -17,10 +17,7 @@ from dp_erm_bench.problems.erm.optimum import composite, faces, smooth, sparse
 from dp_erm_bench.problems.erm.optimum.composite import Composite
 from dp_erm_bench.problems.erm.smoothness import Smoothness
 
-REGIONS: dict[str, Callable[[Constraint], faces.Region]] = {
-    "l1_ball": faces.CrossRegion,
-    "simplex": faces.SimplexRegion,
-}
+REGIONS = {"l1_ball": faces.CrossRegion, "simplex": faces.SimplexRegion}
 
 # Of the set's radius: how far outside of it rounding leaves a minimiser.
 INSIDE = 1e-11
