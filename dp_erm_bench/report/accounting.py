@@ -63,7 +63,7 @@ class Accounting(Study):
         """
         import pandas as pd
 
-        noise, broken = (_known(drawing.table, of) for of in ("accountant", "factor"))
+        noise, broken = (_with(drawing.table, of) for of in ("accountant", "factor"))
         for column in ("adjacency", "delta"):
             if len(noise):
                 noise = noise[noise[column] == noise[column].mode().iloc[0]]
@@ -80,7 +80,7 @@ class Accounting(Study):
             return save(sheet, drawing.folder / "accounting")
 
 
-def _known(table: pd.DataFrame, column: str) -> pd.DataFrame:
+def _with(table: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the rows that have a value of a column."""
     return table[table[column].notna()] if column in table else table[:0]
 
@@ -158,7 +158,7 @@ def _draw(
 
 
 def caption(noise: pd.DataFrame) -> str:
-    """Return what the panels show and under which budget."""
+    """Return the caption: the panels, and the budget of their rows."""
     last = (
         "Last panel: one coordinate with L = 1 / kappa among m with L = 1 (all M = 1), "
         "one record replaced: delta(1) of what is released, from below, over the delta "

@@ -112,9 +112,8 @@ def _bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     for adjacency, (label, colour, marker, shift) in ADJACENCIES.items():
         audits = rows[rows["adjacency"] == adjacency]
         y = audits["label"].map(names.index).to_numpy() - shift
-        shaped, bound, claim = (
-            audits[column] for column in ("gaussian", "lower_bound", "epsilon")
-        )
+        shaped, bound = audits["gaussian"], audits["lower_bound"]
+        claim = audits["epsilon"]
         left = shaped.fillna(bound)
         dots: dict[str, Any] = {"color": colour, "ms": 4.5, "ls": "none"}
         ax.hlines(y, left, claim, colors=colour, lw=1.0)
@@ -123,12 +122,7 @@ def _bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
         ax.plot(claim, y, "|", color=BLACK, ms=7, ls="none", label="claimed")
         broken = (audits["verdict"] == "VIOLATION").to_numpy()
         if broken.any():
-            cross: dict[str, Any] = {
-                "color": VERMILLION,
-                "ms": 9,
-                "mew": 2.0,
-                "ls": "none",
-            }
+            cross = {**dots, "color": VERMILLION, "ms": 9, "mew": 2.0}
             ax.plot(left[broken], y[broken], "x", label="VIOLATION", **cross)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.set_xlim(left=-0.03 * float(rows["epsilon"].max()))

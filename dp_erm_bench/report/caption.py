@@ -173,7 +173,7 @@ def seeds(runs: Iterable[Curves], profile: str) -> str:
 
 
 def uncharged(lines: Lines) -> str:
-    """Return what the data gave away without being charged, by line."""
+    """Return the uses of the data that no budget pays for, by line."""
     by_list: dict[str, list[str]] = {}
     for line, run in lines.items():
         text = ", ".join(uses(run)) or "none"

@@ -136,17 +136,12 @@ def explained(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    skipped = {"phase": "tune", "status": "skipped"}
-    missing = [
-        {
-            "panel": one["panel"],
-            "line": one["line"],
-            "message": one["reason"],
-            **skipped,
-        }
-        for one in config.get("not_run") or ()
-    ]
-    return pd.concat([table, pd.DataFrame(missing)]) if missing else table
+    entries = list(config.get("not_run") or ())
+    if not entries:
+        return table
+    named = {"panel": "panel", "line": "line", "reason": "message"}
+    missing = pd.DataFrame(entries)[[*named]].rename(columns=named)
+    return pd.concat([table, missing.assign(phase="tune", status="skipped")])
 
 
 def report_runs(

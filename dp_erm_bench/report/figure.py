@@ -40,7 +40,10 @@ KINDS = {
     "panels": "dp_erm_bench.report.paper.Panels",
     "rates": "dp_erm_bench.report.rates.Rates",
 }
-WORDS = {str: "a word", bool: "true or false", int: "an integer", dict: "a mapping"}
+WORDS = {
+    **{str: "a word", bool: "true or false", dict: "a mapping"},
+    **{int: "an integer", float: "a number"},
+}
 
 
 @dataclass(frozen=True)
@@ -159,14 +162,14 @@ def figures_of(config: Mapping[str, Any]) -> list[Figure]:
     for number, entry in enumerate(config.get("figures") or (), 1):
         if not isinstance(entry, dict):
             raise UsageError(f"figure {number}={entry}: must be a mapping")
-        kind, where = entry.get("kind"), f"figure {number}"
+        fields, where = dict(entry), f"figure {number}"
+        kind = fields.pop("kind", None)
         if is_file(kind):
             cls = _own(absolute(str(kind)))
         else:
             registry.check_choice(f"{where}: kind", kind, sorted(KINDS))
             cls = registry.locate(KINDS[str(kind)])
-        given = {key: value for key, value in entry.items() if key != "kind"}
-        figures.append(build(cls, given, f"{where} ({kind})"))
+        figures.append(build(cls, fields, f"{where} ({kind})"))
     return figures
 
 
@@ -188,7 +191,7 @@ def _own(path: str) -> type[Figure]:
     return kinds[0]
 
 
-def build(cls: type[T], given: Any, where: str) -> T:
+def build(cls: type[T], value: Any, where: str) -> T:
     """Return a dataclass filled from plain values, with those inside of it.
 
     Raises
@@ -196,41 +199,39 @@ def build(cls: type[T], given: Any, where: str) -> T:
     UsageError
         If a key is unknown or missing, or a value is of another type.
     """
-    if not isinstance(given, dict):
-        raise UsageError(f"{where}={given}: must be a mapping")
+    if not isinstance(value, dict):
+        raise UsageError(f"{where}={value}: must be a mapping")
     types, fields = typing.get_type_hints(cls), dataclasses.fields(cls)  # type: ignore[arg-type]
-    for key in given:
+    for key in value:
         registry.check_choice(f"{where}: key", key, [field.name for field in fields])
     for field in fields:
         needed = field.default is field.default_factory is dataclasses.MISSING
-        if needed and given.get(field.name) is None:
+        if needed and value.get(field.name) is None:
             raise UsageError(f"{where}: {field.name}: must be given")
-    values = {k: _value(types[k], v, f"{where}: {k}") for k, v in given.items()}
+    values = {k: _value(types[k], v, f"{where}: {k}") for k, v in value.items()}
     try:
         return cls(**values)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
 
 
-def _value(kind: Any, given: Any, where: str) -> Any:
+def _value(kind: Any, value: Any, where: str) -> Any:
     """Return a plain value as the type of a field has it."""
     if dataclasses.is_dataclass(kind):
-        return build(kind, given, where)  # type: ignore[arg-type]
+        return build(kind, value, where)  # type: ignore[arg-type]
     inner = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
-        if not isinstance(given, list) or not given:
-            raise UsageError(f"{where}={given}: must be a list of at least one value")
-        places = enumerate(given, 1)
+        if not isinstance(value, list) or not value:
+            raise UsageError(f"{where}={value}: must be a list of at least one value")
+        places = enumerate(value, 1)
         return tuple(_value(inner[0], one, f"{where} {place}") for place, one in places)
     if inner:
-        whole = _value(dict, given, where)
+        whole = _value(dict, value, where)
         return {k: _value(inner[1], v, f"{where} {k}") for k, v in whole.items()}
-    if kind is float:
-        if isinstance(given, bool) or not isinstance(given, int | float):
-            raise UsageError(f"{where}={given}: must be a number")
-    elif kind is not Any and not isinstance(given, kind):
-        raise UsageError(f"{where}={given}: must be {WORDS[kind]}")
-    return given
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is not Any and not (number if kind is float else isinstance(value, kind)):
+        raise UsageError(f"{where}={value}: must be {WORDS[kind]}")
+    return value
 
 
 def check_stem(name: str) -> None:

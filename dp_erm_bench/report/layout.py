@@ -128,15 +128,10 @@ def _fill(figure: Figure, sheet: Sheet) -> None:
         if column == 0:
             ax.set_ylabel(sheet.quantity)
     x, y = (LEFT + width + 0.15, total - TOP) if alone else (0.15, below - AXIS)
+    at, columns = (x / wide, y / total), 1 if alone else per_row
     key: dict[str, Any] = {"frameon": False, "borderaxespad": 0, "columnspacing": 1.2}
-    figure.legend(
-        entries.values(),
-        entries.keys(),
-        loc="upper left",
-        bbox_to_anchor=(x / wide, y / total),
-        ncols=1 if alone else per_row,
-        **key,
-    )
+    key |= {"loc": "upper left", "bbox_to_anchor": at, "ncols": columns}
+    figure.legend(entries.values(), entries.keys(), **key)
     look: dict[str, Any] = {"fontsize": 7.5, "va": "bottom", "linespacing": 1.25}
     figure.text(0.15 / wide, 0.1 / total, "\n".join(sheet.text), **look)
 

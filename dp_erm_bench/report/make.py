@@ -35,7 +35,7 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     """
     from dp_erm_bench.results.table import load_results
 
-    manifest, before = read_manifest(folder), _made(folder)
+    manifest, before = read_manifest(folder), _files(folder)
     config = of_today({"paper": _paper(folder, manifest), **_labelled(config)})
     drawn = figures_of(config)
     tables = [table for one in drawn if (table := one.table(folder)) is not None]
@@ -50,10 +50,10 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
             forget()
             for one in drawn:
                 one.draw(Drawing(table, figures, config["paper"], config))
-    now = _made(folder)
     manifest = read_manifest(folder)
     if manifest.get("run"):
-        changed = sorted(name for name in now if now[name] != before.get(name))
+        now = _files(folder).items()
+        changed = sorted(name for name, stat in now if stat != before.get(name))
         write_run(folder, {**manifest, "drawn": changed})
 
 
@@ -124,13 +124,13 @@ def _labelled(config: Mapping[str, Any]) -> Mapping[str, Any]:
     changes = config.get("changes")
     if not changes:
         return config
-    said = f"changed: {' '.join(changes) if isinstance(changes, list) else changes}"
+    words = f"changed: {' '.join(changes) if isinstance(changes, list) else changes}"
     profile = config.get("profile")
-    return {**config, "profile": f"{profile}, {said}" if profile else said}
+    return {**config, "profile": f"{profile}, {words}" if profile else words}
 
 
-def _made(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return claims and figures of a folder, and what tells one drawn anew."""
+def _files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return time and inode of the claims and figures of a folder by name."""
     paths = [folder / CLAIMS, *listed(folder / "figures", ".png")]
     stats = {path: path.stat() for path in paths if path.is_file()}
     return {
@@ -144,8 +144,8 @@ def drawn_last(folder: Path) -> list[str]:
 
     What else lies in the folder is of earlier runs, perhaps of other settings.
     """
-    there, drawn = _made(folder), read_manifest(folder).get("drawn")
-    return [name for name in there if not isinstance(drawn, list) or name in drawn]
+    files, drawn = _files(folder), read_manifest(folder).get("drawn")
+    return [name for name in files if not isinstance(drawn, list) or name in drawn]
 
 
 def _check_plain(figures: Path) -> None:

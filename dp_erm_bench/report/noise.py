@@ -136,9 +136,14 @@ class Noise(Figure):
             return np.array([self._deviation(line, p) for p in at])
         return np.array([self.calibrated(line, n_iter).scale for n_iter in at])
 
-    def calibrated(self, line: str, n_iter: int) -> Calibrated:
-        """Return the noise of one line at so many iterations of its solver."""
-        return self._calibrated(line, n_iter, self._problem(self.p))
+    def calibrated(self, line: str, n_iter: int, p: int | None = None) -> Calibrated:
+        """Return the noise of one line at some iterations, of p features if given."""
+        what = self.lines[line]
+        run = self._run(what, n_iter, self._problem(p or self.p), what.calibration)
+        (release,) = (one for one in run.releases if one.name == what.release)
+        calibration, size = run.calibration, float(np.max(release.sensitivity))
+        scale = calibration.z * release.weight * size
+        return Calibrated(release, scale, calibration.epsilon_certified)
 
     def _problem(self, p: int) -> ERMProblem:
         from dp_erm_bench.audit.accounting import unit_problem
@@ -157,23 +162,14 @@ class Noise(Figure):
         budget = Budget(self.epsilon, "1/n^2")
         return Run(problem, [solver], budget, noise, ["figure"])
 
-    def _calibrated(self, line: str, n_iter: int, problem: ERMProblem) -> Calibrated:
-        what = self.lines[line]
-        run = self._run(what, n_iter, problem, what.calibration)
-        (release,) = (one for one in run.releases if one.name == what.release)
-        calibration, size = run.calibration, float(np.max(release.sensitivity))
-        scale = calibration.z * release.weight * size
-        return Calibrated(release, scale, calibration.epsilon_certified)
-
     def _deviation(self, line: str, p: int) -> float:
-        problem = self._problem(p)
         n_iter = self.n_iter * (p if self.lines[line].per_feature else 1)
-        noise = self._calibrated(line, n_iter, problem)
-        return noise.scale * _unit(noise.release, problem)
+        noise = self.calibrated(line, n_iter, p)
+        return noise.scale * _unit(noise.release, self._problem(p))
 
 
 def _unit(release: Release, problem: ERMProblem) -> float:
-    """Return what turns a scale into a deviation on an entry of the mean gradient."""
+    """Return the deviation on an entry of the mean gradient at scale 1."""
     from dp_erm_bench.releases.gaussian import Gaussian
     from dp_erm_bench.releases.laplace import Laplace
     from dp_erm_bench.releases.noisy_max import NoisyMax

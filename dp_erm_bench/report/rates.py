@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -133,8 +133,7 @@ class Rates(Figure):
             f"{_setting(rows[0], crosses[0].rates, drawing.profile)}",
             f"Uncharged: {', '.join(dict.fromkeys(uses))}.",
             *self.notes,
-            *_unproved(crosses),
-            *_unserved(crosses),
+            *_remarks(crosses),
         ]
         text += [f"Not drawn: {'; '.join(dict.fromkeys(gaps))}."] if gaps else []
         crosses += [noise.cross() for noise in self.beside]
@@ -164,34 +163,30 @@ def _setting(
     )
 
 
-def _unproved(crosses: Iterable[Cross]) -> list[str]:
-    """Say which lines have a larger certified epsilon than the nominal one."""
+def _remarks(crosses: Iterable[Cross]) -> Iterator[str]:
+    """Yield which lines are not proved, and where and why a line has no point.
+
+    A line is not proved if its certified epsilon is larger than the nominal one; the
+    reason for a missing point is that at the largest value of the axis.
+    """
     worst: dict[str, float] = {}
+    unserved: dict[tuple[str, str], dict[float, str]] = {}
     for cross in crosses:
         for line, rate in cross.rates.items():
             if not math.isnan(rate.excess):
                 worst[line] = max(worst.get(line, 0.0), rate.excess)
-    if not worst:
-        return []
+            if rate.skipped:
+                unserved.setdefault((line, cross.axis), {}).update(rate.skipped)
     beyond = [
         f"{of(line).label} "
         + (f"(up to {most:.2f} times)" if math.isfinite(most) else "(none is proved)")
         for line, most in worst.items()
         if most > 1 + 1e-6
     ]
-    lines = "; ".join(beyond) or "no line"
-    return [f"Certified epsilon above the nominal one: {lines}."]
-
-
-def _unserved(crosses: Iterable[Cross]) -> list[str]:
-    """Say at which values of an axis a line has no point, and why at the largest."""
-    unserved: dict[tuple[str, str], dict[float, str]] = {}
-    for cross in crosses:
-        for line, rate in cross.rates.items():
-            if rate.skipped:
-                unserved.setdefault((line, cross.axis), {}).update(rate.skipped)
-    return [
-        f"{of(line).label}: no point at {axis} = "
-        f"{', '.join(f'{at:g}' for at in sorted(places))} ({places[max(places)]})."
-        for (line, axis), places in unserved.items()
-    ]
+    if worst:
+        lines = "; ".join(beyond) or "no line"
+        yield f"Certified epsilon above the nominal one: {lines}."
+    for (line, axis), places in unserved.items():
+        values = ", ".join(f"{at:g}" for at in sorted(places))
+        why = places[max(places)]
+        yield f"{of(line).label}: no point at {axis} = {values} ({why})."

@@ -135,15 +135,15 @@ def threshold(claim: Claim) -> str:
     """Return the threshold of a claim in words, empty of one that is for later."""
     if claim["measure"] == "later":
         return ""
-    given = [key for key in THRESHOLDS if key in claim]
-    if given == ["at_least"]:
+    keys = [key for key in THRESHOLDS if key in claim]
+    if keys == ["at_least"]:
         return f">= {claim['at_least']:g}"
-    if given == ["at_most"]:
+    if keys == ["at_most"]:
         return f"<= {claim['at_most']:g}"
-    if given == ["equals", "within"]:
+    if keys == ["equals", "within"]:
         return f"{claim['equals']:g} +- {claim['within']:g}"
     raise UsageError(
-        f"threshold={' and '.join(given) or None}: must be at_least, at_most, or "
+        f"threshold={' and '.join(keys) or None}: must be at_least, at_most, or "
         "equals with within"
     )
 

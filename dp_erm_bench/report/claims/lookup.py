@@ -1,4 +1,4 @@
-"""What measures are, and what they are taken on: the runs that a claim names."""
+"""Measures, and the runs that a claim names, on which they are taken."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def says(words: str, lines: str = RUNS) -> Callable[[Value], Value]:
 
 
 def _final(line: Curves, of: str = "mean") -> float:
-    """Return what `Curves` has by a name at the last checkpoint, at least `FLOOR`."""
+    """Return the mean, low or high at the last checkpoint, at least `FLOOR`."""
     return max(float(getattr(line, of)[-1]), FLOOR)
 
 

@@ -24,26 +24,21 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-STYLES = {
-    "greedy_cd": Style("greedy_cd", style.GREEN, "P", 5.5),
-    "random_cd": Style("random_cd", style.BLUE, "o"),
-    "sgd": Style("sgd", style.VERMILLION, "^"),
-    "svrg": Style("svrg", style.GREY, "*", 6.0),
-    "gd": Style("gd", style.ORANGE, "v"),
-    "frank_wolfe": Style("frank_wolfe", "#332288", "h"),
-    "mirror_descent": Style("mirror_descent", style.SKY, "s", family="mirror"),
-    "output_perturbation": Style(
-        "output_perturbation", style.PURPLE, "D", 4.0, family="output"
-    ),
-    "objective_perturbation": Style(
-        "objective_perturbation", "#882255", "d", family="objective"
-    ),
-    "approximate_minima_perturbation": Style(
-        "approximate_minima_perturbation", "#DDAA88", "p", family="AMP"
-    ),
-    "permutation_sgd": Style("permutation_sgd", style.BROWN, "X", family="permutation"),
-    ZERO: Style(ZERO, style.BLACK, "", 0.0),
+LOOKS: dict[str, tuple[Any, ...]] = {
+    "greedy_cd": (style.GREEN, "P", 5.5),
+    "random_cd": (style.BLUE, "o"),
+    "sgd": (style.VERMILLION, "^"),
+    "svrg": (style.GREY, "*", 6.0),
+    "gd": (style.ORANGE, "v"),
+    "frank_wolfe": ("#332288", "h"),
+    "mirror_descent": (style.SKY, "s", 4.5, 1.6, "mirror"),
+    "output_perturbation": (style.PURPLE, "D", 4.0, 1.6, "output"),
+    "objective_perturbation": ("#882255", "d", 4.5, 1.6, "objective"),
+    "approximate_minima_perturbation": ("#DDAA88", "p", 4.5, 1.6, "AMP"),
+    "permutation_sgd": (style.BROWN, "X", 4.5, 1.6, "permutation"),
+    ZERO: (style.BLACK, "", 0.0),
 }
+STYLES = {line: Style(line, *look) for line, look in LOOKS.items()}
 """How each algorithm looks; `family` is a name that fits into a margin."""
 
 FACTORS = np.geomspace(1.0, 100.0, 201)
@@ -117,7 +112,7 @@ def _sheets(ranking: pd.DataFrame, profile: str) -> dict[str, Sheet]:
 
 
 def _about(ranking: pd.DataFrame, profile: str) -> str:
-    """Return what every caption of the leaderboard begins with."""
+    """Return the first paragraph of every caption of the leaderboard."""
     runs = int(ranking["runs"].max())
     return (
         f"Medians of {runs} report runs at settings tuned on other seeds, uncharged "

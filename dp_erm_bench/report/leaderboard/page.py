@@ -15,15 +15,10 @@ from dp_erm_bench.results.statistics import quantile
 if TYPE_CHECKING:
     import pandas as pd
 
-PUBLISHED = (
-    *("panel", "epsilon", "line", "status", "median", "low", "high", "accuracy"),
-    *("seconds", "zero", "majority", "factor", "beats_zero", "place"),
-)
-
 
 def published(ranking: pd.DataFrame) -> pd.DataFrame:
     """Return the standings without reasons, to four digits: less than 100 kB."""
-    kept = ranking[[*PUBLISHED]].copy()
+    kept = ranking.drop(columns=["reason", "runs", "batch"])
     numbers = kept.select_dtypes(float)
     return kept.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
 
@@ -42,7 +37,7 @@ def page(
     ranking : DataFrame
         What `standings` returns.
     table : DataFrame
-        The tidy table that it is made of.
+        The tidy table behind the ranking.
     profile : str
         The profile that was run.
     edges : sequence of str
@@ -78,28 +73,24 @@ def _template(name: str) -> Template:
 
 def _board(board: str, rows: pd.DataFrame, table: pd.DataFrame) -> str:
     """Return the part of one board."""
-    problems = rows.groupby("panel", sort=False)
+    problems = [ran for _, ran in rows.groupby("panel", sort=False)]
     return _template("board").substitute(
         title=BOARDS[board],
         total=rows.groupby(["panel", "epsilon"]).ngroups,
         summary=_summary(rows),
         places=_places(rows),
         nothing=_nothing(rows),
-        problems="".join(
-            _problem(ran, table[table["panel"] == panel]) for panel, ran in problems
-        ),
+        problems="".join(_problem(ran, table) for ran in problems),
     )
 
 
 def _summary(rows: pd.DataFrame) -> str:
-    """Return what each algorithm did on all problems of a board."""
+    """Return wins, ties and medians of each algorithm over the problems of a board."""
     lines = []
     for line, ran in rows[rows["status"] == "ok"].groupby("line"):
         won, tied = (int((ran["place"] == place).sum()) for place in (WINS, TIES))
         beats = int((ran["beats_zero"] == "yes").sum())
-        factor, seconds = (
-            float(quantile(ran[of], 0.5)) for of in ("factor", "seconds")
-        )
+        factor, seconds = (float(quantile(ran[c], 0.5)) for c in ("factor", "seconds"))
         cells = (line, len(ran), won, tied, beats, _number(factor))
         lines.append((-won, -tied, *cells, f"{1e3 * seconds:.1f}"))
     head = ("algorithm", "ran", "wins", "ties", "beats w = 0", "factor", "ms")
@@ -121,11 +112,10 @@ def _places(rows: pd.DataFrame) -> str:
 
 def _nothing(rows: pd.DataFrame) -> str:
     """Return the problems on which no algorithm beats w = 0, or the majority."""
+    accurate = rows["accuracy"] > rows["majority"]
     verdicts = {
         "objective": rows["beats_zero"] == "yes",
-        "test accuracy (the larger class is as good)": (
-            rows["accuracy"] > rows["majority"]
-        ),
+        "test accuracy (the larger class is as good)": accurate,
     }
     lines = []
     for word, better in verdicts.items():
@@ -138,8 +128,9 @@ def _nothing(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def _problem(rows: pd.DataFrame, runs: pd.DataFrame) -> str:
-    """Return the section of one problem, from its standings and its tidy rows."""
+def _problem(rows: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Return the section of one problem, from its standings and the tidy table."""
+    panel = rows["panel"].iloc[0]
     epsilons = sorted(set(rows["epsilon"]))
     ran = rows[rows["status"] == "ok"]
     middle = epsilons[len(epsilons) // 2]
@@ -155,8 +146,9 @@ def _problem(rows: pd.DataFrame, runs: pd.DataFrame) -> str:
         body.append(("*w = 0*", *[_number(zero)] * len(epsilons), f"{share:.3f}", "0"))
     head = ("algorithm", *(f"epsilon = {e:g}" for e in epsilons))
     more = (f"accuracy at {middle:g}", f"ms at {middle:g}")
-    parts = (_facts(runs), "", _table((*head, *more), body), *_skipped(rows), "")
-    return f"\n### {rows['panel'].iloc[0]}\n\n" + "\n".join(parts)
+    facts = _facts(table[table["panel"] == panel])
+    parts = (facts, "", _table((*head, *more), body), *_skipped(rows), "")
+    return f"\n### {panel}\n\n" + "\n".join(parts)
 
 
 def _cells(row: Mapping[Hashable, Any]) -> tuple[str, str, str]:

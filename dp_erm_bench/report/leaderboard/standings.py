@@ -83,13 +83,13 @@ def boards(ranking: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _centre(column: pd.Series[float]) -> float:
-    """Return the median of what is measured, nan if nothing is."""
+    """Return the median of the values that are not missing, nan if all are."""
     values = column.dropna().to_numpy(float)
     return float(quantile(values, 0.5)) if len(values) else math.nan
 
 
 def _line(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return what one line reached by itself on one problem at one epsilon."""
+    """Return the columns that one line has by itself on one problem at one epsilon."""
     skipped = runs[runs["status"] == "skipped"]
     if len(skipped):
         reason = str(skipped["message"].iloc[0])
@@ -110,7 +110,7 @@ def _line(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _compare(ranked: Sequence[dict[str, Any]], errors: Sequence[Array]) -> None:
-    """Add what depends on the others: factor, place, and what w = 0 is worth."""
+    """Add factor, place and beats_zero, which depend on the other lines and w = 0."""
     ran = [
         (row, statistics.resampled_medians(own, sample))
         for sample, (row, own) in enumerate(zip(ranked, errors, strict=True))
