@@ -28,16 +28,10 @@ from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.streams import stream_seeds
-from dp_erm_bench.solvers.base import (
-    Limit,
-    Solver,
-    inverse,
-    shape,
-    steps_between,
-    value,
-)
-from dp_erm_bench.solvers.bounds import coordinate_bounds, norm_bound
+from dp_erm_bench.solvers.base import Limit, Solver, shape, value
+from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, norm_bound
 from dp_erm_bench.solvers.one_solve import OneSolve
+from dp_erm_bench.solvers.runs import steps_between
 
 __all__ = [
     "AdditiveMechanism",

@@ -29,8 +29,9 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Oracle, Problem
 from dp_erm_bench.releases.base import Mechanisms, Release, make_mechanisms
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
-from dp_erm_bench.solvers.base import Solver, stack
+from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.bounds import refuse_unbounded
+from dp_erm_bench.solvers.runs import stack
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.contract.candidate import Candidate, Subject
 from dp_erm_bench.contract.runs import NotApplicable, require
 from dp_erm_bench.run import Run
-from dp_erm_bench.solvers.base import stack
+from dp_erm_bench.solvers.runs import stack
 
 Array = NDArray[np.float64]
 CLIPS = {"a": 0.5, "b": 1.0, "c": 2.0, "d": 0.7, "e": 1.3}

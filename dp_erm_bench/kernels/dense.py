@@ -1,23 +1,29 @@
 """Kernels over a dense column-major matrix X (n, p) and a batch of B trials."""
 
+from typing import Any
+
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import kernel
+from dp_erm_bench.kernels.compiled import Array, Indices, kernel
 from dp_erm_bench.kernels.losses import residuals
+from dp_erm_bench.kernels.projections import prox
 
 # Rows of a block: 4 columns and 4 residual vectors of it stay in the L1 cache.
 _ROWS = 512
 
+Pair = tuple[Array, Array]
+Four = tuple[float, float, float, float]
+
 
 @kernel
-def all_residuals(loss, y, margins, out):  # type: ignore[no-untyped-def]
+def all_residuals(loss: Any, y: Array, margins: Array, out: Array) -> None:
     """Write phi'(margins, y) into ``out``; margins, out: (B, n)."""
     for b in range(margins.shape[0]):
         residuals(loss, y, margins[b], out[b])
 
 
 @kernel
-def clipped_gradients(X, r, clip, out):  # type: ignore[no-untyped-def]
+def clipped_gradients(X: Array, r: Array, clip: Array, out: Array) -> None:
     """Write mean_i clip(r_bi x_ij, +-clip_bj) into ``out``; clip, out: (B, p).
 
     Four trials share one reading of a column; the columns of a block of rows
@@ -46,7 +52,7 @@ def clipped_gradients(X, r, clip, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _one_sum(x, r, c):  # type: ignore[no-untyped-def]
+def _one_sum(x: Array, r: Array, c: float) -> float:
     total = 0.0
     for i in range(x.size):
         total += min(max(r[i] * x[i], -c), c)
@@ -54,7 +60,7 @@ def _one_sum(x, r, c):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _four_sums(x, first, second, c):  # type: ignore[no-untyped-def]
+def _four_sums(x: Array, first: Pair, second: Pair, c: Four) -> Four:
     r0, r1 = first
     r2, r3 = second
     c0, c1, c2, c3 = c
@@ -81,7 +87,9 @@ def coordinate_gradients(loss, X, y, margins, coordinates, clip, out):  # type: 
 
 
 @kernel
-def _coordinate_gradient(loss, x, y, z, c, buffer):  # type: ignore[no-untyped-def]
+def _coordinate_gradient(
+    loss: Any, x: Array, y: Array, z: Array, c: float, buffer: Array
+) -> float:
     total = 0.0
     for start in range(0, y.size, _ROWS):
         stop = min(start + _ROWS, y.size)
@@ -92,7 +100,9 @@ def _coordinate_gradient(loss, x, y, z, c, buffer):  # type: ignore[no-untyped-d
 
 
 @kernel
-def move_coordinates(X, margins, coordinates, deltas):  # type: ignore[no-untyped-def]
+def move_coordinates(
+    X: Array, margins: Array, coordinates: Indices, deltas: Array
+) -> None:
     """Add deltas_b X[:, j_b] to the margins of each trial, in place."""
     for b in range(margins.shape[0]):
         if deltas[b] != 0.0:
@@ -100,15 +110,80 @@ def move_coordinates(X, margins, coordinates, deltas):  # type: ignore[no-untype
 
 
 @kernel
-def _add(z, x, delta):  # type: ignore[no-untyped-def]
+def _add(z: Array, x: Array, delta: float) -> None:
     for i in range(z.size):
         z[i] += delta * x[i]
 
 
 @kernel
-def prox(v, step, psi):  # type: ignore[no-untyped-def]
-    """Return the prox of step psi_j at v; psi = (l1, l2, lower, upper)."""
-    shrunk = max(abs(v) - step * psi[0], 0.0) / (1.0 + step * psi[1])
-    if v < 0.0:
-        shrunk = -shrunk
-    return min(max(shrunk, psi[2]), psi[3])
+def coordinate_steps(  # type: ignore[no-untyped-def]
+    loss, X, y, psi, w, margins, coordinates, noise, clip, steps, total
+):
+    """Make k proximal coordinate steps of each trial, in place.
+
+    Parameters
+    ----------
+    loss : Loss
+    X, y : arrays of shape (n, p), (n,)
+    psi : array of shape (4,)
+        The penalty's parameters.
+    w, margins : arrays of shape (B, p), (B, n)
+        The iterates and X w; changed.
+    coordinates : int array of shape (B, k)
+    noise : array of shape (B, k)
+        Added to the coordinate's clipped gradient.
+    clip, steps : arrays of shape (B, p)
+        Thresholds C_j and step sizes gamma_j; a step of 0 leaves w_j alone.
+    total : array of shape (B, p), or of no rows
+        The sum of the iterates is added to it.
+    """
+    buffer = np.empty(_ROWS)
+    for b in range(w.shape[0]):
+        for k in range(coordinates.shape[1]):
+            j = coordinates[b, k]
+            if steps[b, j] > 0.0:
+                x = X[:, j]
+                g = _coordinate_gradient(loss, x, y, margins[b], clip[b, j], buffer)
+                old = w[b, j]
+                g += noise[b, k]
+                w[b, j] = prox(old - steps[b, j] * g, steps[b, j], psi)
+                if w[b, j] != old:
+                    _add(margins[b], x, w[b, j] - old)
+            if total.shape[0] > 0:
+                for i in range(w.shape[1]):
+                    total[b, i] += w[b, i]
+
+
+@kernel
+def gram_steps(
+    G: Array,
+    c: Array,
+    psi: Array,
+    w: Array,
+    coordinates: Indices,
+    noise: Array,
+    steps: Array,
+    total: Array,
+) -> None:
+    """Make k proximal coordinate steps of each trial, in place.
+
+    As ``coordinate_steps`` for least squares without clipping, on G = X'X / n and
+    c = X'y / n: O(p) a step.
+    """
+    for b in range(w.shape[0]):
+        for k in range(coordinates.shape[1]):
+            j = coordinates[b, k]
+            if steps[b, j] > 0.0:
+                g = _dot(G[j], w[b]) - c[j] + noise[b, k]
+                w[b, j] = prox(w[b, j] - steps[b, j] * g, steps[b, j], psi)
+            if total.shape[0] > 0:
+                for i in range(w.shape[1]):
+                    total[b, i] += w[b, i]
+
+
+@kernel
+def _dot(a: Array, b: Array) -> float:
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total

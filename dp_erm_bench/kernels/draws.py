@@ -9,21 +9,18 @@ below 1e-307 a draw. All other draws are those of the cells' middles.
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dp_erm_bench.kernels.compiled import exact
+from dp_erm_bench.kernels.compiled import Array, Seed, exact
 from dp_erm_bench.kernels.elementary import cos_turns, log, sin_turns
 from dp_erm_bench.kernels.philox import CELL, fill_uniforms, place
 
-Array = NDArray[np.float64]
-Seed = NDArray[np.uint32]
 _TWO_CELLS = 2.0 * CELL
 OUTSIDE = 0.5 - CELL
 """A uniform farther than this from 1/2 is in an outermost cell."""
 
 
 @exact
-def to_laplace(out):  # type: ignore[no-untyped-def]
+def to_laplace(out: Array) -> int:
     """Turn uniforms into Laplace draws, density exp(-|x|) / 2.
 
     Returns
@@ -41,21 +38,14 @@ def to_laplace(out):  # type: ignore[no-untyped-def]
 
 
 @exact
-def fill_laplace(seed, first_block, out):  # type: ignore[no-untyped-def]
-    """Fill ``out``, of even length, with draws, and return ``to_laplace``'s."""
-    fill_uniforms(seed, first_block, out)
-    return to_laplace(out)
-
-
-@exact
-def laplace_again(inside, u, i, out):  # type: ignore[no-untyped-def]
+def laplace_again(inside: float, u: Array, i: int, out: Array) -> None:
     """Write the Laplace draw i, whose uniform u_i is ``inside`` an outermost cell."""
     x = log(_TWO_CELLS * inside)
     out[i] = x if u[i] < 0.5 else -x
 
 
 @exact
-def to_gumbel(out):  # type: ignore[no-untyped-def]
+def to_gumbel(out: Array) -> int:
     """Turn uniforms into Gumbel draws, distribution exp(-exp(-x)).
 
     Returns
@@ -72,7 +62,7 @@ def to_gumbel(out):  # type: ignore[no-untyped-def]
 
 
 @exact
-def gumbel_tail(inside, low):  # type: ignore[no-untyped-def]
+def gumbel_tail(inside: float, low: bool) -> float:
     """Return the Gumbel draw of a uniform inside the cell at 0 (``low``) or at 1.
 
     Of 1 - t, -log(1 - t) is t to rounding.
@@ -82,20 +72,13 @@ def gumbel_tail(inside, low):  # type: ignore[no-untyped-def]
 
 
 @exact
-def fill_gumbel(seed, first_block, out):  # type: ignore[no-untyped-def]
-    """Fill ``out``, of even length, with draws, and return ``to_gumbel``'s."""
-    fill_uniforms(seed, first_block, out)
-    return to_gumbel(out)
-
-
-@exact
-def gumbel_again(inside, u, i, out):  # type: ignore[no-untyped-def]
+def gumbel_again(inside: float, u: Array, i: int, out: Array) -> None:
     """Write the Gumbel draw i, whose uniform u_i is ``inside`` an outermost cell."""
     out[i] = gumbel_tail(inside, u[i] < 0.5)
 
 
 @exact
-def to_gaussian(out):  # type: ignore[no-untyped-def]
+def to_gaussian(out: Array) -> int:
     """Turn pairs of uniforms into pairs of normal draws (Box and Muller).
 
     Returns
@@ -115,14 +98,7 @@ def to_gaussian(out):  # type: ignore[no-untyped-def]
 
 
 @exact
-def fill_gaussian(seed, first_block, out):  # type: ignore[no-untyped-def]
-    """Fill ``out``, of even length, with draws, and return ``to_gaussian``'s."""
-    fill_uniforms(seed, first_block, out)
-    return to_gaussian(out)
-
-
-@exact
-def gaussian_again(inside, u, i, out):  # type: ignore[no-untyped-def]
+def gaussian_again(inside: float, u: Array, i: int, out: Array) -> None:
     """Write the normal pair i, i + 1, whose u_i is ``inside`` an outermost cell.
 
     Only a radius has a tail, and only where its uniform is near 0.
@@ -134,7 +110,7 @@ def gaussian_again(inside, u, i, out):  # type: ignore[no-untyped-def]
 
 
 @exact
-def to_survival(out):  # type: ignore[no-untyped-def]
+def to_survival(out: Array) -> int:
     """Leave uniforms as they are, and count those in the outermost cell at 0."""
     outermost = 0
     for i in range(out.size):
@@ -143,21 +119,14 @@ def to_survival(out):  # type: ignore[no-untyped-def]
 
 
 @exact
-def fill_survival(seed, first_block, out):  # type: ignore[no-untyped-def]
-    """Fill ``out``, of even length, with draws, and return ``to_survival``'s."""
-    fill_uniforms(seed, first_block, out)
-    return to_survival(out)
-
-
-@exact
-def survival_again(inside, u, i, out):  # type: ignore[no-untyped-def]
+def survival_again(inside: float, u: Array, i: int, out: Array) -> None:
     """Write the uniform i, which is ``inside`` the outermost cell at 0."""
     if u[i] < 0.5:
         out[i] = CELL * inside
 
 
 def _draw(
-    fill: Callable[[Seed, int, Array], int],
+    to_law: Callable[[Array], int],
     again: Callable[[float, Array, int, Array], None],
     seed: Seed,
     start: int,
@@ -165,7 +134,8 @@ def _draw(
 ) -> Array:
     lead = start % 2
     out = np.empty((count + lead + 1) // 2 * 2)
-    if fill(seed, start // 2, out):
+    fill_uniforms(seed, start // 2, out)
+    if to_law(out):
         u = np.empty_like(out)
         fill_uniforms(seed, start // 2, u)
         for i in np.flatnonzero(np.abs(u - 0.5) > OUTSIDE).tolist():
@@ -175,17 +145,17 @@ def _draw(
 
 def laplace(seed: Seed, start: int, count: int) -> Array:
     """Return the Laplace draws number start .. start + count - 1 of a stream."""
-    return _draw(fill_laplace, laplace_again, seed, start, count)
+    return _draw(to_laplace, laplace_again, seed, start, count)
 
 
 def gumbel(seed: Seed, start: int, count: int) -> Array:
     """Return the Gumbel draws number start .. start + count - 1 of a stream."""
-    return _draw(fill_gumbel, gumbel_again, seed, start, count)
+    return _draw(to_gumbel, gumbel_again, seed, start, count)
 
 
 def gaussian(seed: Seed, start: int, count: int) -> Array:
     """Return the normal draws number start .. start + count - 1 of a stream."""
-    return _draw(fill_gaussian, gaussian_again, seed, start, count)
+    return _draw(to_gaussian, gaussian_again, seed, start, count)
 
 
 def survivals(seed: Seed, start: int, count: int) -> Array:
@@ -193,4 +163,4 @@ def survivals(seed: Seed, start: int, count: int) -> Array:
 
     Of a law on [0, infinity) they are the probabilities to lie beyond its draws.
     """
-    return _draw(fill_survival, survival_again, seed, start, count)
+    return _draw(to_survival, survival_again, seed, start, count)

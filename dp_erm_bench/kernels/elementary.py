@@ -25,38 +25,32 @@ _LIFT = np.int64(1100)
 
 
 @kernel
-def between(low, value, high):  # type: ignore[no-untyped-def]
+def between(low: float, value: float, high: float) -> float:
     """Return the value clipped to [low, high]; unlike min and max, NaN stays."""
     return low if value < low else (high if value > high else value)
 
 
 @exact
-def exp(x):  # type: ignore[no-untyped-def]
+def exp(x: float) -> float:
     """Return exp(x) for a float64; saturates outside [-708, 708]."""
     x = min(max(x, -708.0), 708.0)
     shifted = x * _LOG2E + _ROUND
     k = shifted - _ROUND
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW
     s = 1.0 / 6227020800.0
-    s = s * r + 1.0 / 479001600.0
-    s = s * r + 1.0 / 39916800.0
-    s = s * r + 1.0 / 3628800.0
-    s = s * r + 1.0 / 362880.0
-    s = s * r + 1.0 / 40320.0
-    s = s * r + 1.0 / 5040.0
-    s = s * r + 1.0 / 720.0
-    s = s * r + 1.0 / 120.0
-    s = s * r + 1.0 / 24.0
-    s = s * r + 1.0 / 6.0
-    s = s * r + 0.5
-    s = s * r + 1.0
+    s = (s * r + 1.0 / 479001600.0) * r + 1.0 / 39916800.0
+    s = (s * r + 1.0 / 3628800.0) * r + 1.0 / 362880.0
+    s = (s * r + 1.0 / 40320.0) * r + 1.0 / 5040.0
+    s = (s * r + 1.0 / 720.0) * r + 1.0 / 120.0
+    s = (s * r + 1.0 / 24.0) * r + 1.0 / 6.0
+    s = (s * r + 0.5) * r + 1.0
     s = s * r + 1.0
     exponent = np.float64(shifted).view(np.int64) - _ROUND_BITS + np.int64(1023)
     return s * np.int64(exponent << np.int64(52)).view(np.float64)
 
 
 @exact
-def log(x):  # type: ignore[no-untyped-def]
+def log(x: float) -> float:
     """Return log(x) for a positive normal float64."""
     bits = np.float64(x).view(np.int64)
     lifted = np.uint64(bits - _ROOT_BITS + (_LIFT << np.int64(52)))
@@ -66,28 +60,23 @@ def log(x):  # type: ignore[no-untyped-def]
     f = (m - 1.0) / (m + 1.0)
     z = f * f
     s = 1.0 / 23.0
-    s = s * z + 1.0 / 21.0
-    s = s * z + 1.0 / 19.0
-    s = s * z + 1.0 / 17.0
-    s = s * z + 1.0 / 15.0
-    s = s * z + 1.0 / 13.0
-    s = s * z + 1.0 / 11.0
-    s = s * z + 1.0 / 9.0
-    s = s * z + 1.0 / 7.0
-    s = s * z + 1.0 / 5.0
-    s = s * z + 1.0 / 3.0
+    s = (s * z + 1.0 / 21.0) * z + 1.0 / 19.0
+    s = (s * z + 1.0 / 17.0) * z + 1.0 / 15.0
+    s = (s * z + 1.0 / 13.0) * z + 1.0 / 11.0
+    s = (s * z + 1.0 / 9.0) * z + 1.0 / 7.0
+    s = (s * z + 1.0 / 5.0) * z + 1.0 / 3.0
     tail = 2.0 * f * z * s
     return k * _LN2_HIGH + (k * _LN2_LOW + tail + 2.0 * f)
 
 
 @exact
-def cos_turns(u):  # type: ignore[no-untyped-def]
+def cos_turns(u: float) -> float:
     """Return cos(2 pi u) for u in [0, 1]."""
     return -sin_folded(0.25 - abs(u - 0.5))
 
 
 @exact
-def sin_turns(u):  # type: ignore[no-untyped-def]
+def sin_turns(u: float) -> float:
     """Return sin(2 pi u) for u in [0, 1]."""
     t = u - 0.5
     folded = 0.25 - abs(abs(t) - 0.25)
@@ -95,18 +84,14 @@ def sin_turns(u):  # type: ignore[no-untyped-def]
 
 
 @exact
-def sin_folded(u):  # type: ignore[no-untyped-def]
+def sin_folded(u: float) -> float:
     """Return sin(2 pi u) for u in [-1/4, 1/4] by its Taylor series."""
     x = 2.0 * math.pi * u
     z = x * x
     s = 1.0 / 51090942171709440000.0
-    s = s * z - 1.0 / 121645100408832000.0
-    s = s * z + 1.0 / 355687428096000.0
-    s = s * z - 1.0 / 1307674368000.0
-    s = s * z + 1.0 / 6227020800.0
-    s = s * z - 1.0 / 39916800.0
-    s = s * z + 1.0 / 362880.0
-    s = s * z - 1.0 / 5040.0
-    s = s * z + 1.0 / 120.0
+    s = (s * z - 1.0 / 121645100408832000.0) * z + 1.0 / 355687428096000.0
+    s = (s * z - 1.0 / 1307674368000.0) * z + 1.0 / 6227020800.0
+    s = (s * z - 1.0 / 39916800.0) * z + 1.0 / 362880.0
+    s = (s * z - 1.0 / 5040.0) * z + 1.0 / 120.0
     s = s * z - 1.0 / 6.0
     return x * (s * z + 1.0)

@@ -14,20 +14,13 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba import extending
 from numba.core import cgutils, types
 from numba.core.imputils import impl_ret_untracked, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import (
-    NativeValue,
-    models,
-    overload,
-    overload_method,
-    register_model,
-    unbox,
-)
 
 from dp_erm_bench.kernels import elementary, elementwise
-from dp_erm_bench.kernels.compiled import FAST, kernel
+from dp_erm_bench.kernels.compiled import FAST, Array, kernel
 from dp_erm_bench.plugins.sources import origin
 
 _classes: dict[str, Any] = {}
@@ -58,8 +51,8 @@ def loss_type(cls: Any) -> LossType:
     return LossType(name, tuple(field.name for field in fields))
 
 
-@register_model(LossType)
-class _Model(models.StructModel):
+@extending.register_model(LossType)
+class _Model(extending.models.StructModel):
     def __init__(self, manager: Any, loss: LossType) -> None:
         super().__init__(manager, loss, [(f, types.float64) for f in loss.fields])
 
@@ -68,7 +61,7 @@ class _Model(models.StructModel):
 class _Fields(AttributeTemplate):
     key = LossType
 
-    def generic_resolve(self, loss, name):  # type: ignore[no-untyped-def,override]
+    def generic_resolve(self, loss: Any, name: str) -> Any:  # type: ignore[override]
         return types.float64 if name in loss.fields else None
 
 
@@ -78,15 +71,15 @@ def _field(context: Any, builder: Any, loss: LossType, value: Any, name: str) ->
     return impl_ret_untracked(context, builder, types.float64, getattr(fields, name))
 
 
-@unbox(LossType)
-def _numbers(loss: LossType, instance: Any, c: Any) -> NativeValue:
+@extending.unbox(LossType)
+def _numbers(loss: LossType, instance: Any, c: Any) -> extending.NativeValue:
     fields = cgutils.create_struct_proxy(loss)(c.context, c.builder)
     for name in loss.fields:
         number = c.pyapi.object_getattr_string(instance, name)
         setattr(fields, name, c.pyapi.float_as_double(number))
         c.pyapi.decref(number)
     failed = cgutils.is_not_null(c.builder, c.pyapi.err_occurred())
-    return NativeValue(fields._getvalue(), is_error=failed)
+    return extending.NativeValue(fields._getvalue(), is_error=failed)
 
 
 _OPTIONS = {"error_model": "numpy", "fastmath": FAST}
@@ -96,52 +89,52 @@ _INLINED: Any = {"jit_options": _OPTIONS, "inline": "always"}
 _METHOD: Any = {**_INLINED, "strict": False}
 
 
-@overload_method(LossType, "value", **_METHOD)
+@extending.overload_method(LossType, "value", **_METHOD)
 def _value(loss, y, z):  # type: ignore[no-untyped-def]
     return _classes[loss.name].value
 
 
-@overload_method(LossType, "derivative", **_METHOD)
+@extending.overload_method(LossType, "derivative", **_METHOD)
 def _derivative(loss, y, z):  # type: ignore[no-untyped-def]
     return _classes[loss.name].derivative
 
 
-@overload(elementwise.between)
+@extending.overload(elementwise.between)
 def _between(low, x, high):  # type: ignore[no-untyped-def]
     return lambda low, x, high: elementary.between(low, x, high)
 
 
-@overload(elementwise.exp)
+@extending.overload(elementwise.exp)
 def _exp(x):  # type: ignore[no-untyped-def]
     return lambda x: elementary.exp(x)
 
 
-@overload(elementwise.log)
+@extending.overload(elementwise.log)
 def _log(x):  # type: ignore[no-untyped-def]
     return lambda x: elementary.log(x)
 
 
-@overload(elementwise.softplus, **_INLINED)
+@extending.overload(elementwise.softplus, **_INLINED)
 def _softplus(x):  # type: ignore[no-untyped-def]
     exp, log = elementary.exp, elementary.log
     return lambda x: max(x, 0.0) + log(1.0 + exp(-abs(x)))
 
 
-@overload(elementwise.sigmoid, **_INLINED)
+@extending.overload(elementwise.sigmoid, **_INLINED)
 def _sigmoid(x):  # type: ignore[no-untyped-def]
     exp = elementary.exp
     return lambda x: 1.0 / (1.0 + exp(-x))
 
 
 @kernel
-def residuals(loss, y, z, out):  # type: ignore[no-untyped-def]
+def residuals(loss: Any, y: Array, z: Array, out: Array) -> None:
     """Write phi'(z, y) of n records into ``out``; y, z, out: (n,)."""
     for i in range(y.size):
         out[i] = loss.derivative(y[i], z[i])
 
 
 @kernel
-def loss_sum(loss, y, z):  # type: ignore[no-untyped-def]
+def loss_sum(loss: Any, y: Array, z: Array) -> float:
     """Return the sum of phi(z, y) over n records; y, z: (n,)."""
     total = 0.0
     for i in range(y.size):

@@ -12,7 +12,10 @@ SC 2011. Checked against the known-answer vectors published with it.
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.kernels.compiled import exact
+from dp_erm_bench.kernels.compiled import Array, Seed, exact
+
+Word = np.uint64
+Words = NDArray[np.uint64]
 
 _MASK = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
@@ -33,27 +36,12 @@ _LANES = 256
 # Further bits of a uniform: `_FURTHER` blocks from counter 2^63 + 16 position on, where
 # the counters of the uniforms themselves never come.
 _FURTHER = 16
+_FAR = -(2**63)
 _UPPER_HALF = np.uint64(1 << 63)
 
 
 @exact
-def block(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
-    """Return the four 32-bit words of a counter under a key (all uint64)."""
-    for _ in range(10):
-        high, low = _M0 * c0, _M1 * c2
-        c0, c1, c2, c3 = (
-            (low >> _SHIFT) ^ c1 ^ k0,
-            low & _MASK,
-            (high >> _SHIFT) ^ c3 ^ k1,
-            high & _MASK,
-        )
-        k0 = (k0 + _W0) & _MASK
-        k1 = (k1 + _W1) & _MASK
-    return c0, c1, c2, c3
-
-
-@exact
-def fill_uniforms(seed, first_block, out):  # type: ignore[no-untyped-def]
+def fill_uniforms(seed: Seed, first_block: int, out: Array) -> None:
     """Fill ``out``, of even length, with uniforms of 52 bits inside (0, 1).
 
     The 128-bit seed (four words) is the key and the upper half of the counter;
@@ -62,7 +50,7 @@ def fill_uniforms(seed, first_block, out):  # type: ignore[no-untyped-def]
     words = np.empty((4, _LANES), dtype=np.uint64)
     for start in range(0, out.size // 2, _LANES):
         size = min(_LANES, out.size // 2 - start)
-        _fill_words(seed, first_block + start, size, words)
+        fill_words(seed, first_block + start, size, words)
         a, b, c, d = words[0], words[1], words[2], words[3]
         for i in range(size):
             k = 2 * (start + i)
@@ -71,13 +59,17 @@ def fill_uniforms(seed, first_block, out):  # type: ignore[no-untyped-def]
 
 
 @exact
-def _unit(bits):  # type: ignore[no-untyped-def]
+def _unit(bits: Word) -> float:
     return np.uint64(bits >> _LOW | _ONE).view(np.float64) - _BELOW_ONE
 
 
 @exact
-def _fill_words(seed, first, size, words):  # type: ignore[no-untyped-def]
-    # Round by round over many counters, as ``block`` for each: this vectorises.
+def fill_words(seed: Seed, first: int, size: int, words: Words) -> None:
+    """Write the four 32-bit words of ``size`` counters from ``first`` on, (4, size).
+
+    Round by round over all of them: this vectorises. ``first`` is the counter's lower
+    half; negative, its highest bit is set.
+    """
     k0, k1 = np.uint64(seed[0]), np.uint64(seed[1])
     w0, w1, w2, w3 = words[0], words[1], words[2], words[3]
     for i in range(size):
@@ -96,24 +88,23 @@ def _fill_words(seed, first, size, words):  # type: ignore[no-untyped-def]
 
 
 @exact
-def place(seed, position):  # type: ignore[no-untyped-def]
+def place(seed: Seed, position: int) -> float:
     """Return where in its cell, as a share of it in (0, 1), a uniform lies.
 
     A law with a tail asks for it where the uniform number ``position`` < 2^59 lies in
     an outermost cell, beyond which nothing would ever be drawn: once in 2^51 draws.
     """
-    words = np.empty(2 * _FURTHER, dtype=np.uint64)
-    k0, k1 = np.uint64(seed[0]), np.uint64(seed[1])
-    c2, c3 = np.uint64(seed[2]), np.uint64(seed[3])
+    words, pairs = np.empty((4, _FURTHER), np.uint64), np.empty(2 * _FURTHER, np.uint64)
+    # A size of no literal, so that it is compiled once.
+    fill_words(seed, _FURTHER * position + _FAR, words.shape[1], words)
     for i in range(_FURTHER):
-        count = _UPPER_HALF | np.uint64(_FURTHER * position + i)
-        a, b, c, d = block(count & _MASK, count >> _SHIFT, c2, c3, k0, k1)
-        words[2 * i], words[2 * i + 1] = a << _SHIFT | b, c << _SHIFT | d
-    return share(words)
+        pairs[2 * i] = words[0, i] << _SHIFT | words[1, i]
+        pairs[2 * i + 1] = words[2, i] << _SHIFT | words[3, i]
+    return share(pairs)
 
 
 @exact
-def share(words):  # type: ignore[no-untyped-def]
+def share(words: Words) -> float:
     """Return a uniform of 52 significant bits in (0, 1), from pairs of random words.
 
     The zeros that lead the first words, up to the first 1, give the exponent, a second
@@ -136,7 +127,7 @@ def share(words):  # type: ignore[no-untyped-def]
     )
 
 
-def uniforms(seed: NDArray[np.uint32], start: int, count: int) -> NDArray[np.float64]:
+def uniforms(seed: Seed, start: int, count: int) -> Array:
     """Return the uniforms number start .. start + count - 1 of a stream.
 
     Parameters

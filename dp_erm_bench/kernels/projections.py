@@ -1,13 +1,14 @@
-"""Euclidean projections on the constraints, by the code of the constraint.
+"""Projections on the constraints, by their code, and the prox of separable penalties.
 
 A kernel takes a constraint as (code, radius): ``Constraint.kernel``.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import kernel
+from dp_erm_bench.kernels.compiled import Array, kernel
 from dp_erm_bench.kernels.elementary import between
 
 WHOLE_SPACE = 0
@@ -17,19 +18,33 @@ SIMPLEX = 3
 
 
 @kernel
-def project(constraint, w):  # type: ignore[no-untyped-def]
+def prox(v: float, step: float, psi: Array) -> Any:
+    """Return the prox of step psi_j at v; psi = (l1, l2, lower, upper)."""
+    shrunk = max(abs(v) - step * psi[0], 0.0) / (1.0 + step * psi[1])
+    if v < 0.0:
+        shrunk = -shrunk
+    return min(max(shrunk, psi[2]), psi[3])
+
+
+# Loops, as expressions of whole arrays take seconds to compile.
+@kernel
+def project(constraint: tuple[int, float], w: Array) -> None:
     """Project w, shape (p,), in place; NaN stay, an unknown code raises ValueError."""
     radius = constraint[1]
     if constraint[0] == L2_BALL:
         size = math.sqrt(np.sum(w * w))
         if size > radius:
-            w *= radius / size
+            shrink = radius / size
+            for j in range(w.size):
+                w[j] *= shrink
     elif constraint[0] == L1_BALL:
         if np.sum(np.abs(w)) > radius:
-            signs = np.sign(w)
-            w[:] = np.abs(w)
+            signs = np.empty(w.size)
+            for j in range(w.size):
+                signs[j], w[j] = np.sign(w[j]), abs(w[j])
             _project_on_simplex(w, radius)
-            w *= signs
+            for j in range(w.size):
+                w[j] *= signs[j]
     elif constraint[0] == SIMPLEX:
         _project_on_simplex(w, radius)
     elif constraint[0] != WHOLE_SPACE:
@@ -37,7 +52,7 @@ def project(constraint, w):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _project_on_simplex(v, radius):  # type: ignore[no-untyped-def]
+def _project_on_simplex(v: Array, radius: float) -> None:
     """Set v to max(v - theta, 0) with theta such that the sum is the radius.
 
     Newton's method on the sum, a convex function of theta that is piecewise linear,

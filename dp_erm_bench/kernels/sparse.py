@@ -5,19 +5,19 @@ walks columns, of the rows (CSR) where it walks records. An entry that is zero h
 derivative zero, so that only the stored ones need be clipped.
 """
 
+from typing import Any
+
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import exact, kernel
-from dp_erm_bench.kernels.dense import prox
-from dp_erm_bench.kernels.projections import project
-from dp_erm_bench.kernels.stochastic import prox_gradient
-from dp_erm_bench.kernels.variance_reduced import sparse_variance_reduced_steps
+from dp_erm_bench.kernels.compiled import Array, Indices, exact, kernel
+from dp_erm_bench.kernels.projections import project, prox
+from dp_erm_bench.kernels.stochastic import clipped_derivative, move, prox_gradient
 
-variance_reduced_steps = sparse_variance_reduced_steps
+Matrix = tuple[Array, Indices, Indices]
 
 
 @exact
-def clipped_gradients(columns, r, clip, out):  # type: ignore[no-untyped-def]
+def clipped_gradients(columns: Matrix, r: Array, clip: Array, out: Array) -> None:
     """Write mean_i clip(r_bi x_ij, +-clip_bj) into ``out``; clip, out: (B, p)."""
     data, indices, indptr = columns
     n = r.shape[1]
@@ -33,7 +33,7 @@ def clipped_gradients(columns, r, clip, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def products(columns, w, out):  # type: ignore[no-untyped-def]
+def products(columns: Matrix, w: Array, out: Array) -> None:
     """Write X w of each trial into ``out``; w: (B, p), out: (B, n)."""
     data, indices, indptr = columns
     out[:] = 0.0
@@ -44,7 +44,7 @@ def products(columns, w, out):  # type: ignore[no-untyped-def]
 
 
 @exact
-def weighted_sums(columns, r, out):  # type: ignore[no-untyped-def]
+def weighted_sums(columns: Matrix, r: Array, out: Array) -> None:
     """Write sum_i r_bi x_ij into ``out``; r: (B, n), out: (B, p)."""
     data, indices, indptr = columns
     for b in range(r.shape[0]):
@@ -66,7 +66,9 @@ def coordinate_gradients(loss, columns, y, margins, coordinates, clip, out):  # 
 
 
 @exact
-def _coordinate_gradient(loss, columns, y, z, j, c):  # type: ignore[no-untyped-def]
+def _coordinate_gradient(
+    loss: Any, columns: Matrix, y: Array, z: Array, j: int, c: float
+) -> float:
     # In order: what is gathered does not gain from being reordered.
     data, indices, indptr = columns
     total = 0.0
@@ -77,7 +79,9 @@ def _coordinate_gradient(loss, columns, y, z, j, c):  # type: ignore[no-untyped-
 
 
 @kernel
-def move_coordinates(columns, margins, coordinates, deltas):  # type: ignore[no-untyped-def]
+def move_coordinates(
+    columns: Matrix, margins: Array, coordinates: Indices, deltas: Array
+) -> None:
     """Add deltas_b X[:, j_b] to the margins of each trial, in place."""
     for b in range(margins.shape[0]):
         if deltas[b] != 0.0:
@@ -85,7 +89,7 @@ def move_coordinates(columns, margins, coordinates, deltas):  # type: ignore[no-
 
 
 @kernel
-def _add(z, columns, j, delta):  # type: ignore[no-untyped-def]
+def _add(z: Array, columns: Matrix, j: int, delta: float) -> None:
     data, indices, indptr = columns
     for k in range(indptr[j], indptr[j + 1]):
         z[indices[k]] += delta * data[k]
@@ -95,7 +99,7 @@ def _add(z, columns, j, delta):  # type: ignore[no-untyped-def]
 def coordinate_steps(  # type: ignore[no-untyped-def]
     loss, columns, y, psi, w, margins, coordinates, noise, clip, steps, total
 ):
-    """Make k proximal coordinate steps of each trial (``coordinate`` for dense)."""
+    """Make k proximal coordinate steps of each trial (``dense``)."""
     for b in range(w.shape[0]):
         for k in range(coordinates.shape[1]):
             j = coordinates[b, k]
@@ -106,7 +110,8 @@ def coordinate_steps(  # type: ignore[no-untyped-def]
                 if w[b, j] != old:
                     _add(margins[b], columns, j, w[b, j] - old)
             if total.shape[0] > 0:
-                total[b] += w[b]
+                for i in range(w.shape[1]):
+                    total[b, i] += w[b, i]
 
 
 @kernel
@@ -130,7 +135,7 @@ def record_sum(loss, rows, y, norms, w, records, clip, out):  # type: ignore[no-
 def stochastic_steps(  # type: ignore[no-untyped-def]
     loss, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected, domain
 ):
-    """Make k proximal stochastic gradient steps (``stochastic`` for dense)."""
+    """Make k proximal stochastic gradient steps (``stochastic``)."""
     g = np.empty(w.size)
     for t in range(steps.size):
         batch = records[offsets[t] : offsets[t + 1]]
@@ -139,8 +144,33 @@ def stochastic_steps(  # type: ignore[no-untyped-def]
         project(domain, w)
 
 
+@kernel
+def variance_reduced_steps(  # type: ignore[no-untyped-def]
+    loss, rows, y, norms, psi, w, anchor, mean, records, offsets, noise, scales
+):
+    """Make k proximal variance-reduced steps (``stochastic``).
+
+    The noise alone costs O(p) a step.
+    """
+    data, indices, indptr = rows
+    clip, step, expected = scales
+    g = np.empty(w.size)
+    for t in range(noise.shape[0]):
+        g[:] = 0.0
+        for i in records[offsets[t] : offsets[t + 1]]:
+            here = there = 0.0
+            for k in range(indptr[i], indptr[i + 1]):
+                here += data[k] * w[indices[k]]
+                there += data[k] * anchor[indices[k]]
+            r = clipped_derivative(loss, y[i], here, norms[i], clip)
+            r -= clipped_derivative(loss, y[i], there, norms[i], clip)
+            for k in range(indptr[i], indptr[i + 1]):
+                g[indices[k]] += r * data[k]
+        move(w, g, mean, noise[t], step, expected, psi)
+
+
 @exact
-def upper_gram(records, out):  # type: ignore[no-untyped-def]
+def upper_gram(records: Matrix, out: Array) -> None:
     """Add sum_i x_i x_i' to the upper triangle of ``out``, (p, p), records sorted."""
     data, indices, indptr = records
     for i in range(indptr.size - 1):

@@ -1,13 +1,13 @@
-"""The compiled steps of stochastic gradient descent."""
+"""The compiled steps of stochastic methods, over dense rows; Poisson samples."""
 
 import math
+from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import kernel
-from dp_erm_bench.kernels.dense import prox
+from dp_erm_bench.kernels.compiled import Array, Indices, kernel
 from dp_erm_bench.kernels.elementary import log
-from dp_erm_bench.kernels.projections import project
+from dp_erm_bench.kernels.projections import project, prox
 
 
 @kernel
@@ -62,7 +62,9 @@ def stochastic_steps(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def prox_gradient(w, g, noise, step, expected, psi):  # type: ignore[no-untyped-def]
+def prox_gradient(
+    w: Array, g: Array, noise: Array, step: float, expected: float, psi: Array
+) -> None:
     """Set w to the prox of step psi at w - step (g + noise) / expected, in place."""
     for j in range(w.size):
         v = w[j] - step * ((g[j] + noise[j]) / expected)
@@ -70,7 +72,61 @@ def prox_gradient(w, g, noise, step, expected, psi):  # type: ignore[no-untyped-
 
 
 @kernel
-def poisson_gaps(uniforms, position, limit, rate, out):  # type: ignore[no-untyped-def]
+def clipped_derivative(loss: Any, y: float, z: float, norm: float, clip: float) -> Any:
+    """Return phi'(z, y), scaled so that its product with ``norm`` is within clip."""
+    r = loss.derivative(y, z)
+    length = abs(r) * norm
+    return r * (clip / length) if length > clip else r
+
+
+@kernel
+def move(w, g, mean, noise, step, expected, psi):  # type: ignore[no-untyped-def]
+    """Set w to the prox of step psi along (g + noise) / expected + mean, in place."""
+    for j in range(w.size):
+        v = w[j] - step * ((g[j] + noise[j]) / expected + mean[j])
+        w[j] = prox(v, step, psi)
+
+
+@kernel
+def variance_reduced_steps(  # type: ignore[no-untyped-def]
+    loss, rows, y, norms, psi, w, anchor, mean, records, offsets, noise, scales
+):
+    """Make k proximal variance-reduced steps of one trial, in place.
+
+    Parameters
+    ----------
+    rows, y, norms : arrays of shape (n, p), (n,), (n,)
+    psi : array of shape (4,)
+    w, anchor, mean : arrays of shape (p,)
+        The iterate, changed; the snapshot, and the noisy mean gradient there.
+    records, offsets : int arrays
+        Step t uses ``records[offsets[t]:offsets[t + 1]]``.
+    noise : array of shape (k, p)
+        Added to the sum of the differences of clipped gradients.
+    scales : (clip, step, expected)
+        Threshold, step size, and the expected batch size q n.
+    """
+    clip, step, expected = scales
+    g = np.empty(w.size)
+    for t in range(noise.shape[0]):
+        g[:] = 0.0
+        for i in records[offsets[t] : offsets[t + 1]]:
+            x = rows[i]
+            here = there = 0.0
+            for j in range(w.size):
+                here += x[j] * w[j]
+                there += x[j] * anchor[j]
+            r = clipped_derivative(loss, y[i], here, norms[i], clip)
+            r -= clipped_derivative(loss, y[i], there, norms[i], clip)
+            for j in range(w.size):
+                g[j] += r * x[j]
+        move(w, g, mean, noise[t], step, expected, psi)
+
+
+@kernel
+def poisson_gaps(
+    uniforms: Array, position: Any, limit: int, rate: float, out: Indices
+) -> tuple[int, Any, Any]:
     """Walk through independent coins of probability ``rate`` by their gaps.
 
     The gaps between successes are geometric: floor(log u / log(1 - rate)).

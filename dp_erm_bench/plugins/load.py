@@ -27,7 +27,7 @@ CHECKS = {
 The module is imported where it is needed.
 """
 
-MACHINE_CODE = "dp_erm_bench.kernels.machine_code"
+MACHINE_CODE = "dp_erm_bench.kernels.compiled"
 """The module that knows where machine code is kept; imported by what compiles."""
 
 

@@ -1,20 +1,12 @@
 """Approximate minima perturbation."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanisms, Release
-from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.solvers.base import Array, shape
-from dp_erm_bench.solvers.objective_perturbation import (
-    PerturbedObjective,
-    gaussian_objective,
-)
-from dp_erm_bench.solvers.sets import nearest_feasible
+from dp_erm_bench.solvers.base import Array, Releases, shape
+from dp_erm_bench.solvers.objective_perturbation import PerturbedObjective
+from dp_erm_bench.solvers.one_solve import nearest_feasible
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
 
 
 @dataclass(frozen=True)
@@ -48,14 +40,14 @@ class ApproximateMinimaPerturbation(PerturbedObjective):
         gamma = self.gradient or 1.0 / problem.n**2
         return gamma / self.modulus(problem)
 
-    def releases(
-        self, problem: ERM, adjacency: Adjacency, schedule: Any
-    ) -> Iterator[Release]:
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield the exact minimiser, as if published, and the point near it."""
-        yield gaussian_objective(problem, self.modulus(problem), adjacency)
+        yield self.exact(problem, adjacency)
         reach = 2.0 * self.distance(problem)
         yield Gaussian("output", reach, 1, weight=self.output_weight)
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return a point near the minimiser of the noisy objective, plus noise."""
-        return nearest_feasible(oracle.problem, self.near(oracle, mechanisms))
+        problem = oracle.problem
+        near = self.near(oracle, mechanisms, self.distance(problem))
+        return nearest_feasible(problem, near)

@@ -1,8 +1,8 @@
-"""The contract of a solver."""
+"""The contract of a solver, and its parameters."""
 
-import copy
 import dataclasses
 import math
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,20 +11,63 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.problems.erm.smoothness import KINDS, SOURCES
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanisms, Release
-from dp_erm_bench.solvers.parameters import check_field
-from dp_erm_bench.solvers.parameters import shape as shape
-from dp_erm_bench.solvers.parameters import value as value
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Counts = Sequence[int]
+Releases = Iterator[Release]
+
+
+def shape(default: Any, *, help: str, **limits: Any) -> Any:
+    """Return a field that must be equal in a batch of trials.
+
+    Limits: ``choices`` (allowed values), ``least`` (smallest), ``above``, ``most``.
+    ``later=True`` marks a parameter that came after results had been published: it
+    enters the identity of a trial only off its default, which must do what was done
+    before.
+    """
+    metadata = {"kind": "shape", "help": help, **limits}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def value(default: Any, *, help: str, **limits: Any) -> Any:
+    """Return a field that may differ in a batch: stacked to shape (B, 1)."""
+    return shape(default, help=help, kind="value", **limits)
+
+
+def _check(field: "dataclasses.Field[Any]", given: Any) -> None:
+    """Raise UsageError if a parameter has a wrong type or is out of range."""
+    kind, limits = str(field.type), field.metadata
+    optional, integer = "None" in kind, "int" in kind
+    words = limits.get("words", ())
+    if (given is None and optional) or (isinstance(given, str) and given in words):
+        return
+    if "choices" in limits:
+        right = given in limits["choices"]
+        wanted = f"one of {', '.join(map(str, limits['choices']))}"
+    else:
+        right = (
+            isinstance(given, numbers.Integral if integer else numbers.Real)
+            and not isinstance(given, bool)
+            and math.isfinite(given)
+            and limits.get("least", -math.inf) <= given <= limits.get("most", math.inf)
+            and given > limits.get("above", -math.inf)
+        )
+        wanted = "an integer" if integer else "a number"
+        wanted += f" >= {limits['least']}" if "least" in limits else ""
+        wanted += f" > {limits['above']:g}" if "above" in limits else ""
+        wanted += f" and <= {limits['most']:g}" if "most" in limits else ""
+        wanted = " or ".join([wanted, *words])
+    if not right:
+        null = " or null" if optional else ""
+        raise UsageError(f"{field.name}={given}: must be {wanted}{null}")
 
 
 @dataclass(frozen=True)
@@ -56,7 +99,7 @@ class Solver(ABC):
 
     A solver declares its releases, is calibrated from outside, and then runs with
     mechanisms: it never sees a budget or a noise scale. The fields made by
-    :func:`value` hold one number each, or, after :func:`stack`, arrays of shape
+    :func:`value` hold one number each, or, after ``runs.stack``, arrays of shape
     (B, 1) for a batch of B trials.
 
     Attributes
@@ -108,7 +151,7 @@ class Solver(ABC):
     def __post_init__(self) -> None:
         """Check every parameter against its field."""
         for field in dataclasses.fields(self):
-            check_field(field, getattr(self, field.name))
+            _check(field, getattr(self, field.name))
 
     @property
     def printed(self) -> str | None:
@@ -123,13 +166,10 @@ class Solver(ABC):
     def refusal(self, problem: Problem) -> str | None:
         """Return why the problem cannot be served, or None.
 
-        A problem of another class than ``serves`` is not.
-
-        No loss is served that no kernels compute. No constraint is served by a solver
-        that does not say so: the bound on its derivatives may rest on the constraint.
+        Served are problems of its class (by name: a file may be loaded again), losses
+        that kernels compute, constraints that it keeps: its bounds may rest on them.
         """
         name = type(self).__name__
-        # By name: a file that is loaded again has other classes of the same problems.
         if problem.kind != self.serves.kind:
             return f"{name} serves {self.serves.kind} only, not {problem.kind}"
         if self.smoothness == "private" and not self.uses_smoothness:
@@ -141,20 +181,9 @@ class Solver(ABC):
         return reason or self.unsupported(problem)
 
     def _objective_refusal(self, problem: ERM) -> str | None:
-        reason = problem.loss.uncompiled or self._loss_refusal(problem.loss)
-        if reason:
-            return reason
-        if not (self.any_penalty or isinstance(problem.penalty, SeparablePenalty)):
-            return inseparable(problem.penalty)
-        if problem.constraint.bounded and not self.constrained:
-            return (
-                f"{type(self).__name__} does not keep its iterates in "
-                f"constraint={problem.constraint.name}; use constraint=none, or gd"
-            )
-        return None
-
-    def _loss_refusal(self, loss: Loss) -> str | None:
-        name = type(self).__name__
+        name, loss, constraint = type(self).__name__, problem.loss, problem.constraint
+        if loss.uncompiled:
+            return loss.uncompiled
         if self.smooth_losses and not (loss.smooth and math.isfinite(loss.smoothness)):
             return (
                 f"loss={loss.name} is not smooth: {name} needs a finite smoothness "
@@ -165,6 +194,11 @@ class Solver(ABC):
                 f"loss={loss.name} is not convex: the privacy of {name} is proved for "
                 "convex losses only; use gd or sgd"
             )
+        if not (self.any_penalty or isinstance(problem.penalty, SeparablePenalty)):
+            return inseparable(problem.penalty)
+        if constraint.bounded and not self.constrained:
+            lost = f"does not keep its iterates in constraint={constraint.name}"
+            return f"{name} {lost}; use constraint=none, or gd"
         return None
 
     def unsupported(self, problem: Any) -> str | None:
@@ -201,44 +235,11 @@ class Solver(ABC):
         return None
 
     @abstractmethod
-    def releases(
-        self, problem: Any, adjacency: Adjacency, schedule: Any
-    ) -> Iterator[Release]:
+    def releases(self, problem: Any, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield what will be published, with its sensitivity."""
 
     @abstractmethod
     def iterates(
-        self,
-        oracle: Any,
-        mechanisms: Mechanisms,
-        checkpoints: Sequence[int],
-        schedule: Any,
+        self, oracle: Any, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
     ) -> Iterator[Array]:
         """Yield the iterates, shape (B, p), at each checkpoint (0 is the first)."""
-
-
-def stack(solvers: Sequence[Solver]) -> Solver:
-    """Return one solver for a batch: value fields become arrays of shape (B, 1)."""
-    stacked = copy.copy(solvers[0])
-    for field in dataclasses.fields(stacked):
-        values = [getattr(solver, field.name) for solver in solvers]
-        if field.metadata["kind"] == "value" and values[0] is not None:
-            column = np.array(values, dtype=np.float64)[:, None]
-            object.__setattr__(stacked, field.name, column)
-    return stacked
-
-
-def steps_between(checkpoints: Sequence[int]) -> Iterator[int]:
-    """Yield the numbers of iterations from each checkpoint to the next."""
-    for before, after in zip(checkpoints[:-1], checkpoints[1:], strict=True):
-        yield after - before
-
-
-def take(values: Array, coordinates: Indices) -> Array:
-    """Return entry j_b of each row, shape (B,)."""
-    return np.take_along_axis(values, coordinates[:, None], axis=1)[:, 0]
-
-
-def inverse(M: Array) -> Array:
-    """Return 1 / M, 0 where M is 0: such a coordinate is never updated."""
-    return np.divide(1.0, M, out=np.zeros_like(M), where=M > 0.0)

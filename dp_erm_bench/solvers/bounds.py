@@ -1,13 +1,14 @@
-"""Bounds on a record's derivatives: a clipping threshold, or declared bounds."""
+"""What a problem allows a step: bounds on derivatives, step sizes, projections."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from dp_erm_bench.constraints.base import UNCOMPILED
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.releases.base import Release
-from dp_erm_bench.solvers.base import Array, Solver
+from dp_erm_bench.solvers.base import Array, Indices, Solver
+from dp_erm_bench.solvers.terms import ERM
 
 CLIPPING = "a clipping threshold (parameter clip), or "
 NO_BOUND = (
@@ -70,3 +71,36 @@ def entry_bounds(problem: ERM, clip: Array | float | None) -> Array:
     if clip is None:
         return np.asarray(problem.lipschitz * _declared(problem))
     return np.asarray(np.broadcast_to(clip, (np.size(clip), problem.p)))
+
+
+def take(values: Array, coordinates: Indices) -> Array:
+    """Return entry j_b of each row, shape (B,)."""
+    return np.take_along_axis(values, coordinates[:, None], axis=1)[:, 0]
+
+
+def inverse(M: Array) -> Array:
+    """Return 1 / M, 0 where M is 0: such a coordinate is never updated."""
+    return np.divide(1.0, M, out=np.zeros_like(M), where=M > 0.0)
+
+
+def projection_refusal(
+    problem: ERM, solver: str, *, compiled: bool = False
+) -> str | None:
+    """Return why a prox and a projection, ``compiled`` or not, make no step, or None.
+
+    Projecting after the prox of l2 is the prox of both: over a convex set the sum
+    norm2(u - v)^2 / 2 + step l2 norm2(u)^2 / 2 is, but for a constant, a multiple of
+    norm2(u - v / (1 + step l2))^2.
+    """
+    constraint, penalty = problem.constraint, problem.penalty
+    if compiled and constraint.code == UNCOMPILED:
+        return (
+            f"constraint={constraint.name}: {solver} has no compiled projection on it; "
+            "use frank_wolfe or gd"
+        )
+    if not constraint.bounded or penalty.quadratic:
+        return None
+    return (
+        f"constraint={constraint.name} with penalty={penalty.name}: {solver} has no "
+        "step for both at once; use penalty none or l2"
+    )

@@ -30,32 +30,19 @@ def _complaints(solver: Any) -> Iterator[str]:
         yield f"{name} lacks {', '.join(missing)}"
     if "References" not in (inspect.getdoc(solver) or ""):
         yield f"{name} needs a docstring with a section References"
-    yield from _parameters(solver)
-    yield from _state(solver)
-    yield from _exemptions(solver)
-
-
-def _parameters(solver: type[Solver]) -> Iterator[str]:
     for field in dataclasses.fields(solver):
         if field.metadata.get("kind") not in KINDS or not field.metadata.get("help"):
             yield (
-                f"parameter {field.name} of {solver.__name__} must be made by "
-                "shape(...) or value(...), with help"
+                f"parameter {field.name} of {name} must be made by shape(...) or "
+                "value(...), with help"
             )
-
-
-def _state(solver: type[Solver]) -> Iterator[str]:
-    for name, kept in vars(solver).items():
-        ours = name in vars(Solver) or name.startswith("__")
+    for key, kept in vars(solver).items():
+        ours = key in vars(Solver) or key.startswith("__")
         if isinstance(kept, MUTABLE) and not ours:
-            kind = type(kept).__name__
             yield (
-                f"{solver.__name__}.{name} is a {kind}, which runs could change; a "
+                f"{name}.{key} is a {type(kept).__name__}, which runs could change; a "
                 "solver holds parameters only"
             )
-
-
-def _exemptions(solver: type[Solver]) -> Iterator[str]:
     for check, reason in solver.exempt.items():
         if not isinstance(reason, str) or len(reason.split()) < 3:
-            yield f"{solver.__name__}.exempt[{check!r}] must give a reason in words"
+            yield f"{name}.exempt[{check!r}] must give a reason in words"

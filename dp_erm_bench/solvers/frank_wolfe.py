@@ -6,16 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanism, Mechanisms, Release
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
 from dp_erm_bench.releases.noisy_max import NoisyMax
-from dp_erm_bench.solvers.base import Array, Limit, shape, value
+from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
 from dp_erm_bench.solvers.bounds import entry_bounds
-from dp_erm_bench.solvers.full_batch import FullBatch, Step
-from dp_erm_bench.solvers.sets import vertex_refusal
+from dp_erm_bench.solvers.runs import FullBatch, Step, clip_field
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 
@@ -39,6 +35,7 @@ class FrankWolfe(FullBatch):
 
     uses_smoothness: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
+    printed: ClassVar[str] = "talwar2015"
     exempt: ClassVar[Mapping[str, str]] = {
         "columns_of_zeros_are_harmless": "all vertices are candidates, and noise may "
         "choose that of a column of zeros"
@@ -55,16 +52,7 @@ class FrankWolfe(FullBatch):
     step: float = value(
         0.1, above=0.0, most=1.0, help="part of the way where parts=constant"
     )
-    clip: float | None = value(
-        None,
-        above=0.0,
-        help="bound on each entry of a record's gradient; null: declared bounds",
-    )
-
-    @property
-    def printed(self) -> str:
-        """Return the name of the paper's constant."""
-        return "talwar2015"
+    clip: float | None = clip_field("bound on each entry of a record's gradient")
 
     def printed_form(self) -> "FrankWolfe":
         """Return the variant with the paper's Laplace noise."""
@@ -76,12 +64,21 @@ class FrankWolfe(FullBatch):
         yield Limit(cls(n_iter=10_000), gap=1e-5, slope=-0.9)
 
     def unsupported(self, problem: ERM) -> str | None:
-        """Refuse sets without vertices, and penalties that are not smooth."""
-        return vertex_refusal(problem, "frank_wolfe")
+        """Refuse sets without vertices, and penalties that are not smooth.
 
-    def releases(
-        self, problem: ERM, adjacency: Adjacency, schedule: Any
-    ) -> Iterator[Release]:
+        An l2 penalty is smooth, and free of data: it is taken with the gradient.
+        """
+        constraint, penalty = problem.constraint, problem.penalty
+        if not constraint.vertex_count(problem.p):
+            return (
+                f"constraint={constraint.name}: frank_wolfe needs a set with vertices; "
+                "use constraint l1_ball, simplex or polytope"
+            )
+        if not penalty.quadratic:
+            return f"penalty={penalty.name}: frank_wolfe needs a smooth one, none or l2"
+        return None
+
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield one selection per step."""
         sizes = problem.constraint.vertex_sizes(entry_bounds(problem, self.clip))
         change = adjacency.of_mean(sizes, problem.n)
@@ -93,31 +90,21 @@ class FrankWolfe(FullBatch):
         return np.broadcast_to(np.ravel(size), (batch,)).astype(np.float64)
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
-        """Return the step towards the vertex that is selected."""
-        bound = entry_bounds(oracle.problem, self.clip)
+        """Return the step of Algorithm 2, towards the vertex that is selected."""
+        problem, space = oracle.problem, oracle.problem.constraint
+        bound = entry_bounds(problem, self.clip)
         clip = np.array(np.broadcast_to(bound, oracle.w.shape))
 
         def step(t: int) -> None:
-            part = self.part(t, oracle.batch)
-            frank_wolfe_step(oracle, mechanisms["vertex"], clip, part)
+            w, part = oracle.w, self.part(t, oracle.batch)
+            ridge = problem.penalty.strong_convexity * w
+            chosen = mechanisms["vertex"](
+                oracle.gradient(clip), lambda g: -space.vertex_products(g + ridge)
+            )
+            if space.explicit:
+                far = part[:, None]
+                oracle.move_to((1.0 - far) * w + far * space.vertex_points(chosen))
+            else:
+                oracle.move_towards(*space.vertex_entries(chosen, problem.p), part)
 
         return step
-
-
-def frank_wolfe_step(
-    oracle: Oracle, vertex: Mechanism, clip: Array, part: Array
-) -> None:
-    """Make one step of Algorithm 2 in each trial."""
-    problem, w = oracle.problem, oracle.w
-    ridge = problem.penalty.strong_convexity * w
-    chosen = vertex(
-        oracle.gradient(clip),
-        lambda g: -problem.constraint.vertex_products(g + ridge),
-    )
-    if problem.constraint.explicit:
-        far = part[:, None]
-        moved = (1.0 - far) * w + far * problem.constraint.vertex_points(chosen)
-        oracle.move_to(moved)
-        return
-    entry, size = problem.constraint.vertex_entries(chosen, problem.p)
-    oracle.move_towards(entry, size, part)

@@ -6,12 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.base import Mechanisms
-from dp_erm_bench.solvers.base import Limit, inverse, value
-from dp_erm_bench.solvers.full_batch import FullGradient, Step
-from dp_erm_bench.solvers.sets import projection_refusal
+from dp_erm_bench.solvers.base import Limit, value
+from dp_erm_bench.solvers.bounds import inverse, projection_refusal
+from dp_erm_bench.solvers.runs import FullGradient, Step
+from dp_erm_bench.solvers.terms import ERM, Mechanisms, Oracle
 
 
 @dataclass(frozen=True)

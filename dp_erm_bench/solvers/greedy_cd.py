@@ -1,39 +1,119 @@
 """Private greedy coordinate descent."""
 
 import math
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanisms, Release
+from dp_erm_bench.kernels import selection
+from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
 from dp_erm_bench.releases.noisy_max import NoisyMax
-from dp_erm_bench.solvers.base import (
-    Array,
-    Limit,
-    Solver,
-    inverse,
-    shape,
-    steps_between,
-    take,
-    value,
-)
-from dp_erm_bench.solvers.bounds import coordinate_bounds
-from dp_erm_bench.solvers.greedy_rules import RULES, ExcessRule, Rule
+from dp_erm_bench.solvers.base import Array, Limit, Releases, Solver, shape, value
+from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, take
+from dp_erm_bench.solvers.runs import FullBatch, Step, clip_field
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 
 
 @dataclass(frozen=True)
-class GreedyCD(Solver):
+class Rule(ABC):
+    """A greedy rule: scores of coordinates, minus infinity where M_j is 0.
+
+    References
+    ----------
+    Nutini, Schmidt, Laradji, Friedlander, Koepke, "Coordinate descent converges faster
+    with the Gauss-Southwell rule than random selection", ICML 2015; Karimireddy,
+    Koloskova, Stich, Jaggi, "Efficient greedy coordinate descent for composite
+    problems", AISTATS 2019.
+
+    Attributes
+    ----------
+    code : int
+        The formula of the score, in ``kernels.selection``.
+    """
+
+    code: ClassVar[int]
+
+    def scores(
+        self, gradient: Array, w: Array, M: Array, penalty: SeparablePenalty
+    ) -> Array:
+        """Return the scores, shape (B, p), at (B, p) iterates; M: (p,) or (B, p)."""
+        out = np.empty_like(gradient)
+        psi = penalty.parameters()
+        selection.all_scores(self.code, gradient, w, np.atleast_2d(M), psi, out)
+        return out
+
+    def lipschitz(self, M: Array, penalty: SeparablePenalty) -> Array:
+        """Return how much a score can change per unit of g_j, the shape of M."""
+        active = M > 0.0
+        return np.where(active, self._slope(np.where(active, M, 1.0), penalty), 0.0)
+
+    @abstractmethod
+    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array: ...
+
+
+class SubgradientRule(Rule):
+    """GS-s: the distance of -g_j to the subdifferential, over sqrt(M_j)."""
+
+    code: ClassVar[int] = selection.SUBGRADIENT
+
+    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array:
+        return 1.0 / np.sqrt(M)
+
+
+class ExcessRule(SubgradientRule):
+    """GS-s without its floor: minus the distance to where the score is positive.
+
+    The same winner wherever a score of GS-s is positive. Where all are zero (the
+    dead zone of an L1 penalty) there are no ties, which would tell of every
+    coordinate at once that its noisy derivative lies in there.
+    """
+
+    code: ClassVar[int] = selection.EXCESS
+
+
+class StepRule(Rule):
+    """GS-r: the length of the proximal step, times sqrt(M_j)."""
+
+    code: ClassVar[int] = selection.STEP
+
+    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array:
+        # The prox of (l2 / 2) w^2 with step 1 / M contracts by 1 + l2 / M, and the
+        # shrinkage before it and the clipping to a box after it do not expand.
+        return 1.0 / (np.sqrt(M) * (1.0 + penalty.l2 / M))
+
+
+class DecreaseRule(Rule):
+    """GS-q: sqrt(2 q_j), with q_j the decrease of the quadratic model.
+
+    q_j itself has no sensitivity free of the data; its root has: with d the
+    minimiser of the model, q'(g) = -d and (M + l2) d^2 <= 2 q by strong convexity.
+    Both hold for any convex psi_j that is finite at w_j, a box among them.
+    """
+
+    code: ClassVar[int] = selection.DECREASE
+
+    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array:
+        return 1.0 / np.sqrt(M + penalty.l2)
+
+
+RULES: dict[str, Rule] = {
+    "GS-r": StepRule(),
+    "GS-s": SubgradientRule(),
+    "GS-q": DecreaseRule(),
+}
+
+
+@dataclass(frozen=True)
+class GreedyCD(FullBatch):
     """Private greedy coordinate descent.
 
     Each iteration selects the coordinate that a greedy rule scores highest, with
@@ -46,7 +126,9 @@ class GreedyCD(Solver):
     proximal variant.
     """
 
+    constrained: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
+    printed: ClassVar[str] = "mangold2023"
 
     n_iter: int = shape(10, least=0, help="T, the number of iterations")
     rule: str = shape("GS-r", choices=tuple(RULES), help="greedy rule")
@@ -57,14 +139,7 @@ class GreedyCD(Solver):
         "Laplace on the gradient; auto: poster if calibration=paper, else gumbel",
     )
     step: float = value(1.0, above=0.0, help="step size, times 1 / M_j")
-    clip: float | None = value(
-        None, above=0.0, help="C of C_j = C sqrt(M_j / sum M); null: declared bounds"
-    )
-
-    @property
-    def printed(self) -> str:
-        """Return the name of the poster's constant."""
-        return "mangold2023"
+    clip: float | None = clip_field("C of C_j = C sqrt(M_j / sum M)")
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -74,20 +149,21 @@ class GreedyCD(Solver):
 
     def unsupported(self, problem: ERM) -> str | None:
         """Refuse poster noise where its privacy is not proved."""
-        if self.noise == "poster" and problem.smoothness.kind == "private":
+        if self.noise != "poster":
+            return None
+        if problem.smoothness.kind == "private":
             return (
                 "noise=poster with smoothness=private: its privacy depends on the "
                 "ratios of the released constants, so no noise can be fixed before; "
                 "use noise=gumbel and calibration=certified"
             )
-        if self.noise == "poster" and problem.separable.boxed:
+        if problem.separable.boxed:
             return (
                 f"noise=poster with penalty={problem.penalty.name} has no proved "
                 "privacy: at a border its scores see one side of the gradient only; "
                 "use noise=gumbel and calibration=certified"
             )
-        flat = self.rule != "GS-s" and problem.separable.l1 > 0.0
-        if self.noise == "poster" and flat:
+        if self.rule != "GS-s" and problem.separable.l1 > 0.0:
             return (
                 f"noise=poster with rule={self.rule} and an L1 penalty has no proved "
                 "privacy: its scores are not affine in the gradient; use rule=GS-s"
@@ -103,14 +179,6 @@ class GreedyCD(Solver):
             )
         return replace(self, noise="poster") if self.noise == "auto" else self
 
-    def iterations(self, problem: ERM) -> int:
-        """Return T."""
-        return self.n_iter
-
-    def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the iterations: each computes a full gradient."""
-        return float(iteration)
-
     def greedy_rule(self) -> Rule:
         """Return the rule that scores the coordinates.
 
@@ -119,9 +187,7 @@ class GreedyCD(Solver):
         inside = self.noise == "poster" and self.rule == "GS-s"
         return ExcessRule() if inside else RULES[self.rule]
 
-    def releases(
-        self, problem: ERM, adjacency: Adjacency, schedule: Any
-    ) -> Iterator[Release]:
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield a selection and a measurement per iteration."""
         bound = coordinate_bounds(problem, self.clip)
         change = adjacency.of_mean(bound, problem.n)
@@ -134,47 +200,24 @@ class GreedyCD(Solver):
             yield selector("select", scores, self.n_iter)
         yield Laplace("measure", change, self.n_iter)
 
-    def iterates(
-        self,
-        oracle: Oracle,
-        mechanisms: Mechanisms,
-        checkpoints: Sequence[int],
-        schedule: Any,
-    ) -> Iterator[Array]:
-        """Yield the iterates at the checkpoints."""
-        run = GreedyRun(oracle, mechanisms, self)
-        yield oracle.w
-        for k in steps_between(checkpoints):
-            for _ in range(k):
-                greedy_step(run)
-            yield oracle.w
-
-
-class GreedyRun:
-    """What stays the same in all iterations: constants, bounds and step sizes."""
-
-    def __init__(
-        self, oracle: Oracle, mechanisms: Mechanisms, solver: GreedyCD
-    ) -> None:
+    def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
+        """Return the iteration of Algorithm 1."""
         problem, full = oracle.problem, oracle.w.shape
-        self.oracle, self.penalty = oracle, problem.separable
-        self.select, self.measure = mechanisms["select"], mechanisms["measure"]
-        self.rule, self.M = solver.greedy_rule(), problem.smoothness.columns
-        bound = coordinate_bounds(problem, solver.clip)
-        self.clip = np.ascontiguousarray(np.broadcast_to(bound, full))
-        self.steps = np.broadcast_to(solver.step * inverse(self.M), full)
+        rule, penalty = self.greedy_rule(), problem.separable
+        M = problem.smoothness.columns
+        clip = np.array(np.broadcast_to(coordinate_bounds(problem, self.clip), full))
+        steps = np.broadcast_to(self.step * inverse(M), full)
 
-    def scores(self, gradient: Array) -> Array:
-        """Return the scores of the coordinates at the iterates, (B, p)."""
-        return self.rule.scores(gradient, self.oracle.w, self.M, self.penalty)
+        def scores(gradient: Array) -> Array:
+            return rule.scores(gradient, oracle.w, M, penalty)
 
+        def step(t: int) -> None:
+            gradient = oracle.gradient(clip)
+            j = mechanisms["select"](gradient, scores)
+            noisy = mechanisms["measure"](take(gradient, j), coordinate=j)
+            oracle.prox_step(j, noisy, take(steps, j))
 
-def greedy_step(run: GreedyRun) -> None:
-    """Make one iteration of Algorithm 1 in each trial of the batch."""
-    gradient = run.oracle.gradient(run.clip)
-    j = run.select(gradient, run.scores)
-    noisy = run.measure(take(gradient, j), coordinate=j)
-    run.oracle.prox_step(j, noisy, take(run.steps, j))
+        return step
 
 
 def _spread(scores: Array) -> float:

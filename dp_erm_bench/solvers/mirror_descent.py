@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.base import Mechanisms
-from dp_erm_bench.solvers.base import Array, Limit, inverse, value
-from dp_erm_bench.solvers.full_batch import FullGradient, Step
+from dp_erm_bench.solvers.base import Array, Limit, value
+from dp_erm_bench.solvers.bounds import inverse
+from dp_erm_bench.solvers.runs import FullGradient, Step
+from dp_erm_bench.solvers.terms import ERM, Mechanisms, Oracle
 
 
 @dataclass(frozen=True)
@@ -100,9 +99,12 @@ class Mirror(ABC):
         self.dual = self.dual - size * self.pulled(g)
         return self.primal()
 
-    @abstractmethod
     def start(self, w: Array) -> Array:
-        """Return the dual variables of the start, as wide as w or twice."""
+        """Return the dual variables of the start, as wide as w or twice: zeros.
+
+        They stand for the centre of the simplex, or for w = 0.
+        """
+        return np.zeros_like(w)
 
     def pulled(self, g: Array) -> Array:
         """Return the gradient in the dual space."""
@@ -118,10 +120,6 @@ class Entropy(Mirror):
 
     It is 1-strongly convex in the L1 norm on the set (Pinsker), as the others are.
     """
-
-    def start(self, w: Array) -> Array:
-        """Return zeros: the centre of the simplex."""
-        return np.zeros_like(w)
 
     def pulled(self, g: Array) -> Array:
         """Return the gradient over the radius, for the potential has it as a factor."""
@@ -162,10 +160,6 @@ class PNorm(Mirror):
     def __init__(self, problem: ERM, w: Array) -> None:
         self.q = 1.0 + 1.0 / max(1.0, math.log(problem.p))
         super().__init__(problem, w)
-
-    def start(self, w: Array) -> Array:
-        """Return zeros: the link of w = 0."""
-        return np.zeros_like(w)
 
     def pulled(self, g: Array) -> Array:
         """Return the gradient at the modulus of the potential."""

@@ -1,41 +1,28 @@
 """Objective perturbation."""
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanisms, Release
-from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
-from dp_erm_bench.solvers.base import Array, shape
-from dp_erm_bench.solvers.one_solve import OneSolve, lipschitz, tolerance_field
-from dp_erm_bench.solvers.sets import nearest_feasible
+from dp_erm_bench.solvers import one_solve
+from dp_erm_bench.solvers.base import Array, Releases
+from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
-UNTIGHT = {
-    "sensitivities_are_tight": "the gradients at the minimiser are so far apart only "
-    "where the loss is linear, which the small problems are not"
-}
-OUTPUT: Mapping[str, tuple[type[Release], float]] = {
-    "gaussian": (Gaussian, 32.0),
-    "gamma": (NormLaplace, 256.0),
-}
-"""Law and weight W of the noise on the answer: normal noise adds 1/W^2 to the square
-of what it costs, pure noise 1/W to the level, so that z grows by 0.05 % or 0.4 %."""
+WEIGHTS = {"gaussian": 32.0, "gamma": 256.0}
+"""Weight W of the noise on the answer: normal noise adds 1/W^2 to the square of what
+it costs, pure noise 1/W to the level, so that z grows by 0.05 % or 0.4 %."""
 # Noise on a zero of the minimiser is larger once in 5e8 entries.
 DEVIATIONS = 6.0
 
 
 @dataclass(frozen=True)
-class PerturbedObjective(OneSolve):
+class PerturbedObjective(one_solve.OneSolve):
     """Methods that publish a point near the minimiser of F(w) + b.w / n, b secret.
 
     The derivation and its constants are in ``privacy.objective``: the sensitivity of
@@ -44,18 +31,37 @@ class PerturbedObjective(OneSolve):
     distance to the minimiser.
     """
 
-    exempt: ClassVar[Mapping[str, str]] = UNTIGHT
+    exempt: ClassVar[Mapping[str, str]] = {
+        "sensitivities_are_tight": "the gradients at the minimiser are so far apart "
+        "only where the loss is linear, which the small problems are not"
+    }
 
-    @abstractmethod
-    def distance(self, problem: ERM) -> float:
-        """Return the distance to the minimiser that is accepted."""
+    def curvature(self, problem: ERM) -> float:
+        """Return log(1 + beta / ridge) on the scale of the sum, from declared bounds.
 
-    def near(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
-        """Return a point near the minimiser plus noise that covers the distance."""
+        Zero without bounds: the sensitivity is infinite then, and the problem refused.
+        """
+        return math.log1p(
+            problem.record_smoothness / (problem.n * self.modulus(problem))
+        )
+
+    def exact(self, problem: ERM, adjacency: Adjacency) -> ObjectiveGaussian:
+        """Return the release of the minimiser of an objective with normal noise."""
+        return ObjectiveGaussian(
+            "objective",
+            adjacency.of_sum(norm_bound(problem, None)),
+            1,
+            curvature=self.curvature(problem),
+            # The objectives of neighbours differ by the terms of so many records.
+            terms=2 if adjacency is Adjacency.REPLACE_ONE else 1,
+        )
+
+    def near(self, oracle: Oracle, mechanisms: Mechanisms, distance: float) -> Array:
+        """Return a point within the distance of the minimiser, plus noise for that."""
         problem = oracle.problem
         linear = mechanisms["objective"](problem.p) / problem.n
-        found = self.minimiser(problem, linear, self.distance(problem))
-        noisy: Array = mechanisms["output"](found)
+        point = self.minimiser(problem, linear, distance)
+        noisy: Array = mechanisms["output"](point)
         return noisy
 
 
@@ -78,67 +84,31 @@ class ObjectivePerturbation(PerturbedObjective):
 
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
 
-    noise: str = shape(
-        "gaussian",
-        choices=tuple(OUTPUT),
-        help="normal, or of density exp(-norm2), which is private at delta = 0",
-    )
-
-    tolerance: float = tolerance_field(1e-8)
+    noise: str = one_solve.noise_field()
+    tolerance: float = one_solve.tolerance_field(1e-8)
 
     @property
     def printed(self) -> str:
         """Return the name of the paper's constant."""
         return "kifer2012" if self.noise == "gaussian" else "chaudhuri2011"
 
-    def distance(self, problem: ERM) -> float:
-        """Return the tolerance."""
-        return self.tolerance
-
-    def releases(
-        self, problem: ERM, adjacency: Adjacency, schedule: Any
-    ) -> Iterator[Release]:
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield the exact minimiser, as if published, and the point near it."""
         if self.noise == "gamma":
-            change = adjacency.of_sum(lipschitz(problem))
-            bent = curvature(problem, self.modulus(problem))
+            change = adjacency.of_sum(norm_bound(problem, None))
+            bent = self.curvature(problem)
             yield ObjectiveNormLaplace("objective", change, 1, curvature=bent)
         else:
-            yield gaussian_objective(problem, self.modulus(problem), adjacency)
-        law, weight = OUTPUT[self.noise]
-        yield law("output", 2.0 * self.tolerance, 1, weight)
+            yield self.exact(problem, adjacency)
+        reach, weight = 2.0 * self.tolerance, WEIGHTS[self.noise]
+        yield one_solve.LAWS[self.noise]("output", reach, 1, weight)
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return the minimiser of the noisy objective, plus noise, in the set."""
-        problem, w = oracle.problem, self.near(oracle, mechanisms)
+        problem = oracle.problem
+        w = self.near(oracle, mechanisms, self.tolerance)
         if problem.separable.l1 > 0.0:
             entry = 1.0 if self.noise == "gaussian" else math.sqrt(problem.p)
             small = DEVIATIONS * entry * mechanisms["output"].scale
             w = np.where(np.abs(w) <= small, 0.0, w)
-        return nearest_feasible(problem, w)
-
-
-def gaussian_objective(
-    problem: ERM, modulus: float, adjacency: Adjacency
-) -> ObjectiveGaussian:
-    """Return the release of the minimiser of an objective with normal noise."""
-    return ObjectiveGaussian(
-        "objective",
-        adjacency.of_sum(lipschitz(problem)),
-        1,
-        curvature=curvature(problem, modulus),
-        terms=terms_of(adjacency),
-    )
-
-
-def curvature(problem: ERM, modulus: float) -> float:
-    """Return log(1 + beta / ridge) on the scale of the sum, from declared bounds.
-
-    Zero without bounds: the sensitivity is infinite then, and the problem refused.
-    """
-    return math.log1p(problem.record_smoothness / (problem.n * modulus))
-
-
-def terms_of(adjacency: Adjacency) -> int:
-    """Return by how many records' terms the objectives of neighbours differ."""
-    return 2 if adjacency is Adjacency.REPLACE_ONE else 1
+        return one_solve.nearest_feasible(problem, w)

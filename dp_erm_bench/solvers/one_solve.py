@@ -1,20 +1,35 @@
 """What methods share that solve one problem to the end and publish its answer."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dp_erm_bench.errors import NotSolved
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
-from dp_erm_bench.releases.base import Mechanisms
-from dp_erm_bench.solvers.base import Array, Limit, Solver, shape
-from dp_erm_bench.solvers.bounds import norm_bound
-from dp_erm_bench.solvers.sets import projection_refusal
+from dp_erm_bench.releases.norm_laplace import NormLaplace
+from dp_erm_bench.solvers.base import Array, Counts, Limit, Solver, shape
+from dp_erm_bench.solvers.bounds import projection_refusal
+from dp_erm_bench.solvers.terms import ERM, Gaussian, Mechanisms, Oracle
+
+LAWS: dict[str, type[Gaussian] | type[NormLaplace]] = {
+    "gaussian": Gaussian,
+    "gamma": NormLaplace,
+}
+
+
+def noise_field() -> Any:
+    """Return the field of the law of the noise on a vector."""
+    words = "normal, or of density exp(-norm2), which is private at delta = 0"
+    return shape("gaussian", choices=tuple(LAWS), help=words)
+
+
+def tolerance_field(default: float) -> Any:
+    """Return the field of the distance that a method accepts."""
+    most = "largest distance to the exact minimiser that is accepted"
+    return shape(default, above=0.0, help=most)
 
 
 @dataclass(frozen=True)
@@ -42,11 +57,7 @@ class SingleAnswer(Solver):
         return float(iteration)
 
     def iterates(
-        self,
-        oracle: Oracle,
-        mechanisms: Mechanisms,
-        checkpoints: Sequence[int],
-        schedule: Any,
+        self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
     ) -> Iterator[Array]:
         """Yield the start and the answer."""
         yield oracle.w
@@ -103,24 +114,19 @@ class OneSolve(SingleAnswer):
         NotSolved
             If it cannot be verified to be within the tolerance.
         """
-        found = minimise_perturbed(problem, np.ravel(linear), self.ridge, tolerance)
-        if not found.distance <= tolerance:
+        near = minimise_perturbed(problem, np.ravel(linear), self.ridge, tolerance)
+        if not near.distance <= tolerance:
             raise NotSolved(
                 f"{type(self).__name__}: the minimiser is verified to "
-                f"{found.distance:.1e} only, not to {tolerance:g}; nothing is published"
+                f"{near.distance:.1e} only, not to {tolerance:g}; nothing is published"
             )
-        return found.w[None, :]
+        return near.w[None, :]
 
 
-def tolerance_field(default: float) -> Any:
-    """Return the field of the distance that a method accepts."""
-    return shape(
-        default,
-        above=0.0,
-        help="largest distance to the exact minimiser that is accepted",
-    )
+def nearest_feasible(problem: ERM, w: Array) -> Array:
+    """Return noisy points, moved into the constraint and the penalty's box.
 
-
-def lipschitz(problem: ERM) -> Array:
-    """Return Lambda = G R_2 from declared bounds, (1, 1); infinite without them."""
-    return norm_bound(problem, None)
+    One of the two is the whole space, see ``bounds.projection_refusal``.
+    """
+    # A step of length 0 leaves but the box of a penalty.
+    return problem.constraint.project(problem.penalty.prox(w, 0.0))

@@ -1,29 +1,19 @@
 """Output perturbation."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanisms, Release
-from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.releases.norm_laplace import NormLaplace
-from dp_erm_bench.solvers.base import Array, shape
-from dp_erm_bench.solvers.one_solve import OneSolve, lipschitz, tolerance_field
-from dp_erm_bench.solvers.sets import nearest_feasible
-
-LAWS: dict[str, type[Gaussian] | type[NormLaplace]] = {
-    "gaussian": Gaussian,
-    "gamma": NormLaplace,
-}
+from dp_erm_bench.solvers import one_solve
+from dp_erm_bench.solvers.base import Array, Releases
+from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 
 @dataclass(frozen=True)
-class OutputPerturbation(OneSolve):
+class OutputPerturbation(one_solve.OneSolve):
     """Output perturbation: the minimiser plus noise.
 
     Let F and F' be objectives of neighbours, both m-strongly convex, with minimisers w
@@ -46,24 +36,17 @@ class OutputPerturbation(OneSolve):
         "is linear for all neighbours, which the small problems are not"
     }
 
-    noise: str = shape(
-        "gaussian",
-        choices=tuple(LAWS),
-        help="normal, or of density exp(-norm2), which is private at delta = 0",
-    )
+    noise: str = one_solve.noise_field()
+    tolerance: float = one_solve.tolerance_field(1e-9)
 
-    tolerance: float = tolerance_field(1e-9)
-
-    def releases(
-        self, problem: ERM, adjacency: Adjacency, schedule: Any
-    ) -> Iterator[Release]:
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield the minimiser."""
-        change = adjacency.of_mean(lipschitz(problem), problem.n)
+        change = adjacency.of_mean(norm_bound(problem, None), problem.n)
         sensitivity = change / self.modulus(problem) + 2.0 * self.tolerance
-        yield LAWS[self.noise]("minimiser", sensitivity, 1)
+        yield one_solve.LAWS[self.noise]("minimiser", sensitivity, 1)
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return the minimiser plus noise, in the set."""
         problem = oracle.problem
         exact = self.minimiser(problem, np.zeros(problem.p), self.tolerance)
-        return nearest_feasible(problem, mechanisms["minimiser"](exact))
+        return one_solve.nearest_feasible(problem, mechanisms["minimiser"](exact))

@@ -8,21 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.kernels.philox import uniforms
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanisms, Release
 from dp_erm_bench.releases.streams import stream_seeds
-from dp_erm_bench.solvers.base import Array, Indices, Limit, shape, value
-from dp_erm_bench.solvers.bounds import norm_bound
-from dp_erm_bench.solvers.one_solve import SingleAnswer
-from dp_erm_bench.solvers.output_perturbation import LAWS
-from dp_erm_bench.solvers.sampled import CHUNK, batch_refusal, expected_batch
-from dp_erm_bench.solvers.sets import compiled_refusal, nearest_feasible
+from dp_erm_bench.solvers import one_solve, sampled
+from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, value
+from dp_erm_bench.solvers.bounds import norm_bound, projection_refusal
+from dp_erm_bench.solvers.runs import clip_field
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 
 @dataclass(frozen=True)
-class PermutationSGD(SingleAnswer):
+class PermutationSGD(one_solve.SingleAnswer):
     """SGD over a permutation without noise, and noise on its last iterate (bolt-on).
 
     Let w_t, w'_t be the iterates on neighbours that differ in one record. A step on
@@ -54,21 +49,13 @@ class PermutationSGD(SingleAnswer):
     }
 
     passes: int = shape(10, least=0, help="k, passes over the permuted records")
-    batch_size: int | str = shape(
-        1, least=1, words=("full",), help="records of a step, or full"
-    )
-    noise: str = shape(
-        "gaussian",
-        choices=tuple(LAWS),
-        help="normal, or of density exp(-norm2), which is private at delta = 0",
-    )
+    batch_size: int | str = sampled.batch_field("records of a step, or full")
+    noise: str = one_solve.noise_field()
     step: float = value(
         1.0, above=0.0, most=2.0, help="step size, times 1 / beta, beta = H R_2^2"
     )
     decay: float = value(0.0, least=0, help="a: the step size falls like 1 / (1 + a t)")
-    clip: float | None = value(
-        None, above=0.0, help="bound on a gradient's norm; null: declared bounds"
-    )
+    clip: float | None = clip_field()
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -83,21 +70,21 @@ class PermutationSGD(SingleAnswer):
                 "permutation_sgd needs declared bounds, clipping or not: its step size "
                 "must be at most 2 / beta for each record"
             )
-        reason = compiled_refusal(problem, "permutation_sgd")
-        return reason or batch_refusal(problem, self.batch_size)
+        reason = projection_refusal(problem, "permutation_sgd", compiled=True)
+        return reason or sampled.batch_refusal(problem, self.batch_size)
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes of the one answer."""
         return float(iteration * self.passes)
 
-    def steps_per_pass(self, problem: ERM) -> int:
-        """Return m; the last batch is smaller where b does not divide n."""
-        return math.ceil(problem.n / expected_batch(problem, self.batch_size))
+    def batch(self, problem: ERM) -> int:
+        """Return b; a pass ends with a smaller batch where b does not divide n."""
+        return sampled.expected_batch(problem, self.batch_size)
 
     def sizes(self, problem: ERM) -> Array:
         """Return the step size of every step, (k m,)."""
         beta = problem.record_smoothness
-        t = np.arange(self.passes * self.steps_per_pass(problem))
+        t = np.arange(self.passes * math.ceil(problem.n / self.batch(problem)))
         decay, step = (float(np.ravel(v)[0]) for v in (self.decay, self.step))
         # Without data nothing moves, and any step is none.
         first = step / beta if beta > 0.0 else 0.0
@@ -116,14 +103,14 @@ class PermutationSGD(SingleAnswer):
         log_shrink = -np.log1p(sizes * problem.penalty.strong_convexity)
         after = np.exp(np.cumsum(log_shrink[::-1])[::-1])
         visits = (sizes * after).reshape(self.passes, -1).sum(axis=0)
-        return float(visits.max()) / expected_batch(problem, self.batch_size)
+        return float(visits.max()) / self.batch(problem)
 
-    def releases(
-        self, problem: ERM, adjacency: Adjacency, schedule: Any
-    ) -> Iterator[Release]:
-        """Yield the last iterate."""
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
+        """Yield the last iterate; without bounds at all its change is infinite."""
         change = adjacency.of_sum(norm_bound(problem, self.clip))
-        yield LAWS[self.noise]("iterate", self.growth(problem) * change, 1)
+        if np.isfinite(change).all():
+            change = self.growth(problem) * change
+        yield one_solve.LAWS[self.noise]("iterate", change, 1)
 
     def answer(
         self, oracle: Oracle, mechanisms: Mechanisms, schedule: Indices
@@ -135,11 +122,8 @@ class PermutationSGD(SingleAnswer):
             for size in sizes:
                 descend(oracle, size, clip)
         else:
-            batch = expected_batch(problem, self.batch_size)
-            walk(
-                oracle, batches_of(schedule[0], batch, self.passes), sizes, clip, batch
-            )
-        return nearest_feasible(problem, mechanisms["iterate"](oracle.w))
+            walk(oracle, schedule[0], sizes, clip, self.batch(problem))
+        return one_solve.nearest_feasible(problem, mechanisms["iterate"](oracle.w))
 
 
 def descend(oracle: Oracle, size: float, clip: float) -> None:
@@ -150,36 +134,23 @@ def descend(oracle: Oracle, size: float, clip: float) -> None:
     oracle.move_to(problem.constraint.project(moved))
 
 
-def batches_of(
-    permutation: Indices, batch: int, passes: int
-) -> Iterator[tuple[Indices, Indices]]:
-    """Yield the batches of some passes as (records, offsets), a few steps at once."""
-    n = permutation.size
-    most = max(1, CHUNK // batch)
-    starts = np.arange(0, n, batch)
-    for _ in range(passes):
-        for first in range(0, starts.size, most):
-            ends = np.append(starts[first : first + most], n)
-            ends[-1] = min(n, int(ends[-2]) + batch)
-            yield permutation[ends[0] : ends[-1]], ends - ends[0]
-
-
 def walk(
-    oracle: Oracle,
-    batches: Iterator[tuple[Indices, Indices]],
-    sizes: Array,
-    clip: float,
-    batch: int,
+    oracle: Oracle, permutation: Indices, sizes: Array, clip: float, batch: int
 ) -> None:
-    """Make the steps of all batches, compiled, without noise."""
-    done, most = 0, max(1, CHUNK // oracle.problem.p)
-    for records, offsets in batches:
-        for first in range(0, offsets.size - 1, most):
-            piece = offsets[first : first + most + 1]
-            k = piece.size - 1
-            part = records[piece[0] : piece[-1]], piece - piece[0]
-            quiet = np.zeros((k, oracle.problem.p))
-            steps = sizes[done : done + k]
-            oracle.stochastic_steps(0, part, quiet, clip, steps, float(batch))
-            done += k
+    """Make steps of the given sizes over the permutation, compiled, without noise.
+
+    As many at once as memory allows; a pass ends with what is left of the records.
+    """
+    n, p = permutation.size, oracle.problem.p
+    ends = np.append(np.arange(0, n, batch), n)
+    most = max(1, sampled.CHUNK // max(batch, p))
+    done = 0
+    while done < sizes.size:
+        first = done % (ends.size - 1)
+        part = ends[first : first + most + 1]
+        steps = sizes[done : done + part.size - 1]
+        batches = permutation[part[0] : part[-1]], part - part[0]
+        quiet = np.zeros((steps.size, p))
+        oracle.stochastic_steps(0, batches, quiet, clip, steps, float(batch))
+        done += steps.size
     oracle.touch()

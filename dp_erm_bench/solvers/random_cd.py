@@ -3,30 +3,16 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dp_erm_bench.kernels.philox import uniforms
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.additive import AdditiveMechanism
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanisms, Release
-from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.streams import stream_seeds
-from dp_erm_bench.solvers.base import (
-    Array,
-    Indices,
-    Limit,
-    Solver,
-    inverse,
-    shape,
-    steps_between,
-    take,
-    value,
-)
-from dp_erm_bench.solvers.bounds import coordinate_bounds
+from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, value
+from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, take
+from dp_erm_bench.solvers.runs import Iterative, State, clip_field
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
 
 # Coordinate steps whose noise is drawn at once.
 CHUNK = 1 << 14
@@ -34,7 +20,7 @@ ORDERS = ("uniform", "cyclic", "cyclic_reversed")
 
 
 @dataclass(frozen=True)
-class RandomCD(Solver):
+class RandomCD(Iterative):
     """Differentially private proximal coordinate descent (DP-CD).
 
     The coordinates are picked without the data: uniformly (the algorithm as
@@ -48,6 +34,7 @@ class RandomCD(Solver):
     """
 
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
+    printed: ClassVar[str] = "mangold2022"  # Theorem 1
 
     passes: float = shape(10.0, least=0, help="passes of p coordinate steps")
     n_iter: int | None = shape(
@@ -58,14 +45,7 @@ class RandomCD(Solver):
         None, least=1, help="K of Algorithm 1: restart from the mean of K iterates"
     )
     step: float = value(1.0, above=0.0, help="step size, times 1 / M_j")
-    clip: float | None = value(
-        None, above=0.0, help="C of C_j = C sqrt(M_j / sum M); null: declared bounds"
-    )
-
-    @property
-    def printed(self) -> str:
-        """Return the name of Theorem 1's constant."""
-        return "mangold2022"
+    clip: float | None = clip_field("C of C_j = C sqrt(M_j / sum M)")
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -102,30 +82,17 @@ class RandomCD(Solver):
         row = p - 1 - cycle if self.order == "cyclic_reversed" else cycle
         return np.tile(row, (len(identities), 1))
 
-    def releases(
-        self, problem: ERM, adjacency: Adjacency, schedule: Indices
-    ) -> Iterator[Release]:
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield one measurement per coordinate step."""
-        bound = coordinate_bounds(problem, self.clip)
-        change = adjacency.of_mean(bound, problem.n)
+        change = adjacency.of_mean(coordinate_bounds(problem, self.clip), problem.n)
         yield Gaussian("measure", change, schedule.shape[1])
 
-    def iterates(
-        self,
-        oracle: Oracle,
-        mechanisms: Mechanisms,
-        checkpoints: Sequence[int],
-        schedule: Indices,
-    ) -> Iterator[Array]:
-        """Yield the iterates, or the means of Algorithm 1, at the checkpoints."""
-        run = CoordinateRun(oracle, mechanisms, self, schedule)
-        yield run.output()
-        for k in steps_between(checkpoints):
-            run.advance(k)
-            yield run.output()
+    def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> State:
+        """Return the state before the first step."""
+        return CoordinateState(oracle, mechanisms, self, schedule)
 
 
-class CoordinateRun:
+class CoordinateState(State):
     """The state of Algorithm 1: the inner iterate and the sum of the iterates."""
 
     def __init__(
@@ -136,16 +103,13 @@ class CoordinateRun:
         schedule: Indices,
     ) -> None:
         problem, full = oracle.problem, oracle.w.shape
-        self.oracle, self.schedule = oracle, schedule
-        self.measure = mechanisms["measure"]
+        self.oracle, self.schedule, self.n_inner = oracle, schedule, solver.n_inner
+        self.measure: Any = mechanisms["measure"]
         self.ahead = mechanisms.ahead
-        self.n_inner = solver.n_inner
         bound = coordinate_bounds(problem, solver.clip)
-        M = problem.smoothness.columns
+        steps = solver.step * inverse(problem.smoothness.columns)
         self.clip = np.ascontiguousarray(np.broadcast_to(bound, full))
-        self.steps = np.ascontiguousarray(
-            np.broadcast_to(solver.step * inverse(M), full)
-        )
+        self.steps = np.ascontiguousarray(np.broadcast_to(steps, full))
         # Summed only where Algorithm 1's mean is asked for: it costs O(p) a step.
         self.total = np.zeros(full if solver.n_inner else (0, problem.p))
         self.done = 0
@@ -167,28 +131,27 @@ class CoordinateRun:
             piece = min(k, CHUNK if self.ahead else 1)
             if self.n_inner:
                 piece = min(piece, self.n_inner - self.done % self.n_inner)
-            self._steps(self.schedule[:, self.done : self.done + piece])
+            coordinates = self.schedule[:, self.done : self.done + piece]
+            if self.ahead:
+                self.make_steps(coordinates)
+            else:
+                self.make_step(coordinates[:, 0])
             self.done += piece
             k -= piece
             if self.n_inner and self.done % self.n_inner == 0:
                 self.oracle.move_to(self.mean(self.n_inner))
                 self.total[:] = 0.0
 
-    def _steps(self, coordinates: Indices) -> None:
-        if not self.ahead:
-            coordinate_step(self, coordinates[:, 0])
-            return
-        assert isinstance(self.measure, AdditiveMechanism)
+    def make_step(self, j: Indices) -> None:
+        """Make one inner step of Algorithm 1 in each trial."""
+        gradient = self.oracle.coordinate_gradient(j, clip=take(self.clip, j))
+        noisy = self.measure(gradient, coordinate=j)
+        self.oracle.prox_step(j, noisy, step=take(self.steps, j))
+        if self.n_inner:
+            self.total += self.oracle.w
+
+    def make_steps(self, coordinates: Indices) -> None:
+        """Make the next inner steps of each trial, compiled; coordinates: (B, k)."""
         noise = self.measure.take(coordinates.shape[1], coordinates)
-        self.oracle.coordinate_steps(
-            coordinates, noise, self.clip, self.steps, self.total
-        )
-
-
-def coordinate_step(run: CoordinateRun, j: Indices) -> None:
-    """Make one inner step of Algorithm 1 in each trial; the compiled one agrees."""
-    gradient = run.oracle.coordinate_gradient(j, clip=take(run.clip, j))
-    noisy = run.measure(gradient, coordinate=j)
-    run.oracle.prox_step(j, noisy, step=take(run.steps, j))
-    if run.n_inner:
-        run.total += run.oracle.w
+        constants = (self.clip, self.steps, self.total)
+        self.oracle.coordinate_steps(coordinates, noise, *constants)

@@ -1,23 +1,26 @@
-"""What solvers share whose steps use sums over Poisson samples of the records."""
+"""What algorithms share whose steps use sums over Poisson samples of the records."""
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.base import Mechanism
-from dp_erm_bench.releases.sampling import PoissonMechanism
-from dp_erm_bench.solvers.base import Array, Indices, inverse
-from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.base import Array, Indices, shape
+from dp_erm_bench.solvers.bounds import inverse, norm_bound
+from dp_erm_bench.solvers.runs import Iterative, State
+from dp_erm_bench.solvers.terms import ERM, Mechanisms, Oracle
 
 # Numbers of noise drawn at once per trial (2 MB).
 CHUNK = 1 << 18
 
-Scale = Array | float
 Batches = tuple[Indices, Indices]
+
+
+def batch_field(what: str = "expected batch size q n, or full (q = 1)") -> Any:
+    """Return the field of a batch size."""
+    return shape(1, least=1, words=("full",), help=what)
 
 
 def expected_batch(problem: ERM, batch_size: int | str) -> int:
@@ -32,49 +35,58 @@ def batch_refusal(problem: ERM, batch_size: int | str) -> str | None:
     return None
 
 
-class SampledRun(ABC):
-    """The state of a run: where in the schedule each trial is.
+class Sampled(Iterative):
+    """An algorithm on samples of the records; its class has the fields below."""
+
+    batch_size: int | str
+    step: float
+    clip: float | None
+
+    def unsupported(self, problem: ERM) -> str | None:
+        """Refuse batches larger than the data."""
+        return batch_refusal(problem, self.batch_size)
+
+    def expected_batch(self, problem: ERM) -> int:
+        """Return q n."""
+        return expected_batch(problem, self.batch_size)
+
+    def rate(self, problem: ERM) -> float:
+        """Return q."""
+        return self.expected_batch(problem) / problem.n
+
+
+class SampledState(State):
+    """Where in the schedule each trial is.
 
     Parameters
     ----------
     oracle : Oracle
-    mechanism : PoissonMechanism
-        Samples the records, and publishes the sums.
-    ahead : bool
-        Whether noise may be taken for many steps at once, by a compiled body.
-    clip : float or array of shape (B, 1), optional
-        Bound on a gradient's norm; declared bounds otherwise.
-    step : float or array of shape (B, 1)
-        Step size, times 1 / beta.
-    expected : int
-        q n.
+    mechanisms : Mechanisms
+    sampled : str
+        The release that samples the records, and publishes the sums.
+    solver : Sampled
     """
 
     def __init__(
-        self,
-        oracle: Oracle,
-        mechanism: Mechanism,
-        ahead: bool,
-        clip: Scale | None,
-        step: Scale,
-        expected: int,
+        self, oracle: Oracle, mechanisms: Mechanisms, sampled: str, solver: Sampled
     ) -> None:
-        assert isinstance(mechanism, PoissonMechanism)
         problem, column = oracle.problem, (oracle.batch, 1)
-        self.oracle, self.sampled = oracle, mechanism
-        self.compiled = ahead and mechanism.rate < 1.0
-        self.expected = float(expected)
-        self.clip = np.broadcast_to(norm_bound(problem, clip), column)
+        self.oracle = oracle
+        self.sampled: Any = mechanisms[sampled]
+        self.ahead = mechanisms.ahead
+        self.expected = float(solver.expected_batch(problem))
+        self.clip = np.broadcast_to(norm_bound(problem, solver.clip), column)
         beta = np.atleast_2d(problem.smoothness.norm)
-        self.step = np.broadcast_to(step * inverse(beta), column)
+        self.step = np.broadcast_to(solver.step * inverse(beta), column)
         self.done = 0
 
     def advance(self, k: int) -> None:
         """Make k steps, compiled for small batches, else one by one."""
-        most = max(1, CHUNK // self.oracle.problem.p) if self.compiled else 1
+        compiled = self.ahead and self.sampled.rate < 1.0
+        most = max(1, CHUNK // self.oracle.problem.p) if compiled else 1
         while k:
             piece = min(k, most, self.prepared())
-            if self.compiled:
+            if compiled:
                 self._compiled(piece)
             else:
                 self.make_step()

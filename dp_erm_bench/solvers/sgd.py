@@ -1,29 +1,21 @@
 """Private stochastic proximal gradient descent."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanisms, Release
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from dp_erm_bench.solvers.base import Array, Limit, Solver, shape, steps_between, value
-from dp_erm_bench.solvers.bounds import norm_bound
-from dp_erm_bench.solvers.sampled import (
-    Batches,
-    SampledRun,
-    batch_refusal,
-    expected_batch,
-)
-from dp_erm_bench.solvers.sets import compiled_refusal
+from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
+from dp_erm_bench.solvers.bounds import norm_bound, projection_refusal
+from dp_erm_bench.solvers.runs import State, clip_field
+from dp_erm_bench.solvers.sampled import Batches, Sampled, SampledState, batch_field
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 
 @dataclass(frozen=True)
-class SGD(Solver):
+class SGD(Sampled):
     """Differentially private stochastic proximal gradient descent (DP-SGD).
 
     Each record is in a step's batch with probability q, independently (Poisson
@@ -44,14 +36,10 @@ class SGD(Solver):
     n_iter: int | None = shape(
         None, least=0, help="number of steps, in place of passes"
     )
-    batch_size: int | str = shape(
-        1, least=1, words=("full",), help="expected batch size q n, or full (q = 1)"
-    )
+    batch_size: int | str = batch_field()
     step: float = value(1.0, above=0.0, help="step size, times 1 / beta")
     decay: float = value(0.0, least=0, help="a: the step size falls like 1 / (1 + a t)")
-    clip: float | None = value(
-        None, above=0.0, help="bound on a gradient's norm; null: declared bounds"
-    )
+    clip: float | None = clip_field()
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -66,12 +54,8 @@ class SGD(Solver):
 
     def unsupported(self, problem: ERM) -> str | None:
         """Refuse batches larger than the data, and penalties without projection."""
-        reason = compiled_refusal(problem, "sgd")
-        return reason or batch_refusal(problem, self.batch_size)
-
-    def expected_batch(self, problem: ERM) -> int:
-        """Return q n."""
-        return expected_batch(problem, self.batch_size)
+        reason = projection_refusal(problem, "sgd", compiled=True)
+        return reason or super().unsupported(problem)
 
     def iterations(self, problem: ERM) -> int:
         """Return T, the number of steps."""
@@ -83,36 +67,21 @@ class SGD(Solver):
         """Return the passes: n / (q n) steps read n records on average."""
         return iteration * self.expected_batch(problem) / problem.n
 
-    def releases(
-        self, problem: ERM, adjacency: Adjacency, schedule: Any
-    ) -> Iterator[Release]:
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield one noisy sum over a Poisson sample per step."""
-        change = adjacency.of_sum(norm_bound(problem, self.clip))
-        rate = self.expected_batch(problem) / problem.n
-        yield PoissonGaussian("gradient", change, self.iterations(problem), rate=rate)
+        change, q = adjacency.of_sum(norm_bound(problem, self.clip)), self.rate(problem)
+        yield PoissonGaussian("gradient", change, self.iterations(problem), rate=q)
 
-    def iterates(
-        self,
-        oracle: Oracle,
-        mechanisms: Mechanisms,
-        checkpoints: Sequence[int],
-        schedule: Any,
-    ) -> Iterator[Array]:
-        """Yield the iterates at the checkpoints."""
-        run = StochasticRun(oracle, mechanisms, self)
-        yield oracle.w
-        for k in steps_between(checkpoints):
-            run.advance(k)
-            yield oracle.w
+    def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> State:
+        """Return the state before the first step."""
+        return StochasticState(oracle, mechanisms, self)
 
 
-class StochasticRun(SampledRun):
+class StochasticState(SampledState):
     """The state of DP-SGD."""
 
     def __init__(self, oracle: Oracle, mechanisms: Mechanisms, solver: SGD) -> None:
-        expected = solver.expected_batch(oracle.problem)
-        given = (mechanisms["gradient"], mechanisms.ahead, solver.clip, solver.step)
-        super().__init__(oracle, *given, expected)
+        super().__init__(oracle, mechanisms, "gradient", solver)
         decay = np.asarray(solver.decay, np.float64)
         self.decay = np.broadcast_to(decay, self.step.shape)
 
@@ -122,19 +91,14 @@ class StochasticRun(SampledRun):
         return np.asarray(self.step / (1.0 + self.decay * t))
 
     def make_step(self) -> None:
-        """Make one step in each trial."""
-        stochastic_step(self)
+        """Make one step of Algorithm 1 in each trial."""
+        (total,) = self.sums(self.oracle)
+        noisy = self.sampled(total) / self.expected
+        step, oracle, problem = self.step_sizes(1), self.oracle, self.oracle.problem
+        moved = problem.penalty.prox(oracle.w - step * noisy, step)
+        oracle.move_to(problem.constraint.project(moved))
 
     def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:
         """Make the next steps of one trial, compiled."""
         steps, clip = self.step_sizes(len(noise))[trial], self.clip[trial, 0]
         self.oracle.stochastic_steps(trial, batches, noise, clip, steps, self.expected)
-
-
-def stochastic_step(run: StochasticRun) -> None:
-    """Make one step of Algorithm 1 in each trial; the compiled one agrees."""
-    (total,) = run.sums(run.oracle)
-    noisy = run.sampled(total) / run.expected
-    step, oracle, problem = run.step_sizes(1), run.oracle, run.oracle.problem
-    moved = problem.penalty.prox(oracle.w - step * noisy, step)
-    oracle.move_to(problem.constraint.project(moved))

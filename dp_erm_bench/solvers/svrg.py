@@ -1,30 +1,22 @@
 """Private stochastic variance-reduced proximal gradient descent."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanisms, Release
-from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from dp_erm_bench.solvers.base import Array, Limit, Solver, shape, steps_between, value
+from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
 from dp_erm_bench.solvers.bounds import norm_bound
-from dp_erm_bench.solvers.sampled import (
-    Batches,
-    SampledRun,
-    batch_refusal,
-    expected_batch,
-)
+from dp_erm_bench.solvers.runs import State, clip_field
+from dp_erm_bench.solvers.sampled import Batches, Sampled, SampledState, batch_field
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
 
 
 @dataclass(frozen=True)
-class SVRG(Solver):
+class SVRG(Sampled):
     """Differentially private stochastic variance-reduced gradient descent (DP-SVRG).
 
     An epoch publishes the noisy gradient over all records at a snapshot u, then
@@ -64,9 +56,7 @@ class SVRG(Solver):
     n_inner: int | None = shape(
         None, least=1, help="m, inner steps of an epoch; null: 2 n / batch_size"
     )
-    batch_size: int | str = shape(
-        1, least=1, words=("full",), help="expected batch size q n, or full (q = 1)"
-    )
+    batch_size: int | str = batch_field()
     snapshot_weight: float | None = shape(
         None,
         above=0.0,
@@ -74,23 +64,13 @@ class SVRG(Solver):
         "least noise in an epoch's direction",
     )
     step: float = value(1.0, above=0.0, help="step size, times 1 / beta")
-    clip: float | None = value(
-        None, above=0.0, help="bound on a gradient's norm; null: declared bounds"
-    )
+    clip: float | None = clip_field()
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that constant steps reach the minimum, for samples as for all."""
         yield Limit(cls(batch_size="full", n_epochs=400), gap=1e-8)
         yield Limit(cls(batch_size=10, n_epochs=80, step=0.2), gap=1e-8)
-
-    def unsupported(self, problem: ERM) -> str | None:
-        """Refuse batches larger than the data."""
-        return batch_refusal(problem, self.batch_size)
-
-    def expected_batch(self, problem: ERM) -> int:
-        """Return q n."""
-        return expected_batch(problem, self.batch_size)
 
     def epoch_length(self, problem: ERM) -> int:
         """Return m; 2 / q by default, as Johnson and Zhang have it for q = 1/n."""
@@ -108,16 +88,14 @@ class SVRG(Solver):
             return self.n_iter
         if self.n_epochs is not None:
             return self.n_epochs * m
-        rate = self.expected_batch(problem) / problem.n
-        epochs, rest = divmod(self.passes + 1e-9, 1 + 2 * rate * m)
-        return int(epochs) * m + max(0, math.floor((rest - 1) / (2 * rate)))
+        work = 2 * self.rate(problem)
+        epochs, rest = divmod(self.passes + 1e-9, 1 + work * m)
+        return int(epochs) * m + max(0, math.floor((rest - 1) / work))
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes: n gradients a snapshot, 2 q n an inner step."""
-        rate = self.expected_batch(problem) / problem.n
-        return (
-            epochs_begun(iteration, self.epoch_length(problem)) + 2 * rate * iteration
-        )
+        snapshots = epochs_begun(iteration, self.epoch_length(problem))
+        return snapshots + 2 * self.rate(problem) * iteration
 
     def weight(self, problem: ERM) -> float:
         """Return z0 / z1, the ratio of the two noise multipliers.
@@ -131,36 +109,22 @@ class SVRG(Solver):
         """
         if self.snapshot_weight is not None:
             return self.snapshot_weight
-        rate = self.expected_batch(problem) / problem.n
         ratio = correction_bound(problem) / self.epoch_length(problem)
-        return math.sqrt(ratio) / rate
+        return math.sqrt(ratio) / self.rate(problem)
 
-    def releases(
-        self, problem: ERM, adjacency: Adjacency, schedule: Any
-    ) -> Iterator[Release]:
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield a noisy sum per snapshot and one per inner step."""
-        bound = norm_bound(problem, self.clip)
+        bound, q = norm_bound(problem, self.clip), self.rate(problem)
         T, m = self.iterations(problem), self.epoch_length(problem)
         snapshot = adjacency.of_sum(bound)
         correction = adjacency.of_sum(correction_bound(problem) * bound)
-        rate = self.expected_batch(problem) / problem.n
         weight = self.weight(problem)
         yield Gaussian("snapshot", snapshot, epochs_begun(T, m), weight=weight)
-        yield PoissonGaussian("correction", correction, T, rate=rate)
+        yield PoissonGaussian("correction", correction, T, rate=q)
 
-    def iterates(
-        self,
-        oracle: Oracle,
-        mechanisms: Mechanisms,
-        checkpoints: Sequence[int],
-        schedule: Any,
-    ) -> Iterator[Array]:
-        """Yield the inner iterates at the checkpoints."""
-        run = VarianceReducedRun(oracle, mechanisms, self)
-        yield oracle.w
-        for k in steps_between(checkpoints):
-            run.advance(k)
-            yield oracle.w
+    def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> State:
+        """Return the state before the first step."""
+        return VarianceReducedState(oracle, mechanisms, self)
 
 
 def epochs_begun(iteration: int, length: int) -> int:
@@ -179,45 +143,34 @@ def correction_bound(problem: ERM) -> float:
     return 1.0 if problem.loss.monotone else 2.0
 
 
-class VarianceReducedRun(SampledRun):
+class VarianceReducedState(SampledState):
     """The state of DP-SVRG: the snapshot and where in its epoch the run is."""
 
     def __init__(self, oracle: Oracle, mechanisms: Mechanisms, solver: SVRG) -> None:
-        problem = oracle.problem
-        given = (mechanisms["correction"], mechanisms.ahead, solver.clip, solver.step)
-        super().__init__(oracle, *given, solver.expected_batch(problem))
+        super().__init__(oracle, mechanisms, "correction", solver)
         self.snapshot = mechanisms["snapshot"]
-        self.anchor = type(oracle)(problem, oracle.batch)
-        self.length = solver.epoch_length(problem)
+        self.anchor = type(oracle)(oracle.problem, oracle.batch)
+        self.length = solver.epoch_length(oracle.problem)
         self.mean: Array = np.zeros_like(oracle.w)
 
     def prepared(self) -> int:
-        """Take a snapshot before the first step of each epoch; return what is left."""
+        """Publish the gradient at a snapshot before each epoch; return what is left."""
         inner = self.done % self.length
         if inner == 0:
-            self.refresh()
+            self.anchor.move_to(self.oracle.w)
+            total = self.snapshot(self.anchor.clipped_sum(self.clip))
+            self.mean = total / self.oracle.problem.n
         return self.length - inner
-
-    def refresh(self) -> None:
-        """Take the iterate as the snapshot and publish the gradient there."""
-        self.anchor.move_to(self.oracle.w)
-        total = self.snapshot(self.anchor.clipped_sum(self.clip))
-        self.mean = total / self.oracle.problem.n
 
     def make_step(self) -> None:
         """Make one inner step in each trial."""
-        variance_reduced_step(self)
+        here, there = self.sums(self.oracle, self.anchor)
+        noisy = self.sampled(here - there) / self.expected + self.mean
+        moved = self.oracle.w - self.step * noisy
+        self.oracle.move_to(self.oracle.problem.penalty.prox(moved, self.step))
 
     def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:
         """Make the next inner steps of one trial, compiled."""
         at = (self.anchor.w[trial], self.mean[trial])
         scales = (self.clip[trial, 0], self.step[trial, 0], self.expected)
         self.oracle.variance_reduced_steps(trial, at, batches, noise, scales)
-
-
-def variance_reduced_step(run: VarianceReducedRun) -> None:
-    """Make one inner step in each trial; the compiled one agrees."""
-    here, there = run.sums(run.oracle, run.anchor)
-    noisy = run.sampled(here - there) / run.expected + run.mean
-    moved = run.oracle.w - run.step * noisy
-    run.oracle.move_to(run.oracle.problem.penalty.prox(moved, run.step))

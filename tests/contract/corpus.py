@@ -21,8 +21,9 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
-from dp_erm_bench.solvers.base import Solver, inverse, shape, steps_between, value
-from dp_erm_bench.solvers.bounds import coordinate_bounds, norm_bound
+from dp_erm_bench.solvers.base import Solver, shape, value
+from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, norm_bound
+from dp_erm_bench.solvers.runs import steps_between
 
 KEPT = {}
 

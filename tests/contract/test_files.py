@@ -142,7 +142,7 @@ def test_a_key_covers_what_is_imported_from_beside_and_nothing_else(tmp_path):
 
 def test_a_key_covers_what_a_file_imports_from_the_package(tmp_path):
     plain = registry.pinned(write(tmp_path / "a"))
-    more = SOUND.replace(HEAD, f"import dp_erm_bench.solvers.greedy_rules\n\n\n{HEAD}")
+    more = SOUND.replace(HEAD, f"import dp_erm_bench.solvers.sampled\n\n\n{HEAD}")
     other = registry.pinned(write(tmp_path / "b", more))
     assert code_fingerprint(plain) != code_fingerprint(other)
 

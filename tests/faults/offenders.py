@@ -15,8 +15,9 @@ import warnings
 import numpy as np
 
 from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.solvers.base import Solver, inverse, shape, steps_between
-from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.base import Solver, shape
+from dp_erm_bench.solvers.bounds import inverse, norm_bound
+from dp_erm_bench.solvers.runs import steps_between
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array, csr_array
 
-from dp_erm_bench.kernels import coordinate, dense, sparse, stochastic
+from dp_erm_bench.kernels import dense, sparse, stochastic
+from dp_erm_bench.losses.logistic import Logistic
 
 
 def tuple_of(matrix):
@@ -12,9 +13,23 @@ def tuple_of(matrix):
 
 
 @pytest.fixture(params=[1, 2, 5])
-def both(request, loss, make_arrays):
+def batch(request):
+    return request.param
+
+
+@pytest.fixture
+def both(batch, loss, make_arrays):
     """Return arrays with two thirds of the features zero, one column empty."""
-    arrays = make_arrays(41, 6, request.param, loss)
+    return sparse_of(make_arrays(41, 6, batch, loss))
+
+
+@pytest.fixture
+def matrices(batch, make_arrays):
+    """Return such arrays for kernels that take no loss."""
+    return sparse_of(make_arrays(41, 6, batch, Logistic()))
+
+
+def sparse_of(arrays):
     X = np.where(arrays.rng.uniform(size=arrays.X.shape) < 1 / 3, arrays.X, 0.0)
     X[:, 2] = 0.0
     arrays.X = np.asfortranarray(X)
@@ -26,30 +41,32 @@ def both(request, loss, make_arrays):
 
 
 @pytest.mark.parametrize("clip", [0.1, 1.0, np.inf])
-def test_gradients(both, clip):
-    r = both.rng.normal(size=both.margins.shape)
-    c = np.full(both.w.shape, clip)
-    expected, got = np.empty_like(both.w), np.empty_like(both.w)
-    dense.clipped_gradients(both.X, r, c, expected)
-    sparse.clipped_gradients(both.columns, r, c, got)
+def test_gradients(matrices, clip):
+    r = matrices.rng.normal(size=matrices.margins.shape)
+    c = np.full(matrices.w.shape, clip)
+    expected, got = np.empty_like(matrices.w), np.empty_like(matrices.w)
+    dense.clipped_gradients(matrices.X, r, c, expected)
+    sparse.clipped_gradients(matrices.columns, r, c, got)
     np.testing.assert_allclose(got, expected, atol=1e-14)
 
 
-def test_the_gram_is_added_to_the_upper_triangle(both):
-    p = both.X.shape[1]
+def test_the_gram_is_added_to_the_upper_triangle(matrices):
+    p = matrices.X.shape[1]
     below = np.tril(np.full((p, p), 7.0), -1)
     out = below + np.triu(np.ones((p, p)))
-    sparse.upper_gram(both.rows, out)
-    np.testing.assert_allclose(np.triu(out), np.triu(1 + both.X.T @ both.X), rtol=1e-12)
+    sparse.upper_gram(matrices.rows, out)
+    np.testing.assert_allclose(
+        np.triu(out), np.triu(1 + matrices.X.T @ matrices.X), rtol=1e-12
+    )
     np.testing.assert_array_equal(np.tril(out, -1), below)
 
 
-def test_products(both):
-    out, back = np.empty_like(both.margins), np.empty_like(both.w)
-    sparse.products(both.columns, both.w, out)
-    np.testing.assert_allclose(out, both.margins, atol=1e-13)
-    sparse.weighted_sums(both.columns, both.margins, back)
-    np.testing.assert_allclose(back, both.margins @ both.X, atol=1e-12)
+def test_products(matrices):
+    out, back = np.empty_like(matrices.margins), np.empty_like(matrices.w)
+    sparse.products(matrices.columns, matrices.w, out)
+    np.testing.assert_allclose(out, matrices.margins, atol=1e-13)
+    sparse.weighted_sums(matrices.columns, matrices.margins, back)
+    np.testing.assert_allclose(back, matrices.margins @ matrices.X, atol=1e-12)
 
 
 def test_coordinate_gradients_and_moves(both, loss):
@@ -72,7 +89,7 @@ def test_coordinate_steps(both, loss, make_psi, summed):
     j, noise = both.rng.integers(0, p, (batch, 30)), both.rng.normal(size=(batch, 30))
     clip, steps = np.full((batch, p), 0.5), both.rng.uniform(0, 0.5, (batch, p))
     results = []
-    for kernel, X in ((coordinate, both.X), (sparse, both.columns)):
+    for kernel, X in ((dense, both.X), (sparse, both.columns)):
         w, z = both.w.copy(), both.margins.copy()
         total = np.zeros((batch if summed else 0, p))
         data = (loss, X, both.y, make_psi(), w, z)

@@ -6,7 +6,7 @@ from scipy import stats
 
 from dp_erm_bench import registry
 from dp_erm_bench.kernels import stochastic
-from dp_erm_bench.kernels.coordinate import coordinate_steps
+from dp_erm_bench.kernels.dense import coordinate_steps
 from dp_erm_bench.kernels.philox import uniforms
 from tests.serving import BALLS
 

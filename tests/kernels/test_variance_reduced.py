@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy.sparse import csr_array
 
-from dp_erm_bench.kernels import variance_reduced as kernels
+from dp_erm_bench.kernels import sparse, stochastic
 from tests.kernels.test_steps import prox, record_gradients, rows_of
 
 EXPECTED = 2.5
@@ -51,7 +51,7 @@ def compiled(kernel, rows, loss, arrays, psi, clip, step, cuts=(0, 6)):
 def test_dense_steps_are_those_of_the_pseudo_code(clip, loss, make_arrays, make_psi):
     arrays, psi = make_arrays(23, 5, 1, loss), make_psi()
     expected = reference(loss, arrays, psi, clip, 0.2)
-    steps = kernels.variance_reduced_steps
+    steps = stochastic.variance_reduced_steps
     rows = rows_of(arrays)[0]
     found = compiled(steps, rows, loss, arrays, psi, clip, 0.2)
     np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -63,10 +63,10 @@ def test_dense_steps_are_those_of_the_pseudo_code(clip, loss, make_arrays, make_
 def test_sparse_steps_are_those_of_the_dense_ones(clip, loss, make_arrays, make_psi):
     arrays, psi = make_arrays(23, 5, 1, loss), make_psi()
     arrays.X = np.where(np.abs(arrays.X) > 0.8, arrays.X, 0.0)
-    rows = sparse.csr_array(arrays.X)
+    rows = csr_array(arrays.X)
     packed = (rows.data, rows.indices, rows.indptr)
     given = (loss, arrays, psi, clip, 0.2)
-    found = compiled(kernels.sparse_variance_reduced_steps, packed, *given)
+    found = compiled(sparse.variance_reduced_steps, packed, *given)
     np.testing.assert_allclose(found, reference(*given), atol=1e-12)
 
 
@@ -76,7 +76,7 @@ def test_clipped_derivatives_stay_within_the_threshold(loss):
     for _ in range(200):
         y = rng.choice([-1.0, 1.0]) if signs else rng.normal()
         z, norm, clip = 5.0 * rng.normal(), rng.exponential(), rng.exponential(0.3)
-        found = kernels.clipped_derivative(loss, y, z, norm, clip)
+        found = stochastic.clipped_derivative(loss, y, z, norm, clip)
         exact = float(loss.derivative(np.array(y), np.array(z)))
         expected = exact * min(1.0, clip / max(abs(exact) * norm, 1e-300))
         assert found == pytest.approx(expected, abs=1e-14)

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.kernels.dense import prox as compiled_prox
+from dp_erm_bench.kernels.projections import prox as compiled_prox
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.penalties.box import Box
 from dp_erm_bench.penalties.elastic_net import ElasticNet

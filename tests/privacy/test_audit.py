@@ -15,8 +15,7 @@ from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.noisy_max import NoisyMax
-from dp_erm_bench.solvers.base import take
-from dp_erm_bench.solvers.bounds import coordinate_bounds
+from dp_erm_bench.solvers.bounds import coordinate_bounds, take
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD

@@ -151,7 +151,7 @@ def test_the_fingerprint_covers_what_the_numbers_come_from():
         assert f"dp_erm_bench.{name}" in numeric
     closure = fingerprint._closure("dp_erm_bench.solvers.greedy_cd")
     closure |= fingerprint._closure(fingerprint.EXECUTE)
-    for name in ("solvers.greedy_rules", "solvers.base", "run"):
+    for name in ("solvers.runs", "solvers.base", "run"):
         assert f"dp_erm_bench.{name}" in closure
     for name in ("experiment.trials", "runner.pool", "results.store", "paths", "cli"):
         assert f"dp_erm_bench.{name}" not in closure

@@ -14,9 +14,8 @@ from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
 from dp_erm_bench.releases.noisy_max import NoisyMax
-from dp_erm_bench.solvers.base import stack
-from dp_erm_bench.solvers.greedy_cd import GreedyCD
-from dp_erm_bench.solvers.greedy_rules import RULES, ExcessRule
+from dp_erm_bench.solvers.greedy_cd import RULES, ExcessRule, GreedyCD
+from dp_erm_bench.solvers.runs import stack
 from tests.privacy.made import law_of
 from tests.solvers.cases import LOSSES, PENALTIES, run_at
 from tests.solvers.test_limits import instance

@@ -264,8 +264,8 @@ def test_less_noise_comes_nearer(cls, adjacency):
 
 def brute_growth(solver, problem):
     """The recursion of the docstring, place by place."""
-    m, sizes = solver.steps_per_pass(problem), solver.sizes(problem)
     b = problem.n if solver.batch_size == "full" else solver.batch_size
+    m, sizes = math.ceil(problem.n / b), solver.sizes(problem)
     worst = 0.0
     for place in range(m):
         far = 0.0

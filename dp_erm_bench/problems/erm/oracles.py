@@ -8,14 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array, Dataset
-from dp_erm_bench.kernels import (
-    coordinate,
-    dense,
-    gram,
-    sparse,
-    stochastic,
-    variance_reduced,
-)
+from dp_erm_bench.kernels import dense, sparse, stochastic
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Indices, Oracle
 
@@ -30,10 +23,10 @@ class DenseOracle(Oracle):
         clipped_gradients=dense.clipped_gradients,
         coordinate_gradients=dense.coordinate_gradients,
         move_coordinates=dense.move_coordinates,
-        coordinate_steps=coordinate.coordinate_steps,
+        coordinate_steps=dense.coordinate_steps,
         record_sum=stochastic.record_sum,
         stochastic_steps=stochastic.stochastic_steps,
-        variance_reduced_steps=variance_reduced.variance_reduced_steps,
+        variance_reduced_steps=stochastic.variance_reduced_steps,
     )
 
     def product(self, w: Array) -> Array:
@@ -164,7 +157,7 @@ class GramOracle(DenseOracle):
             self._gradient = None
             return
         data = (self.G, self.c, self.psi, self.w)
-        gram.coordinate_steps(*data, coordinates, noise, steps, total)
+        dense.gram_steps(*data, coordinates, noise, steps, total)
         self.touch()
 
     def touch(self) -> None:

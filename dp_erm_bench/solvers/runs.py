@@ -1,0 +1,143 @@
+"""What algorithms share that advance step by step."""
+
+import copy
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.solvers.base import Array, Counts, Releases, Solver, shape, value
+from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
+
+Step = Callable[[int], None]
+
+
+def stack(solvers: Sequence[Solver]) -> Solver:
+    """Return one solver for a batch: value fields become arrays of shape (B, 1)."""
+    stacked = copy.copy(solvers[0])
+    for field in dataclasses.fields(stacked):
+        values = [getattr(solver, field.name) for solver in solvers]
+        if field.metadata["kind"] == "value" and values[0] is not None:
+            column = np.array(values, dtype=np.float64)[:, None]
+            object.__setattr__(stacked, field.name, column)
+    return stacked
+
+
+def steps_between(checkpoints: Counts) -> Iterator[int]:
+    """Yield the numbers of iterations from each checkpoint to the next."""
+    for before, after in zip(checkpoints[:-1], checkpoints[1:], strict=True):
+        yield after - before
+
+
+def clip_field(what: str = "bound on a gradient's norm") -> Any:
+    """Return the field of a clipping threshold."""
+    return value(None, above=0.0, help=f"{what}; null: declared bounds")
+
+
+class State(ABC):
+    """The state of B trials on their way.
+
+    Attributes
+    ----------
+    oracle : Oracle
+        At the iterates, which are the output unless ``output`` says otherwise.
+    """
+
+    oracle: Oracle
+
+    @abstractmethod
+    def advance(self, k: int) -> None:
+        """Make k steps in each trial."""
+
+    def output(self) -> Array:
+        """Return what is returned after the steps so far, (B, p)."""
+        return self.oracle.w
+
+
+class Iterative(Solver):
+    """An algorithm whose runs advance step by step."""
+
+    @abstractmethod
+    def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> State:
+        """Return the state before the first step."""
+
+    def iterates(
+        self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
+    ) -> Iterator[Array]:
+        """Yield the outputs, shape (B, p), at the checkpoints."""
+        state = self.start(oracle, mechanisms, schedule)
+        yield state.output()
+        for k in steps_between(checkpoints):
+            state.advance(k)
+            yield state.output()
+
+
+@dataclass(frozen=True)
+class FullBatch(Solver):
+    """T steps in the problem's constraint, each of which reads all records."""
+
+    constrained: ClassVar[bool] = True
+
+    n_iter: int = shape(20, least=0, help="T, the number of steps")
+
+    @property
+    def averages(self) -> bool:
+        """Return whether the mean of the iterates after the start is returned."""
+        return False
+
+    def iterations(self, problem: ERM) -> int:
+        """Return T."""
+        return self.n_iter
+
+    def passes_at(self, problem: ERM, iteration: int) -> float:
+        """Return the passes: one a step."""
+        return float(iteration)
+
+    @abstractmethod
+    def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
+        """Return what makes step t = 0, 1, ... in each trial."""
+
+    def iterates(
+        self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
+    ) -> Iterator[Array]:
+        """Yield the iterates, or their means, at the checkpoints."""
+        step, mean, done = self.stepper(oracle, mechanisms), oracle.w.copy(), 0
+        yield oracle.w
+        for k in steps_between(checkpoints):
+            for t in range(done, done + k):
+                step(t)
+                if self.averages:
+                    mean += (oracle.w - mean) / (t + 1)
+            done += k
+            yield mean if self.averages else oracle.w
+
+
+@dataclass(frozen=True)
+class FullGradient(FullBatch):
+    """Steps along the sum of all clipped gradients, published with Gaussian noise."""
+
+    output: str = shape(
+        "last", choices=("last", "average"), help="which iterate is returned"
+    )
+    clip: float | None = clip_field()
+
+    @property
+    def averages(self) -> bool:
+        """Return whether the mean of the iterates after the start is returned."""
+        return self.output == "average"
+
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
+        """Yield one noisy sum per step."""
+        change = adjacency.of_sum(norm_bound(problem, self.clip))
+        yield Gaussian("gradient", change, self.n_iter)
+
+    def noisy_mean(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
+        """Publish the noisy mean gradient at the iterates, (B, p)."""
+        bound = norm_bound(oracle.problem, self.clip)
+        total = oracle.clipped_sum(np.broadcast_to(bound, (oracle.batch, 1)))
+        noisy: Array = mechanisms["gradient"](total) / oracle.problem.n
+        return noisy

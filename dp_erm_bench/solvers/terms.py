@@ -1,0 +1,7 @@
+"""The terms that the signatures of solvers are written in, under one roof."""
+
+from dp_erm_bench.problems.erm.objective import ERM as ERM
+from dp_erm_bench.problems.erm.oracle import Oracle as Oracle
+from dp_erm_bench.releases.adjacency import Adjacency as Adjacency
+from dp_erm_bench.releases.base import Mechanisms as Mechanisms
+from dp_erm_bench.releases.gaussian import Gaussian as Gaussian
