@@ -174,7 +174,7 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
                 heard = None if ahead else listen(run.mechanisms)
                 run.iterates()
                 try:
-                    counted = recount(run.mechanisms, run.calibration, heard=heard)
+                    counted = recount(run.mechanisms, run.calibration, witnesses=heard)
                 except NoTwin as reason:
                     raise NotApplicable(str(reason)) from None
                 lack = counted.complaint(run.calibration)

@@ -109,7 +109,7 @@ def recount(
     mechanisms: Mapping[str, Mechanism],
     calibration: Calibration,
     declared: Mapping[str, Release] | None = None,
-    heard: Mapping[str, Witness] | None = None,
+    witnesses: Mapping[str, Witness] | None = None,
 ) -> Recount:
     """Return what the mechanisms of a finished run released and what it costs.
 
@@ -122,13 +122,13 @@ def recount(
     declared : mapping of str to Release, optional
         The releases whose sensitivities are those of the budget's adjacency. By
         default each mechanism's own.
-    heard : mapping of str to Witness, optional
-        Who listened to the run; where it is less noise or more uses than the
-        mechanisms say, it counts.
+    witnesses : mapping of str to Witness, optional
+        Who listened to the run; less noise or more uses than the mechanisms say
+        count.
     """
     budget, accountant = calibration.budget, calibration.accountant
     question = (budget.number, budget.adjacency, accountant.removesuffix("+pure"))
-    return _cost(uses_of(mechanisms, declared, heard), *question)
+    return _cost(uses_of(mechanisms, declared, witnesses), *question)
 
 
 @functools.lru_cache(maxsize=256)
@@ -147,7 +147,7 @@ def _cost(
 def uses_of(
     mechanisms: Mapping[str, Mechanism],
     declared: Mapping[str, Release] | None = None,
-    heard: Mapping[str, Witness] | None = None,
+    witnesses: Mapping[str, Witness] | None = None,
 ) -> tuple[Twin, ...]:
     """Return what was called: its twin, with smallest scale / sensitivity and count.
 
@@ -160,7 +160,7 @@ def uses_of(
     for name, mechanism in mechanisms.items():
         release = mechanism.release if declared is None else declared[name]
         twin = required_twin(release)
-        witness = (heard or {}).get(name)
+        witness = (witnesses or {}).get(name)
         count, least = mechanism.used, np.inf
         if witness is not None:
             count, least = max(count, witness.uses), witness.ratio

@@ -120,7 +120,7 @@ def test_what_was_heard_costs_what_was_certified(algorithm, adjacency):
     run.mechanisms.ahead = False
     heard = listen(run.mechanisms)
     run.iterates()
-    found = recount(run.mechanisms, calibration, heard=heard)
+    found = recount(run.mechanisms, calibration, witnesses=heard)
     assert all(told.uses for told in heard.values())
     assert found.complaint(calibration) == ""
 
@@ -187,7 +187,7 @@ def test_an_answer_without_its_noise_is_found(noise):
     output.publish = lambda w: w + (publish(w) - w) / 2
     heard = listen(run.mechanisms)
     run.iterates()
-    found = recount(run.mechanisms, calibration, heard=heard)
+    found = recount(run.mechanisms, calibration, witnesses=heard)
     assert found.complaint(calibration).endswith("is certified")
 
 

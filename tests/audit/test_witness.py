@@ -157,7 +157,7 @@ def test_what_was_heard_overrules_what_was_said():
     for _ in range(5):
         mechanisms["noise"](np.zeros((3, P)))
     assert recount(mechanisms, calibration).complaint(calibration) == ""
-    found = recount(mechanisms, calibration, heard=heard)
+    found = recount(mechanisms, calibration, witnesses=heard)
     assert found.uses[0].ratio == pytest.approx(calibration.z / 2)
     assert "is certified" in found.complaint(calibration)
 
@@ -171,7 +171,7 @@ def test_a_use_that_was_not_counted_is_heard():
         mechanisms["noise"](np.zeros((3, P)))
         mechanisms["noise"].used = min(mechanisms["noise"].used, 4)
     assert recount(mechanisms, calibration).uses[0].times == 4
-    found = recount(mechanisms, calibration, heard=heard)
+    found = recount(mechanisms, calibration, witnesses=heard)
     assert found.uses[0].times == 6
     assert "is certified" in found.complaint(calibration)
 
@@ -185,5 +185,5 @@ def test_a_vector_is_heard_entry_by_entry():
         spoil(mechanisms["noise"])
         heard = listen(mechanisms)
         mechanisms["noise"](np.ones((3, 3)))
-        found = recount(mechanisms, calibration, heard=heard)
+        found = recount(mechanisms, calibration, witnesses=heard)
         assert found.epsilon == pytest.approx(level)

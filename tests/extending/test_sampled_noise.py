@@ -99,7 +99,7 @@ def test_it_runs_and_what_is_certified_is_recounted(outside, adjacency, ahead):
     heard = None if ahead else listen(run.mechanisms)
     run.iterates()
     proof = run.calibration
-    found = recount(run.mechanisms, proof, heard=heard)
+    found = recount(run.mechanisms, proof, witnesses=heard)
     assert proof.label == "certified" and proof.accountant == "pure"
     assert found.complaint(proof) == ""
     assert found.epsilon == pytest.approx(1.0, rel=1e-4)
