@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.paths import cache_dir
+from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.penalties.l1 import L1
 from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.none import NoPenalty
@@ -330,3 +332,32 @@ class TestCache:
         certified.certified_optimum(problem)
         self.stored().write_text(text)
         assert certified.certified_optimum(problem).gap <= 1e-9
+
+
+@dataclass(frozen=True)
+class Ridge(Penalty):
+    """The l2 penalty, as one that is not separable."""
+
+    name = "ridge"
+    strong_convexity = 0.1
+    quadratic = True
+
+    def value(self, w):
+        return 0.05 * np.square(w).sum(axis=-1)
+
+    def prox(self, v, step):
+        return v / (1.0 + 0.1 * step)
+
+    def dual_distance(self, w, u):
+        return 1.0, float(np.square(u - 0.1 * w).sum()) / 0.2
+
+
+def test_the_minimum_of_the_whole_space_is_not_certified_over_a_set():
+    base = make("logistic", "l2", 0.1)
+    parts = (base.dataset, base.loss, Ridge())
+    free = certified.compute_optimum(type(base)(*parts, base.constraint))
+    assert free.value == pytest.approx(base.optimum.value, rel=1e-9)
+    found = certified.compute_optimum(type(base)(*parts, L2Ball(1e-3)))
+    assert found.reason == (
+        "no reference solver for penalty ridge over constraint l2_ball"
+    )
