@@ -90,7 +90,16 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
 
     name = composer.request.experiment
     blocks, config = resolved(composer)
-    folder, notice = _folder(composer, config)
+    folder = results_folder(config, composer.request.folder)
+    changed, notice = config["changes"], ""
+    if changed and folder.name == name:
+        raise UsageError(
+            f"{changed[0]}: changes experiment={name}, whose results are in "
+            f"{folder.name}/; leave name={name} out, so that they stay as they are"
+        )
+    if changed:
+        notice = f"{folder}: the folder of experiment={name} with {' '.join(changed)}"
+        notice += "; its figures and claims say so"
     options = run_options(
         config,
         tuple(command),
@@ -113,21 +122,6 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
             file=sys.stderr,
         )
     return code
-
-
-def _folder(composer: Composer, config: dict[str, Any]) -> tuple[Path, str]:
-    """Return the results folder, and what to say of it if the experiment is changed."""
-    name, changed = composer.request.experiment, config["changes"]
-    folder = results_folder(config, composer.request.folder)
-    if not changed:
-        return folder, ""
-    if folder.name == name:
-        raise UsageError(
-            f"{changed[0]}: changes experiment={name}, whose results are in "
-            f"{folder.name}/; leave name={name} out, so that they stay as they are"
-        )
-    notice = f"{folder}: the folder of experiment={name} with {' '.join(changed)}"
-    return folder, f"{notice}; its figures and claims say so"
 
 
 def experiment_file(composer: Composer) -> dict[str, str]:

@@ -33,13 +33,10 @@ SHAPES: dict[str, tuple[type, str]] = {
 
 
 def experiments(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the files of all experiments by name, our own first."""
+    """Return the files of all experiments by name, our own before those of folders."""
     groups = [folder / "experiment" for folder in (registry.conf_dir(), *folders)]
-    found: dict[str, Path] = {}
-    for group in groups:
-        for path in sorted(group.glob("*.yaml")):
-            found.setdefault(path.stem, path)
-    return found
+    paths = [path for group in groups for path in group.glob("*.yaml")]
+    return {path.stem: path for path in reversed(paths)}
 
 
 def check_experiment(name: str, folders: Sequence[Path]) -> None:
@@ -56,8 +53,8 @@ def check_experiment(name: str, folders: Sequence[Path]) -> None:
 def check_config(name: str, folders: Sequence[Path]) -> None:
     """Refuse a primary configuration that is not there or does not extend ours."""
     stem = name.removesuffix(".yaml")
-    found = [f / f"{stem}.yaml" for f in (registry.conf_dir(), *folders)]
-    path = next((path for path in found if path.is_file()), None)
+    paths = [f / f"{stem}.yaml" for f in (registry.conf_dir(), *folders)]
+    path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise UsageError(f"--config-name {name}: no such file in --config-dir")
     tree = load(path)
@@ -76,14 +73,8 @@ def load(path: Path) -> Any:
     """
     try:
         tree = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: must be a text in UTF-8") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, OSError, ValueError) as error:
         raise UsageError(f"{path}: {_reason(error)}") from None
-    except RecursionError:
-        raise UsageError(f"{path}: nested more than {DEEPEST} deep") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read ({error})") from None
     for node in _nodes(path, tree):
         for key in node if isinstance(node, dict) else ():
             if not isinstance(key, str):
@@ -91,8 +82,8 @@ def load(path: Path) -> Any:
     return tree
 
 
-def _check_file(name: str, known: dict[str, Path], above: tuple[str, ...]) -> None:
-    path, where = known[name], f"experiment={name}"
+def _check_file(name: str, paths: dict[str, Path], above: tuple[str, ...]) -> None:
+    path, where = paths[name], f"experiment={name}"
     tree = load(path)
     if HEADER.split() not in _heads(path):
         raise UsageError(f"{path}: must start with the line '{HEADER}'")
@@ -111,10 +102,10 @@ def _check_file(name: str, known: dict[str, Path], above: tuple[str, ...]) -> No
     for base in tree.get("defaults") or []:
         if base == SELF:
             continue
-        registry.check_choice(f"{where}: defaults", base, sorted(known))
+        registry.check_choice(f"{where}: defaults", base, sorted(paths))
         if base in (*above, name):
             raise UsageError(f"{where}: defaults={base}: builds upon itself")
-        _check_file(base, known, (*above, name))
+        _check_file(base, paths, (*above, name))
 
 
 def _heads(path: Path) -> Iterator[list[str]]:
@@ -141,7 +132,13 @@ def _nodes(path: Path, tree: Any) -> Iterator[Any]:
             todo += [(one, depth + 1) for one in inner]
 
 
-def _reason(error: yaml.YAMLError) -> str:
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "must be a text in UTF-8"
+    if isinstance(error, RecursionError):
+        return f"nested more than {DEEPEST} deep"
+    if not isinstance(error, yaml.YAMLError):
+        return f"cannot be read ({error})"
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return "no yaml: " + " ".join(str(error).split())

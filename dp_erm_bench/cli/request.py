@@ -98,7 +98,11 @@ def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
             raise UsageError(f"{one.key}: given twice; write the values as one list")
         seen.add(one.key)
         if one.key == "experiment":
-            request.experiment = _experiment(one, folders)
+            name = _one(one).values[0]
+            if name is not None:
+                names = sorted(experiments(folders))
+                registry.check_choice("experiment", shown(name), names)
+                request.experiment = str(name)
         elif one.key in CHOSEN:
             request.choices[one.key] = _choice(one)
         elif first in (*PARTS, ALGORITHM) and rest:
@@ -115,14 +119,6 @@ def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
         if key in request.frame and request.experiment is None:
             raise UsageError(f"{key}: belongs to an experiment; add experiment=NAME")
     return request
-
-
-def _experiment(argument: Argument, folders: Sequence[Path]) -> str | None:
-    name = _one(argument).values[0]
-    if name is None:
-        return None
-    registry.check_choice("experiment", shown(name), sorted(experiments(folders)))
-    return str(name)
 
 
 def _choice(argument: Argument) -> Argument:

@@ -27,8 +27,8 @@ MOST_TRIALS = 1_000_000
 SETTINGS = ("seed", "mode", "name", "results_dir", "panel", "profile")
 """Plain keys of the frame that a command line may set."""
 
-SINGLE = ("experiment", "runner")
-PARAMETERS = ("algorithm.NAME.PARAMETER", "dataset.KEY", "penalty.strength")
+OTHERS = ("experiment", "runner", "algorithm.NAME.PARAMETER", "dataset.KEY")
+"""Keys of a command line that are no plain ones, as a refusal lists them."""
 
 
 def says(default: Any, text: str, *words: str) -> Any:
@@ -126,7 +126,7 @@ def check_setting(key: str, value: Any) -> Any:
     """
     keys = settings()
     if key not in keys:
-        check_key(key, [*CHOSEN, *SINGLE, *PARAMETERS, *keys])
+        check_key(key, [*CHOSEN, *OTHERS, "penalty.strength", *keys])
     hint: Any = keys[key][1]
     if typing.get_origin(hint) is not list:
         return typed(key, value, hint)

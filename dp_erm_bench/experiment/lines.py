@@ -146,14 +146,15 @@ class Case:
         written = {key: [algorithm.entry(key, v) for v in spelled[key]] for key in axes}
         points = (product(*one.values()) for one in (axes, spelled, written))
         for values, point, texts in zip(*points, strict=True):
-            opened = dict(zip(axes, values, strict=True))
             if algorithm.separate:
                 entries.update(zip(axes, texts, strict=True))
             else:
+                opened = dict(zip(axes, values, strict=True))
                 entries = self._entries({**self.params, **opened})
             clipped = ",false" if entries.get("clip") in unclipped else ",true"
             batch = (*[entries[key] for key in shared], clipped)
             if batch not in self._batch_keys:
+                opened = dict(zip(axes, values, strict=True))
                 group = _digest(head, batch[:-1], clipped)
                 self._batch_keys[batch] = self._batch_key(group, opened)
             digest = _digest(head, entries.values())

@@ -190,7 +190,13 @@ def _tune(section: Any, panel: str) -> Tune:
     report = seeds_of("tune.report", fields["report"])
     refine = _refine(fields["refine"]) if "refine" in fields else Refine()
     extend = fields.get("extend", [])
-    _check_extend(extend, axes)
+    if not is_list(extend):
+        raise refused("tune.extend", extend, "a list of axes")
+    for name in extend:
+        if not isinstance(name, str) or name not in axes:
+            raise refused("tune.extend", name, f"an axis ({', '.join(axes)})")
+        if not all(type(value) in (int, float) for value in axis_values(axes[name])):
+            raise refused("tune.extend", name, "an axis of numbers")
     # A choice must not be reported on what it was made on.
     for key, fresh, others in (
         ("tune.report", report, seeds + refine.seeds),
@@ -209,16 +215,6 @@ def _refine(section: Any) -> Refine:
     if isinstance(best, bool) or not isinstance(best, int) or best < 1:
         raise refused("tune.refine.best", best, "an integer of at least 1")
     return Refine(best, seeds_of("tune.refine.seeds", fields.get("seeds")))
-
-
-def _check_extend(names: Any, axes: Mapping[str, Any]) -> None:
-    if not is_list(names):
-        raise refused("tune.extend", names, "a list of axes")
-    for name in names:
-        if not isinstance(name, str) or name not in axes:
-            raise refused("tune.extend", name, f"an axis ({', '.join(axes)})")
-        if not all(type(value) in (int, float) for value in axis_values(axes[name])):
-            raise refused("tune.extend", name, "an axis of numbers")
 
 
 def _inherit(section: Any, panel: str) -> Inherit:

@@ -18,6 +18,7 @@ ROOT = str(Path(__file__).resolve().parents[2])
 SWEEP = [
     *("dataset=log1", "dataset.n=500", "dataset.p=3", "seed=range(0,7)"),
     *("algorithm=random_cd", "algorithm.random_cd.clip=1", "budget.epsilon=100"),
+    "runner.n_jobs=1",
 ]
 
 

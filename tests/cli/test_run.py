@@ -1,4 +1,4 @@
-"""Whole commands in their own process: run, rerun, plan, collect, interrupt."""
+"""Whole commands: run, rerun, plan, collect; in their own process, and interrupt."""
 
 import os
 import re
@@ -6,9 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+
+from dp_erm_bench.cli.main import main
 
 SWEEP = [
     *("dataset=log1", "dataset.n=60", "dataset.p=5", "seed=range(0,3)"),
@@ -33,21 +36,26 @@ claims:
 
 
 @pytest.fixture
-def run(tmp_path, environment):
+def run(tmp_path, monkeypatch, capsys):
+    """Run a command here: only its workers are processes of their own."""
+    monkeypatch.chdir(tmp_path)
+
     def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "dp_erm_bench", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+        code = main(list(arguments))
+        said = capsys.readouterr()
+        return SimpleNamespace(returncode=code, stdout=said.out, stderr=said.err)
 
     return run
 
 
-def test_a_sweep_runs_once_and_adds_to_its_folder(run, tmp_path):
-    first = run(*SWEEP)
+def test_a_sweep_runs_once_and_adds_to_its_folder(run, tmp_path, environment):
+    first = subprocess.run(
+        [sys.executable, "-m", "dp_erm_bench", *SWEEP],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert first.returncode == 0, first.stderr
     table = pd.read_parquet(tmp_path / "results" / "sweep" / "results.parquet")
     assert table.groupby("trial").ngroups == 12
