@@ -91,15 +91,14 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
     name = composer.request.experiment
     blocks, config = resolved(composer)
     folder = results_folder(config, composer.request.folder)
-    changed, notice = config["changes"], ""
+    changed = config["changes"]
     if changed and folder.name == name:
         raise UsageError(
             f"{changed[0]}: changes experiment={name}, whose results are in "
             f"{folder.name}/; leave name={name} out, so that they stay as they are"
         )
-    if changed:
-        notice = f"{folder}: the folder of experiment={name} with {' '.join(changed)}"
-        notice += "; its figures and claims say so"
+    what = f"{folder}: the folder of experiment={name} with {' '.join(changed)}"
+    notice = f"{what}; its figures and claims say so" if changed else ""
     options = run_options(
         config,
         tuple(command),

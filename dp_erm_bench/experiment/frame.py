@@ -27,7 +27,10 @@ MOST_TRIALS = 1_000_000
 SETTINGS = ("seed", "mode", "name", "results_dir", "panel", "profile")
 """Plain keys of the frame that a command line may set."""
 
-OTHERS = ("experiment", "runner", "algorithm.NAME.PARAMETER", "dataset.KEY")
+OTHERS = (
+    *("experiment", "runner", "algorithm.NAME.PARAMETER"),
+    *("dataset.KEY", "penalty.strength"),
+)
 """Keys of a command line that are no plain ones, as a refusal lists them."""
 
 
@@ -126,7 +129,7 @@ def check_setting(key: str, value: Any) -> Any:
     """
     keys = settings()
     if key not in keys:
-        check_key(key, [*CHOSEN, *OTHERS, "penalty.strength", *keys])
+        check_key(key, [*CHOSEN, *OTHERS, *keys])
     hint: Any = keys[key][1]
     if typing.get_origin(hint) is not list:
         return typed(key, value, hint)
