@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.plugins import sources
 from dp_erm_bench.plugins.load import check_class, load
 from dp_erm_bench.plugins.names import entry_points, is_file, label, named_in
+from dp_erm_bench.plugins.names import pinned as _pinned
 
 SUFFIX = ".yaml"
 ALGORITHM = "algorithm"
@@ -85,7 +85,7 @@ def pinned(name: str, group: str = ALGORITHM) -> str:
         one = f"{'an' if group == ALGORITHM else 'a'} {group} of the package"
         taken = f"the name {label(name)} is taken by {one}; rename the file"
         raise UsageError(f"{group}={name}: {taken}")
-    return sources.pinned(name, group)
+    return _pinned(name, group)
 
 
 def check_choice(key: str, value: Any, allowed: list[str]) -> None:

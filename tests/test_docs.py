@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from dp_erm_bench.cli.folders import _parser
-from dp_erm_bench.results.change import MEASURES, WAYS, Rule
-from dp_erm_bench.results.compare import RANK
+from dp_erm_bench.results.compare import MEASURES, RANK, WAYS, Rule
 from dp_erm_bench.results.statistics import FLOOR, RESAMPLES
 from dp_erm_bench.results.store import FAILED, FINISHED
 from dp_erm_bench.runner.options import RunOptions

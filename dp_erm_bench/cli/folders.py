@@ -159,8 +159,7 @@ def compare_command(arguments: Sequence[str]) -> int:
         For anything wrong with the arguments or the folders.
     """
     options = _parser().parse_args(list(arguments))
-    from dp_erm_bench.results.change import Rule
-    from dp_erm_bench.results.compare import compare
+    from dp_erm_bench.results.compare import Rule, compare
     from dp_erm_bench.results.finals import named_finals
 
     rule = Rule(options.by, options.tolerance, options.interval)

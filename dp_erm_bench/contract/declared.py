@@ -16,7 +16,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.contract.candidate import STEPS, Candidate
 from dp_erm_bench.contract.runs import DELTA, NotApplicable, require, run_at
 from dp_erm_bench.errors import BudgetExhausted, Unsupported, UsageError
-from dp_erm_bench.plugins.sources import sources
+from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.declared import complaint
 from dp_erm_bench.trust.recount import listen, recount

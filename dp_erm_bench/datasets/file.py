@@ -16,10 +16,10 @@ from dp_erm_bench.errors import UsageError, place_of, word
 from dp_erm_bench.registry import check_choice
 
 Raw = tuple[Any, NDArray[Any]]
-FORMATS = {
-    **{"csv": (".csv",), "npz": (".npz",)},
-    "svmlight": (".svm", ".libsvm", ".svmlight"),
-}
+FORMATS = ("csv", "npz", "svmlight")
+SUFFIXES = {f".{kind}": kind for kind in FORMATS} | dict.fromkeys(
+    (".svm", ".libsvm"), "svmlight"
+)
 PACKED = (".bz2", ".xz", ".gz")
 BROKEN = (
     *(OSError, EOFError, ValueError, LookupError, OverflowError),
@@ -97,9 +97,8 @@ def _format(file: Path, given: str) -> str:
         check_choice("dataset.format", given, ["auto", *FORMATS])
         return given
     suffixes = [suffix for suffix in file.suffixes if suffix not in PACKED]
-    for kind, known in FORMATS.items():
-        if suffixes and suffixes[-1].lower() in known:
-            return kind
+    if suffixes and suffixes[-1].lower() in SUFFIXES:
+        return SUFFIXES[suffixes[-1].lower()]
     raise UsageError(
         f"dataset.path={file}: its suffix tells no format, "
         f"add dataset.format={'|'.join(FORMATS)}"

@@ -110,12 +110,8 @@ def save_arrays(kind: str, key: str, arrays: Mapping[str, Features]) -> str:
     the arrays too. A full disk is no error: the next process prepares again.
     """
     folder, content = paths.cache_dir() / kind / key, content_hash(arrays)
-    sparse = {
-        name: list(array.shape)
-        for name, array in arrays.items()
-        if not isinstance(array, np.ndarray)
-    }
-    seal = {"names": sorted(arrays), "sparse": sparse, "content": content}
+    shapes = {k: a.shape for k, a in arrays.items() if not isinstance(a, np.ndarray)}
+    seal = {"names": sorted(arrays), "sparse": shapes, "content": content}
     try:
         paths.remove_parts(folder)
         for name, array in arrays.items():

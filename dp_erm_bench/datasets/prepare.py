@@ -7,18 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.datasets import records
-from dp_erm_bench.datasets.base import (
-    Array,
-    Bounds,
-    Dataset,
-    Features,
-    Uncharged,
-    Usual,
-    as_features,
-    parts,
-    scaled,
-)
+from dp_erm_bench.datasets import base, records
+from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, as_features
 from dp_erm_bench.errors import UsageError
 
 
@@ -44,7 +34,7 @@ class Recipe:
     densify : bool
         Whether sparse features become a dense array.
     clip : Declared or None
-        Bounds to which records are clipped, after columns are rescaled.
+        base.Bounds to which records are clipped, after columns are rescaled.
     """
 
     classification: bool = True
@@ -170,7 +160,7 @@ def _rescaled(
     if how == "scale":
         rms = np.sqrt(mean_squares(X))
         factor = _inverse(rms, rms > 0.0)
-        return {key: scaled(Z, columns=factor) for key, Z in features.items()}
+        return {key: base.scaled(Z, columns=factor) for key, Z in features.items()}
     if not isinstance(X, np.ndarray):
         raise UsageError(
             f"dataset.standardise=True: {name} is sparse and centring would fill it; "
@@ -181,7 +171,7 @@ def _rescaled(
 
 
 def standardise(X: Array, *others: Array) -> list[Array]:
-    """Return X and the others shifted and scaled by the statistics of X.
+    """Return X and the others shifted and base.scaled by the statistics of X.
 
     Columns of X get mean 0 and (population) variance 1. A column that is
     constant up to rounding becomes exactly 0, so that it has no influence; the
@@ -210,7 +200,7 @@ def _frozen(X: Any) -> Features:
     features = as_features(X)
     dense = isinstance(features, np.ndarray)
     copy = features.copy(order="F") if dense else features.copy()
-    for array in parts(copy).values():
+    for array in base.parts(copy).values():
         array.flags.writeable = False
     return copy
 
@@ -220,8 +210,8 @@ def dataset_from_arrays(
     y: Array,
     *,
     name: str = "arrays",
-    bounds: Bounds | None = None,
-    usual: Usual | None = None,
+    bounds: base.Bounds | None = None,
+    usual: base.Usual | None = None,
 ) -> Dataset:
     """Make a dataset of arrays as they are: copied, checked, read-only.
 

@@ -19,8 +19,6 @@ from dp_erm_bench.datasets import libsvm
 from dp_erm_bench.datasets.published import Published, Raw, python_call
 
 ELECTRICITY_ID = 151
-OPENML = "https://www.openml.org"
-KEPT_BY_OPENML = "openml/openml.org/api/v1/json/data"
 MADELON = ("madelon", "madelon_test")
 
 
@@ -95,6 +93,16 @@ def _fetch_mtp() -> Raw:
     return bunch.data.to_numpy(np.float64), bunch.target.to_numpy(np.float64)
 
 
+def _openml(
+    name: str, parse: Callable[..., Raw], fetch: Callable[[], Raw], kept: str, call: str
+) -> Published:
+    """Return a dataset of OpenML by its file in sklearn's cache and its arguments."""
+    fetched = partial(_sklearn_has, f"openml/openml.org/api/v1/json/data/{kept}")
+    command = python_call("sklearn.datasets", "fetch_openml", call)
+    host = "https://www.openml.org"
+    return Published(name, (name,), parse, fetch, fetched, host, command)
+
+
 breast_cancer = Bundled(
     "scikit-learn", partial(_sklearn, "load_breast_cancer", return_X_y=True)
 )
@@ -103,14 +111,12 @@ diabetes = Bundled(
     "scikit-learn", partial(_sklearn, "load_diabetes", return_X_y=True, scaled=False)
 )
 
-electricity = Published(
+electricity = _openml(
     "electricity",
-    ("electricity",),
     _parse_electricity,
     _fetch_electricity,
-    partial(_sklearn_has, f"{KEPT_BY_OPENML}/{ELECTRICITY_ID}.gz"),
-    OPENML,
-    python_call("sklearn.datasets", "fetch_openml", f"data_id={ELECTRICITY_ID}"),
+    f"{ELECTRICITY_ID}.gz",
+    f"data_id={ELECTRICITY_ID}",
 )
 
 california = Published(
@@ -133,14 +139,8 @@ madelon = Published(
     python_call("libsvmdata", "fetch_dataset", *map(repr, MADELON)),
 )
 
-mtp = Published(
-    "mtp",
-    ("mtp",),
-    _parse_table,
-    _fetch_mtp,
-    partial(_sklearn_has, f"{KEPT_BY_OPENML}/list/data_name/mtp/*"),
-    OPENML,
-    python_call("sklearn.datasets", "fetch_openml", "'mtp', version=1"),
+mtp = _openml(
+    "mtp", _parse_table, _fetch_mtp, "list/data_name/mtp/*", "'mtp', version=1"
 )
 
 dorothea = Published("dorothea", ("dorothea",), _svmlight(100_000))

@@ -9,17 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.datasets.base import (
-    NUMBERS,
-    Array,
-    Bounds,
-    Features,
-    as_features,
-    assembled,
-    norms,
-    parts,
-    scaled,
-)
+from dp_erm_bench.datasets import base
+from dp_erm_bench.datasets.base import Array, Bounds, Features, as_features, norms
 from dp_erm_bench.errors import UsageError, word
 
 LABEL_PAIRS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
@@ -124,10 +115,10 @@ def _clipped(X: Features, bounds: Bounds) -> Features:
     else:
         limits = np.repeat(bounds.columns, np.diff(X.indptr))
         data = {".data": np.clip(X.data, -limits, limits)}
-        X = assembled(X.shape, parts(X) | data)
+        X = base.assembled(X.shape, base.parts(X) | data)
     lengths = norms(X)
     shrink = bounds.norm / np.where(lengths > bounds.norm, lengths, bounds.norm or 1.0)
-    return scaled(X, rows=shrink)
+    return base.scaled(X, rows=shrink)
 
 
 def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
@@ -171,8 +162,10 @@ def labels(
     UsageError
         If the labels are not of the task, or one side would be empty.
     """
-    text = y.dtype.kind not in NUMBERS
-    if text and not _is_text(y):
+    kind = y.dtype.kind
+    mixed = kind == "O" and all(isinstance(v, str | int | float | np.number) for v in y)
+    text = kind in "US" or mixed
+    if not text and kind not in base.NUMBERS:
         raise UsageError(
             f"dataset {name}: labels must be numbers or text, not {y.dtype}"
         )
@@ -188,13 +181,6 @@ def labels(
     if not np.isfinite(numbers).all():
         raise UsageError(f"dataset {name}: y holds a value that is not finite")
     return signs(name, numbers) if classification else numbers
-
-
-def _is_text(y: NDArray[Any]) -> bool:
-    """Return whether labels are text, or text and numbers as tables hold them."""
-    if y.dtype.kind == "O":
-        return all(isinstance(label, str | int | float | np.number) for label in y)
-    return y.dtype.kind in "US"
 
 
 def signs(name: str, y: Array) -> Array:
@@ -244,7 +230,7 @@ def content_hash(arrays: Mapping[str, Features]) -> str:
         if isinstance(array, np.ndarray):
             total.update(np.ascontiguousarray(array.T, dtype=np.float64).data)
             continue
-        for suffix, part in parts(array).items():
+        for suffix, part in base.parts(array).items():
             total.update(f"{suffix}{part.dtype}{part.shape}".encode())
             total.update(np.ascontiguousarray(part).data)
     return total.hexdigest()

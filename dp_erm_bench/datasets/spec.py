@@ -137,14 +137,8 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
     recipe = _recipe(name, common)
     # Bounds of records as they are hold for those only, unless they are clipped again.
     holds = not recipe.standardise or recipe.clip is not None
-    return Spec(
-        name=name,
-        loader=loader,
-        options=options,
-        recipe=recipe,
-        usual=_usual(common),
-        bounds=_declared(common["bounds"]) if holds else None,
-    )
+    usual, bounds = _usual(common), _declared(common["bounds"]) if holds else None
+    return Spec(name, loader, options, recipe, usual, bounds)
 
 
 def asked(ask: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -181,15 +175,13 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         raise refused("test_fraction", common["test_fraction"], "a number in [0, 1)")
     if not is_seed(common["seed"]):
         raise refused("seed", common["seed"], "an integer >= 0 and below 2^63")
+    same = ("standardise", "seed", "drop_empty", "densify")
     return Recipe(
         classification=classification,
         positive=positive and list(positive),
-        standardise=common["standardise"],
         test_fraction=number(common["test_fraction"]),
-        seed=common["seed"],
-        drop_empty=common["drop_empty"],
-        densify=common["densify"],
         clip=_declared(common["bounds"]) if clip else None,
+        **{key: common[key] for key in same},
     )
 
 

@@ -11,8 +11,7 @@ from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
-from dp_erm_bench.plugins.names import content, is_file
-from dp_erm_bench.plugins.sources import package_imports
+from dp_erm_bench.plugins.names import content, is_file, package_imports
 
 PACKAGE = "dp_erm_bench"
 NUMERIC = (

@@ -13,8 +13,7 @@ from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.experiment.values import canonical, plain, typed
 from dp_erm_bench.paths import later_defaults
-from dp_erm_bench.plugins.names import is_file, label, named_in
-from dp_erm_bench.plugins.sources import is_pinned
+from dp_erm_bench.plugins.names import is_file, is_pinned, label, named_in
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import problem_of
 from dp_erm_bench.registry import ALGORITHM, OBJECTIVE

@@ -36,7 +36,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numpy.typing import NDArray
 
 from dp_erm_bench.paths import cache_dir
-from dp_erm_bench.plugins.sources import digest, sources
+from dp_erm_bench.plugins.names import digest, sources
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -21,7 +21,7 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr
 
 from dp_erm_bench.kernels import elementary, elementwise
 from dp_erm_bench.kernels.compiled import FAST, Array, kernel
-from dp_erm_bench.plugins.sources import origin
+from dp_erm_bench.plugins.names import origin
 
 _classes: dict[str, Any] = {}
 """Classes of losses by the names of their types."""

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import UsageError, number
-from dp_erm_bench.plugins.names import shipped
-from dp_erm_bench.plugins.sources import origin
+from dp_erm_bench.plugins.names import origin, shipped
 
 Array = NDArray[np.float64]
 

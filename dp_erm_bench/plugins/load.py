@@ -9,14 +9,13 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.plugins.names import label
-from dp_erm_bench.plugins.sources import broken, digest, sources
+from dp_erm_bench.plugins.names import broken, digest, label, sources
 
 CHECKS = {
     "algorithm": ("Solver", "dp_erm_bench.solvers.declared"),
@@ -73,20 +72,21 @@ def check_class(name: str, made: Any, group: str) -> None:
 
 
 def _executed(path: str, name: str, files: dict[str, Path], group: str) -> ModuleType:
+    """Return the module of a file; while it runs, imports find those beside it."""
     helpers = {k: file for k, file in files.items() if k != label(path)}
     for helper in helpers:
         sys.modules.pop(helper, None)
-    finder = _Beside(helpers)
-    spec = importlib.util.spec_from_file_location(
-        name, path, loader=_Source(name, path)
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    finder, loader = _Beside(helpers), _Source(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    # numba is to keep code by the digest of all these files.
+    numba = any(b"numba" in file.read_bytes() for file in files.values())
+    compiling = importlib.import_module(MACHINE_CODE).machine_code_of if numba else None
     sys.meta_path.insert(0, finder)
     try:
-        with _machine_code(path, files):
-            spec.loader.exec_module(module)
+        with compiling(path) if compiling else nullcontext():
+            loader.exec_module(module)
             # One that is imported in a function would be gone then.
             for helper in helpers:
                 importlib.import_module(helper)
@@ -96,16 +96,6 @@ def _executed(path: str, name: str, files: dict[str, Path], group: str) -> Modul
     finally:
         sys.meta_path.remove(finder)
     return module
-
-
-def _machine_code(path: str, files: dict[str, Path]) -> AbstractContextManager[Any]:
-    """Return a context in which numba keeps code by the digest of all these files."""
-    if any(b"numba" in file.read_bytes() for file in files.values()):
-        context: AbstractContextManager[Any] = importlib.import_module(
-            MACHINE_CODE
-        ).machine_code_of(path)
-        return context
-    return nullcontext()
 
 
 class _Source(importlib.machinery.SourceFileLoader):

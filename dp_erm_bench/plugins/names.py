@@ -1,20 +1,36 @@
-"""How an algorithm from outside the package is called: a file, or an entry point.
+"""How code from outside the package is called, and what it consists of.
 
 A file is named by its path, and *pinned* as ``path#content``: the content is a digest
 of the file and of the modules beside it that it imports, so that whoever holds the
-pin either gets the code that it stands for or is told that it has changed.
+pin either gets the code that it stands for or is told that it has changed. An installed
+package offers algorithms as entry points.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
+import importlib
+import importlib.machinery
+import keyword
 import os
-from collections.abc import Mapping
+import secrets
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from dp_erm_bench.errors import UsageError
+
 GROUP = "dp_erm_bench.algorithms"
 """Entry points of this group are algorithms: ``name = "module:Class"``."""
+
+EXTEND = "dp_erm_bench.extend"
+"""Exports what files of one's own need; imported where one has missed it."""
+
+_pins: set[str] = set()
 
 
 def is_file(name: Any) -> bool:
@@ -34,8 +50,8 @@ def content(name: str) -> str:
 
 def shipped(name: str) -> dict[str, str]:
     """Return what the spec of a trial says of a pinned file, nothing of a name."""
-    path, _, digest = name.partition("#")
-    return {"file": path, "content": digest} if is_file(name) else {}
+    path = name.partition("#")[0]
+    return {"file": path, "content": content(name)} if is_file(name) else {}
 
 
 def identity(name: str) -> str:
@@ -62,3 +78,163 @@ def entry_points() -> dict[str, str]:
 
     found = metadata.entry_points(group=GROUP)
     return {point.name: point.value.replace(":", ".") for point in found}
+
+
+def pinned(name: str, group: str) -> str:
+    """Return the absolute path of a file with the digest of its content.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file, its name cannot be that of an algorithm, or it is
+        no Python.
+    """
+    if "#" in name:
+        return name
+    path = absolute(name)
+    stem = label(path)
+    if not stem.isidentifier() or keyword.iskeyword(stem):
+        raise UsageError(
+            f"{group}={name}: the file's name names the {group} and must be a word "
+            f"of letters, digits and _, as in my_{group}.py"
+        )
+    if not os.path.isfile(path):
+        raise UsageError(f"{group}={name}: no such file")
+    pin = f"{path}#{digest(sources(path, group))}"
+    _pins.add(pin)
+    return pin
+
+
+def is_pinned(pin: str) -> bool:
+    """Return whether a file was pinned here: a user named its path, and it held that.
+
+    A pin that stands in a results folder may be anybody's.
+    """
+    return pin in _pins
+
+
+def sources(path: str, group: str = "algorithm") -> dict[str, Path]:
+    """Return a file and the modules beside it that it imports, at any depth.
+
+    A module that is found elsewhere too (the standard library, an installed package)
+    is that one: files beside a solver replace none.
+    """
+    file = Path(path)
+    found, todo = {file.stem: file}, [file.stem]
+    while todo:
+        name = todo.pop()
+        for imported in sorted(_beside(name, found[name], file.parent, group)):
+            if imported not in found:
+                found[imported] = _module_file(file.parent, imported) or file
+                todo.append(imported)
+    return found
+
+
+def package_imports(name: str, package: str) -> set[str]:
+    """Return the modules of a package that a file, or one beside it, imports."""
+    files = sources(name.partition("#")[0])
+    names = {i for module, file in files.items() for i in _imports(module, file)}
+    return {name for name in names if name.partition(".")[0] == package}
+
+
+def _beside(module: str, file: Path, folder: Path, group: str) -> Iterator[str]:
+    """Yield the modules of a folder that a file imports."""
+    for name in _imports(module, file, group):
+        parts = name.split(".")
+        if not _is_elsewhere(parts[0], str(folder)):
+            above = (".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+            yield from (each for each in above if _module_file(folder, each))
+
+
+def _imports(module: str, file: Path, group: str = "algorithm") -> set[str]:
+    """Return every dotted name that a file may import, also inside functions."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise broken(str(file), error, group) from None
+    inside = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parts = inside.split(".")
+            above = parts[: len(parts) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return {name.strip(".") for name in found} - {""}
+
+
+def _is_elsewhere(top: str, folder: str) -> bool:
+    if top in sys.stdlib_module_names:
+        return True
+    others = [p for p in sys.path if os.path.abspath(p or os.getcwd()) != folder]
+    return importlib.machinery.PathFinder.find_spec(top, others) is not None
+
+
+def _module_file(folder: Path, module: str) -> Path | None:
+    base = folder.joinpath(*module.split("."))
+    candidates = (base.with_name(f"{base.name}.py"), base / "__init__.py")
+    return next(filter(Path.is_file, candidates), None)
+
+
+def digest(files: dict[str, Path]) -> str:
+    """Return the digest of modules by name: of what they hold, not where they are."""
+    parts = [f"{n} {sha256(files[n].read_bytes()).hexdigest()}" for n in sorted(files)]
+    return sha256("\n".join(parts).encode()).hexdigest()
+
+
+@functools.cache
+def origin(cls: type) -> str:
+    """Return what tells a class from outside the package from others of its name.
+
+    Returns
+    -------
+    str
+        Empty for the package's own. The digest of its file and the modules beside it;
+        of a class that no file holds as a whole (a notebook's), a word of this
+        process alone.
+    """
+    if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return ""
+    file = getattr(sys.modules[cls.__module__], "__file__", None)
+    if file and "<locals>" not in cls.__qualname__:
+        return digest(sources(file))
+    return secrets.token_hex(8)
+
+
+def broken(path: str, error: BaseException, group: str) -> UsageError:
+    """Return the sentence about a file that cannot be imported."""
+    if isinstance(error, ImportError) and (moved := _moved(path, error.name or "")):
+        return UsageError(f"{group}={path}: {moved}")
+    if isinstance(error, SyntaxError):
+        line, message = error.lineno, error.msg
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        line, message = frames[-1].lineno if frames else 0, str(error)
+    return UsageError(
+        f"{group}={path}: cannot be imported, {type(error).__name__} in line {line}: "
+        f"{' '.join(message.split())}"
+    )
+
+
+def _moved(path: str, missing: str) -> str:
+    """Return how to import what a file looked for at a place of ours that is gone."""
+    if missing == EXTEND or missing.partition(".")[0] != __name__.partition(".")[0]:
+        return ""
+    gone = [
+        (node.module, alias.name)
+        for file in sources(path).values()
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.ImportFrom)
+        and node.module
+        and node.module.startswith(missing)
+        for alias in node.names
+    ]
+    places = ", ".join(dict.fromkeys(module for module, _ in gone)) or missing
+    offered = importlib.import_module(EXTEND).__all__
+    names = ", ".join(sorted({name for _, name in gone} & set(offered))) or "..."
+    return (
+        f"imports from {places} what is not there; files of one's own write from "
+        f"{EXTEND} import {names}"
+    )

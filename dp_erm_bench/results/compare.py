@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +13,27 @@ import pandas as pd
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
-from dp_erm_bench.results.change import HIGHER_IS_BETTER, MEASURES, Rule, judged
-from dp_erm_bench.results.finals import ALWAYS, LABELS, labelled
+from dp_erm_bench.results.finals import ALWAYS, LABELS, Row, labelled, without
 from dp_erm_bench.results.settings import worst_if_lost
+from dp_erm_bench.results.statistics import (
+    central,
+    quantile,
+    relative_change,
+    resampled_medians,
+)
 
 Array = npt.NDArray[Any]
-Row = dict[str, Any]
 
 NAME = [*LABELS, "setting"]
-SEEDS = ["seed", "dataset_seed"]
+TRIAL = [*NAME, "seed", "dataset_seed"]
+MEASURES = [
+    *("objective", "relative_error", "test_objective", "test_accuracy"),
+    *("seconds", "epsilon_certified"),
+]
+"""Columns that can be compared; smaller is better in all but `HIGHER_IS_BETTER`."""
+
+HIGHER_IS_BETTER = ("test_accuracy",)
+WAYS = ["trial", "setting"]
 RANK = {"ok": 0, "skipped": 1, "diverged": 2, "error": 3, "timeout": 3, "killed": 3}
 """A status of higher rank than before is a regression."""
 
@@ -30,6 +42,37 @@ EMPTY = {
     **dict.fromkeys(("median_a", "median_b", "change", "low", "high"), np.nan),
     **{"verdict": "", "note": ""},
 }
+
+
+class Rule(NamedTuple):
+    """How the runs of a setting are judged.
+
+    Attributes
+    ----------
+    by : {'trial', 'setting'}
+        Change of each common trial, or of the medians over all seeds of each side.
+    tolerance : float
+        Relative changes up to this size are of no interest.
+    interval : float
+        Share of the bootstrap's draws that the interval holds.
+    """
+
+    by: str = "trial"
+    tolerance: float = 0.05
+    interval: float = 0.95
+
+    def check(self) -> None:
+        """Refuse values out of range with one sentence."""
+        check_choice("--by", self.by, WAYS)
+        if not 0 <= self.tolerance < math.inf:
+            raise UsageError(f"--tolerance={self.tolerance}: must be 0 or more")
+        if not 0 < self.interval < 1:
+            raise UsageError(f"--interval={self.interval}: must lie between 0 and 1")
+
+    @property
+    def least(self) -> int:
+        """Return how many runs can decide: a sign test of fewer could not."""
+        return math.ceil(1 - math.log2(1 - self.interval))
 
 
 def compare(
@@ -69,17 +112,11 @@ def compare(
     """
     rule.check()
     for measure in on:
-        check_choice("--on", measure, list(MEASURES))
+        check_choice("--on", measure, MEASURES)
     for name, side in (("A", first), ("B", second)):
         if side.empty:
             raise UsageError(f"compare: {name} has no recorded trials yet")
-    both = _joined(_without([first, second], ignore), on)
-    _check_common(both, rule)
-    rows = _table(both, on, rule)
-    for measure in on:
-        if measure not in set(rows["measure"]):
-            raise UsageError(f"--on={measure}: no common trial has a value of it")
-    return rows
+    return _table(_joined(without([first, second], ignore), on, rule), on, rule)
 
 
 def _table(both: pd.DataFrame, on: Sequence[str], rule: Rule) -> pd.DataFrame:
@@ -91,7 +128,39 @@ def _table(both: pd.DataFrame, on: Sequence[str], rule: Rule) -> pd.DataFrame:
     for name, places in groups.items():
         group = {column: values[places] for column, values in arrays.items()}
         rows += [{**labels[name], **EMPTY, **row} for row in _rows(group, on, rule)]
+    for measure in on:
+        if not any(row["measure"] == measure for row in rows):
+            raise UsageError(f"--on={measure}: no common trial has a value of it")
     return pd.DataFrame(rows, columns=[*LABELS, *ALWAYS, "setting", *EMPTY])
+
+
+def _joined(
+    sides: Sequence[pd.DataFrame], on: Sequence[str], rule: Rule
+) -> pd.DataFrame:
+    """Return one row per trial of either side; a lost run has the worst value."""
+    columns = []
+    for side in sides:
+        again = side.loc[side.duplicated(TRIAL), "seed"]
+        if len(again):
+            raise UsageError(
+                "compare: one side has several runs of a setting with "
+                f"seed={again.iloc[0]}: ignore less"
+            )
+        values = {measure: worst_if_lost(side, measure) for measure in on}
+        for measure in set(on) & {*HIGHER_IS_BETTER}:
+            values[measure] = values[measure].replace(np.inf, 0.0)
+        columns.append(side[[*TRIAL, "status"]].assign(**values))
+    both = columns[0].merge(columns[1], how="outer", on=TRIAL, suffixes=("_a", "_b"))
+    both = both.assign(**{f"in_{s}": both[f"status_{s}"].notna() for s in "ab"})
+    common, hint = both[["in_a", "in_b"]], "; --by setting needs no common seeds"
+    if rule.by == "setting":
+        common, hint = both.groupby(NAME)[["in_a", "in_b"]].any(), ""
+    if not common.all(axis=1).any():
+        raise UsageError(
+            f"compare: no common {rule.by} ({both['in_a'].sum()} trials in A, "
+            f"{both['in_b'].sum()} in B){hint}; --ignore KEY lets a key differ"
+        )
+    return both
 
 
 def _rows(group: dict[str, Array], on: Sequence[str], rule: Rule) -> Iterator[Row]:
@@ -122,82 +191,60 @@ def _statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
     """Yield a row if a status changed its rank: of a trial, else the worst one."""
     worst = [max(side, key=lambda status: RANK[status]) for side in (a, b)]
     pairs = list(zip(a, b, strict=True) if paired else [tuple(worst)])
-    moves = [RANK[after] - RANK[before] for before, after in pairs]
-    if any(moves):
-        moved = Counter(pair for pair, move in zip(pairs, moves, strict=True) if move)
-        yield {
-            "measure": "status",
-            "runs_a": len(a),
-            "runs_b": len(b),
-            "verdict": "worse" if max(moves) > 0 else "better",
-            "note": ", ".join(f"{n} {x} -> {y}" for (x, y), n in moved.items()),
-        }
+    moves = {(x, y): RANK[y] - RANK[x] for x, y in pairs}
+    moved = Counter(pair for pair in pairs if moves[pair])
+    if moved:
+        runs = {"measure": "status", "runs_a": len(a), "runs_b": len(b)}
+        verdict = "worse" if max(moves.values()) > 0 else "better"
+        note = ", ".join(f"{n} {x} -> {y}" for (x, y), n in moved.items())
+        yield {**runs, "verdict": verdict, "note": note}
 
 
-def _without(
-    sides: Iterable[pd.DataFrame], ignore: Sequence[str]
-) -> list[pd.DataFrame]:
-    """Return the sides without the labels and keys that are to be ignored."""
-    sides = [side.assign(**{n: "" for n in ignore if n in LABELS}) for side in sides]
-    keys = set(ignore) - set(LABELS)
-    if not keys:
-        return sides
-    texts = {text: json.loads(text) for side in sides for text in set(side["setting"])}
-    keys_known = {
-        part for setting in texts.values() for key in setting for part in _up(key)
-    }
-    for name in sorted(keys):
-        check_choice("--ignore", name, sorted({*keys_known, *LABELS}))
-    kept = {
-        text: json.dumps({k: v for k, v in setting.items() if not keys & set(_up(k))})
-        for text, setting in texts.items()
-    }
-    return [side.assign(setting=side["setting"].map(kept)) for side in sides]
+def judged(measure: str, a: Array, b: Array, rule: Rule) -> Row:
+    """Return medians, relative change, its interval and the verdict.
+
+    Parameters
+    ----------
+    measure : str
+        One of `MEASURES`.
+    a, b : array
+        Values of the two sides, at least one each; paired if compared by trial. A
+        lost run has the worst value.
+    rule : Rule
+        How to judge.
+    """
+    a, b = np.asarray(a), np.asarray(b)
+    decisive = min(len(a), len(b)) >= rule.least
+    medians = {"median_a": quantile(a, 0.5), "median_b": quantile(b, 0.5)}
+    if rule.by == "trial":
+        changes = relative_change(measure, a, b)
+        change = quantile(changes, 0.5)
+        changes = resampled_medians(changes) if decisive else changes
+    elif np.array_equal(np.sort(a), np.sort(b)):
+        change, changes = np.zeros(()), np.zeros(1)
+    else:
+        change = relative_change(measure, *medians.values())
+        if decisive:
+            a, b = resampled_medians(a), resampled_medians(b, sample=1)
+        else:
+            a, b = np.sort(a)[[[0], [-1]]], np.sort(b)[[0, -1]]
+        changes = relative_change(measure, a, b)
+    low, high = changes.min(), changes.max()
+    if decisive:
+        low, high = central(changes, rule.interval)
+    verdict = _verdict(measure, low, high, rule.tolerance)
+    if not decisive:
+        low = high = math.nan
+        verdict = "same" if verdict == "same" else "undecided"
+    numbers = {**medians, "change": change, "low": low, "high": high}
+    return {**{k: float(v) for k, v in numbers.items()}, "verdict": verdict}
 
 
-def _up(key: str) -> Iterator[str]:
-    """Yield a key, the keys that it stands under, and a parameter's plain name."""
-    if key.startswith("algorithm."):
-        yield key.rpartition(".")[2]
-    while key:
-        yield key
-        key = key.rpartition(".")[0]
-
-
-def _joined(given: Iterable[pd.DataFrame], on: Sequence[str]) -> pd.DataFrame:
-    """Return one row per trial of either side."""
-    sides = []
-    for side in given:
-        again = side[side.duplicated([*NAME, *SEEDS])]
-        if len(again):
-            seed = again["seed"].iloc[0]
-            raise UsageError(
-                f"compare: one side has several runs of a setting with seed={seed}: "
-                "ignore less"
-            )
-        values = {measure: _values(side, measure) for measure in on}
-        sides.append(side[[*NAME, *SEEDS, "status"]].assign(**values))
-    both = sides[0].merge(
-        sides[1], how="outer", on=[*NAME, *SEEDS], suffixes=("_a", "_b")
-    )
-    here = {f"in_{side}": both[f"status_{side}"].notna() for side in "ab"}
-    return both.assign(**here)
-
-
-def _values(side: pd.DataFrame, measure: str) -> pd.Series[float]:
-    """Return a column in which a lost run has the worst value."""
-    values = worst_if_lost(side, measure)
-    return values.replace(np.inf, 0.0) if measure in HIGHER_IS_BETTER else values
-
-
-def _check_common(both: pd.DataFrame, rule: Rule) -> None:
-    common = both["in_a"] & both["in_b"]
-    if rule.by == "setting":
-        sides = both.groupby(NAME)[["in_a", "in_b"]].any()
-        common = sides["in_a"] & sides["in_b"]
-    if not common.any():
-        hint = "" if rule.by == "setting" else "; --by setting needs no common seeds"
-        raise UsageError(
-            f"compare: no common {rule.by} ({both['in_a'].sum()} trials in A, "
-            f"{both['in_b'].sum()} in B){hint}; --ignore KEY lets a key differ"
-        )
+def _verdict(measure: str, low: float, high: float, tolerance: float) -> str:
+    if measure in HIGHER_IS_BETTER:
+        low, high = -high, -low
+    if low > tolerance:
+        return "worse"
+    if high < -tolerance:
+        return "better"
+    return "same" if -tolerance <= low and high <= tolerance else "undecided"

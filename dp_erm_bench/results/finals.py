@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.registry import PARTS, check_choice
 from dp_erm_bench.results.files import plural, shown
 from dp_erm_bench.results.plan import NAME, read_plan
 from dp_erm_bench.results.settings import final_rows
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 DERIVED = ("_target_", "usual", "usual_standardised", "usual_regression")
 """Keys of a dataset that do not tell one trial from another."""
 
-LEFT_OUT = {"dataset.seed", *(f"dataset.{key}" for key in DERIVED)}
+# A loss of one's own is that of its name, wherever its file is and after edits.
+LEFT_OUT = {
+    *("dataset.seed", "loss.file", "loss.content"),
+    *(f"dataset.{key}" for key in DERIVED),
+}
 LABELS = ["panel", "line", "phase"]
 ALWAYS = {"dataset": "dataset", "algorithm": "algorithm", "epsilon": "budget.epsilon"}
-PARTS = ("dataset", "loss", "penalty", "constraint")
 
 Name = tuple[str, ...]
 Row = dict[str, Any]
@@ -89,11 +92,8 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
     asked: dict[str, Any] = {}
     for part in PARTS:
         asked[part] = spec[part]["name"]
-        # A loss of one's own is that of its name, wherever its file is and after edits.
-        silent = {"name", *(("file", "content") if part == "loss" else ())}
-        rest = {key: value for key, value in spec[part].items() if key not in silent}
-        asked |= {f"{part}.{key}": value for key, value in rest.items()}
-    asked = {k: v for k, v in asked.items() if k not in LEFT_OUT}
+        asked |= {f"{part}.{key}": v for key, v in spec[part].items() if key != "name"}
+    asked = {key: value for key, value in asked.items() if key not in LEFT_OUT}
     if asked.get("dataset.path"):
         asked["dataset.path"] = PurePath(asked["dataset.path"]).name
     name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
@@ -141,14 +141,13 @@ def labelled(names: Iterable[Name]) -> dict[Name, Row]:
 
 
 def _differing(settings: Sequence[Row]) -> list[str]:
-    values: dict[str, set[str]] = {}
-    counts: Counter[str] = Counter()
+    """Return the keys that some settings lack, or that have several values."""
+    values: dict[str, list[str]] = {}
     for setting in settings:
         for key, value in setting.items():
-            values.setdefault(key, set()).add(json.dumps(value))
-        counts.update(list(setting))
+            values.setdefault(key, []).append(json.dumps(value))
     number = len(settings)
-    return sorted(k for k in values if len(values[k]) > 1 or counts[k] < number)
+    return sorted(k for k, v in values.items() if len(v) < number or len({*v}) > 1)
 
 
 def _assigned(key: str, setting: Row) -> str:
@@ -158,3 +157,35 @@ def _assigned(key: str, setting: Row) -> str:
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def without(sides: Iterable[pd.DataFrame], ignore: Sequence[str]) -> list[pd.DataFrame]:
+    """Return final rows without the labels and keys that are to be ignored.
+
+    Raises
+    ------
+    UsageError
+        If there is no such label or key.
+    """
+    sides = [side.assign(**{n: "" for n in ignore if n in LABELS}) for side in sides]
+    keys = set(ignore) - set(LABELS)
+    if not keys:
+        return sides
+    texts = {text: json.loads(text) for side in sides for text in set(side["setting"])}
+    known = {part for setting in texts.values() for key in setting for part in _up(key)}
+    for name in sorted(keys):
+        check_choice("--ignore", name, sorted({*known, *LABELS}))
+    kept = {
+        text: json.dumps({k: v for k, v in setting.items() if not keys & set(_up(k))})
+        for text, setting in texts.items()
+    }
+    return [side.assign(setting=side["setting"].map(kept)) for side in sides]
+
+
+def _up(key: str) -> Iterator[str]:
+    """Yield a key, the keys that it stands under, and a parameter's plain name."""
+    if key.startswith("algorithm."):
+        yield key.rpartition(".")[2]
+    while key:
+        yield key
+        key = key.rpartition(".")[0]

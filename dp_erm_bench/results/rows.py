@@ -7,11 +7,12 @@ itself. Both stand in the table's metadata, so that one file says all.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.spec import usual_fields
@@ -55,10 +56,6 @@ these passed `check` where the table was made, true for the package's own. `run`
 to ``runs/<run>.json``; it is empty where a version without runs recorded the trial.
 """
 
-PER_CHECKPOINT = (
-    *("iteration", "passes", "seconds", "objective", "nnz"),
-    *("test_objective", "test_accuracy"),
-)
 FACTS = (
     *("n", "p", "accountant", "epsilon_certified", "smoothness", "batch_size"),
     "optimum",
@@ -78,12 +75,8 @@ MOST_ROWS = 100_000_000
 Row = dict[str, Any]
 
 
-class Pair(NamedTuple):
-    """A trial in the table: its line of the plan, its record, the run behind it."""
-
-    line: Row
-    record: Mapping[str, Any]
-    run: str
+Trial = tuple[Row, Row, str]
+"""A trial in the table: its line of the plan, its record, the run behind it."""
 
 
 def schema_of(sources: str = "0" * LENGTH) -> Any:
@@ -98,36 +91,37 @@ def schema_of(sources: str = "0" * LENGTH) -> Any:
     return pa.schema(fields, {"sources": f"blake2b {'0' * LENGTH} of {sources}"})
 
 
-def table_of(chunk: Sequence[Pair], schema: Any) -> Any:
+def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
     """Return the rows of some trials: what is fixed per trial is repeated."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    fixed = [_fixed(*pair) for pair in chunk]
-    checked = {solver: has_passed(solver) for solver in {r["solver"] for r in fixed}}
+    fixed = [_fixed(*trial) for trial in chunk]
+    passed = {solver: has_passed(solver) for solver in {r["solver"] for r in fixed}}
     for row in fixed:
-        row["checked"] = checked[row["solver"]]
-    paths = [pair.record.get("trajectory") or {} for pair in chunk]
-    rows = [max(len(path.get("iteration", ())), 1) for path in paths]
-    repeat = pa.array(np.repeat(np.arange(len(rows)), rows))
+        row["checked"] = passed[row["solver"]]
+    paths = [record.get("trajectory") or {} for _, record, _ in chunk]
+    counts = [max(len(path.get("iteration", ())), 1) for path in paths]
+    repeat = pa.array(np.repeat(np.arange(len(counts)), counts))
     columns = {}
     for field in schema:
-        if field.name in PER_CHECKPOINT:
-            values: list[Any] = []
-            for path, count in zip(paths, rows, strict=True):
-                values += path.get(field.name) or [None] * count
-            columns[field.name] = pa.array(values, field.type)
+        name, kind = field.name, field.type
+        if name in fixed[0]:
+            once = pa.array([row[name] for row in fixed], kind)
+            columns[name] = once.take(repeat)
         else:
-            once = pa.array([row.get(field.name) for row in fixed], field.type)
-            columns[field.name] = once.take(repeat)
+            values = (
+                p.get(name) or [None] * n for p, n in zip(paths, counts, strict=True)
+            )
+            columns[name] = pa.array(list(itertools.chain.from_iterable(values)), kind)
     optimum, none = columns["optimum"], pa.scalar(None, pa.float64())
     known = pc.if_else(pc.equal(optimum, 0.0), none, optimum)
     columns["relative_error"] = pc.subtract(pc.divide(columns["objective"], known), 1.0)
     return pa.table(columns, schema=schema)
 
 
-def _fixed(line: Row, record: Mapping[str, Any], run: str) -> Row:
+def _fixed(line: Row, record: Row, run: str) -> Row:
     """Return the columns that are equal in all rows of a trial."""
     spec, facts = line["spec"], record.get("facts") or {}
     dataset, budget, algorithm = spec["dataset"], spec["budget"], spec["algorithm"]

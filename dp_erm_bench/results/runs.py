@@ -60,8 +60,7 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
     """
     with telling(folder), locked(folder):
         noted = _noted(_content(folder, folder / LATEST))
-        known = {FILES: noted} if noted else {}
-        _write(folder, {**content, **known}, latest=True)
+        _write(folder, {**content, **({FILES: noted} if noted else {})}, latest=True)
 
 
 def check_run(folder: Path, run: str) -> None:
@@ -155,7 +154,7 @@ def _is_gone(run: str) -> bool:
     except (ProcessLookupError, OverflowError):
         return True
     except PermissionError:
-        return False
+        pass
     return False
 
 
@@ -201,50 +200,39 @@ def _write(folder: Path, content: Mapping[str, Any], latest: bool) -> None:
 
 def environment() -> dict[str, Any]:
     """Return the versions, the machine and the state of the checkout."""
+    from importlib import metadata  # 15 ms, and few commands ask
+
+    packages: dict[str, str | None] = dict.fromkeys(PACKAGES)
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
+    cpu, usable = platform.processor() or platform.machine(), os.cpu_count()
+    if sys.platform == "linux":
+        usable = len(os.sched_getaffinity(0))
+        for line in reversed(Path("/proc/cpuinfo").read_text().splitlines()):
+            if line.startswith("model name"):
+                cpu = line.partition(":")[2].strip()
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": cpu,
         "cpu_count": os.cpu_count(),
-        "cpus_usable": _usable(),
+        "cpus_usable": usable,
         "threads_per_worker": 1,
         "numba_threading_layer": os.environ.get("NUMBA_THREADING_LAYER", "default"),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": packages,
         "git": _git(Path(__file__).resolve().parents[2]),
     }
-
-
-def _version(package: str) -> str | None:
-    from importlib import metadata  # 15 ms, and few commands ask
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _cpu() -> str:
-    if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _usable() -> int | None:
-    linux = sys.platform == "linux"
-    return len(os.sched_getaffinity(0)) if linux else os.cpu_count()
 
 
 def _git(root: Path) -> dict[str, Any] | None:
     if not (root / ".git").exists():
         return None
-    git = functools.partial(
-        subprocess.run, capture_output=True, check=True, timeout=10, text=True
-    )
+    git = ("git", "-C", str(root))
+    how: dict[str, Any] = {"capture_output": True, "check": True, "timeout": 10}
     try:
-        commit = git(["git", "-C", str(root), "rev-parse", "HEAD"]).stdout.strip()
-        changed = git(["git", "-C", str(root), "status", "--porcelain"]).stdout
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], **how).stdout.decode()
+        changed = subprocess.run([*git, "status", "--porcelain"], **how).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": commit, "dirty": bool(changed.strip())}
+    return {"commit": commit.strip(), "dirty": bool(changed.strip())}

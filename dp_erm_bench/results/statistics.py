@@ -111,7 +111,7 @@ def paired(
         raise UsageError(f"measure={measure}: must be ratio or difference")
     keys = [*by, "dataset", "dataset_seed", "seed"]
     sides = [_finals_of(table, column, name, keys, y) for name in (first, second)]
-    both = pd.concat(sides, axis=1, join="inner", keys=["first", "second"]).dropna()
+    both = pd.concat(sides, axis=1, join="inner").dropna()
     if both.empty:
         raise UsageError(f"paired: {first} and {second} share no seed with a {y}")
     groups = both.groupby(list(by), dropna=False)
@@ -119,7 +119,7 @@ def paired(
 
 
 def _comparison(pairs: pd.DataFrame, measure: str) -> dict[str, float]:
-    a, b = pairs["first"].to_numpy(float), pairs["second"].to_numpy(float)
+    a, b = pairs.to_numpy(float).T
     band = _band(_measured(a, b, measure))
     interval = {name: band[name] for name in ("median", "ci_low", "ci_high")}
     return {**interval, "wins": float((a < b).mean()), "pairs": len(a)}
@@ -134,38 +134,51 @@ def _finals_of(
     rows = final_rows(table[table[column] == name])
     if rows.empty:
         raise UsageError(f"paired: no run has {column}={name}")
-    finals = worst_if_lost(rows, y).set_axis(pd.MultiIndex.from_frame(rows[[*keys]]))
-    if finals.index.has_duplicates:
-        seed = finals.index[finals.index.duplicated()][0][-1]
+    index = pd.MultiIndex.from_frame(rows[[*keys]])
+    if index.has_duplicates:
+        seed = index[index.duplicated()][0][-1]
         raise UsageError(
             f"paired: {name} has several runs with seed={seed}: keep the report runs "
             "of one setting, or tell them apart in `by`"
         )
-    return finals
+    return worst_if_lost(rows, y).set_axis(index)
 
 
 def _measured(first: Array, second: Array, measure: str) -> Array:
     """Compare two arrays; runs that are equally lost are equal."""
-    if measure == "difference":
-        return _unless_equal(np.subtract, first, second, 0.0)
-    floored = np.maximum(first, FLOOR), np.maximum(second, FLOOR)
-    return _unless_equal(np.divide, *floored, 1.0)
-
-
-def _unless_equal(change: np.ufunc, a: Array, b: Array, equal: float) -> Array:
-    return np.asarray(change(a, b, out=np.full_like(a, equal), where=a != b))
+    change: np.ufunc = np.subtract
+    equal = 0.0
+    if measure == "ratio":
+        first, second = np.maximum(first, FLOOR), np.maximum(second, FLOOR)
+        change, equal = np.divide, 1.0
+    out = np.full_like(first, equal)
+    return np.asarray(change(first, second, out=out, where=first != second))
 
 
 def _band(values: Array) -> dict[str, float]:
-    """Return what `bands` tells of the values at one place.
-
-    A single value says nothing of how far off it may be: no interval.
-    """
+    """Return the columns of `bands` at one place; of a single value no interval."""
     levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
     band = {name: float(quantile(values, q)) for name, q in levels.items()}
     interval = central(resampled_medians(values), 0.95)
     low, high = interval if len(values) > 1 else (math.nan, math.nan)
     return {**band, "ci_low": low, "ci_high": high, "n": len(values)}
+
+
+def relative_change(measure: str, a: Array, b: Array) -> Array:
+    """Return (b - a) / abs(a); 0 of equal values, whatever they are.
+
+    Parameters
+    ----------
+    measure : str
+        Relative errors below `FLOOR` count as `FLOOR`.
+    a, b : array
+        Values of the two sides; infinite where a run is lost.
+    """
+    if measure == "relative_error":
+        a, b = np.maximum(a, FLOOR), np.maximum(b, FLOOR)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        change = np.where(np.isinf(a), -1.0, (b - a) / np.abs(a))
+    return np.where(a == b, 0.0, change)
 
 
 def central(draws: Array, share: float) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from dp_erm_bench.results import rows
 from dp_erm_bench.results.files import locked, plural, shown, size_of, telling
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import Plan, checksum, read_plan
-from dp_erm_bench.results.rows import COLUMNS, UNKNOWN, Pair, table_of
+from dp_erm_bench.results.rows import COLUMNS, UNKNOWN, Trial, table_of
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.store import Store, segments_of
 
@@ -178,7 +178,7 @@ def _sources(folder: Path, sizes: dict[str, int]) -> str:
     return digest([sizes, checksum(folder), list(COLUMNS)])
 
 
-def _chunks(store: Store, left_out: Counter[str]) -> Iterator[list[Pair]]:
+def _chunks(store: Store, left_out: Counter[str]) -> Iterator[list[Trial]]:
     lines = read_plan(store.folder)
     while chunk := list(itertools.islice(lines, CHUNK)):
         planned = [line for line in chunk if line and line["key"] in store.index]
@@ -186,17 +186,17 @@ def _chunks(store: Store, left_out: Counter[str]) -> Iterator[list[Pair]]:
         if store.sizes():  # else the run has only begun
             left_out["missing"] += len(chunk) - chunk.count(None) - len(planned)
         records = store.records(line["key"] for line in planned)
-        pairs = [
-            Pair(line, record, store.index[line["key"]].run)
+        trials = [
+            (line, record, store.index[line["key"]].run)
             for line, record in zip(planned, records, strict=True)
             if record is not None
         ]
-        left_out["damaged"] += len(planned) - len(pairs)
-        if pairs:
-            yield pairs
+        left_out["damaged"] += len(planned) - len(trials)
+        if trials:
+            yield trials
 
 
-def _tables(chunk: list[Pair], schema: Any, left_out: Counter[str]) -> Iterator[Any]:
+def _tables(chunk: list[Trial], schema: Any, left_out: Counter[str]) -> Iterator[Any]:
     """Yield the rows of a chunk; where one trial cannot be read, of all others."""
     try:
         yield table_of(chunk, schema)
@@ -204,5 +204,5 @@ def _tables(chunk: list[Pair], schema: Any, left_out: Counter[str]) -> Iterator[
         if len(chunk) == 1:
             left_out["damaged"] += 1
             return
-        for pair in chunk:
-            yield from _tables([pair], schema, left_out)
+        for trial in chunk:
+            yield from _tables([trial], schema, left_out)

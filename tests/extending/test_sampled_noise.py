@@ -21,7 +21,7 @@ from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.plugins.load import load
-from dp_erm_bench.plugins.sources import pinned
+from dp_erm_bench.plugins.names import pinned
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.run import Run

@@ -179,7 +179,7 @@ def test_folders_do_not_pile_up_and_what_is_used_stays(copied):
 
 SOLVER = """
 from dp_erm_bench.plugins.load import load
-from dp_erm_bench.plugins.sources import pinned
+from dp_erm_bench.plugins.names import pinned
 import json
 print(json.dumps(load(pinned("own.py", "algorithm")).weight()))
 """

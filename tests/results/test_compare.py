@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.change import Rule, judged
-from dp_erm_bench.results.compare import compare
+from dp_erm_bench.results.compare import Rule, compare, judged
 
 SETTING = {
     "dataset": "log1",

@@ -13,7 +13,7 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
-from dp_erm_bench.plugins.sources import origin
+from dp_erm_bench.plugins.names import origin
 from dp_erm_bench.problems.erm.declared import check_loss, check_set
 from dp_erm_bench.problems.erm.smoothness import (
     ReleasedSmoothness,
