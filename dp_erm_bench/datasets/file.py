@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.libsvm import parse_svmlight
-from dp_erm_bench.datasets.published import decompressed, sha256
+from dp_erm_bench.datasets.published import DECOMPRESS, decompressed, sha256
 from dp_erm_bench.errors import UsageError, place_of, word
 from dp_erm_bench.registry import check_choice
 
@@ -20,7 +20,6 @@ FORMATS = ("csv", "npz", "svmlight")
 SUFFIXES = {f".{kind}": kind for kind in FORMATS} | dict.fromkeys(
     (".svm", ".libsvm"), "svmlight"
 )
-PACKED = (".bz2", ".xz", ".gz")
 BROKEN = (
     *(OSError, EOFError, ValueError, LookupError, OverflowError),
     *(BadZipFile, lzma.LZMAError, zlib.error),
@@ -92,11 +91,11 @@ def _existing(path: str | None) -> Path:
     return file
 
 
-def _format(file: Path, given: str) -> str:
-    if given != "auto":
-        check_choice("dataset.format", given, ["auto", *FORMATS])
-        return given
-    suffixes = [suffix for suffix in file.suffixes if suffix not in PACKED]
+def _format(file: Path, kind: str) -> str:
+    if kind != "auto":
+        check_choice("dataset.format", kind, ["auto", *FORMATS])
+        return kind
+    suffixes = [suffix for suffix in file.suffixes if suffix not in DECOMPRESS]
     if suffixes and suffixes[-1].lower() in SUFFIXES:
         return SUFFIXES[suffixes[-1].lower()]
     raise UsageError(

@@ -60,11 +60,11 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
 
     how = {"n_features": p, "zero_based": "auto" if first == "auto" else first == 0}
     try:
-        found = [load_svmlight_file(io.BytesIO(one), **how) for one in contents]
+        tables = [load_svmlight_file(io.BytesIO(one), **how) for one in contents]
     except ValueError:
         raise ValueError(_bad_row(contents)) from None
-    X = found[0][0] if len(found) == 1 else vstack([X for X, _ in found])
-    return compact(X), np.concatenate([y for _, y in found]).astype(np.float64)
+    X = tables[0][0] if len(tables) == 1 else vstack([X for X, _ in tables])
+    return compact(X), np.concatenate([y for _, y in tables]).astype(np.float64)
 
 
 def compact(X: Any) -> Features:

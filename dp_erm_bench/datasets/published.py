@@ -30,7 +30,7 @@ Raw = tuple[Features, Array]
 
 MANIFEST = "MANIFEST.csv"
 PATIENCE = 10.0
-_DECOMPRESS = {".bz2": bz2.decompress, ".xz": lzma.decompress, ".gz": gzip.decompress}
+DECOMPRESS = {".bz2": bz2.decompress, ".xz": lzma.decompress, ".gz": gzip.decompress}
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Mirror:
 
 def decompressed(path: Path, content: bytes) -> bytes:
     """Return the content of a file by its suffix; others than these are as they are."""
-    return _DECOMPRESS.get(path.suffix, bytes)(content)
+    return DECOMPRESS.get(path.suffix, bytes)(content)
 
 
 def sha256(path: Path) -> str:

@@ -100,13 +100,13 @@ def clipped(
     record by itself, which costs no budget.
     """
     bounds = declared.of(name, arrays["X"].shape[1])
-    found: dict[str, Features] = {}
+    within: dict[str, Features] = {}
     for key, array in arrays.items():
         if key in ("X", "X_test"):
-            found[key] = _clipped(as_features(array), bounds)
+            within[key] = _clipped(as_features(array), bounds)
         elif key in ("y", "y_test") and bounds.label is not None:
-            found[key] = np.clip(array, -bounds.label, bounds.label)
-    return found
+            within[key] = np.clip(array, -bounds.label, bounds.label)
+    return within
 
 
 def _clipped(X: Features, bounds: Bounds) -> Features:

@@ -52,21 +52,21 @@ def load(pin: str, group: str = "algorithm") -> Any:
     types = [value for value in vars(module).values() if isinstance(value, type)]
     # Imported ones are left out.
     own = [cls for cls in types if cls.__module__ == module.__name__]
-    found: list[Any] = [cls for cls in own if issubclass(cls, base)]
-    if len(found) != 1:
-        names = ", ".join(cls.__name__ for cls in found) or "none"
+    classes: list[Any] = [cls for cls in own if issubclass(cls, base)]
+    if len(classes) != 1:
+        names = ", ".join(cls.__name__ for cls in classes) or "none"
         raise UsageError(
             f"{group}={path}: must define exactly one subclass of {kind}, has {names}"
         )
-    check_class(path, found[0], group)
+    check_class(path, classes[0], group)
     if group == "loss":
-        found[0].name, found[0].pin = label(pin), pin
-    return found[0]
+        classes[0].name, classes[0].pin = label(pin), pin
+    return classes[0]
 
 
-def check_class(name: str, made: Any, group: str) -> None:
+def check_class(name: str, cls: Any, group: str) -> None:
     """Raise UsageError with what a solver's or a loss's class lacks."""
-    lacking = importlib.import_module(CHECKS[group][1]).complaint(made)
+    lacking = importlib.import_module(CHECKS[group][1]).complaint(cls)
     if lacking:
         raise UsageError(f"{group}={name}: {lacking}")
 

@@ -76,8 +76,8 @@ def entry_points() -> dict[str, str]:
     """Return the dotted names of the classes that installed packages offer, by name."""
     from importlib import metadata  # 15 ms, and few commands ask
 
-    found = metadata.entry_points(group=GROUP)
-    return {point.name: point.value.replace(":", ".") for point in found}
+    points = metadata.entry_points(group=GROUP)
+    return {point.name: point.value.replace(":", ".") for point in points}
 
 
 def pinned(name: str, group: str) -> str:
@@ -120,14 +120,14 @@ def sources(path: str, group: str = "algorithm") -> dict[str, Path]:
     is that one: files beside a solver replace none.
     """
     file = Path(path)
-    found, todo = {file.stem: file}, [file.stem]
+    files, todo = {file.stem: file}, [file.stem]
     while todo:
         name = todo.pop()
-        for imported in sorted(_beside(name, found[name], file.parent, group)):
-            if imported not in found:
-                found[imported] = _module_file(file.parent, imported) or file
+        for imported in sorted(_beside(name, files[name], file.parent, group)):
+            if imported not in files:
+                files[imported] = _module_file(file.parent, imported) or file
                 todo.append(imported)
-    return found
+    return files
 
 
 def package_imports(name: str, package: str) -> set[str]:
@@ -153,16 +153,16 @@ def _imports(module: str, file: Path, group: str = "algorithm") -> set[str]:
     except (SyntaxError, ValueError) as error:
         raise broken(str(file), error, group) from None
     inside = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             parts = inside.split(".")
             above = parts[: len(parts) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
-    return {name.strip(".") for name in found} - {""}
+            names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return {name.strip(".") for name in names} - {""}
 
 
 def _is_elsewhere(top: str, folder: str) -> bool:

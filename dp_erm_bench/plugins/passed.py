@@ -55,14 +55,14 @@ def package_digest(package: str = PACKAGE) -> str:
     """Return the digest of all modules of an installed package, or one module."""
     spec = importlib.util.find_spec(package)
     roots = list((spec and spec.submodule_search_locations) or ())
-    found = {
+    contents = {
         str(path.relative_to(root)): sha256(path.read_bytes()).hexdigest()
         for root in roots
         for path in Path(root).rglob("*.py")
     }
     if not roots and spec and spec.origin:
-        found = {package: sha256(Path(spec.origin).read_bytes()).hexdigest()}
-    return digest(found)
+        contents = {package: sha256(Path(spec.origin).read_bytes()).hexdigest()}
+    return digest(contents)
 
 
 def folder() -> Path:
@@ -115,15 +115,15 @@ def unchecked(algorithms: Iterable[str]) -> str:
         Names and pins; the package's own count as passed.
     """
     names = dict.fromkeys(algorithms)
-    found = [name for name in names if not has_passed(solver_digest(name))]
-    if not found:
+    lacking = [name for name in names if not has_passed(solver_digest(name))]
+    if not lacking:
         return ""
-    files = " ".join(shlex.quote(name.partition("#")[0]) for name in found)
+    files = " ".join(shlex.quote(name.partition("#")[0]) for name in lacking)
     have, rests = "has", "its certified epsilon rests on its"
-    if len(found) > 1:
+    if len(lacking) > 1:
         have, rests = "have", "their certified epsilons rest on their"
     return (
-        f"algorithm={','.join(map(label, found))} {have} not passed `dp-erm-bench "
+        f"algorithm={','.join(map(label, lacking))} {have} not passed `dp-erm-bench "
         f"check {files}`: {rests} own declarations"
     )
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import math
 import os
 import re
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -125,16 +124,9 @@ def line(value: Any) -> bytes:
     try:
         text = ENCODED(value)
     except ValueError:
-        text = ENCODED(_finite(value))
+        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+        text = ENCODED(finite)
     return text.encode() + b"\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def sealed(text: bytes) -> bytes:
@@ -218,7 +210,7 @@ def _unchecked(file: BinaryIO) -> Iterator[bytes | None]:
 
 def _checked(file: BinaryIO) -> Iterator[bytes | None]:
     lines = total = before = bad = 0
-    told = None
+    claimed = None
     for raw in lines_of(file):
         lines, before = lines + 1, total
         total = zlib.crc32(raw[-TAIL:], total)
@@ -230,11 +222,11 @@ def _checked(file: BinaryIO) -> Iterator[bytes | None]:
             body = piece[:-TAIL]
             counted = COUNTED.search(body) if body.endswith(b'"') else None
             if counted:
-                body, told = body[: counted.start()], counted.groups()
+                body, claimed = body[: counted.start()], counted.groups()
             yield body + b"}\n"
-    if told == (b"%d" % lines, b"%08x" % before) and not bad:
+    if claimed == (b"%d" % lines, b"%08x" % before) and not bad:
         return
-    missing = int(told[0]) - lines if told else 0
+    missing = int(claimed[0]) - lines if claimed else 0
     # Those that are there twice are counted where they are met again.
     yield from [None] * (missing if missing > 0 else not bad and missing == 0)
 

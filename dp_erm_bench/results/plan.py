@@ -202,9 +202,8 @@ def _agree(one: bytes, other: bytes) -> bool:
     """
     if one.partition(SPEC)[2] == other.partition(SPEC)[2]:
         return True
-    (rest, params), (other_rest, other_params) = map(_fixed, (one, other))
-    common = params.keys() & other_params.keys()
-    same = all(params[name] == other_params[name] for name in common)
+    (rest, params), (other_rest, others) = map(_fixed, (one, other))
+    same = all(params[name] == others[name] for name in params.keys() & others.keys())
     return bool(same and rest == other_rest)
 
 

@@ -119,10 +119,17 @@ def paired(
 
 
 def _comparison(pairs: pd.DataFrame, measure: str) -> dict[str, float]:
-    a, b = pairs.to_numpy(float).T
-    band = _band(_measured(a, b, measure))
+    """Compare pairs of values; runs that are equally lost are equal."""
+    first, second = pairs.to_numpy(float).T
+    wins = float((first < second).mean())
+    change: np.ufunc = np.subtract
+    if measure == "ratio":
+        first, second = np.maximum(first, FLOOR), np.maximum(second, FLOOR)
+        change = np.divide
+    out = np.full_like(first, float(measure == "ratio"))
+    band = _band(change(first, second, out=out, where=first != second))
     interval = {name: band[name] for name in ("median", "ci_low", "ci_high")}
-    return {**interval, "wins": float((a < b).mean()), "pairs": len(a)}
+    return {**interval, "wins": wins, "pairs": len(pairs)}
 
 
 def _finals_of(
@@ -142,17 +149,6 @@ def _finals_of(
             "of one setting, or tell them apart in `by`"
         )
     return worst_if_lost(rows, y).set_axis(index)
-
-
-def _measured(first: Array, second: Array, measure: str) -> Array:
-    """Compare two arrays; runs that are equally lost are equal."""
-    change: np.ufunc = np.subtract
-    equal = 0.0
-    if measure == "ratio":
-        first, second = np.maximum(first, FLOOR), np.maximum(second, FLOOR)
-        change, equal = np.divide, 1.0
-    out = np.full_like(first, equal)
-    return np.asarray(change(first, second, out=out, where=first != second))
 
 
 def _band(values: Array) -> dict[str, float]:

@@ -111,8 +111,8 @@ def is_outdated(folder: Path) -> bool:
             table = pq.ParquetFile(file, read_dictionary=["solver"])
             labels = table.read(columns=columns, use_threads=False)
         groups = labels.unify_dictionaries().group_by(columns, use_threads=False)
-        found = groups.aggregate([]).to_pylist()
-        return any(has_passed(row["solver"]) != row["checked"] for row in found)
+        solvers = groups.aggregate([]).to_pylist()
+        return any(has_passed(row["solver"]) != row["checked"] for row in solvers)
     except (OSError, *UNREADABLE):
         return True
 

@@ -1,10 +1,12 @@
 import csv
 import hashlib
+import io
 import mmap
 import os
 from pathlib import Path
 
 import pytest
+import sklearn.datasets
 
 from dp_erm_bench.datasets import published
 
@@ -16,6 +18,24 @@ def isolated(tmp_path, monkeypatch):
     for variable in ("SCIKIT_LEARN_DATA", "LIBSVMDATA_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / "clients"))
     monkeypatch.setattr(published, "reachable", lambda host: False)
+
+
+PARSE = sklearn.datasets.load_svmlight_file
+parsed = {}
+
+
+@pytest.fixture(autouse=True)
+def parsed_once(monkeypatch):
+    """Parse each svmlight file once for all tests: the large ones take seconds."""
+
+    def remembered(file, **how):
+        content = file.read()
+        key = hashlib.sha256(content).digest(), *how.values()
+        if key not in parsed:
+            parsed[key] = PARSE(io.BytesIO(content), **how)
+        return tuple(array.copy() for array in parsed[key])
+
+    monkeypatch.setattr(sklearn.datasets, "load_svmlight_file", remembered)
 
 
 @pytest.fixture
