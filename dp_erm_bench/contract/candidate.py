@@ -41,7 +41,7 @@ class Subject(NamedTuple):
     @property
     def title(self) -> str:
         """Return how a sentence names the variant and the problem."""
-        return f"{self.candidate.told(self.variant)} on {self.problem.title}"
+        return f"{self.candidate.title(self.variant)} on {self.problem.title}"
 
     def solver(self, **given: Any) -> Solver:
         """Return the solver with other parameters, clipping at 1 where it clips."""
@@ -117,8 +117,8 @@ class Candidate:
         """Return a solver of a variant; what it has no parameter for is left out."""
         usual = {"n_iter": STEPS, "ridge": RIDGE}
         wanted = {**usual, **self.preset, **(variant or {}), **given}
-        known = {key: wanted[key] for key in wanted if key in self.parameters}
-        return self.solver(**known)
+        own = {key: wanted[key] for key in wanted if key in self.parameters}
+        return self.solver(**own)
 
     @property
     def foreign(self) -> type[Problem] | None:
@@ -166,11 +166,11 @@ class Candidate:
             If it serves none.
         """
         solver = self.build(variant, clip=1.0)
-        made = [self.problem(parts) for parts in self.objectives()]
-        served = [problem for problem in made if solver.refusal(problem) is None]
+        problems = [self.problem(parts) for parts in self.objectives()]
+        served = [problem for problem in problems if solver.refusal(problem) is None]
         if not served:
-            reason = solver.refusal(made[0])
-            raise ContractError(f"{self.told(variant)} serves no problem: {reason}")
+            reason = solver.refusal(problems[0])
+            raise ContractError(f"{self.title(variant)} serves no problem: {reason}")
         bounded = [problem for problem in served if is_bounded(problem, solver)]
         return bounded or served
 
@@ -190,7 +190,7 @@ class Candidate:
             first = min(problems, key=lambda problem: without in problem.title)
             yield Subject(self, variant, first)
 
-    def told(self, variant: Variant) -> str:
+    def title(self, variant: Variant) -> str:
         """Return how a sentence names a variant."""
         words = [str(word) for word in variant.values() if word is not None]
         return "-".join([self.name, *words])

@@ -162,7 +162,7 @@ def _on(
         trials=3 if candidate.solver.batchable and turn % 3 == 0 else 1,
         z=(30.0, 1.0)[turn % 2],
         points=("all", "few", "ends")[turn % 3 if number else 0],
-        group=candidate.told(apart),
+        group=candidate.title(apart),
     )
     yield case
     if is_sampled(problem, solver):

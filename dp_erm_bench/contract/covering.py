@@ -124,7 +124,7 @@ def _scaled(solver: Solver, problem: Problem, longer: bool) -> Iterator[Solver]:
         if type(value) in (int, float):
             for other in (type(value)(value / 2), 2 * value):
                 if within(other, field.metadata):
-                    made = dataclasses.replace(solver, **{field.name: other})
-                    change = made.iterations(problem) - length
+                    changed = dataclasses.replace(solver, **{field.name: other})
+                    change = changed.iterations(problem) - length
                     if change > 0 if longer else change < 0:
-                        yield made
+                        yield changed

@@ -116,21 +116,21 @@ def a_longer_run_is_stopped(candidate: Candidate) -> None:
         longer.mechanisms = on.run().mechanisms
         with contextlib.suppress(BudgetExhausted):
             longer.iterates()
-            told = f"makes {more} steps on the releases of {STEPS}"
-            require(False, f"{on.title} {told}")
+            title = f"makes {more} steps on the releases of {STEPS}"
+            require(False, f"{on.title} {title}")
 
 
 def no_iterations_return_the_start(candidate: Candidate) -> None:
     """Publish nothing and return the start if there are no iterations."""
     _require_length(candidate)
     for on in candidate.first():
-        run, told = on.run({"n_iter": 0}), on.title
+        run, title = on.run({"n_iter": 0}), on.title
         ends = run.iterates()
         times = {release.name: release.times for release in run.releases}
-        require(not any(times.values()), f"{told} declares {times} for no iterations")
-        require(len(ends) == 1, f"{told} yields {len(ends)} iterates for no iteration")
+        require(not any(times.values()), f"{title} declares {times} for no iterations")
+        require(len(ends) == 1, f"{title} yields {len(ends)} iterates for no iteration")
         start = on.problem.start(len(ends[0]))
-        require(np.array_equal(ends[0], start), f"{told} does not start at zero")
+        require(np.array_equal(ends[0], start), f"{title} does not start at zero")
 
 
 def _require_length(candidate: Candidate) -> None:
@@ -187,7 +187,7 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
             witness = winners.get(release.name)
             least = LITTLE * release.weight * (1 - 1e-6)
             enough = witness is None or witness.ratio >= least
-            told = f"release {release.name} has other noise than its own"
-            require(enough, f"{on.title}: {told}")
+            title = f"release {release.name} has other noise than its own"
+            require(enough, f"{on.title}: {title}")
     if not served:
         raise NotApplicable(f"it serves no problem of the check at epsilon={BUDGET:g}")

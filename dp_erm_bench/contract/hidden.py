@@ -115,8 +115,8 @@ def matched(
     pair: Neighbours, run: Run, terms: Sequence[Array], log: Log
 ) -> list[Matched]:
     """Return the terms of D' for those that a run on D was told."""
-    made = [mechanism.release for mechanism in run.mechanisms.values()]
-    secret = [release for release in made if release.secret]
+    releases = [mechanism.release for mechanism in run.mechanisms.values()]
+    secret = [release for release in releases if release.secret]
     # The first value that was computed from the minimiser.
     answer = log.exchanges[0].query.value if log.exchanges else log.iterates[-1]
     return [
@@ -150,7 +150,7 @@ def _of_term(pair: Neighbours, release: Any, term: Array, answer: Array) -> Matc
 
 
 def _ridge(problem: ERMProblem, b: Array, w: Array) -> float | None:
-    """Return the ridge for which w is the minimiser, None if that cannot be told."""
+    """Return the ridge for which w is the minimiser, None if several may be."""
     plain = problem.penalty.quadratic and not problem.constraint.bounded
     size = float(w @ w)
     if not plain or size == 0.0:

@@ -55,12 +55,12 @@ def _reached(limit: Limit, problem: ERMProblem) -> None:
         ahead=True,
     )
     gaps = [float(gap(problem, w).mean()) for w in run.iterates()]
-    told = f"{solver} on {problem.title}"
+    name = f"{solver} on {problem.title}"
     near = abs(gaps[-1]) <= limit.gap
-    require(near, f"{told} ends at {gaps[-1]:.2g} from the minimum, not {limit.gap:g}")
+    require(near, f"{name} ends at {gaps[-1]:.2g} from the minimum, not {limit.gap:g}")
     if limit.slope is not None:
         slope = float(np.polyfit(np.log(parts), np.log(gaps[1:]), 1)[0])
-        require(slope <= limit.slope, f"{told} falls like t^{slope:.2f}")
+        require(slope <= limit.slope, f"{name} falls like t^{slope:.2f}")
 
 
 def columns_of_zeros_are_harmless(candidate: Candidate) -> None:
@@ -71,8 +71,8 @@ def columns_of_zeros_are_harmless(candidate: Candidate) -> None:
         candidate.each(), clips, ("public", "data"), (False, True)
     ):
         bounded = clip is not None or np.isfinite(on.problem.lipschitz)
-        known = on._replace(problem=on.problem.with_smoothness(smoothness))
-        run = known.run({"clip": clip}, z=100.0 if bounded else 0.0, ahead=ahead)
+        moved = on._replace(problem=on.problem.with_smoothness(smoothness))
+        run = moved.run({"clip": clip}, z=100.0 if bounded else 0.0, ahead=ahead)
         last = run.iterates()[-1]
         require(np.isfinite(last).all(), f"{on.title} is not finite")
         if not noise_on_vectors(run.releases):
@@ -109,7 +109,7 @@ def served_within_the_budget_or_refused(candidate: Candidate) -> None:
     served = 0
     for parts in candidate.objectives() if candidate.foreign else objectives(True):
         problem = candidate.problem(parts)
-        told = f"{candidate.name} on {problem.title}"
+        name = f"{candidate.name} on {problem.title}"
         kept = parts[2] != "none" and not candidate.solver.constrained
         for adjacency in Adjacency:
             budget = Budget(EPSILON, DELTA, adjacency)
@@ -117,38 +117,38 @@ def served_within_the_budget_or_refused(candidate: Candidate) -> None:
                 run = Run(problem, [candidate.build()], budget).record(5)
             except Unsupported as reason:
                 said = str(reason)
-                require(said and "\n" not in said, f"{told} refuses: {said}")
+                require(said and "\n" not in said, f"{name} refuses: {said}")
                 continue
-            require(not kept, f"{told} is served, yet the class is not `constrained`")
-            _keeps(run, told)
+            require(not kept, f"{name} is served, yet the class is not `constrained`")
+            _keeps(run, name)
             served += 1
     require(served, f"{candidate.name} serves no problem at epsilon={EPSILON}")
 
 
-def _keeps(run: Run, told: str) -> None:
+def _keeps(run: Run, name: str) -> None:
     proved, w = run.calibration.epsilon_certified, run.rows.w
-    require(proved <= EPSILON * (1 + 1e-9), f"{told} spends {proved:.4g} of {EPSILON}")
-    require(np.isfinite(w).all(), f"{told} is not finite")
-    require(run.problem.contains(w).all(), f"{told} leaves the constraint")
+    require(proved <= EPSILON * (1 + 1e-9), f"{name} spends {proved:.4g} of {EPSILON}")
+    require(np.isfinite(w).all(), f"{name} is not finite")
+    require(run.problem.contains(w).all(), f"{name} leaves the constraint")
     passes = [run.rows.passes[0], *np.diff(run.rows.passes)]
     grows = passes[0] == 0.0 and min(passes) >= 0.0
-    require(grows, f"{told} counts passes that do not grow from 0: {passes}")
+    require(grows, f"{name} counts passes that do not grow from 0: {passes}")
     for release in (*run.shares, *run.releases):
-        known = np.isfinite(release.sensitivity).all() and release.times >= 0
-        require(known, f"{told}: release {release.name} has no sensitivity")
+        finite = np.isfinite(release.sensitivity).all() and release.times >= 0
+        require(finite, f"{name}: release {release.name} has no sensitivity")
 
 
 def calibrations_are_served(candidate: Candidate) -> None:
     """Run with every calibration that the class names, and no other."""
     problems = candidate.problems(candidate.variants[0])
     for calibration in registry.names("calibration"):
-        told = f"{candidate.name} with calibration={calibration}"
+        name = f"{candidate.name} with calibration={calibration}"
         ons = [Subject(candidate, {}, problem) for problem in problems]
         reasons = [_refusal(on, calibration) for on in ons]
         if calibration in candidate.solver.calibrations:
-            require(None in reasons, f"{told} serves no problem: {reasons[0]}")
+            require(None in reasons, f"{name} serves no problem: {reasons[0]}")
         else:
-            require(all(reasons), f"{told} runs, yet the class does not name it")
+            require(all(reasons), f"{name} runs, yet the class does not name it")
 
 
 def _refusal(on: Subject, calibration: str) -> str | None:

@@ -82,25 +82,25 @@ def outlier(rng: np.random.Generator, n: int = 10, p: int = 4) -> Pair:
 
 def lone(rng: np.random.Generator) -> Pair:
     """Fill an empty column, and end a constant one, by one record."""
-    made = _aligned(rng, 9, 5, 0.5)
-    made.X[:, 3], made.X[:, 4] = 0.0, 0.7
-    other = np.append(made.X[made.record, :3], [2.5, -1.0])
-    return replace(made, other=other, label=None)
+    base = _aligned(rng, 9, 5, 0.5)
+    base.X[:, 3], base.X[:, 4] = 0.0, 0.7
+    other = np.append(base.X[base.record, :3], [2.5, -1.0])
+    return replace(base, other=other, label=None)
 
 
 def clusters(rng: np.random.Generator) -> Pair:
     """Move the record that is the median of two clusters to the other one."""
-    made = _aligned(rng, 11, 4, 0.06)
+    base = _aligned(rng, 11, 4, 0.06)
     order = rng.permutation(11)
-    made.X[order[:5]] *= 15.0
+    base.X[order[:5]] *= 15.0
     record = int(order[5])
-    return Pair(made.X, made.y, record, 15.0 * made.X[record])
+    return Pair(base.X, base.y, record, 15.0 * base.X[record])
 
 
 def flipped(rng: np.random.Generator) -> Pair:
     """Flip a label that decides which class is the larger."""
-    made = _cloud(rng, 12)
-    return replace(made, label=-float(made.y[made.record]))
+    base = _cloud(rng, 12)
+    return replace(base, label=-float(base.y[base.record]))
 
 
 def one_class(rng: np.random.Generator) -> Pair:
@@ -140,17 +140,17 @@ def ranged(rng: np.random.Generator) -> Pair:
 
 def unbounded(rng: np.random.Generator) -> Pair:
     """Move a record a hundred times as far, where no bounds are declared."""
-    made = _aligned(rng, 14, 4, 0.3)
-    return replace(made, other=FAR * _corner(4), bounded=False)
+    base = _aligned(rng, 14, 4, 0.3)
+    return replace(base, other=FAR * _corner(4), bounded=False)
 
 
 def _scattered(rng: np.random.Generator, n: int, p: int) -> Pair:
-    made = _aligned(rng, n, p, 0.2)
+    base = _aligned(rng, n, p, 0.2)
     kept = rng.random((n, p)) < 0.15
     kept[:, p - 1] = False  # a column that the record alone will fill
     other = np.where(rng.random(p) < 0.3, _corner(p), 0.0)
     other[p - 1] = _corner(p)[p - 1]
-    return replace(made, X=np.where(kept, made.X, 0.0), other=other, sparse=True)
+    return replace(base, X=np.where(kept, base.X, 0.0), other=other, sparse=True)
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], Pair]] = {
@@ -186,24 +186,24 @@ def pair(
     if family.startswith(CORNERS):
         # A record of zeros is a replacement, too: the family may say so.
         _, number, *kind = family.split()
-        found = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
-        return Neighbours(*found[int(number)], 0)
-    made = FAMILIES[family](np.random.default_rng([7, len(family)]))
-    X, y, Z, z = made.X, made.y, made.X.copy(), made.y.copy()
-    if made.other is not None:
-        Z[made.record] = made.other
-    if made.label is not None:
-        z[made.record] = made.label
+        corners = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
+        return Neighbours(*corners[int(number)], 0)
+    records = FAMILIES[family](np.random.default_rng([7, len(family)]))
+    X, y, Z, z = records.X, records.y, records.X.copy(), records.y.copy()
+    if records.other is not None:
+        Z[records.record] = records.other
+    if records.label is not None:
+        z[records.record] = records.label
     if adjacency is Adjacency.ZERO_OUT:
         # So that neither family begins with a problem that the other one ends with.
         X, y, Z = Z, z, Z.copy()
-        Z[made.record] = 0.0
-    first = _problem(made, X, y, parts, strength)
-    return Neighbours(first, _problem(made, Z, z, parts, strength), made.record)
+        Z[records.record] = 0.0
+    first = _problem(records, X, y, parts, strength)
+    return Neighbours(first, _problem(records, Z, z, parts, strength), records.record)
 
 
 def _problem(
-    made: Pair, X: Array, y: Array, parts: Parts, strength: float
+    records: Pair, X: Array, y: Array, parts: Parts, strength: float
 ) -> ERMProblem:
     from scipy.sparse import csc_array
 
@@ -212,12 +212,12 @@ def _problem(
         y = np.where(y < 0.0, -1.0, 1.0)
     declared = Bounds(bound, float(np.linalg.norm(bound)), LABEL)
     features, bounds = (
-        csc_array(X) if made.sparse else X,
-        declared if made.bounded else None,
+        csc_array(X) if records.sparse else X,
+        declared if records.bounded else None,
     )
     data = dataset_from_arrays(features, y, bounds=bounds)
     problem = objective_problem(data, *parts, strength=strength)
-    if made.bounded:
+    if records.bounded:
         return problem.with_smoothness("public")
     # As if published: without bounds the constants would come from the data.
     constants = np.atleast_2d(loss.smoothness * np.square(bound))

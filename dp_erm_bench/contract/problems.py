@@ -28,11 +28,11 @@ def objectives(constrained: bool = False) -> list[Parts]:
     A constraint goes with every loss, alone.
     """
     losses, free = registry.names("loss"), ["none"]
-    found = list(itertools.product(losses, registry.names("penalty"), free))
+    names = list(itertools.product(losses, registry.names("penalty"), free))
     if constrained:
         sets = [name for name in registry.names("constraint") if name not in free]
-        found += itertools.product(losses, free, sets)
-    return found
+        names += itertools.product(losses, free, sets)
+    return names
 
 
 def objective_problem(
@@ -44,12 +44,12 @@ def objective_problem(
     **box: float,
 ) -> ERMProblem:
     """Return the problem of an objective, its penalty of some strength."""
-    made = registry.build("penalty", penalty)
-    known: dict[str, Any] = {"strength": strength} if hasattr(made, "strength") else {}
-    known = dict(box) if penalty == "box" else known
+    psi = registry.build("penalty", penalty)
+    given: dict[str, Any] = {"strength": strength} if hasattr(psi, "strength") else {}
+    given = dict(box) if penalty == "box" else given
     size = registry.target("constraint", constraint).example(data.p)
     space = {"name": constraint, **size}
-    return build_problem(data, loss, {"name": penalty, **known}, space)
+    return build_problem(data, loss, {"name": penalty, **given}, space)
 
 
 @functools.cache
@@ -90,13 +90,13 @@ def neighbours(
     signs = [*(1.0 - 2.0 * np.eye(4)), -np.ones(4)]
     if adjacency is Adjacency.ZERO_OUT:
         signs = [np.zeros(4)]
-    made = []
+    problems = []
     for sign in (np.ones(4), *signs):
         records = np.vstack([X[0] * sign, X[1:]])
         data = dataset_from_arrays(records, y, bounds=bounds)
         problem = objective_problem(data, *parts, strength=strength)
-        made.append(problem.with_smoothness("public"))
-    return tuple((made[0], other) for other in made[1:])
+        problems.append(problem.with_smoothness("public"))
+    return tuple((problems[0], other) for other in problems[1:])
 
 
 @functools.cache

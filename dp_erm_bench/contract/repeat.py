@@ -34,8 +34,8 @@ def compiled_steps_agree(candidate: Candidate) -> None:
                 for ahead in (False, True)
             )
             off = _difference(plain, fast)
-            told = f"compiled and plain steps differ by {off:.2g}"
-            require(off <= 1.0, f"{on.title}: {told}")
+            title = f"compiled and plain steps differ by {off:.2g}"
+            require(off <= 1.0, f"{on.title}: {title}")
 
 
 def _difference(first: list[Array], second: list[Array]) -> float:
@@ -86,15 +86,15 @@ def batches_change_nothing(candidate: Candidate) -> None:
         alone = {name: _batch(on, name) for name in CLIPS}
         for order in ("edcba", "cab"):
             together, w = _batch(on, order)
-            told = f"{on.title}: in a batch of {len(order)}"
+            title = f"{on.title}: in a batch of {len(order)}"
             for b, k in enumerate(order):
                 single, w_alone = alone[k]
                 for name, noise in together.items():
                     same = np.array_equal(noise[b], single[name][0])
-                    require(same, f"{told} the noise of {name} is another")
+                    require(same, f"{title} the noise of {name} is another")
                 values = on.problem.value(w[b]), on.problem.value(w_alone[0])
                 same = np.allclose(*values, rtol=1e-9)
-                require(same, f"{told} a trial ends at another objective")
+                require(same, f"{title} a trial ends at another objective")
 
 
 def _batch(on: Subject, names: str) -> tuple[dict[str, Array], Array]:
@@ -108,14 +108,16 @@ def _drawn(run: Run) -> tuple[dict[str, Array], Array]:
     run.mechanisms.ahead = True
     seen: dict[str, list[Array]] = {}
 
-    def heard(unit_noise: Callable[[int, int], Array], name: str, *size: int) -> Array:
+    def listening(
+        unit_noise: Callable[[int, int], Array], name: str, *size: int
+    ) -> Array:
         noise = unit_noise(*size)
         seen.setdefault(name, []).append(noise.reshape(len(noise), -1).copy())
         return noise
 
     for name, mechanism in run.mechanisms.items():
-        listening = functools.partial(heard, mechanism.unit_noise, name)
-        setattr(mechanism, "unit_noise", listening)  # noqa: B010
+        unit_noise = functools.partial(listening, mechanism.unit_noise, name)
+        setattr(mechanism, "unit_noise", unit_noise)  # noqa: B010
     last = run.iterates()[-1]
     return {name: np.hstack(parts) for name, parts in seen.items()}, last
 
@@ -127,16 +129,16 @@ def public_draws_belong_to_the_trial(candidate: Candidate) -> None:
         return stack([on.solver()] * len(names)).plan(on.problem, names)
 
     for on in candidate.first():
-        schedule, told = planned(on, "a", "b"), on.title
+        schedule, title = planned(on, "a", "b"), on.title
         same = pickle.dumps(schedule) == pickle.dumps(planned(on, "a", "b"))
-        require(same, f"{told}: a second schedule differs")
+        require(same, f"{title}: a second schedule differs")
         if not isinstance(schedule, np.ndarray) or not candidate.solver.batchable:
             continue
-        require(len(schedule) == 2, f"{told}: the schedule has no row per trial")
+        require(len(schedule) == 2, f"{title}: the schedule has no row per trial")
         for row, name in zip(schedule, "ab", strict=True):
             (alone,) = planned(on, name)
             same = np.array_equal(row, alone)
-            require(same, f"{told}: the schedule of a trial depends on its batch")
+            require(same, f"{title}: the schedule of a trial depends on its batch")
 
 
 def noise_is_news_to_the_solver(candidate: Candidate) -> None:
@@ -154,7 +156,7 @@ def noise_is_news_to_the_solver(candidate: Candidate) -> None:
         off = (nearer - len(names) / 2) / (np.sqrt(len(names)) / 2)
         require(
             abs(off) <= FAR_OFF,
-            f"{candidate.told(on.variant)}: {nearer:g} of {len(names)} trials end "
+            f"{candidate.title(on.variant)}: {nearer:g} of {len(names)} trials end "
             "nearer to a run without noise with their own noise than with another's: "
             "the schedule knows it",
         )
@@ -181,17 +183,17 @@ def draws_are_distinct(candidate: Candidate) -> None:
     """Draw other noise for every identity and every use."""
     # Loud noise ends in the corners of a box.
     for on in candidate.first(without="box"):
-        told = on.title
+        title = on.title
         runs = [_drawn(on.run(names=[f"trial {k}"])) for k in range(MANY)]
         # Thresholds may set all of few entries to zero, in a few trials.
         places = len({w.tobytes() for _, w in runs})
         full = [w.tobytes() for _, w in runs if w.all()]
         apart = places > MANY // 2 and len(set(full)) == len(full)
-        require(apart, f"{told}: {MANY} trials end at {places} places")
+        require(apart, f"{title}: {MANY} trials end at {places} places")
         drawn = [x for noise, _ in runs for parts in noise.values() for x in parts.flat]
         kept = [x for x in drawn if x != 0.0]
         again = len(kept) - len(set(kept))
-        require(not again, f"{told}: {again} of {len(kept)} draws are used again")
+        require(not again, f"{title}: {again} of {len(kept)} draws are used again")
 
 
 def global_random_state_is_untouched(candidate: Candidate) -> None:

@@ -30,9 +30,9 @@ WEAK = 0.02
 
 def replay_audit(candidate: Candidate) -> None:
     """Let data through the mechanisms alone, within the declared sensitivities."""
-    found = verdicts(candidate)
-    _require_none(found, lambda one: one.violations)
-    if all(one.refusal for one in found):
+    results = verdicts(candidate)
+    _require_none(results, lambda one: one.violations)
+    if all(one.refusal for one in results):
         raise NotApplicable("it serves no problem of the check")
 
 
@@ -82,8 +82,10 @@ def private_constants_are_audited(candidate: Candidate) -> None:
         require(ratio > 0.99, f"{title}: the M_j change by {ratio:.2g} only")
 
 
-def _require_none(found: Iterable[Verdict], of: Callable[[Verdict], list[str]]) -> None:
-    for one in found:
+def _require_none(
+    results: Iterable[Verdict], of: Callable[[Verdict], list[str]]
+) -> None:
+    for one in results:
         words = "; ".join(dict.fromkeys(of(one)))
         title = f"{one.case.title}, neighbours: {one.case.family}"
         require(not words, f"{title}: {words}")
@@ -135,12 +137,12 @@ def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case
 
 def _clipped(candidate: Candidate) -> list[tuple[Variant, float | None, str]]:
     """Return variants with a threshold, None for none, and how sentences name both."""
-    made: list[tuple[Variant, float | None, str]] = []
+    clipped: list[tuple[Variant, float | None, str]] = []
     for variant in candidate.variants:
         if "clip" in candidate.parameters:
-            made.append((variant, CLIP, f"{candidate.told(variant)}, clip={CLIP}"))
-        made.append((variant, None, candidate.told(variant)))
-    return made
+            clipped.append((variant, CLIP, f"{candidate.title(variant)}, clip={CLIP}"))
+        clipped.append((variant, None, candidate.title(variant)))
+    return clipped
 
 
 def _loud(
@@ -173,10 +175,10 @@ def _least(case: Case) -> float:
     return 0.3 if leaning or case.parts[2] != "none" else 0.5
 
 
-def _grouped(found: Iterable[Verdict]) -> dict[str, dict[str, float]]:
+def _grouped(results: Iterable[Verdict]) -> dict[str, dict[str, float]]:
     """Return the largest ratio of each release, by title of cases."""
     grouped: dict[str, dict[str, float]] = {}
-    for one in found:
+    for one in results:
         ratios = grouped.setdefault(one.case.title, {})
         for name, ratio in one.ratios.items():
             ratios[name] = max(ratios.get(name, 0.0), ratio)

@@ -32,7 +32,7 @@ DRIFT = 1e-6
 
 
 @dataclass
-class Told:
+class Account:
     """What one side came to.
 
     Attributes
@@ -47,7 +47,7 @@ class Told:
     complaints : list of str
         What is wrong with the run by itself.
     terms : list of array
-        What secret linear terms of objectives were told to the solver.
+        The secret linear terms of objectives that the solver got.
     matched : list of Matched
         The terms that give the same minimisers on D'.
     sampled : set of str
@@ -73,12 +73,16 @@ class Side:
     case : Case
     number : int
         0 for D, 1 for D'.
-    first : Told, optional
-        What the other side was told.
+    first : Account, optional
+        That of D, whose answers D' gets.
     """
 
     def __init__(
-        self, candidate: Candidate, case: Case, number: int, first: Told | None = None
+        self,
+        candidate: Candidate,
+        case: Case,
+        number: int,
+        first: Account | None = None,
     ) -> None:
         self.case, self.number = case, number
         self.solver = candidate.build(dict(case.given))
@@ -86,38 +90,38 @@ class Side:
         self.pair = candidate.pair(*names)
         side = number if case.toggled is None else case.toggled
         self.problem = self.pair.second if side else self.pair.first
-        self.told = Told()
-        self.writer = Writer(self.told.log, first.log if first else None)
-        self.known_terms = [one.term for one in first.matched] if first else []
+        self.account = Account()
+        self.writer = Writer(self.account.log, first.log if first else None)
+        self.fed_terms = [one.term for one in first.matched] if first else []
         self.witnesses: dict[str, Witness] = {}
 
-    def play(self) -> Told:
+    def play(self) -> Account:
         """Run, and return what came of it; nothing is raised."""
-        told = self.told
+        account = self.account
         try:
             with np.errstate(all="ignore"):
-                told.refusal = self.solver.refusal(self.problem) or ""
-                if not told.refusal:
+                account.refusal = self.solver.refusal(self.problem) or ""
+                if not account.refusal:
                     self._run()
         except Unsupported as reason:
-            told.refusal = str(reason)
+            account.refusal = str(reason)
         except Exception as error:
             words = " ".join(str(error).split())
-            told.error = f"{type(error).__name__}: {words}"
-        return told
+            account.error = f"{type(error).__name__}: {words}"
+        return account
 
     def _run(self) -> None:
-        told, length = self.told, self.solver.iterations(self.problem)
+        account, length = self.account, self.solver.iterations(self.problem)
         points = (0, 1, length // 2, length)
         passes = [self.solver.passes_at(self.problem, t) for t in points]
-        told.declared = [length, passes]
+        account.declared = [length, passes]
         run = self._made(self._enrol)
-        told.log.iterates = run.iterates()
+        account.log.iterates = run.iterates()
         for release in run.releases:
             size = np.asarray(release.sensitivity, dtype=np.float64)
             bits = (size.shape, size.tobytes())
-            told.declared.append((release.name, *bits, release.law()))
-        count, expected = len(told.log.iterates), len(run.checkpoints or ())
+            account.declared.append((release.name, *bits, release.law()))
+        count, expected = len(account.log.iterates), len(run.checkpoints or ())
         if count != expected:
             self._complain(f"{count} iterates are yielded at {expected} checkpoints")
         for name, mechanism in run.mechanisms.items():
@@ -128,8 +132,8 @@ class Side:
             if not self.case.brief:
                 self._hear_little(run)
                 self._compare_compiled()
-            if told.terms:
-                told.matched = matched(self.pair, run, told.terms, told.log)
+            if account.terms:
+                account.matched = matched(self.pair, run, account.terms, account.log)
 
     def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
         """Return the run of the case, which ``made`` gets the mechanisms of."""
@@ -155,7 +159,7 @@ class Side:
         for name, mechanism in mechanisms.items():
             plain: Any = mechanism
             if mechanism.release.secret:
-                plain.publish = partial(self._told_term, plain.publish)
+                plain.publish = partial(self._next_term, plain.publish)
                 continue
             self.witnesses[name] = Witness(mechanism)
             mechanism.intercept = partial(self._answer, self.witnesses[name])
@@ -170,7 +174,7 @@ class Side:
                 turned = self.case.toggled is not None and self.number == 1
                 drawn: Any = coins(mechanism, self.pair.record, turned)
                 setattr(mechanism, "sample", drawn)  # noqa: B010
-                self.told.sampled.add(name)
+                self.account.sampled.add(name)
 
     def _answer(
         self, witness: Witness, query: Query, publish: Callable[[], Any]
@@ -193,15 +197,15 @@ class Side:
             self._complain(f"release {release.name} charges {sizes}")
         return plain(gradient, score)
 
-    def _told_term(self, plain: Callable[[int], Array], size: int) -> Array:
+    def _next_term(self, plain: Callable[[int], Array], size: int) -> Array:
         """Return the next secret term: on D', the one of the same minimiser."""
-        term, use = plain(size), len(self.told.terms)
-        term = self.known_terms[use] if use < len(self.known_terms) else term
-        self.told.terms.append(term.copy())
+        term, use = plain(size), len(self.account.terms)
+        term = self.fed_terms[use] if use < len(self.fed_terms) else term
+        self.account.terms.append(term.copy())
         return term
 
     def _complain(self, sentence: str) -> None:
-        self.told.complaints.append(sentence)
+        self.account.complaints.append(sentence)
 
     def _hear_little(self, run: Run) -> None:
         """Compare the noise of the answers with the streams as they were."""
@@ -213,10 +217,10 @@ class Side:
 
     def _compare_compiled(self) -> None:
         """Compare with compiled steps, noise being taken ahead."""
-        if self.told.terms:
+        if self.account.terms:
             return
         ends = self._made(self._sample, ahead=True).iterates()
-        for one, other in zip(self.told.log.iterates, ends, strict=False):
+        for one, other in zip(self.account.log.iterates, ends, strict=False):
             size = np.abs(one).max(initial=1.0)
             if not np.isfinite(size) or size > 1e8:
                 return  # it diverges, and rounding with it

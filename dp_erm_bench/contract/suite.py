@@ -1,4 +1,4 @@
-"""The checks that every algorithm must pass, and how each says what it found."""
+"""The checks that every algorithm must pass, and how each says what came of it."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ class Check:
 
 def exemptions_are_of_checks(candidate: Candidate) -> None:
     """Be exempt from checks that there are, if from any."""
-    known = [check.name for check in CHECKS if check.exemptable]
+    names = [check.name for check in CHECKS if check.exemptable]
     for name in candidate.solver.exempt:
-        said = f"exempt names {name}, which is none of {', '.join(known)}"
-        require(name in known, said)
+        said = f"exempt names {name}, which is none of {', '.join(names)}"
+        require(name in names, said)
 
 
 CHECKS = (

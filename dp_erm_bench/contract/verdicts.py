@@ -22,7 +22,7 @@ from dp_erm_bench.contract.candidate import Candidate, candidate_of
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.hidden import EQUAL, present
 from dp_erm_bench.contract.runs import ContractError
-from dp_erm_bench.contract.side import Side, Told
+from dp_erm_bench.contract.side import Account, Side
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.trust.replay import changes, compare
@@ -37,7 +37,7 @@ ENDED = "it ends the interpreter that it is run in"
 
 @dataclass
 class Verdict:
-    """What the replay of a case found.
+    """What the replay of a case result.
 
     Attributes
     ----------
@@ -91,8 +91,8 @@ def _apart(pin: str, cases: Sequence[Case]) -> Iterator[Verdict]:
     first, second = (ProcessPoolExecutor(1, context) for _ in range(2))
     try:
         answers = [first.submit(_first, pin, part) for part in parts]
-        for part, told in zip(parts, answers, strict=True):
-            yield from second.submit(_second, pin, part, told.result()).result()
+        for part, answer in zip(parts, answers, strict=True):
+            yield from second.submit(_second, pin, part, answer.result()).result()
     except (BrokenProcessPool, SystemExit):
         raise ContractError(ENDED) from None
     finally:
@@ -112,60 +112,60 @@ def _first(pin: str, cases: Sequence[Case]) -> bytes:
 def _second(pin: str, cases: Sequence[Case], answers: bytes) -> list[Verdict]:
     """Run cases on D', told the answers of D, and return the verdicts."""
     candidate = _loaded(pin)
-    sides: list[Told] = pickle.loads(answers)
+    sides: list[Account] = pickle.loads(answers)
     return [
         verdict(case, first, Side(candidate, case, 1, first).play())
         for case, first in zip(cases, sides, strict=True)
     ]
 
 
-def verdict(case: Case, first: Told, second: Told) -> Verdict:
+def verdict(case: Case, first: Account, second: Account) -> Verdict:
     """Return what a run on D and one on D', told the same answers, say together."""
-    found = Verdict(case)
+    result = Verdict(case)
     if first.refusal or second.refusal:
-        found.refusal = first.refusal or second.refusal
+        result.refusal = first.refusal or second.refusal
         if first.refusal != second.refusal:
-            found.declared.append(f"a refusal depends on the data: {found.refusal}")
-        return found
+            result.declared.append(f"a refusal depends on the data: {result.refusal}")
+        return result
     if first.error or second.error:
-        _raised(found, first.error, second.error)
-        return found
-    found.violations += [*first.complaints, *second.complaints]
+        _raised(result, first.error, second.error)
+        return result
+    result.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:
-        found.declared.append("what is declared depends on the data")
+        result.declared.append("what is declared depends on the data")
     if first.matched:
         _round(first, second)
     report = compare(first.log, second.log)
     for one in first.matched:
-        found.violations += [one.complaint] if one.complaint else []
+        result.violations += [one.complaint] if one.complaint else []
         report.ratios["the objective"] = one.ratio
-    found.ratios = report.ratios
+    result.ratios = report.ratios
     sentences = report.violations(SLACK)
     if case.toggled is None:
-        found.violations += sentences
-        found.sampled += _unsampled(first, second)
+        result.violations += sentences
+        result.sampled += _unsampled(first, second)
     else:
-        found.sampled += [f"{words}, by a record's coin alone" for words in sentences]
+        result.sampled += [f"{words}, by a record's coin alone" for words in sentences]
         if case.adjacency is Adjacency.REPLACE_ONE:
-            found.sampled += _too_large(first, report.ratios)
-    return found
+            result.sampled += _too_large(first, report.ratios)
+    return result
 
 
-def _raised(found: Verdict, first: str, second: str) -> None:
+def _raised(result: Verdict, first: str, second: str) -> None:
     """Judge errors: unusual parameters or data may be none of a solver's business."""
     said = f"it raises {first or second}"
     kinds = {error.partition(":")[0] for error in (first, second)}
     if NotSampled.__name__ in kinds:
-        found.sampled.append(said)
+        result.sampled.append(said)
     elif len(kinds) > 1:
-        found.violations.append(f"{said}, which depends on the data")
-    elif found.case.brief or BudgetExhausted.__name__ in kinds:
-        found.violations.append(said)
+        result.violations.append(f"{said}, which depends on the data")
+    elif result.case.brief or BudgetExhausted.__name__ in kinds:
+        result.violations.append(said)
     else:
-        found.refusal = said
+        result.refusal = said
 
 
-def _round(first: Told, second: Told) -> None:
+def _round(first: Account, second: Account) -> None:
     """Take what was computed from equal minimisers for equal where it nearly is."""
     queries = zip(first.log.exchanges, second.log.exchanges, strict=False)
     both = [(one.query.value, other.query.value) for one, other in queries]
@@ -176,7 +176,7 @@ def _round(first: Told, second: Told) -> None:
             other[near] = one[near]
 
 
-def _too_large(first: Told, ratios: Mapping[str, float]) -> Iterator[str]:
+def _too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
     """Yield the sums over samples whose terms are too large for ``replace_one``.
 
     Its law needs each record's own term within half of the sensitivity; a bound on
@@ -193,18 +193,18 @@ def _too_large(first: Told, ratios: Mapping[str, float]) -> Iterator[str]:
             )
 
 
-def _unsampled(first: Told, second: Told) -> Iterator[str]:
+def _unsampled(first: Account, second: Account) -> Iterator[str]:
     """Yield which releases move with a record that is not in their samples."""
     for name in sorted(first.sampled):
         queries, others = (
-            [one.query for one in told.log.exchanges if one.query.name == name]
-            for told in (first, second)
+            [one.query for one in side.log.exchanges if one.query.name == name]
+            for side in (first, second)
         )
         for use, (one, other) in enumerate(zip(queries, others, strict=False)):
             if one.value.shape == other.value.shape:
                 change = changes(one, other).max(axis=1, initial=0.0)
                 absent = [not present(name, b, use) for b in range(len(change))]
                 if (change[absent] > STILL).any():
-                    told = "moves with a record that is not in its sample"
-                    yield f"release {name} {told}"
+                    words = "moves with a record that is not in its sample"
+                    yield f"release {name} {words}"
                     break

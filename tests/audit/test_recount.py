@@ -55,7 +55,7 @@ def distinct():
 
 def label(case):
     (name, given), epsilon = case
-    return f"{CANDIDATES[name].told(given)}-{epsilon:g}"
+    return f"{CANDIDATES[name].title(given)}-{epsilon:g}"
 
 
 def keeps_private_constants(algorithm):

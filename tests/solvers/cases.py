@@ -17,7 +17,7 @@ VARIANTS = [(name, v) for name, made in CANDIDATES.items() for v in made.variant
 
 def label(variant):
     name, given = variant
-    return CANDIDATES[name].told(given)
+    return CANDIDATES[name].title(given)
 
 
 def solver_of(variant, **given):
