@@ -63,7 +63,7 @@ class Panels(Figure):
                 written += _singles(one, folder, profile)
             written += _overview(drawn, drawing.path(self.name), profile)
         if self.alone:
-            written.append(write_log(folder, drawing.paper, drawn, profile))
+            written.append(write_log(drawing, drawn))
         return written
 
 
@@ -132,22 +132,17 @@ def _notes(ran: Sequence[PanelRuns]) -> str:
     return ". ".join(once) + "." if once else ""
 
 
-def write_log(
-    folder: Path, paper: str, drawn: Sequence[PanelRuns], profile: str
-) -> Path:
+def write_log(drawing: Drawing, drawn: Sequence[PanelRuns]) -> Path:
     """Write log.txt beside the figures.
 
     Parameters
     ----------
-    folder : Path
-        The figures' folder; choices.csv is read from its parent.
-    paper : str
-        Name of the experiment.
+    drawing : Drawing
+        Its folder is that of the figures; choices.csv is read from its parent.
     drawn : sequence of PanelRuns
-        What the table had, panel by panel.
-    profile : str
-        The profile that was run.
+        The look-ups, panel by panel.
     """
+    paper, profile, beside = drawing.paper, drawing.profile, drawing.folder.parent
     text = [f"{paper}, profile {profile}", ""]
     for one in drawn:
         if one.lines:
@@ -156,14 +151,13 @@ def write_log(
             why = "; ".join(dict.fromkeys(one.missing.values()))
             command = f"dp-erm-bench experiment={paper} profile={profile}"
             text += [f"{one.panel.name}: not run ({why}); then: {command}", ""]
-    text += ["Values at an edge of a tuning grid", *edges(folder.parent), ""]
+    text += ["Values at an edge of a tuning grid", *edges(beside), ""]
     names = caption.runs_of(run for one in drawn for run in one.curves)
-    beside = folder.parent
     runs = [f"  runs/{name}.json: {caption.commit(beside, name)}" for name in names]
     text += ["Runs", *(runs or ["  unknown: the records name none"]), ""]
     if any(one.panel.authors for one in drawn):
         text += [f"Dashed curves: {panels.source()}"]
-    return write_text(folder / "log.txt", "\n".join([*text, ""]))
+    return write_text(drawing.folder / "log.txt", "\n".join([*text, ""]))
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -16,7 +16,7 @@ from dp_erm_bench.report.caption import problem
 from dp_erm_bench.report.crosses import Cross, form, save_crosses
 from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf
 from dp_erm_bench.report.noise import Noise
-from dp_erm_bench.report.scaling import Scaling, along, facts
+from dp_erm_bench.report.scaling import along, facts
 from dp_erm_bench.report.style import house_style, of
 
 SYMBOLS = {
@@ -128,9 +128,12 @@ class Rates(Figure):
         if not crosses:
             return []
         uses = [use for row in rows for use in str(row["uncharged"]).split(",")]
+        about = self.about.replace("{problem}", problem(rows[0]))
+        counts = {len(ends) for one in crosses[0].rates.values() for ends in one.ends}
         text = [
-            f"{self.about.replace('{problem}', problem(rows[0]))} "
-            f"{_setting(rows[0], crosses[0].rates, drawing.profile)}",
+            f"{about} delta = 1/n^2, adjacency {rows[0]['adjacency']}. Median and "
+            f"min..max of {' or '.join(map(str, sorted(counts)))} report runs at each "
+            f"point, at settings tuned on other seeds (profile {drawing.profile}).",
             f"Uncharged: {', '.join(dict.fromkeys(uses))}.",
             *self.notes,
             *_remarks(crosses),
@@ -149,18 +152,6 @@ def noises(figures: Iterable[Figure]) -> dict[str, Noise]:
         among += one.beside if isinstance(one, Rates) else ()
         among += [one] if isinstance(one, Noise) else []
     return {noise.name: noise for noise in among}
-
-
-def _setting(
-    facts: Mapping[str, Any], rates: Mapping[str, Scaling], profile: str
-) -> str:
-    """Return adjacency and runs behind a point, from a row of the table and lines."""
-    runs = sorted({len(ends) for rate in rates.values() for ends in rate.ends})
-    return (
-        f"delta = 1/n^2, adjacency {facts['adjacency']}. Median and min..max of "
-        f"{' or '.join(map(str, runs))} report runs at each point, at settings tuned "
-        f"on other seeds (profile {profile})."
-    )
 
 
 def _remarks(crosses: Iterable[Cross]) -> Iterator[str]:

@@ -15,18 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.errors import DataUnavailable
-from dp_erm_bench.report.curves import (
-    ENDS,
-    Array,
-    Bands,
-    Missing,
-    curves,
-    ended,
-    first_row,
-    report_runs,
-    runs_in,
-    why,
-)
+from dp_erm_bench.report import curves
+from dp_erm_bench.report.curves import Array, Bands, Missing, report_runs
 from dp_erm_bench.report.figure import QUOTIENT, members
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
@@ -111,7 +101,7 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
     Returns
     -------
     Scaling
-        Without the values at which every run was skipped.
+        Without the values at which every run was skipped; infinite if F(w) is nan.
 
     Raises
     ------
@@ -120,10 +110,10 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
     """
     rows = report_runs(table, panel, line)
     served = rows["status"] != "skipped"
-    skipped, rows = rows[~served], ended(rows[served] if served.any() else rows, line)
+    skipped = rows[~served]
+    rows = curves.ended(rows[served] if served.any() else rows, line)
     if rows["optimum"].isna().any():
         raise Missing(f"{line} has no certified optimum to compare with")
-    # F(w) - F*, infinite where F(w) is not a number.
     excess = (rows["objective"] - rows["optimum"]).astype(float).fillna(math.inf)
     proved = (rows["epsilon_certified"] / rows["epsilon"]).astype(float)
     rows, trials = rows.assign(excess=excess), rows.groupby("trial")["iteration"]
@@ -133,7 +123,7 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
     along, ends = last[axis].to_numpy(float), last["excess"].to_numpy()
     starts = first["excess"].to_numpy()
     unserved = {
-        float(at): why(skipped[skipped[axis] == at], "skipped")
+        float(at): curves.why(skipped[skipped[axis] == at], "skipped")
         for at in sorted(skipped[axis].dropna().unique())
     }
     x = np.unique(along)
@@ -143,7 +133,7 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
         np.array([starts[along == value].mean() for value in x]),
         unserved,
         float(proved.fillna(math.inf).max()),
-        runs=runs_in(rows),
+        runs=curves.runs_in(rows),
         unchecked=unchecked_in(rows),
     )
 
@@ -151,8 +141,8 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
 def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
     """Return one report row of a panel, for captions; `Missing` if there is none."""
     rows = report_runs(table, panel)
-    ran = rows[rows["status"].isin(ENDS)]
-    return first_row(rows if ran.empty else ran)
+    ran = rows[rows["status"].isin(curves.ENDS)]
+    return curves.first_row(rows if ran.empty else ran)
 
 
 def norm_quotient(problem: ERMProblem) -> float:
@@ -238,7 +228,7 @@ def along(
     places = sorted((x, one) for one, x in quotients(config, panel).items())
     if not places:
         raise Missing(f"no panel {panel} in the experiment")
-    lines = [curves(table, one, line) for _, one in places]
+    lines = [curves.curves(table, one, line) for _, one in places]
     return Scaling(
         np.array([x for x, _ in places]),
         tuple(one.errors[:, -1] for one in lines),

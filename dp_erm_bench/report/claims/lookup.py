@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Claim = Mapping[str, Any]
-Value = Callable[..., float]
 RUNS, NOISE, NOTHING = "runs", "noise", "nothing"
 """What the lines of a claim name: runs of its panel, releases of its figure of noise,
 or nothing."""
@@ -78,7 +77,7 @@ class Measure:
     """
 
     words: str
-    value: Value
+    value: Callable[..., float]
     lines: str = RUNS
 
     @property

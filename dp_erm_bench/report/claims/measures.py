@@ -12,18 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.report.claims.lookup import (
-    NOISE,
-    NOTHING,
-    RUNS,
-    Lookup,
-    Measure,
-    Value,
-)
+from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, RUNS, Lookup, Measure
 from dp_erm_bench.report.curves import Curves, Missing
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.results.statistics import FLOOR
 
+Value = Callable[..., float]
 MEASURES: dict[str, Measure] = {}
 """All measures by the name of their function."""
 
