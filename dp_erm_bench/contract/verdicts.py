@@ -8,13 +8,14 @@ D', told the first one's answers as they come.
 
 from __future__ import annotations
 
-import functools
+import fcntl
 import multiprocessing
-import pickle
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 
@@ -88,35 +89,72 @@ def _apart(pin: str, cases: Sequence[Case]) -> Iterator[Verdict]:
     # Whose children begin with the package imported, and no solver run.
     context.set_forkserver_preload([__name__])
     parts = [cases[k : k + AT_ONCE] for k in range(0, len(cases), AT_ONCE)]
-    first, second = (ProcessPoolExecutor(1, context) for _ in range(2))
+    (accounts, first), (verdicts, second) = (context.Pipe(False) for _ in range(2))
+    targets = [(first, _first, pin, parts), (second, _second, pin, parts, accounts)]
+    sides = [context.Process(target=_send, args=given) for given in targets]
     try:
-        answers = [first.submit(_first, pin, part) for part in parts]
-        for part, answer in zip(parts, answers, strict=True):
-            yield from second.submit(_second, pin, part, answer.result()).result()
-    except (BrokenProcessPool, SystemExit):
+        for side in sides:
+            side.start()
+        for pipe in (accounts, first, second):
+            pipe.close()
+        for _ in parts:
+            yield from _receive(verdicts)
+    except EOFError:
         raise ContractError(ENDED) from None
     finally:
-        for pool in (first, second):
-            pool.shutdown(wait=False, cancel_futures=True)
+        for side in sides:
+            if side.is_alive():
+                side.kill()
+                side.join()
 
 
-# Once in a process: what the solver's module keeps must last from case to case.
-_loaded = functools.cache(candidate_of)
+def _send(pipe: Connection, side: Callable[..., Iterator[Any]], *given: Any) -> None:
+    """Send what a side yields, or what it raises; the process of a side.
+
+    It hears of no Ctrl-C, which is its parent's to handle, and it is killed when its
+    parent ends, whatever it is at: the kernel signals the end of the pipe between them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent and hasattr(fcntl, "F_SETSIG"):  # Linux
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
+        if not parent.is_alive():
+            return
+    try:
+        for part in side(*given):
+            pipe.send(part)
+    except BrokenPipeError:  # nobody needs the rest
+        return
+    except Exception as error:
+        pipe.send(error)
 
 
-def _first(pin: str, cases: Sequence[Case]) -> bytes:
-    """Run cases on D and return what was told, pickled: for the other process."""
-    return pickle.dumps([Side(_loaded(pin), case, 0).play() for case in cases])
+def _receive(pipe: Connection) -> Any:
+    part = pipe.recv()
+    if isinstance(part, Exception):
+        raise part
+    return part
 
 
-def _second(pin: str, cases: Sequence[Case], answers: bytes) -> list[Verdict]:
-    """Run cases on D', told the answers of D, and return the verdicts."""
-    candidate = _loaded(pin)
-    sides: list[Account] = pickle.loads(answers)
-    return [
-        verdict(case, first, Side(candidate, case, 1, first).play())
-        for case, first in zip(cases, sides, strict=True)
-    ]
+def _first(pin: str, parts: Sequence[Sequence[Case]]) -> Iterator[list[Account]]:
+    """Run cases on D and yield their accounts, by parts."""
+    candidate = candidate_of(pin)
+    for part in parts:
+        yield [Side(candidate, case, 0).play() for case in part]
+
+
+def _second(
+    pin: str, parts: Sequence[Sequence[Case]], accounts: Connection
+) -> Iterator[list[Verdict]]:
+    """Run cases on D', told the answers of D, and yield the verdicts, by parts."""
+    candidate = candidate_of(pin)
+    for part in parts:
+        yield [
+            verdict(case, first, Side(candidate, case, 1, first).play())
+            for case, first in zip(part, _receive(accounts), strict=True)
+        ]
 
 
 def verdict(case: Case, first: Account, second: Account) -> Verdict:
