@@ -4,81 +4,56 @@ Files from outside the package import from here: where a name stands within the 
 may change, its name here does not. docs/extending.md says what each is for.
 """
 
-from dp_erm_bench.constraints.base import Ball, Constraint
-from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.kernels.compiled import exact, kernel
-from dp_erm_bench.kernels.elementwise import between, exp, log, sigmoid, softplus
-from dp_erm_bench.kernels.philox import uniforms
-from dp_erm_bench.losses.base import Loss, check_finite, check_positive, check_signs
-from dp_erm_bench.penalties.base import Penalty, SeparablePenalty
-from dp_erm_bench.problems.base import Optimum, Problem
-from dp_erm_bench.problems.erm.oracle import Oracle
-from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.releases.additive import AdditiveMechanism
-from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanism, Mechanisms, Release
-from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.laplace import Laplace
-from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
-from dp_erm_bench.releases.noisy_max import NoisyMax
-from dp_erm_bench.releases.norm_laplace import NormLaplace
-from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
-from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
-from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from dp_erm_bench.releases.streams import stream_seeds
-from dp_erm_bench.solvers.base import Limit, Solver, shape, value
-from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, norm_bound
-from dp_erm_bench.solvers.one_solve import OneSolve
-from dp_erm_bench.solvers.runs import steps_between
+from dp_erm_bench.constraints.base import Ball as Ball
+from dp_erm_bench.constraints.base import Constraint as Constraint
+from dp_erm_bench.datasets.base import Array as Array
+from dp_erm_bench.errors import Unsupported as Unsupported
+from dp_erm_bench.errors import UsageError as UsageError
+from dp_erm_bench.kernels.compiled import exact as exact
+from dp_erm_bench.kernels.compiled import kernel as kernel
+from dp_erm_bench.kernels.elementwise import between as between
+from dp_erm_bench.kernels.elementwise import exp as exp
+from dp_erm_bench.kernels.elementwise import log as log
+from dp_erm_bench.kernels.elementwise import sigmoid as sigmoid
+from dp_erm_bench.kernels.elementwise import softplus as softplus
+from dp_erm_bench.kernels.philox import uniforms as uniforms
+from dp_erm_bench.losses.base import Loss as Loss
+from dp_erm_bench.losses.base import check_finite as check_finite
+from dp_erm_bench.losses.base import check_positive as check_positive
+from dp_erm_bench.losses.base import check_signs as check_signs
+from dp_erm_bench.penalties.base import Penalty as Penalty
+from dp_erm_bench.penalties.base import SeparablePenalty as SeparablePenalty
+from dp_erm_bench.problems.base import Optimum as Optimum
+from dp_erm_bench.problems.base import Problem as Problem
+from dp_erm_bench.problems.erm.oracle import Oracle as Oracle
+from dp_erm_bench.problems.erm.problem import ERMProblem as ERMProblem
+from dp_erm_bench.releases.additive import AdditiveMechanism as AdditiveMechanism
+from dp_erm_bench.releases.adjacency import Adjacency as Adjacency
+from dp_erm_bench.releases.base import Mechanism as Mechanism
+from dp_erm_bench.releases.base import Mechanisms as Mechanisms
+from dp_erm_bench.releases.base import Release as Release
+from dp_erm_bench.releases.gaussian import Gaussian as Gaussian
+from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax as InsideNoisyMax
+from dp_erm_bench.releases.laplace import Laplace as Laplace
+from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax as LaplaceNoisyMax
+from dp_erm_bench.releases.noisy_max import NoisyMax as NoisyMax
+from dp_erm_bench.releases.norm_laplace import NormLaplace as NormLaplace
+from dp_erm_bench.releases.objective_gaussian import (
+    ObjectiveGaussian as ObjectiveGaussian,
+)
+from dp_erm_bench.releases.objective_norm_laplace import (
+    ObjectiveNormLaplace as ObjectiveNormLaplace,
+)
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian as PoissonGaussian
+from dp_erm_bench.releases.streams import stream_seeds as stream_seeds
+from dp_erm_bench.solvers.base import Limit as Limit
+from dp_erm_bench.solvers.base import Solver as Solver
+from dp_erm_bench.solvers.base import shape as shape
+from dp_erm_bench.solvers.base import value as value
+from dp_erm_bench.solvers.bounds import coordinate_bounds as coordinate_bounds
+from dp_erm_bench.solvers.bounds import inverse as inverse
+from dp_erm_bench.solvers.bounds import norm_bound as norm_bound
+from dp_erm_bench.solvers.one_solve import OneSolve as OneSolve
+from dp_erm_bench.solvers.runs import steps_between as steps_between
 
-__all__ = [
-    "AdditiveMechanism",
-    "Adjacency",
-    "Array",
-    "Ball",
-    "Constraint",
-    "ERMProblem",
-    "Gaussian",
-    "InsideNoisyMax",
-    "Laplace",
-    "LaplaceNoisyMax",
-    "Limit",
-    "Loss",
-    "Mechanism",
-    "Mechanisms",
-    "NoisyMax",
-    "NormLaplace",
-    "ObjectiveGaussian",
-    "ObjectiveNormLaplace",
-    "OneSolve",
-    "Optimum",
-    "Oracle",
-    "Penalty",
-    "PoissonGaussian",
-    "Problem",
-    "Release",
-    "SeparablePenalty",
-    "Solver",
-    "Unsupported",
-    "UsageError",
-    "between",
-    "check_finite",
-    "check_positive",
-    "check_signs",
-    "coordinate_bounds",
-    "exact",
-    "exp",
-    "inverse",
-    "kernel",
-    "log",
-    "norm_bound",
-    "shape",
-    "sigmoid",
-    "softplus",
-    "steps_between",
-    "stream_seeds",
-    "uniforms",
-    "value",
-]
+__all__ = [name for name in dir() if not name.startswith("_")]
