@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import Array, Indices, kernel
+from dp_erm_bench.kernels.compiled import Array, Indices, Pair, Triple, kernel
 from dp_erm_bench.kernels.losses import residuals
 from dp_erm_bench.kernels.projections import prox
 
 # Rows of a block: 4 columns and 4 residual vectors of it stay in the L1 cache.
 _ROWS = 512
 
-Pair = tuple[Array, Array]
+Draws = tuple[Indices, Array]  # coordinates, noise
 Four = tuple[float, float, float, float]
 
 
@@ -74,11 +74,14 @@ def _four_sums(x: Array, first: Pair, second: Pair, c: Four) -> Four:
 
 
 @kernel
-def coordinate_gradients(loss, X, y, margins, coordinates, clip, out):  # type: ignore[no-untyped-def]
+def coordinate_gradients(
+    loss: Any, data: Pair, margins: Array, coordinates: Indices, clip: Array, out: Array
+) -> None:
     """Write the clipped mean derivative of each trial at its own coordinate.
 
-    coordinates, clip, out: (B,).
+    data: X and y; coordinates, clip, out: (B,).
     """
+    X, y = data
     buffer = np.empty(_ROWS)
     for b in range(margins.shape[0]):
         out[b] = _coordinate_gradient(
@@ -116,27 +119,29 @@ def _add(z: Array, x: Array, delta: float) -> None:
 
 
 @kernel
-def coordinate_steps(  # type: ignore[no-untyped-def]
-    loss, X, y, psi, w, margins, coordinates, noise, clip, steps, total
-):
+def coordinate_steps(
+    loss: Any, data: Pair, psi: Array, at: Triple, draws: Draws, scales: Pair
+) -> None:
     """Make k proximal coordinate steps of each trial, in place.
 
     Parameters
     ----------
     loss : Loss
-    X, y : arrays of shape (n, p), (n,)
+    data : (X, y), arrays of shape (n, p), (n,)
     psi : array of shape (4,)
         The penalty's parameters.
-    w, margins : arrays of shape (B, p), (B, n)
-        The iterates and X w; changed.
-    coordinates : int array of shape (B, k)
-    noise : array of shape (B, k)
-        Added to the coordinate's clipped gradient.
-    clip, steps : arrays of shape (B, p)
+    at : (w, margins, total), arrays of shape (B, p), (B, n), (B, p)
+        The iterates and X w, changed; the sum of the iterates is added to the total,
+        which may have no rows.
+    draws : (coordinates, noise), arrays of shape (B, k)
+        The noise is added to the coordinate's clipped gradient.
+    scales : (clip, steps), arrays of shape (B, p)
         Thresholds C_j and step sizes gamma_j; a step of 0 leaves w_j alone.
-    total : array of shape (B, p), or of no rows
-        The sum of the iterates is added to it.
     """
+    X, y = data
+    w, margins, total = at
+    coordinates, noise = draws
+    clip, steps = scales
     buffer = np.empty(_ROWS)
     for b in range(w.shape[0]):
         for k in range(coordinates.shape[1]):
@@ -156,20 +161,15 @@ def coordinate_steps(  # type: ignore[no-untyped-def]
 
 @kernel
 def gram_steps(
-    G: Array,
-    c: Array,
-    psi: Array,
-    w: Array,
-    coordinates: Indices,
-    noise: Array,
-    steps: Array,
-    total: Array,
+    moments: Pair, psi: Array, w: Array, draws: Draws, steps: Array, total: Array
 ) -> None:
     """Make k proximal coordinate steps of each trial, in place.
 
-    As ``coordinate_steps`` for least squares without clipping, on G = X'X / n and
-    c = X'y / n: O(p) a step.
+    As ``coordinate_steps`` for least squares without clipping, on the moments
+    G = X'X / n and c = X'y / n: O(p) a step.
     """
+    G, c = moments
+    coordinates, noise = draws
     for b in range(w.shape[0]):
         for k in range(coordinates.shape[1]):
             j = coordinates[b, k]

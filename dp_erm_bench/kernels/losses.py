@@ -85,43 +85,43 @@ def _numbers(loss: LossType, instance: Any, c: Any) -> extending.NativeValue:
 _OPTIONS = {"error_model": "numpy", "fastmath": FAST}
 # Inlined before it is compiled: alone, its scalar code would be made into vectors of
 # two, which then keep the loop over records from becoming vector code.
-_INLINED: Any = {"jit_options": _OPTIONS, "inline": "always"}
-_METHOD: Any = {**_INLINED, "strict": False}
+# Not strict: numba would compare annotations, which a lambda cannot have.
+_INLINED: Any = {"jit_options": _OPTIONS, "inline": "always", "strict": False}
 
 
-@extending.overload_method(LossType, "value", **_METHOD)
-def _value(loss, y, z):  # type: ignore[no-untyped-def]
+@extending.overload_method(LossType, "value", **_INLINED)
+def _value(loss: Any, y: Any, z: Any) -> Any:
     return _classes[loss.name].value
 
 
-@extending.overload_method(LossType, "derivative", **_METHOD)
-def _derivative(loss, y, z):  # type: ignore[no-untyped-def]
+@extending.overload_method(LossType, "derivative", **_INLINED)
+def _derivative(loss: Any, y: Any, z: Any) -> Any:
     return _classes[loss.name].derivative
 
 
-@extending.overload(elementwise.between)
-def _between(low, x, high):  # type: ignore[no-untyped-def]
+@extending.overload(elementwise.between, strict=False)
+def _between(low: Any, x: Any, high: Any) -> Any:
     return lambda low, x, high: elementary.between(low, x, high)
 
 
-@extending.overload(elementwise.exp)
-def _exp(x):  # type: ignore[no-untyped-def]
+@extending.overload(elementwise.exp, strict=False)
+def _exp(x: Any) -> Any:
     return lambda x: elementary.exp(x)
 
 
-@extending.overload(elementwise.log)
-def _log(x):  # type: ignore[no-untyped-def]
+@extending.overload(elementwise.log, strict=False)
+def _log(x: Any) -> Any:
     return lambda x: elementary.log(x)
 
 
 @extending.overload(elementwise.softplus, **_INLINED)
-def _softplus(x):  # type: ignore[no-untyped-def]
+def _softplus(x: Any) -> Any:
     exp, log = elementary.exp, elementary.log
     return lambda x: max(x, 0.0) + log(1.0 + exp(-abs(x)))
 
 
 @extending.overload(elementwise.sigmoid, **_INLINED)
-def _sigmoid(x):  # type: ignore[no-untyped-def]
+def _sigmoid(x: Any) -> Any:
     exp = elementary.exp
     return lambda x: 1.0 / (1.0 + exp(-x))
 

@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import Array, Indices, exact, kernel
+from dp_erm_bench.kernels import stochastic
+from dp_erm_bench.kernels.compiled import Array, Indices, Pair, Triple, exact, kernel
+from dp_erm_bench.kernels.dense import Draws
 from dp_erm_bench.kernels.projections import project, prox
-from dp_erm_bench.kernels.stochastic import clipped_derivative, move, prox_gradient
+from dp_erm_bench.kernels.stochastic import Batches, Place, Scales, Steps
 
 Matrix = tuple[Array, Indices, Indices]
+Data = tuple[Matrix, Array]  # columns, y
+Records = tuple[Matrix, Array, Array]  # rows, y, norms
 
 
 @exact
@@ -57,8 +61,11 @@ def weighted_sums(columns: Matrix, r: Array, out: Array) -> None:
 
 
 @kernel
-def coordinate_gradients(loss, columns, y, margins, coordinates, clip, out):  # type: ignore[no-untyped-def]
+def coordinate_gradients(
+    loss: Any, data: Data, margins: Array, coordinates: Indices, clip: Array, out: Array
+) -> None:
     """Write the clipped mean derivative of each trial at its own coordinate."""
+    columns, y = data
     for b in range(margins.shape[0]):
         out[b] = _coordinate_gradient(
             loss, columns, y, margins[b], coordinates[b], clip[b]
@@ -96,10 +103,14 @@ def _add(z: Array, columns: Matrix, j: int, delta: float) -> None:
 
 
 @kernel
-def coordinate_steps(  # type: ignore[no-untyped-def]
-    loss, columns, y, psi, w, margins, coordinates, noise, clip, steps, total
-):
+def coordinate_steps(
+    loss: Any, data: Data, psi: Array, at: Triple, draws: Draws, scales: Pair
+) -> None:
     """Make k proximal coordinate steps of each trial (``dense``)."""
+    columns, y = data
+    w, margins, total = at
+    coordinates, noise = draws
+    clip, steps = scales
     for b in range(w.shape[0]):
         for k in range(coordinates.shape[1]):
             j = coordinates[b, k]
@@ -115,58 +126,65 @@ def coordinate_steps(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def record_sum(loss, rows, y, norms, w, records, clip, out):  # type: ignore[no-untyped-def]
+def record_sum(
+    loss: Any, data: Records, w: Array, records: Indices, clip: float, out: Array
+) -> None:
     """Write the sum of the records' gradients, clipped in l2, into ``out`` (p,)."""
-    data, indices, indptr = rows
+    (entries, indices, indptr), y, norms = data
     out[:] = 0.0
     for i in records:
         z = 0.0
         for k in range(indptr[i], indptr[i + 1]):
-            z += data[k] * w[indices[k]]
+            z += entries[k] * w[indices[k]]
         r = loss.derivative(y[i], z)
         length = abs(r) * norms[i]
         if length > clip:
             r *= clip / length
         for k in range(indptr[i], indptr[i + 1]):
-            out[indices[k]] += r * data[k]
+            out[indices[k]] += r * entries[k]
 
 
 @kernel
-def stochastic_steps(  # type: ignore[no-untyped-def]
-    loss, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected, domain
-):
+def stochastic_steps(
+    loss: Any, data: Records, psi: Array, at: Place, draws: Batches, scales: Steps
+) -> None:
     """Make k proximal stochastic gradient steps (``stochastic``)."""
+    records, offsets, noise = draws
+    clip, steps, expected = scales
+    w, domain = at
     g = np.empty(w.size)
     for t in range(steps.size):
         batch = records[offsets[t] : offsets[t + 1]]
-        record_sum(loss, rows, y, norms, w, batch, clip, g)
-        prox_gradient(w, g, noise[t], steps[t], expected, psi)
+        record_sum(loss, data, w, batch, clip, g)
+        stochastic.prox_gradient(w, g, noise[t], steps[t], expected, psi)
         project(domain, w)
 
 
 @kernel
-def variance_reduced_steps(  # type: ignore[no-untyped-def]
-    loss, rows, y, norms, psi, w, anchor, mean, records, offsets, noise, scales
-):
+def variance_reduced_steps(
+    loss: Any, data: Records, psi: Array, at: Triple, draws: Batches, scales: Scales
+) -> None:
     """Make k proximal variance-reduced steps (``stochastic``).
 
     The noise alone costs O(p) a step.
     """
-    data, indices, indptr = rows
-    clip, step, expected = scales
+    (entries, indices, indptr), y, norms = data
+    w, snapshot, mean = at
+    records, offsets, noise = draws
+    clip = scales[0]
     g = np.empty(w.size)
     for t in range(noise.shape[0]):
         g[:] = 0.0
         for i in records[offsets[t] : offsets[t + 1]]:
             here = there = 0.0
             for k in range(indptr[i], indptr[i + 1]):
-                here += data[k] * w[indices[k]]
-                there += data[k] * anchor[indices[k]]
-            r = clipped_derivative(loss, y[i], here, norms[i], clip)
-            r -= clipped_derivative(loss, y[i], there, norms[i], clip)
+                here += entries[k] * w[indices[k]]
+                there += entries[k] * snapshot[indices[k]]
+            r = stochastic.clipped_derivative(loss, y[i], here, norms[i], clip)
+            r -= stochastic.clipped_derivative(loss, y[i], there, norms[i], clip)
             for k in range(indptr[i], indptr[i + 1]):
-                g[indices[k]] += r * data[k]
-        move(w, g, mean, noise[t], step, expected, psi)
+                g[indices[k]] += r * entries[k]
+        stochastic.move(w, g, mean, noise[t], scales, psi)
 
 
 @exact

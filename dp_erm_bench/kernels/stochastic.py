@@ -5,17 +5,25 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import Array, Indices, kernel
+from dp_erm_bench.kernels.compiled import Array, Indices, Triple, kernel
 from dp_erm_bench.kernels.elementary import log
 from dp_erm_bench.kernels.projections import project, prox
 
+Batches = tuple[Indices, Indices, Array]  # records, offsets, noise
+Steps = tuple[float, Array, float]  # clip, steps, expected
+Scales = tuple[float, float, float]  # clip, step, expected
+Place = tuple[Array, tuple[int, float]]  # w, domain
+
 
 @kernel
-def record_sum(loss, rows, y, norms, w, records, clip, out):  # type: ignore[no-untyped-def]
+def record_sum(
+    loss: Any, data: Triple, w: Array, records: Indices, clip: float, out: Array
+) -> None:
     """Write the sum of the records' gradients, clipped in l2, into ``out`` (p,).
 
-    rows: (n, p) row-major; norms: (n,) euclidean norms of the rows.
+    data: rows (n, p) row-major, y and the euclidean norms of the rows, (n,).
     """
+    rows, y, norms = data
     out[:] = 0.0
     for i in records:
         x = rows[i]
@@ -31,32 +39,33 @@ def record_sum(loss, rows, y, norms, w, records, clip, out):  # type: ignore[no-
 
 
 @kernel
-def stochastic_steps(  # type: ignore[no-untyped-def]
-    loss, rows, y, norms, psi, w, records, offsets, noise, clip, steps, expected, domain
-):
+def stochastic_steps(
+    loss: Any, data: Triple, psi: Array, at: Place, draws: Batches, scales: Steps
+) -> None:
     """Make k proximal stochastic gradient steps of one trial, in place.
 
     Parameters
     ----------
-    rows, y, norms : arrays of shape (n, p), (n,), (n,)
+    loss : Loss
+    data : (rows, y, norms), arrays of shape (n, p), (n,), (n,)
     psi : array of shape (4,)
-    w : array of shape (p,)
-        The iterate; changed.
-    records, offsets : int arrays
-        Step t uses ``records[offsets[t]:offsets[t + 1]]``.
-    noise : array of shape (k, p)
-        Added to the sum of the clipped gradients.
-    clip : float
-    steps : array of shape (k,)
-    expected : float
-        The expected batch size q n, by which the noisy sum is divided.
-    domain : (int, float)
-        The constraint, on which each step ends with a projection.
+    at : (w, (int, float))
+        The iterate, shape (p,), changed; the constraint, on which each step ends with a
+        projection.
+    draws : (records, offsets, noise)
+        Step t uses ``records[offsets[t]:offsets[t + 1]]``; its noise, of an array of
+        shape (k, p), is added to the sum of the clipped gradients.
+    scales : (clip, steps, expected)
+        Threshold, step sizes, shape (k,), and the expected batch size q n, by which
+        the noisy sum is divided.
     """
+    records, offsets, noise = draws
+    clip, steps, expected = scales
+    w, domain = at
     g = np.empty(w.size)
     for t in range(steps.size):
         batch = records[offsets[t] : offsets[t + 1]]
-        record_sum(loss, rows, y, norms, w, batch, clip, g)
+        record_sum(loss, data, w, batch, clip, g)
         prox_gradient(w, g, noise[t], steps[t], expected, psi)
         project(domain, w)
 
@@ -80,33 +89,39 @@ def clipped_derivative(loss: Any, y: float, z: float, norm: float, clip: float) 
 
 
 @kernel
-def move(w, g, mean, noise, step, expected, psi):  # type: ignore[no-untyped-def]
+def move(
+    w: Array, g: Array, mean: Array, noise: Array, scales: Scales, psi: Array
+) -> None:
     """Set w to the prox of step psi along (g + noise) / expected + mean, in place."""
+    _, step, expected = scales
     for j in range(w.size):
         v = w[j] - step * ((g[j] + noise[j]) / expected + mean[j])
         w[j] = prox(v, step, psi)
 
 
 @kernel
-def variance_reduced_steps(  # type: ignore[no-untyped-def]
-    loss, rows, y, norms, psi, w, anchor, mean, records, offsets, noise, scales
-):
+def variance_reduced_steps(
+    loss: Any, data: Triple, psi: Array, at: Triple, draws: Batches, scales: Scales
+) -> None:
     """Make k proximal variance-reduced steps of one trial, in place.
 
     Parameters
     ----------
-    rows, y, norms : arrays of shape (n, p), (n,), (n,)
+    loss : Loss
+    data : (rows, y, norms), arrays of shape (n, p), (n,), (n,)
     psi : array of shape (4,)
-    w, anchor, mean : arrays of shape (p,)
+    at : (w, snapshot, mean), arrays of shape (p,)
         The iterate, changed; the snapshot, and the noisy mean gradient there.
-    records, offsets : int arrays
-        Step t uses ``records[offsets[t]:offsets[t + 1]]``.
-    noise : array of shape (k, p)
-        Added to the sum of the differences of clipped gradients.
+    draws : (records, offsets, noise)
+        As of ``stochastic_steps``; the noise, of shape (k, p), is added to the sum of
+        the differences of clipped gradients.
     scales : (clip, step, expected)
         Threshold, step size, and the expected batch size q n.
     """
-    clip, step, expected = scales
+    rows, y, norms = data
+    w, snapshot, mean = at
+    records, offsets, noise = draws
+    clip = scales[0]
     g = np.empty(w.size)
     for t in range(noise.shape[0]):
         g[:] = 0.0
@@ -115,12 +130,12 @@ def variance_reduced_steps(  # type: ignore[no-untyped-def]
             here = there = 0.0
             for j in range(w.size):
                 here += x[j] * w[j]
-                there += x[j] * anchor[j]
+                there += x[j] * snapshot[j]
             r = clipped_derivative(loss, y[i], here, norms[i], clip)
             r -= clipped_derivative(loss, y[i], there, norms[i], clip)
             for j in range(w.size):
                 g[j] += r * x[j]
-        move(w, g, mean, noise[t], step, expected, psi)
+        move(w, g, mean, noise[t], scales, psi)
 
 
 @kernel

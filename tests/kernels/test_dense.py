@@ -75,9 +75,8 @@ def test_coordinate_gradients(batch, loss, make_arrays):
         j = arrays.rng.integers(0, 6, size=batch)
         clip = thresholds(arrays.rng, batch)
         out = np.empty(batch)
-        dense.coordinate_gradients(
-            loss, arrays.X, arrays.y, arrays.margins, j, clip, out
-        )
+        data = arrays.X, arrays.y
+        dense.coordinate_gradients(loss, data, arrays.margins, j, clip, out)
         r = loss.derivative(arrays.y, arrays.margins)
         full = clipped_mean(arrays.X, r, np.repeat(clip[:, None], 6, axis=1))
         np.testing.assert_allclose(out, full[np.arange(batch), j], atol=1e-14)

@@ -73,8 +73,8 @@ def test_coordinate_gradients_and_moves(both, loss):
     batch = both.w.shape[0]
     j, c = both.rng.integers(0, 6, batch), np.full(batch, 0.4)
     expected, got = np.empty(batch), np.empty(batch)
-    dense.coordinate_gradients(loss, both.X, both.y, both.margins, j, c, expected)
-    sparse.coordinate_gradients(loss, both.columns, both.y, both.margins, j, c, got)
+    for kernel, X, out in ((dense, both.X, expected), (sparse, both.columns, got)):
+        kernel.coordinate_gradients(loss, (X, both.y), both.margins, j, c, out)
     np.testing.assert_allclose(got, expected, atol=1e-14)
     first, second = both.margins.copy(), both.margins.copy()
     by = both.rng.normal(size=batch)
@@ -92,8 +92,8 @@ def test_coordinate_steps(both, loss, make_psi, summed):
     for kernel, X in ((dense, both.X), (sparse, both.columns)):
         w, z = both.w.copy(), both.margins.copy()
         total = np.zeros((batch if summed else 0, p))
-        data = (loss, X, both.y, make_psi(), w, z)
-        kernel.coordinate_steps(*data, j, noise, clip, steps, total)
+        at, draws, scales = (w, z, total), (j, noise), (clip, steps)
+        kernel.coordinate_steps(loss, (X, both.y), make_psi(), at, draws, scales)
         results.append((w, z, total))
     assert not np.array_equal(results[0][0], both.w)
     for first, second in zip(*results, strict=True):
@@ -109,9 +109,9 @@ def test_stochastic_steps(domain, both, loss, make_psi):
     rows = np.ascontiguousarray(both.X)
     for kernel, X in ((stochastic, rows), (sparse, both.rows)):
         w = both.w[0].copy()
-        data = (loss, X, both.y, both.norms, make_psi(), w)
-        draws = (records, offsets, noise)
-        kernel.stochastic_steps(*data, *draws, 0.7, steps, 5.0, domain)
+        data, draws = (X, both.y, both.norms), (records, offsets, noise)
+        at, scales = (w, domain), (0.7, steps, 5.0)
+        kernel.stochastic_steps(loss, data, make_psi(), at, draws, scales)
         results.append(w)
     assert not np.array_equal(results[0], both.w[0])
     np.testing.assert_allclose(results[1], results[0], atol=1e-12)

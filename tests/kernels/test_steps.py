@@ -42,8 +42,8 @@ def test_coordinate_steps(batch, n, loss, make_arrays, make_psi):
     steps[:, 2] = 0.0
     path = coordinate_reference(loss, arrays, psi, coordinates, noise, clip, steps)
     before, total = arrays.w.copy(), np.ones((batch, 4))
-    data = (loss, arrays.X, arrays.y, psi, arrays.w, arrays.margins)
-    coordinate_steps(*data, coordinates, noise, clip, steps, total)
+    data, at = (arrays.X, arrays.y), (arrays.w, arrays.margins, total)
+    coordinate_steps(loss, data, psi, at, (coordinates, noise), (clip, steps))
     np.testing.assert_allclose(arrays.w, path[-1], atol=1e-12)
     np.testing.assert_allclose(arrays.margins, arrays.w @ arrays.X.T, atol=1e-12)
     np.testing.assert_allclose(total, 1.0 + np.sum(path, axis=0), atol=1e-11)
@@ -60,10 +60,11 @@ def test_coordinate_steps_do_not_depend_on_how_they_are_cut(
         coordinates = arrays.rng.integers(0, 3, size=(2, 40))
         noise = arrays.rng.normal(size=(2, 40))
         clip, total = np.full((2, 3), 0.5), np.zeros((2, 3))
-        data = (loss, arrays.X, arrays.y, psi, arrays.w, arrays.margins)
+        data, at = (arrays.X, arrays.y), (arrays.w, arrays.margins, total)
         for a, b in zip(cuts[:-1], cuts[1:], strict=True):
             part = (coordinates[:, a:b], np.ascontiguousarray(noise[:, a:b]))
-            coordinate_steps(*data, *part, clip, np.full((2, 3), 0.3), total)
+            scales = (clip, np.full((2, 3), 0.3))
+            coordinate_steps(loss, data, psi, at, part, scales)
         results.append((arrays.w.tolist(), total.tolist()))
     assert results[0] == results[1]
 
@@ -86,8 +87,7 @@ def test_record_sums(clip, p, loss, make_arrays):
     arrays = make_arrays(31, p, 1, loss)
     records = np.array([3, 0, 3, 30, 12], dtype=np.int64)
     out = np.full(p, 9.0)
-    rows, y, norms = rows_of(arrays)
-    stochastic.record_sum(loss, rows, y, norms, arrays.w[0], records, clip, out)
+    stochastic.record_sum(loss, rows_of(arrays), arrays.w[0], records, clip, out)
     expected = record_gradients(loss, arrays, arrays.w[0], clip)[records].sum(axis=0)
     np.testing.assert_allclose(out, expected, atol=1e-13)
 
@@ -95,7 +95,7 @@ def test_record_sums(clip, p, loss, make_arrays):
 def test_no_records_no_sum(loss, make_arrays):
     arrays, out = make_arrays(5, 3, 1, loss), np.ones(3)
     none = np.empty(0, dtype=np.int64)
-    stochastic.record_sum(loss, *rows_of(arrays), arrays.w[0], none, 1.0, out)
+    stochastic.record_sum(loss, rows_of(arrays), arrays.w[0], none, 1.0, out)
     assert (out == 0.0).all()
 
 
@@ -118,22 +118,9 @@ def test_stochastic_steps(clip, space, loss, make_arrays, make_psi):
         batch = records[offsets[t] : offsets[t + 1]]
         g = record_gradients(loss, arrays, w, clip)[batch].sum(axis=0) + noise[t]
         w = space.project(prox(w - steps[t] * g / 2.5, steps[t], psi))
-    rows, y, norms = rows_of(arrays)
-    stochastic.stochastic_steps(
-        loss,
-        rows,
-        y,
-        norms,
-        psi,
-        arrays.w[0],
-        records,
-        offsets,
-        noise,
-        clip,
-        steps,
-        2.5,
-        space.kernel,
-    )
+    draws, scales = (records, offsets, noise), (clip, steps, 2.5)
+    at = (arrays.w[0], space.kernel)
+    stochastic.stochastic_steps(loss, rows_of(arrays), psi, at, draws, scales)
     np.testing.assert_allclose(arrays.w[0], w, atol=1e-12)
 
 

@@ -40,10 +40,10 @@ def compiled(kernel, rows, loss, arrays, psi, clip, step, cuts=(0, 6)):
     records, offsets, noise, anchor, mean = draws(arrays.w.shape[1])
     _, y, norms = rows_of(arrays)
     w = arrays.w[0].copy()
-    data = (loss, rows, y, norms, psi, w, anchor, mean)
+    data, at = (rows, y, norms), (w, anchor, mean)
     for a, b in zip(cuts[:-1], cuts[1:], strict=True):
         part = (records, offsets[a : b + 1], noise[a:b])
-        kernel(*data, *part, (clip, step, EXPECTED))
+        kernel(loss, data, psi, at, part, (clip, step, EXPECTED))
     return w
 
 

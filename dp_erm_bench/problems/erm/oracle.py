@@ -156,15 +156,15 @@ class Oracle(base.Oracle, ABC):
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
         """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
         out, clip = np.empty(self.batch), np.ascontiguousarray(clip)
-        data = (self.loss, self.columns, self.y, self.margins)
-        self.kernels.coordinate_gradients(*data, coordinates, clip, out)
+        data, margins, j = (self.columns, self.y), self.margins, coordinates
+        self.kernels.coordinate_gradients(self.loss, data, margins, j, clip, out)
         return out
 
     def record_sum(self, trial: int, records: Indices, clip: float) -> Array:
         """Return the sum of some records' gradients, clipped in l2, of one trial."""
-        norms, out = self.problem.dataset.row_norms, np.empty(self.problem.p)
-        data = (self.loss, self.rows, self.y, norms, self.w[trial])
-        self.kernels.record_sum(*data, records, clip, out)
+        out = np.empty(self.problem.p)
+        data, w = self._records, self.w[trial]
+        self.kernels.record_sum(self.loss, data, w, records, clip, out)
         return out
 
     def coordinate_steps(
@@ -184,8 +184,9 @@ class Oracle(base.Oracle, ABC):
         total : array of shape (B, p), or of no rows
             The sum of the iterates is added to it.
         """
-        data = (self.loss, self.columns, self.y, self.psi, self.w, self.margins)
-        self.kernels.coordinate_steps(*data, coordinates, noise, clip, steps, total)
+        data, at = (self.columns, self.y), (self.w, self.margins, total)
+        draws, scales = (coordinates, noise), (clip, steps)
+        self.kernels.coordinate_steps(self.loss, data, self.psi, at, draws, scales)
 
     def stochastic_steps(
         self,
@@ -208,9 +209,9 @@ class Oracle(base.Oracle, ABC):
         clip, expected : float
         steps : array of shape (k,)
         """
-        data, scales = self._one(trial), (clip, steps, expected)
-        constraint = self.problem.constraint.kernel
-        self.kernels.stochastic_steps(*data, *batches, noise, *scales, constraint)
+        data, at = self._records, (self.w[trial], self.problem.constraint.kernel)
+        draws, scales = (*batches, noise), (clip, steps, expected)
+        self.kernels.stochastic_steps(self.loss, data, self.psi, at, draws, scales)
 
     def variance_reduced_steps(
         self,
@@ -231,10 +232,11 @@ class Oracle(base.Oracle, ABC):
         noise : array of shape (k, p)
         scales : (clip, step, expected)
         """
-        data = self._one(trial)
-        self.kernels.variance_reduced_steps(*data, *anchor, *batches, noise, scales)
+        data, at = self._records, (self.w[trial], *anchor)
+        steps, draws = self.kernels.variance_reduced_steps, (*batches, noise)
+        steps(self.loss, data, self.psi, at, draws, scales)
 
-    def _one(self, trial: int) -> tuple[Any, ...]:
-        """Return what kernels for one trial take first."""
-        norms = self.problem.dataset.row_norms
-        return self.loss, self.rows, self.y, norms, self.psi, self.w[trial]
+    @property
+    def _records(self) -> tuple[Any, Array, Array]:
+        """Return the rows, their labels and their norms."""
+        return self.rows, self.y, self.problem.dataset.row_norms

@@ -156,8 +156,8 @@ class GramOracle(DenseOracle):
             super().coordinate_steps(coordinates, noise, clip, steps, total)
             self._gradient = None
             return
-        data = (self.G, self.c, self.psi, self.w)
-        dense.gram_steps(*data, coordinates, noise, steps, total)
+        data, draws = (self.G, self.c), (coordinates, noise)
+        dense.gram_steps(data, self.psi, self.w, draws, steps, total)
         self.touch()
 
     def touch(self) -> None:
