@@ -158,7 +158,7 @@ def fit(
     pin = registry.pinned(algorithm)
     values = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
-    case = Case(problem, pin, values, budget.spec, calibration)
+    case = Case(pin, problem, values, budget.spec, calibration)
     return _fitted(case, budget, _plain(seed), unchecked([pin]))
 
 

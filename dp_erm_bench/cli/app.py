@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,14 @@ from dp_erm_bench.cli.files import check_config, check_experiment, experiments
 from dp_erm_bench.cli.request import read
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.runs import read_manifest
-from dp_erm_bench.runner.options import results_folder, run_options
+from dp_erm_bench.runner.options import run_options
 
 _NOISE = re.compile(
     r"^\s*(full_key:|object_type=|reference_type=|See https?://|Config search path|"
     r"provider=|Set the environment variable|$)"
 )
 MULTIRUN = ("-m", "--multirun")
+LONGEST_NAME = 200
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -146,6 +147,35 @@ def resolved(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
     blocks = experiment_blocks(config, request)
     check_report(config)
     return blocks, {**config, "blocks": blocks, "changes": request.changes}
+
+
+def results_folder(config: Mapping[str, Any], default: str) -> Path:
+    """Return the folder of a run's results, named `default` unless a name is given.
+
+    Raises
+    ------
+    UsageError
+        If `name` is not a plain folder name, or `results_dir` can be no folder.
+    """
+    name, parent = config["name"], config["results_dir"]
+    name = default if name is None else name
+    odd = len(name.encode()) > LONGEST_NAME or not _is_written(name)
+    if Path(name).name != name or name == ".." or odd:
+        raise UsageError(
+            f"name={name.strip() or repr(name)}: must be the name of a folder, not a "
+            f"path, of at most {LONGEST_NAME} characters"
+        )
+    if not _is_written(parent):
+        raise UsageError(f"results_dir={parent!r}: must be the name of a folder")
+    above = (Path(parent), *Path(parent).absolute().parents)
+    there = next(one for one in above if one.exists())
+    if not there.is_dir():
+        raise UsageError(f"results_dir={parent}: {there} is no folder")
+    return Path(parent) / name
+
+
+def _is_written(name: str) -> bool:
+    return name.isprintable() and bool(name.strip())
 
 
 def _finish(folder: Path, config: dict[str, Any]) -> None:

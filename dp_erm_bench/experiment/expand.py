@@ -15,7 +15,8 @@ from dp_erm_bench.experiment import parameters
 from dp_erm_bench.experiment.frame import MOST_TRIALS, BudgetConfig
 from dp_erm_bench.experiment.lines import Case
 from dp_erm_bench.experiment.schema import Block, blocks_of
-from dp_erm_bench.experiment.studies import Study, study_of
+from dp_erm_bench.experiment.studies import study_of
+from dp_erm_bench.experiment.trials import Line
 from dp_erm_bench.experiment.values import (
     axis_values,
     is_list,
@@ -28,9 +29,6 @@ from dp_erm_bench.experiment.values import (
 from dp_erm_bench.plugins.names import absolute, is_file, label
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import CHOSEN, OBJECTIVE
-
-Wanted = Case | Study
-"""What a block asks for: fits of one line, or the trials of a task."""
 
 Axis = tuple[list[Any], bool]
 """Values, and whether they are in the unit `gradient_rms`."""
@@ -48,7 +46,7 @@ class NotRun:
     reason: str
 
 
-def expand(sections: Sequence[Mapping[str, Any]]) -> tuple[list[Wanted], list[NotRun]]:
+def expand(sections: Sequence[Mapping[str, Any]]) -> tuple[list[Line], list[NotRun]]:
     """Return the cases and studies of all blocks, and the cases that cannot run.
 
     Parameters
@@ -68,7 +66,7 @@ def expand(sections: Sequence[Mapping[str, Any]]) -> tuple[list[Wanted], list[No
             f"the axes ask for {trials} trials: at most {MOST_TRIALS} in one run; "
             "leave values out, or split the sweep"
         )
-    cases: list[Wanted] = []
+    cases: list[Line] = []
     missing: dict[NotRun, None] = {}
     for block in blocks:
         for case in [study_of(block)] if block.task else _cases(block):
@@ -114,14 +112,16 @@ def _cases(block: Block) -> Iterator[Case | NotRun]:
     A sweep is one case whatever its axes; what is tuned is tuned for every point of
     the other axes by itself.
     """
-    tune, labels = block.tune, (block.panel, block.line)
+    tune = block.tune
     seeds = () if tune else seeds_of("seed", block.seed)
-    lines = [*itertools.product(_algorithms(block), _privacy(block))]
+    line: dict[str, Any]
+    line = {"panel": block.panel, "line": block.line, "seeds": seeds, "tune": tune}
+    choices = [*itertools.product(_algorithms(block), _privacy(block))]
     for name, problem in _problems(block):
         if isinstance(problem, str):
-            yield NotRun(*labels, name, problem)
+            yield NotRun(block.panel, block.line, name, problem)
             continue
-        for (algorithm, fixed, tuned), privacy in lines:
+        for (algorithm, fixed, tuned), privacy in choices:
             measured = any(unit for _, unit in (*fixed.values(), *tuned.values()))
             axes, open_ = _absolute(fixed, problem), _absolute(tuned, problem)
             if tune is None:
@@ -130,8 +130,8 @@ def _cases(block: Block) -> Iterator[Case | NotRun]:
             else:
                 points = [(params, open_) for params in product(axes)]
             for params, opened in points:
-                line = (*privacy, *labels, seeds, tune, opened, measured)
-                case = Case(problem, algorithm, params, *line)
+                parts = (algorithm, problem, params, *privacy, opened)
+                case = Case(*parts, measured=measured, **line)
                 case.check()
                 yield case
 

@@ -18,8 +18,7 @@ from dp_erm_bench.experiment.parameters import (
     normalised,
     problem_named,
 )
-from dp_erm_bench.experiment.schema import Tune
-from dp_erm_bench.experiment.trials import BatchKey, Labels, Planned, Setting
+from dp_erm_bench.experiment.trials import BatchKey, Line, Setting
 from dp_erm_bench.experiment.values import canonical, plain
 from dp_erm_bench.plugins.names import identity, label, named_in, shipped
 from dp_erm_bench.problems.base import Problem
@@ -28,44 +27,31 @@ Axes = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class Case(Line):
     """One algorithm on one problem with one budget; seeds and axes are open.
 
     Attributes
     ----------
-    problem : Problem
-        Dataset and objective.
     algorithm : str
         Name of the algorithm; the pin of a file.
+    problem : Problem
+        Dataset and objective.
     params : mapping
         Fixed parameters, typed by `normalised`.
     budget : mapping
         `epsilon`, `delta`, `adjacency`, JSON-able.
     calibration : str
         How noise is fixed.
-    panel, line : str
-        Labels.
-    seeds : tuple of int
-        Seeds of a sweep; empty if tuned.
-    tune : Tune or None
-        How open parameters are chosen; None if every point is run.
     axes : mapping
         Absolute values of the open parameters.
-    measured : bool
-        Whether a value was given in a unit that is computed from the data.
     """
 
+    algorithm: str = field()  # none by default, unlike that of a task
     problem: Problem
-    algorithm: str
     params: Mapping[str, Any]
     budget: Mapping[str, Any]
     calibration: str
-    panel: str = ""
-    line: str = ""
-    seeds: tuple[int, ...] = ()
-    tune: Tune | None = None
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    measured: bool = False
 
     _chosen: dict[tuple[Any, ...], Setting] = field(default_factory=dict, repr=False)
     _batch_keys: dict[tuple[Any, ...], BatchKey] = field(
@@ -88,18 +74,6 @@ class Case:
     def settings(self) -> tuple[Setting, ...]:
         """Return the settings of a sweep, one per point, the last axis fastest."""
         return tuple(self._settings(self.axes))
-
-    @property
-    def expected(self) -> int:
-        """Return the number of trials of a case that is not tuned."""
-        return len(self.seeds) * len(self.settings)
-
-    def sweep(self, n_checkpoints: int) -> Iterator[Planned]:
-        """Yield the trials of a case that is not tuned."""
-        labels = Labels(self.panel, self.line, "sweep", measured=self.measured)
-        for setting in self.settings:
-            for seed in self.seeds:
-                yield setting.planned(seed, n_checkpoints, labels)
 
     def check(self) -> None:
         """Raise UsageError if the solver refuses a value, or a point of a sweep."""
@@ -158,7 +132,8 @@ class Case:
                 group = _digest(head, batch[:-1], clipped)
                 self._batch_keys[batch] = self._batch_key(group, opened)
             digest = _digest(head, entries.values())
-            yield Setting(self.base, names, point, digest, self._batch_keys[batch])
+            batch_key = self._batch_keys[batch]
+            yield Setting(self.base, names, point, digest, batch_key, self)
 
     def _entries(self, params: Mapping[str, Any]) -> dict[str, str]:
         algorithm = algorithm_of(self.algorithm)
@@ -199,7 +174,7 @@ def case_of(spec: Mapping[str, Any]) -> Case:
         key: normalised(algorithm, key, value)
         for key, value in spec["algorithm"]["params"].items()
     }
-    return Case(problem, algorithm, params, spec["budget"], spec["calibration"])
+    return Case(algorithm, problem, params, spec["budget"], spec["calibration"])
 
 
 def _digest(head: str, pieces: Iterable[str], tail: str = "") -> str:

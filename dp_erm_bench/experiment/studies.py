@@ -9,14 +9,15 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.fingerprint import code_fingerprint
-from dp_erm_bench.experiment.schema import Block, Tune
-from dp_erm_bench.experiment.trials import BatchKey, Labels, Planned, Setting, Trial
+from dp_erm_bench.experiment.schema import Block
+from dp_erm_bench.experiment.trials import BatchKey, Line, Setting, Trial
 from dp_erm_bench.experiment.values import seeds_of
 from dp_erm_bench.paths import entering, later_defaults
 
@@ -45,38 +46,34 @@ class Task(ABC):
         """Return the rough cost of a trial; 1e8 is about a second."""
 
 
-@dataclass(frozen=True, eq=False)
-class Study:
-    """The trials of one block that has a task, as `lines.Case` those of others.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Study(Line):
+    """The trials of one block that has a task, as `lines.Case` those of others."""
 
-    Attributes
-    ----------
-    panel, line : str
-        Labels.
-    seeds : tuple of int
-        Seeds of every setting.
-    settings : tuple of Setting
-        What is run.
-    """
+    block: Block
+    task: Task
 
-    panel: str
-    line: str
-    seeds: tuple[int, ...]
-    settings: tuple[Setting, ...]
-    tune: Tune | None = None
-    algorithm: str = ""
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """Return the settings that the task names."""
+        return tuple(self._setting(*one) for one in self.task.specs(self.block))
 
-    @property
-    def expected(self) -> int:
-        """Return the number of trials."""
-        return len(self.seeds) * len(self.settings)
-
-    def sweep(self, n_checkpoints: int) -> Iterator[Planned]:
+    def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
         """Yield the trials; they have no trajectory, whatever is asked for."""
-        labels = Labels(self.panel, self.line, "sweep")
-        for setting in self.settings:
-            for seed in self.seeds:
-                yield setting.planned(seed, N_CHECKPOINTS, labels)
+        return super().sweep(N_CHECKPOINTS)
+
+    def _setting(self, spec: Spec, target: str) -> Setting:
+        assert self.block.task is not None
+        task = self.task
+        spelled = {"name": self.block.task["name"], **dataclasses.asdict(task)}
+        base = {**spec, "task": spelled}
+        entered = {**spec, "task": entering(spelled, later_defaults(task))}
+        text = json.dumps(entered, sort_keys=True, allow_nan=False)
+        digest = sha256(text.encode()).hexdigest()
+        own = f"{type(task).__module__}.{type(task).__name__}"
+        code = f"{code_fingerprint(own)} {code_fingerprint(target) if target else ''}"
+        batch_key = BatchKey(lambda: code, digest, False, lambda: task.work(base))
+        return Setting(base, (), (), digest, batch_key, self)
 
 
 def task_of(section: Any) -> Task:
@@ -95,21 +92,10 @@ def task_of(section: Any) -> Task:
 
 
 def study_of(block: Block) -> Study:
-    """Return the trials of a block that has a task."""
-    assert block.task is not None
-    task = task_of(block.task)
-    spelled = {"name": block.task["name"], **dataclasses.asdict(task)}
-    seeds = seeds_of("seed", block.seed)
-    settings = tuple(_setting(task, spelled, *one) for one in task.specs(block))
-    return Study(block.panel, block.line, seeds, settings)
-
-
-def _setting(task: Task, spelled: Spec, spec: Spec, target: str) -> Setting:
-    base = {**spec, "task": spelled}
-    entered = {**spec, "task": entering(spelled, later_defaults(task))}
-    text = json.dumps(entered, sort_keys=True, allow_nan=False)
-    digest = sha256(text.encode()).hexdigest()
-    own = f"{type(task).__module__}.{type(task).__name__}"
-    code = f"{code_fingerprint(own)} {code_fingerprint(target) if target else ''}"
-    batch_key = BatchKey(lambda: code, digest, False, lambda: task.work(base))
-    return Setting(base, (), (), digest, batch_key)
+    """Return the trials of a block that has a task; what it refuses is refused here."""
+    task, seeds = task_of(block.task), seeds_of("seed", block.seed)
+    study = Study(
+        panel=block.panel, line=block.line, seeds=seeds, block=block, task=task
+    )
+    _ = study.settings
+    return study

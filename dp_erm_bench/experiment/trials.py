@@ -1,35 +1,62 @@
-"""A trial: what is computed, the identity of its draws, the key of its record."""
+"""Lines, their settings, and trials: what is computed, its draws, its record's key.
+
+A block becomes lines, a line settings (one per point of its axes), and a setting trials
+(one per seed).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
+from dp_erm_bench.experiment.schema import Tune
 from dp_erm_bench.registry import foreign
 
+Kind = tuple[str, int]
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trial:
-    """One run of one algorithm on one problem with one budget and one seed.
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Line:
+    """A line of a panel: its labels, its seeds, and the settings that it runs.
 
     Attributes
     ----------
-    spec : dict
-        Resolved and JSON-able: `dataset`, `loss`, `penalty`, `constraint`,
-        `algorithm`, `budget`, `calibration`, `seed`, `n_checkpoints`.
-    identity : str
-        Digest of what determines the draws and the iterates: the spec without
-        `n_checkpoints`, all parameters filled in, and the content of the dataset.
-        It seeds the public and the noise streams.
-    key : str
-        Digest of identity, checkpoints and code; names the record in the store.
+    panel, line : str
+        Labels.
+    seeds : tuple of int
+        Seeds of a sweep; empty if tuned.
+    tune : Tune or None
+        How open parameters are chosen; None if every point is run.
+    measured : bool
+        Whether a value was given in a unit that is computed from the data.
+    algorithm : str
+        Name of the algorithm, the pin of a file; empty for a task.
     """
 
-    spec: dict[str, Any]
-    identity: str
-    key: str
+    panel: str = ""
+    line: str = ""
+    seeds: tuple[int, ...] = ()
+    tune: Tune | None = None
+    measured: bool = False
+    algorithm: str = ""
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """Return the settings of a sweep, one per point, the last axis fastest."""
+        return ()
+
+    @property
+    def expected(self) -> int:
+        """Return the number of trials of a line that is not tuned."""
+        return len(self.seeds) * len(self.settings)
+
+    def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
+        """Yield the trials of a line that is not tuned."""
+        for setting in self.settings:
+            for seed in self.seeds:
+                yield setting.trial(seed, n_checkpoints)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +74,14 @@ class BatchKey:
     work : callable
         Returns the rough cost of one trial; 1e8 is about a second. It is asked for
         what is to do only.
-    iterations : callable, optional
+    iterations : callable
         Returns the number of iterations of one trial; 1 if it has none.
     """
 
-    code: Callable[[], str]
-    group: str
-    batchable: bool
-    work: Callable[[], float]
+    code: Callable[[], str] = str
+    group: str = ""
+    batchable: bool = False
+    work: Callable[[], float] = float
     iterations: Callable[[], int] = lambda: 1
 
 
@@ -75,13 +102,20 @@ class Setting:
         Digest of what determines the numbers, the seed excepted.
     batch_key : BatchKey
         What it shares with others of its batch.
+    line : Line
+        Where it comes from.
     """
 
     base: Mapping[str, Any]
     names: tuple[str, ...]
     point: tuple[Any, ...]
     digest: str
-    batch_key: BatchKey
+    batch_key: BatchKey = BatchKey()
+    line: Line = Line()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send a worker what it computes: neither the line, nor what plans batches."""
+        return Setting, (self.base, self.names, self.point, self.digest)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -93,92 +127,86 @@ class Setting:
         params = {**algorithm["params"], **dict(opened)}
         return {**self.base, "algorithm": {**algorithm, "params": params}}
 
-    @property
-    def group(self) -> str:
-        """Return what is equal for trials that may share a batch."""
-        return self.batch_key.group
-
-    @property
-    def work(self) -> float:
-        """Return the rough cost of one trial; 1e8 is about a second."""
-        return self.batch_key.work()
-
-    @property
-    def batchable(self) -> bool:
-        """Return whether more than one trial may run at once."""
-        return self.batch_key.batchable
-
     def identity(self, seed: int) -> str:
         """Return the identity of the trial of a seed."""
         return _sha(f"{self.digest}:{seed}")
 
-    def key(self, seed: int, n_checkpoints: int) -> str:
-        """Return the key of the trial of a seed."""
-        return _sha(f"{self.identity(seed)}:{n_checkpoints}:{self.batch_key.code()}")
-
-    def trial(self, seed: int, n_checkpoints: int) -> Trial:
-        """Return the trial of a seed."""
-        spec = {**self.spec, "seed": seed, "n_checkpoints": n_checkpoints}
-        return Trial(spec, self.identity(seed), self.key(seed, n_checkpoints))
-
-    def planned(self, seed: int, n_checkpoints: int, labels: Labels) -> Planned:
-        """Return the trial of a seed with its labels, its spec not made yet."""
-        key = self.key(seed, n_checkpoints)
-        return Planned(self, seed, n_checkpoints, key, labels)
-
-
-class Labels(NamedTuple):
-    """The columns of a trial that are never in a key.
-
-    The phase is `tune`, `report` or `sweep`; `tuned` tells whether parameters were
-    chosen by looking at other trials, `measured` whether one of them was given in a
-    unit that is computed from the data.
-    """
-
-    panel: str
-    line: str
-    phase: str
-    tuned: bool = False
-    measured: bool = False
+    def trial(self, seed: int, n_checkpoints: int, phase: str = "sweep") -> Trial:
+        """Return the trial of a seed, its spec not made yet."""
+        text = f"{self.identity(seed)}:{n_checkpoints}:{self.batch_key.code()}"
+        return Trial(self, seed, n_checkpoints, _sha(text), phase)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Planned:
-    """A trial that a line wants; small, for there may be 10^5 of them.
+class Trial:
+    """One run of one algorithm on one problem with one budget and one seed.
+
+    It is small, for there may be 10^5 of them.
 
     Attributes
     ----------
     setting : Setting
-        Where it comes from.
+        Shared with the trials of other seeds.
     seed, n_checkpoints : int
         What the setting leaves open.
     key : str
-        Of the trial.
-    labels : Labels
-        Its line, shared with the other trials of the line.
+        Digest of identity, checkpoints and code; names the record in the store.
+    phase : {"sweep", "tune", "report"}
+        Why its line wants it; a report has parameters that were chosen by looking
+        at other trials.
     """
 
     setting: Setting
     seed: int
     n_checkpoints: int
     key: str
-    labels: Labels
+    phase: str = "sweep"
 
     @property
-    def trial(self) -> Trial:
-        """Return what is run, made anew at every call."""
-        return self.setting.trial(self.seed, self.n_checkpoints)
+    def spec(self) -> dict[str, Any]:
+        """Return what is run, resolved and JSON-able, made anew at every call.
+
+        `dataset`, `loss`, `penalty`, `constraint`, `algorithm`, `budget`,
+        `calibration`, `seed`, `n_checkpoints`; `task` where it is no fit.
+        """
+        open_ = {"seed": self.seed, "n_checkpoints": self.n_checkpoints}
+        return {**self.setting.spec, **open_}
+
+    @property
+    def identity(self) -> str:
+        """Return the digest of what determines the draws and the iterates.
+
+        The spec without `n_checkpoints`, all parameters filled in, and the content
+        of the dataset. It seeds the public and the noise streams.
+        """
+        return self.setting.identity(self.seed)
+
+    @property
+    def kind(self) -> Kind:
+        """Return what is equal for trials that may share a batch."""
+        return self.setting.batch_key.group, self.n_checkpoints
+
+    @property
+    def work(self) -> float:
+        """Return its rough cost; 1e8 is about a second."""
+        return self.setting.batch_key.work()
 
     @property
     def owner(self) -> str:
         """Return whose code runs it: a solver from outside the package, or empty."""
         return foreign(self.setting.base.get("algorithm", {}))
 
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Return its columns that are never in a key, panel, line and phase first."""
+        line, tuned = self.setting.line, self.phase == "report"
+        labels = {"panel": line.panel, "line": line.line, "phase": self.phase}
+        return {**labels, "tuned": tuned, "measured": line.measured}
+
     def row(self, experiment: str) -> dict[str, Any]:
         """Return its line of the plan."""
-        open_ = {"seed": self.seed, "n_checkpoints": self.n_checkpoints}
-        labels = {"experiment": experiment, **self.labels._asdict()}
-        return {"key": self.key, **labels, "spec": {**self.setting.spec, **open_}}
+        labels = {"experiment": experiment, **self.labels}
+        return {"key": self.key, **labels, "spec": self.spec}
 
 
 def _sha(text: str) -> str:

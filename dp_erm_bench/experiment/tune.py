@@ -12,10 +12,9 @@ from operator import itemgetter
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import Wanted
 from dp_erm_bench.experiment.lines import Case
 from dp_erm_bench.experiment.parameters import algorithm_of
-from dp_erm_bench.experiment.trials import Labels, Planned
+from dp_erm_bench.experiment.trials import Line, Trial
 from dp_erm_bench.experiment.values import product
 
 TUNING_CHECKPOINTS = 2
@@ -79,9 +78,9 @@ class Tuner:
         self.label = case.panel, case.line
         inherit = self.tune.inherit
         self._inherits = inherit.parameters if inherit else ()
-        self._tried: dict[tuple[Any, ...], Planned] = {}
+        self._tried: dict[tuple[Any, ...], Trial] = {}
 
-    def stages(self) -> Iterator[list[Planned] | None]:
+    def stages(self) -> Iterator[list[Trial] | None]:
         """Yield the new trials of each stage, None while the source is tuned."""
         while self.source is not None and self.source.choice is None:
             yield None
@@ -112,7 +111,7 @@ class Tuner:
             extended=tuple(k for k, v in self.axes.items() if len(v) > len(before[k])),
             tried=tuple(one.key for one in self._tried.values()),
         )
-        yield [self._planned(best, seed, "report") for seed in self.tune.report]
+        yield [self._trial(best, seed, "report") for seed in self.tune.report]
 
     def expected(self) -> int:
         """Return the number of trials if no axis is extended."""
@@ -120,7 +119,7 @@ class Tuner:
         refined = min(self.tune.refine.best, grid) * len(self.tune.refine.seeds)
         return grid * len(self.tune.seeds) + refined + len(self.tune.report)
 
-    def examples(self, phase: str) -> Iterator[Planned]:
+    def examples(self, phase: str) -> Iterator[Trial]:
         """Yield a trial of each shape that those of a phase may have.
 
         What will be chosen or inherited is not known yet: every value may be.
@@ -134,7 +133,7 @@ class Tuner:
         for point in product(axes) if seeds else ():
             # What one line may choose, another that inherits it may refuse.
             with contextlib.suppress(UsageError):
-                yield self._planned(point, seeds[0], phase)
+                yield self._trial(point, seeds[0], phase)
 
     def _possible(self) -> dict[str, Sequence[Any]]:
         """Return every value that the open and the inherited parameters may take."""
@@ -147,19 +146,17 @@ class Tuner:
     def _points(self) -> list[Point]:
         return [{**self.inherited, **point} for point in product(self.axes)]
 
-    def _new(self, points: Iterable[Point], seeds: Iterable[int]) -> list[Planned]:
+    def _new(self, points: Iterable[Point], seeds: Iterable[int]) -> list[Trial]:
         """Return the trials of points and seeds that have not been tried yet."""
         named = {(*p.items(), seed): (p, seed) for p in points for seed in seeds}
         untried = {k: one for k, one in named.items() if k not in self._tried}
-        new = {k: self._planned(*one, "tune") for k, one in untried.items()}
+        new = {k: self._trial(*one, "tune") for k, one in untried.items()}
         self._tried |= new
         return [*new.values()]
 
-    def _planned(self, point: Point, seed: int, phase: str) -> Planned:
-        report = phase == "report"
-        rows = self.n_checkpoints if report else TUNING_CHECKPOINTS
-        labels = Labels(*self.label, phase, report, self.case.measured)
-        return self.case.setting(**point).planned(seed, rows, labels)
+    def _trial(self, point: Point, seed: int, phase: str) -> Trial:
+        rows = self.n_checkpoints if phase == "report" else TUNING_CHECKPOINTS
+        return self.case.setting(**point).trial(seed, rows, phase)
 
     def _ranked(self, points: Iterable[Point], seeds: Sequence[int]) -> Ranked:
         """Return points behind their means; among equals the earlier is better."""
@@ -194,9 +191,7 @@ class Tuner:
                     yield f"{key} {ends[best[key]]}"
 
 
-def tuners_of(
-    cases: Iterable[Wanted], n_checkpoints: int, finals: Finals
-) -> list[Tuner]:
+def tuners_of(cases: Iterable[Line], n_checkpoints: int, finals: Finals) -> list[Tuner]:
     """Return the tuners of the tuned cases, each linked to what it inherits from.
 
     Raises

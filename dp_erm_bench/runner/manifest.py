@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import Wanted
+from dp_erm_bench.experiment.trials import Line
 from dp_erm_bench.experiment.tune import Choice
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.plugins.names import content, is_file, label
@@ -99,7 +99,7 @@ def _asked(session: Session) -> dict[str, Any]:
     }
 
 
-def solver_files(cases: Iterable[Wanted]) -> dict[str, str]:
+def solver_files(cases: Iterable[Line]) -> dict[str, str]:
     """Return the SHA-256 of the solvers' files, with the modules beside them."""
     names = sorted({case.algorithm for case in cases if is_file(case.algorithm)})
     return {f"{label(name)}.py": content(name) for name in names}

@@ -17,7 +17,6 @@ LONGEST = 1e8
 """Seconds; three years, and what every kernel's timers can count."""
 
 MOST_JOBS = 1024
-LONGEST_NAME = 200
 UNITS = ("", "K", "M", "G", "T")
 SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGT]?)B?", re.IGNORECASE)
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -134,35 +133,6 @@ def run_options(
     asked = {"mode": config["mode"], "profile": config["profile"] or ""}
     asked |= {"command": tuple(command), "config": config, **changes}
     return RunOptions(**{**runner, "n_jobs": n_jobs, "worker_memory": memory, **asked})
-
-
-def results_folder(config: Mapping[str, Any], default: str) -> Path:
-    """Return the folder of a run's results, named `default` unless a name is given.
-
-    Raises
-    ------
-    UsageError
-        If `name` is not a plain folder name, or `results_dir` can be no folder.
-    """
-    name, parent = config["name"], config["results_dir"]
-    name = default if name is None else name
-    odd = len(name.encode()) > LONGEST_NAME or not _is_written(name)
-    if Path(name).name != name or name == ".." or odd:
-        raise UsageError(
-            f"name={name.strip() or repr(name)}: must be the name of a folder, not a "
-            f"path, of at most {LONGEST_NAME} characters"
-        )
-    if not _is_written(parent):
-        raise UsageError(f"results_dir={parent!r}: must be the name of a folder")
-    above = (Path(parent), *Path(parent).absolute().parents)
-    there = next(one for one in above if one.exists())
-    if not there.is_dir():
-        raise UsageError(f"results_dir={parent}: {there} is no folder")
-    return Path(parent) / name
-
-
-def _is_written(name: str) -> bool:
-    return name.isprintable() and bool(name.strip())
 
 
 def worker_memory(value: Any, n_jobs: int) -> float | None:

@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from dp_erm_bench.experiment.frame import FAILED
-from dp_erm_bench.experiment.trials import Planned
+from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.experiment.tune import Tuner
-from dp_erm_bench.runner.estimate import Costs, Expected
+from dp_erm_bench.runner.estimate import Expected, costs_of
 from dp_erm_bench.runner.session import Label, Session
 
 Later = tuple[list[Expected], int]
@@ -73,34 +73,34 @@ def estimated(session: Session) -> tuple[dict[Label, Line], str]:
     are tried for some seconds; nothing is recorded.
     """
     expected = session.expected()
-    named: dict[Label, list[Planned]] = {label: [] for label in expected}
-    todo: list[Planned] = []
+    named: dict[Label, list[Trial]] = {label: [] for label in expected}
+    todo: list[Trial] = []
     for stage in session.stages():
         new, missing = session.announce(stage)
         todo += missing
         for one in new:
-            named[one.labels.panel, one.labels.line].append(one)
+            named[one.setting.line.panel, one.setting.line.line].append(one)
     later: dict[Label, list[Later]] = {}
     for label, number in expected.items():
         tuners = [tuner for tuner in session.tuners if tuner.label == label]
         later[label] = list(_later(number - len(named[label]), tuners))
     examples = [one for groups in later.values() for ones, _ in groups for one in ones]
     planned = [one for ones in named.values() for one in ones]
-    costs = Costs(session.store, planned, todo, examples, session.options)
+    costs, basis = costs_of(session.store, planned, todo, examples, session.options)
     lines = {}
     for label, number in expected.items():
         states = Counter(session.statuses[one.key] for one in named[label])
         failed = sum(states[status] for status in FAILED)
         done = len(named[label]) - states["planned"] - failed
         left = (o for o in named[label] if session.statuses[o.key] == "planned")
-        seconds: dict[Any, float] = {one.key: costs.of(one) for one in left}
+        seconds: dict[Any, float] = {one.key: costs[one.kind] for one in left}
         # Those not named yet cost what examples cost.
         for ones, members in later[label]:
-            each = fmean(costs.of(example) for example, _ in ones)
+            each = fmean(costs[example.kind] for example, _ in ones)
             seconds |= {object(): each for _ in range(members)}
         trials = max(number, len(named[label]))
         lines[label] = Line(trials, done, failed, seconds)
-    return lines, costs.basis()
+    return lines, basis
 
 
 def _later(left: int, tuners: Sequence[Tuner]) -> Iterator[Later]:

@@ -14,10 +14,17 @@ from types import FrameType
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.trials import Planned
+from dp_erm_bench.experiment.trials import Kind, Trial
 from dp_erm_bench.results.segment import Segment, Traces, failed, traces_of
-from dp_erm_bench.runner.process import PATIENCE, Batch, Worker, awaited
-from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome, Report, outcome_of
+from dp_erm_bench.runner.process import PATIENCE, Worker, awaited
+from dp_erm_bench.runner.worker import (
+    TASK_SECONDS,
+    Batch,
+    Job,
+    Outcome,
+    Report,
+    outcome_of,
+)
 
 GROWTH = 4
 STILLBORN = 5
@@ -26,15 +33,8 @@ STILLBORN = 5
 LEAST = 2
 """Smaller batches are not made for balance: their kernels would be slower."""
 
-Kind = tuple[str, int]
 
-
-def kind_of(one: Planned) -> Kind:
-    """Return what is equal for trials that may share a batch."""
-    return one.setting.group, one.n_checkpoints
-
-
-def batches_of(planned: Iterable[Planned], most: int, aim: float) -> list[Batch]:
+def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
     """Return batches of trials that may share one, the longest work first.
 
     The batches depend on the trials only, never on the number of workers, so that
@@ -42,36 +42,35 @@ def batches_of(planned: Iterable[Planned], most: int, aim: float) -> list[Batch]
 
     Parameters
     ----------
-    planned : iterable of Planned
+    planned : iterable of Trial
         Trials without repeated keys.
     most : int
         Most trials in a batch.
     aim : float
-        Work of one batch, in the unit of `Setting.work`.
+        Work of one batch, in the unit of `Trial.work`.
     """
-    kinds: defaultdict[Kind, list[Planned]] = defaultdict(list)
+    kinds: defaultdict[Kind, list[Trial]] = defaultdict(list)
     for one in planned:
-        kinds[kind_of(one)].append(one)
+        kinds[one.kind].append(one)
     batches: list[Batch] = []
     for members in kinds.values():
         # Parts of nearly equal length.
         count = _count(members[0], len(members), most, aim)
         cuts = [len(members) * i // count for i in range(count + 1)]
         batches += [tuple(members[a:b]) for a, b in pairwise(cuts)]
-    return sorted(batches, key=lambda batch: -batch[0].setting.work * len(batch))
+    return sorted(batches, key=lambda batch: -batch[0].work * len(batch))
 
 
-def batch_size(one: Planned, members: int, most: int, aim: float) -> int:
+def batch_size(one: Trial, members: int, most: int, aim: float) -> int:
     """Return the most trials in a batch of `members` trials of the kind of one."""
     return math.ceil(members / _count(one, members, most, aim))
 
 
-def _count(one: Planned, members: int, most: int, aim: float) -> int:
+def _count(one: Trial, members: int, most: int, aim: float) -> int:
     """Return the number of batches of some trials of a kind."""
-    if not one.setting.batchable:
+    if not one.setting.batch_key.batchable:
         return members
-    work = one.setting.work
-    size = most if work <= 0 else int(min(aim / work, most))
+    size = most if one.work <= 0 else int(min(aim / one.work, most))
     return math.ceil(members / max(size, min(LEAST, most)))
 
 

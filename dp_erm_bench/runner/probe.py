@@ -16,12 +16,13 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from dp_erm_bench.experiment.parameters import algorithm_of
-from dp_erm_bench.experiment.trials import Planned, Setting, Trial
+from dp_erm_bench.experiment.trials import Kind, Trial
 from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.registry import PARTS
 from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.pool import Kind, batch_size, kind_of
+from dp_erm_bench.runner.pool import batch_size
 from dp_erm_bench.runner.process import start
+from dp_erm_bench.runner.worker import Batch
 
 SECONDS = 20.0
 """CPU seconds that all probes together may take, whatever they are of."""
@@ -38,7 +39,6 @@ PATIENCE = 15.0
 LENGTHS = ("n_iter", "passes")
 """Parameters that set the number of iterations and nothing else: one run tells all."""
 
-Batch = tuple[Trial, ...]
 Sort = tuple[str, str, int]
 """What trials have in common that one probe tells of.
 
@@ -138,7 +138,7 @@ def _messages(
 class Example(NamedTuple):
     """One trial of a kind that is asked for, and the batches of its kind."""
 
-    one: Planned
+    one: Trial
     members: int
     size: int
     sort: Sort
@@ -148,23 +148,18 @@ class Example(NamedTuple):
         """Return how long it is."""
         return self.one.setting.batch_key.iterations()
 
-    @property
-    def work(self) -> float:
-        """Return the rough cost of all of its kind."""
-        return self.one.setting.work * self.members
-
     def precedes(self) -> tuple[bool, float]:
         """Return what is greatest for the batch that loads its problem: the first.
 
         Sweeps are run before what is tuned, the heaviest batches before others.
         """
-        return self.one.labels.phase == "sweep", self.one.setting.work * self.size
+        return self.one.phase == "sweep", self.one.work * self.size
 
     def seconds(self, probe: Probe, group: str, load: float, n_jobs: int) -> float:
         """Return those of each trial of the kind, from a probe of a group."""
         batch = probe.seconds(self.iterations, self.one.n_checkpoints) / probe.size
         once = load * min(n_jobs, math.ceil(self.members / self.size))
-        once += 0.0 if group == self.one.setting.group else probe.fresh
+        once += 0.0 if group == self.one.kind[0] else probe.fresh
         return batch + once / self.members
 
     def batch(self) -> Batch:
@@ -174,13 +169,13 @@ class Example(NamedTuple):
 
 
 def tried(
-    asked: Iterable[Planned], members: Mapping[Kind, int], options: RunOptions
+    asked: Iterable[Trial], members: Mapping[Kind, int], options: RunOptions
 ) -> dict[Kind, float]:
     """Return the seconds of a trial of each kind that short runs tell of.
 
     Parameters
     ----------
-    asked : iterable of Planned
+    asked : iterable of Trial
         One of each kind.
     members : mapping
         How many trials there are of each kind.
@@ -190,9 +185,9 @@ def tried(
     sorts: defaultdict[Sort, list[Example]] = defaultdict(list)
     problems: defaultdict[str, list[Example]] = defaultdict(list)
     for one in asked:
-        number = members[kind_of(one)]
+        number = members[one.kind]
         size = batch_size(one, number, options.batch_trials, options.batch_work)
-        sort = _sort(one.setting, size)
+        sort = _sort(one.spec, size)
         sorts[sort].append(Example(one, number, size, sort))
         problems[sort[0]].append(sorts[sort][-1])
     order = _order(sorts)
@@ -210,10 +205,10 @@ def tried(
         for example in examples:
             place = places.get(example.sort, near.get(example.sort[:2], OVER))
             if place != OVER:
-                group = longest[place].one.setting.group
+                group = longest[place].one.kind[0]
                 load = loads[problem] if example is first else 0.0
                 cost = example.seconds(probes[place], group, load, options.n_jobs)
-                seconds[kind_of(example.one)] = cost
+                seconds[example.one.kind] = cost
     return seconds
 
 
@@ -222,15 +217,16 @@ def _order(sorts: Mapping[Sort, Sequence[Example]]) -> list[Sort]:
 
     Sizes of batches of what is tried already come last.
     """
-    heavy = sorted(sorts, key=lambda sort: -sum(one.work for one in sorts[sort]))
+    heavy = sorted(
+        sorts, key=lambda sort: -sum(e.one.work * e.members for e in sorts[sort])
+    )
     both = chain.from_iterable(zip(heavy, reversed(heavy), strict=True))
     order = list(dict.fromkeys(both))
     first = {sort[:2]: sort for sort in reversed(order)}
     return sorted(order, key=lambda sort: first[sort[:2]] != sort)
 
 
-def _sort(setting: Setting, size: int) -> Sort:
-    spec = setting.spec
+def _sort(spec: Mapping[str, Any], size: int) -> Sort:
     algorithm, params = named_in(spec["algorithm"]), spec["algorithm"]["params"]
     shape: dict[str, Any] = {"task": spec.get("task"), "algorithm": algorithm}
     if "task" not in spec:

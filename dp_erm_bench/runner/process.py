@@ -14,8 +14,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from dp_erm_bench.experiment.trials import Planned
-from dp_erm_bench.runner.worker import Job, Outcome, Report
+from dp_erm_bench.runner.worker import Batch, Job, Outcome, Report
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS}
@@ -42,8 +41,6 @@ SOON = 0.02
 
 MOST = 1 << 24
 """Bytes of a line; a report has fewer."""
-
-Batch = tuple[Planned, ...]
 
 
 def start(
@@ -112,7 +109,7 @@ class Worker:
     ----------
     pid : int
         The id of the process.
-    task : sequence of tuple of Planned
+    task : sequence of tuple of Trial
         What it is at; empty if it is idle.
     owner : str
         The solver from outside the package that it has run, empty if none. It runs no
@@ -150,9 +147,8 @@ class Worker:
         if self.owner:
             # Its code could seal what it likes for the others.
             job = job._replace(secret="")
-        trials = [tuple(one.trial for one in batch) for batch in task]
         with contextlib.suppress(OSError):
-            self.pipe.send((trials, job))
+            self.pipe.send((task, job))
 
     def patience(self) -> float:
         """Return the seconds after which it is to be looked at."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.frame import FAILED
-from dp_erm_bench.experiment.trials import Planned
+from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import check_run, new_run_id
@@ -24,7 +24,7 @@ from dp_erm_bench.runner.worker import Job
 Label = tuple[str, str]
 """Panel and line."""
 
-Stages = tuple[Iterator[list[Planned] | None], Iterable[Planned]]
+Stages = tuple[Iterator[list[Trial] | None], Iterable[Trial]]
 Blocks = Sequence[Mapping[str, Any]]
 
 
@@ -63,7 +63,7 @@ class Session:
         self.damaged: dict[str, int | str] = {}
         self.digest = sha256(f"{name} {options.append_plan}".encode())
         self._lines: dict[tuple[str, ...], set[str]] = {}
-        self._unwritten: list[Planned] = []
+        self._unwritten: list[Trial] = []
         self.blocks = blocks
         self.cases, self.missing = expand(blocks)
         self.tuners = tuners_of(self.cases, options.n_checkpoints, self.finals)
@@ -78,7 +78,7 @@ class Session:
             expected[tuner.label] += tuner.expected()
         return expected
 
-    def stages(self) -> Iterator[list[Planned]]:
+    def stages(self) -> Iterator[list[Trial]]:
         """Yield the trials of each round, those of all lines together.
 
         A tuner goes on as soon as all trials of its last stage have a status. The
@@ -96,23 +96,22 @@ class Session:
             yield [one for _, stage in rounds for one in stage or ()]
             active = [(stages, stage or ()) for stages, stage in rounds if stage != ()]
 
-    def _settled(self, planned: Iterable[Planned]) -> bool:
+    def _settled(self, planned: Iterable[Trial]) -> bool:
         return all(self.statuses[one.key] != "planned" for one in planned)
 
-    def announce(
-        self, planned: Iterable[Planned]
-    ) -> tuple[list[Planned], list[Planned]]:
+    def announce(self, planned: Iterable[Trial]) -> tuple[list[Trial], list[Trial]]:
         """Take new trials into the plan; return them, and those that are to do.
 
         A trial wanted by two lines is to do once.
         """
-        new: list[Planned] = []
-        todo: list[Planned] = []
+        new: list[Trial] = []
+        todo: list[Trial] = []
         for labels, members in itertools.groupby(planned, lambda one: one.labels):
-            line = self._lines.setdefault(labels[:3], set())
+            label = (labels["panel"], labels["line"], labels["phase"])
+            line = self._lines.setdefault(label, set())
             added = {one.key: one for one in members if one.key not in line}
             line.update(added)
-            self.digest.update(f"{labels[:3]}{''.join(added)}".encode())
+            self.digest.update(f"{label}{''.join(added)}".encode())
             new += added.values()
         for one in new:
             if one.key not in self.statuses:
@@ -126,12 +125,12 @@ class Session:
         self._read_finals(new)
         return new, todo
 
-    def _read_finals(self, new: Iterable[Planned]) -> None:
+    def _read_finals(self, new: Iterable[Trial]) -> None:
         """Read what tuners decide by, of all trials that are recorded, in one go."""
         keys = [
             one.key
             for one in new
-            if one.labels.phase == "tune"
+            if one.phase == "tune"
             and one.key not in self.finals
             and self.statuses[one.key] != "planned"
         ]
@@ -156,7 +155,7 @@ class Session:
                     self.write_plan()
                     self.execute(todo, pool, progress)
 
-    def execute(self, todo: list[Planned], pool: Pool, progress: Progress) -> None:
+    def execute(self, todo: list[Trial], pool: Pool, progress: Progress) -> None:
         """Run trials, keep their status and final objective."""
         options = self.options
         batches = batches_of(todo, options.batch_trials, options.batch_work)

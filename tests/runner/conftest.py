@@ -28,7 +28,7 @@ class InlinePool:
 
     def run(self, batches):
         for batch in batches:
-            yield run_recorded(tuple(one.trial for one in batch), self.job)
+            yield run_recorded(batch, self.job)
 
 
 @pytest.fixture

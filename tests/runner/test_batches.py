@@ -5,15 +5,14 @@ from hypothesis import strategies as st
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.parameters import algorithm_of, problem_named
-from dp_erm_bench.experiment.trials import BatchKey, Labels, Setting
+from dp_erm_bench.experiment.trials import BatchKey, Setting
 from dp_erm_bench.runner.pool import LEAST, batches_of
 
 
 def planned(group, count, work=1.0, batchable=True, n_checkpoints=51):
     batch_key = BatchKey(lambda: "code", group, batchable, lambda: work)
     setting = Setting({}, (), (), group, batch_key)
-    labels = Labels("", "", "sweep")
-    return [setting.planned(seed, n_checkpoints, labels) for seed in range(count)]
+    return [setting.trial(seed, n_checkpoints) for seed in range(count)]
 
 
 @given(
@@ -30,7 +29,7 @@ def test_every_trial_is_in_one_batch_of_its_group(groups, most):
         for i, (count, w, batchable) in enumerate(groups)
         for one in planned(str(i), count, w, batchable)
     ]
-    group_of = {one.trial.key: one.setting.group for one in trials}
+    group_of = {one.key: one.kind[0] for one in trials}
     batches = batches_of(trials, most, 1e8)
     keys = [trial.key for batch in batches for trial in batch]
     assert sorted(keys) == sorted(group_of)
@@ -63,7 +62,7 @@ def test_ten_heavy_seeds_keep_two_workers_busy():
 
 def groups_of(*blocks):
     cases, _ = expand(blocks)
-    return {one.setting.group for case in cases for one in case.sweep(51)}
+    return {one.kind[0] for case in cases for one in case.sweep(51)}
 
 
 def test_value_parameters_share_a_group_and_shape_parameters_do_not(block):
@@ -82,7 +81,7 @@ def test_many_cheap_iterations_weigh_more_than_their_passes(block):
     def work(batch_size):
         algorithm = {"name": "sgd", "clip": 1, "passes": 5, "batch_size": batch_size}
         (case,), _ = expand([block(algorithm=algorithm)])
-        return case.setting().work
+        return case.setting().batch_key.work()
 
     assert work("full") < work(10) < work(1)
     assert work(1) > 5 * 60 * 100

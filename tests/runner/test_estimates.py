@@ -130,11 +130,11 @@ def test_long_runs_are_told_from_their_first_steps(block):
             [block(seed=[0], dataset=data, algorithm={**sgd, "passes": passes})]
         )[0]
     )
-    (found,) = probed([(one.trial,)], PATIENT).values()
+    (found,) = probed([(one,)], PATIENT).values()
     told = found.seconds(one.setting.batch_key.iterations(), 2)
-    run_batch((short.trial,))
+    run_batch((short,))
     clock = Clock()
-    (record,) = run_batch((one.trial,))
+    (record,) = run_batch((one,))
     assert record["status"] == "ok"
     assert 1 / FACTOR < told / clock.lap() < FACTOR
 
@@ -161,7 +161,7 @@ def test_what_never_ends_costs_its_own_estimate_only(
     pin = registry.pinned(str(tmp_path / "wild.py"))
     algorithm = {"name": pin, "clip": 1.0}
     wild, tame = (
-        next(case.sweep(2)).trial
+        next(case.sweep(2))
         for case in expand([block(algorithm=algorithm, line="wrong"), block()])[0]
     )
     assert set(probed([(wild,), (tame,)], PATIENT)) == {1}

@@ -8,7 +8,7 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.bounds import gdp_epsilon
-from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.trials import Setting, Trial
 from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.execute import problem_of, run_batch
 from tests.serving import constraint_of, known, needs_bounds, parameters
@@ -58,7 +58,9 @@ def spec_of(algorithm, epsilon=1.0, n_checkpoints=5, dataset=None, **given):
 
 
 def trial(name, algorithm, **given):
-    return Trial(spec_of(algorithm, **given), f"identity {name}", f"key {name}")
+    spec = spec_of(algorithm, **given)
+    setting = Setting(spec, (), (), f"digest {name}")
+    return Trial(setting, spec["seed"], spec["n_checkpoints"], f"key {name}")
 
 
 def check(record):

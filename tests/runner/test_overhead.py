@@ -153,10 +153,10 @@ def test_a_solver_that_checks_parameters_together_is_asked_for_each(
     block, made, request
 ):
     small = block(algorithm=SMALL)
-    before = [(one.key, one.setting.group, one.trial.spec) for one in planned(small)]
+    before = [(one.key, one.kind[0], one.spec) for one in planned(small)]
     request.getfixturevalue("joint")
     made.clear()
-    again = [(one.key, one.setting.group, one.trial.spec) for one in planned(small)]
+    again = [(one.key, one.kind[0], one.spec) for one in planned(small)]
     assert before == again
     assert len(made) >= 18
     with pytest.raises(UsageError, match="step=50.0: too large for clip=3.0"):

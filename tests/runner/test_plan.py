@@ -9,7 +9,7 @@ from dp_erm_bench.problems.erm import build
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner import estimate
-from dp_erm_bench.runner.estimate import Costs
+from dp_erm_bench.runner.estimate import costs_of
 from dp_erm_bench.runner.plan import duration, wall
 
 CHEAP, DEAR = 0.25, 600.0
@@ -29,8 +29,8 @@ def record(folder, trials, seconds):
 
 
 def costs(folder, trials):
-    made = Costs(Store(folder), trials, trials)
-    return made, [made.of(one) for one in trials]
+    seconds, basis = costs_of(Store(folder), trials, trials)
+    return basis, [seconds[one.kind] for one in trials]
 
 
 def table(text):
@@ -91,11 +91,11 @@ def test_other_parameters_of_the_algorithm_are_scaled_by_work(block, tmp_path):
     known = planned(block())
     record(tmp_path, known, [CHEAP] * 3)
     more = planned(block(algorithm={"name": "random_cd", "clip": 1.0, "passes": 8}))
-    made, found = costs(tmp_path, known + more)
-    scale = more[0].setting.work / known[0].setting.work
+    basis, found = costs(tmp_path, known + more)
+    scale = more[0].work / known[0].work
     assert found == pytest.approx([CHEAP] * 3 + [CHEAP * scale] * 3)
     assert scale > 2
-    assert made.basis() == f"{estimate.SAME}; {estimate.SCALED}"
+    assert basis == f"{estimate.SAME}; {estimate.SCALED}"
 
 
 def test_another_sweep_of_the_folder_tells_too(inline, block, capsys):
@@ -103,12 +103,12 @@ def test_another_sweep_of_the_folder_tells_too(inline, block, capsys):
     store = Store(inline.folder)
     seconds = store.record(next(iter(store.index)))["cost"]
     other = planned(block(dataset={"name": "log1", "n": 120, "p": 5}))
-    made, found = costs(inline.folder, other)
-    scale = other[0].setting.work / planned(block())[0].setting.work
-    assert made.basis() == estimate.SCALED
+    basis, found = costs(inline.folder, other)
+    scale = other[0].work / planned(block())[0].work
+    assert basis == estimate.SCALED
     assert found[0] == pytest.approx(seconds * scale, rel=0.9)
     greedy = planned(block(algorithm={"name": "greedy_cd", "clip": 1.0}))
-    assert costs(inline.folder, greedy)[0].basis() == estimate.GUESSED
+    assert costs(inline.folder, greedy)[0] == estimate.GUESSED
 
 
 def test_failures_and_other_checkpoints_are_no_measure(block, tmp_path):
@@ -117,12 +117,12 @@ def test_failures_and_other_checkpoints_are_no_measure(block, tmp_path):
     failed = {"key": trials[0].key, "status": "timeout", "message": "too long"}
     segment.append([failed], DEAR)
     segment.close()
-    assert costs(tmp_path, trials)[0].basis() == estimate.GUESSED
+    assert costs(tmp_path, trials)[0] == estimate.GUESSED
     record(tmp_path, planned(block(), rows=2), [DEAR] * 3)
     both = [*trials, *planned(block(), rows=2)]
-    found = Costs(Store(tmp_path), both, trials)
-    assert found.of(trials[0]) == pytest.approx(DEAR)
-    assert found.basis() == estimate.SCALED
+    seconds, basis = costs_of(Store(tmp_path), both, trials)
+    assert seconds[trials[0].kind] == pytest.approx(DEAR)
+    assert basis == estimate.SCALED
 
 
 def test_few_records_are_read_however_many_there_are(block, tmp_path, monkeypatch):
@@ -133,7 +133,7 @@ def test_few_records_are_read_however_many_there_are(block, tmp_path, monkeypatc
     monkeypatch.setattr(
         Store, "records", lambda self, keys: asked.extend(keys) or records(self, keys)
     )
-    Costs(Store(tmp_path), trials, trials[-1:])
+    costs_of(Store(tmp_path), trials, trials[-1:])
     assert 0 < len(asked) <= 2 * estimate.SAMPLE
 
 

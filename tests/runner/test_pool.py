@@ -120,7 +120,7 @@ def planned(block, seeds):
 
 
 def batch(block, seeds):
-    return [one.trial for one in planned(block, seeds)]
+    return [*planned(block, seeds)]
 
 
 @pytest.mark.parametrize("execute", ["raising", "reporting_errors", "forgetting"])

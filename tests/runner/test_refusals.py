@@ -7,7 +7,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.api import fit
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.trials import Setting, Trial
 from dp_erm_bench.runner.execute import problem_of, run_batch
 from tests.serving import constraint_of, known
 
@@ -65,7 +65,7 @@ def outcome(algorithm, case):
     spec = spec_of(algorithm, params=dict(clipped(algorithm)), **change)
     if not clips:
         spec["algorithm"]["params"].pop("clip", None)
-    (record,) = run_batch([Trial(spec, "identity", "key")])
+    (record,) = run_batch([Trial(Setting(spec, (), (), "digest"), 0, 2, "key")])
     budget = spec["budget"]
     try:
         fit(problem_of(spec), algorithm, **budget, **spec["algorithm"]["params"])

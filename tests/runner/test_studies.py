@@ -69,7 +69,7 @@ def test_every_task_has_a_yaml_and_is_tried_here():
 
 
 def test_an_audit_is_every_variant_budget_and_side():
-    trials = [one.trial for one in planned(AUDIT)]
+    trials = planned(AUDIT)
     told = {json.dumps(t.spec["algorithm"]["params"], sort_keys=True) for t in trials}
     sides = {t.spec["dataset"]["side"] for t in trials}
     assert sides == {0, 1}
@@ -81,7 +81,7 @@ def test_an_audit_is_every_variant_budget_and_side():
 
 def test_all_algorithms_are_audited_by_default():
     block = {key: value for key, value in AUDIT.items() if key != "algorithm"}
-    names = {one.trial.spec["algorithm"]["name"] for one in planned(block)}
+    names = {one.spec["algorithm"]["name"] for one in planned(block)}
     assert names == set(registry.names("algorithm"))
 
 
@@ -126,7 +126,7 @@ def test_a_chunk_without_its_other_side_does_not_count(tmp_path):
 
 
 def test_chunks_are_independent_and_repeat():
-    trials = [one.trial for one in planned(AUDIT)][:2]
+    trials = planned(AUDIT)[:2]
     records = run_batch(trials)
     again = run_batch(trials)
     assert [r["status"] for r in records] == ["ok", "ok"]

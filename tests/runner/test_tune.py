@@ -46,10 +46,8 @@ def test_tuning_records_two_rows_and_reports_record_all(inline, tuned):
     seen = {}
     for stage in tuner.stages():
         for one in stage:
-            seen.setdefault(one.labels.phase, set()).add(
-                one.trial.spec["n_checkpoints"]
-            )
-            finals[one.trial.key] = 1.0
+            seen.setdefault(one.phase, set()).add(one.spec["n_checkpoints"])
+            finals[one.key] = 1.0
     assert seen == {"tune": {2}, "report": {51}}
 
 
@@ -80,8 +78,8 @@ def test_growth_ends(tuned):
     (tuner,) = tuners_of(cases, 51, finals)
     for stage in tuner.stages():
         for one in stage:
-            params = one.trial.spec["algorithm"]["params"]
-            finals[one.trial.key] = -params["clip"] - params["step"]
+            params = one.spec["algorithm"]["params"]
+            finals[one.key] = -params["clip"] - params["step"]
     assert len(tuner.axes["clip"]) == len(tuner.axes["step"]) == 2 + EXTENSIONS
     assert tuner.choice.values == {"clip": 2.0**11, "step": 2.0**10}
     assert set(tuner.choice.extended) == {"clip", "step"}
@@ -97,9 +95,9 @@ def test_the_best_are_refined_and_the_refined_mean_decides(tuned):
     refined = set()
     for stage in tuner.stages():
         for one in stage:
-            step = one.trial.spec["algorithm"]["params"]["step"]
-            late = one.trial.spec["seed"] in refine["seeds"]
-            finals[one.trial.key] = value[step][late]
+            step = one.spec["algorithm"]["params"]["step"]
+            late = one.spec["seed"] in refine["seeds"]
+            finals[one.key] = value[step][late]
             refined |= {step} if late else set()
     assert refined == {1.0, 2.0}
     assert tuner.choice.values == {"step": 2.0}
@@ -196,8 +194,8 @@ def follow(tuner, finals, score):
     for stage in tuner.stages():
         seen += stage
         for one in stage:
-            params = one.trial.spec["algorithm"]["params"]
-            finals[one.trial.key] = score(params, one.trial.spec["seed"])
+            params = one.spec["algorithm"]["params"]
+            finals[one.key] = score(params, one.spec["seed"])
     return seen
 
 
@@ -218,13 +216,13 @@ def test_the_choice_is_the_smallest_mean_whatever_the_landscape(values, best):
         return first if seed in (0, 1) else later
 
     seen = follow(tuner, finals, score)
-    assert len({one.trial.key for one in seen}) == len(seen) == tuner.expected()
+    assert len({one.key for one in seen}) == len(seen) == tuner.expected()
     top = sorted(points, key=lambda point: table[point][0])[:best]
     mean = {point: sum(table[point]) / 2 for point in top}
     chosen = (tuner.choice.values["step"], tuner.choice.values["clip"])
     assert chosen in mean
     assert mean[chosen] == min(mean.values())
-    reported = {one.trial.spec["seed"] for one in seen if one.labels.phase == "report"}
+    reported = {one.spec["seed"] for one in seen if one.phase == "report"}
     assert reported == {100, 101}
 
 
