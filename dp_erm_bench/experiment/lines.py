@@ -77,7 +77,11 @@ class Case(Line):
 
     def check(self) -> None:
         """Raise UsageError if the solver refuses a value, or a point of a sweep."""
-        self._check(self.axes)
+        solver, first = algorithm_of(self.algorithm).solver, self._first(self.axes)
+        solver(first)
+        for key, values in self.axes.items():
+            for value in values[1:]:
+                solver({**first, key: value})
         if self.tune is None and not algorithm_of(self.algorithm).separate:
             _ = self.settings
 
@@ -92,24 +96,20 @@ class Case(Line):
         point = tuple(chosen.items())
         if point not in self._chosen:
             axes = {key: (value,) for key, value in point}
-            self._check(axes)
             self._chosen[point] = next(self._settings(axes))
         return self._chosen[point]
-
-    def _check(self, axes: Axes) -> None:
-        """Raise UsageError if the solver refuses a value of an axis."""
-        solver = algorithm_of(self.algorithm).solver
-        first = self._first(axes)
-        solver(first)
-        for key, values in axes.items():
-            for value in values[1:]:
-                solver({**first, key: value})
 
     def _first(self, axes: Axes) -> dict[str, Any]:
         return {**self.params, **{key: values[0] for key, values in axes.items()}}
 
     def _settings(self, axes: Axes) -> Iterator[Setting]:
-        """Yield the setting of every point, the last axis fastest."""
+        """Yield the setting of every point, the last axis fastest.
+
+        Raises
+        ------
+        UsageError
+            If the solver refuses the first point.
+        """
         algorithm, names = algorithm_of(self.algorithm), tuple(axes)
         parts = [self.problem.identity, identity(self.algorithm)]
         head = canonical([*parts, self.budget, self.calibration])[:-1]

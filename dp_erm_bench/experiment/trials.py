@@ -43,14 +43,14 @@ class Line:
     algorithm: str = ""
 
     @property
+    def label(self) -> tuple[str, str]:
+        """Return panel and line."""
+        return self.panel, self.line
+
+    @property
     def settings(self) -> Sequence[Setting]:
         """Return the settings of a sweep, one per point, the last axis fastest."""
         return ()
-
-    @property
-    def expected(self) -> int:
-        """Return the number of trials of a line that is not tuned."""
-        return len(self.seeds) * len(self.settings)
 
     def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
         """Yield the trials of a line that is not tuned."""

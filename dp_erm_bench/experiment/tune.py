@@ -75,7 +75,6 @@ class Tuner:
         self.choice: Choice | None = None
         self.axes = {key: list(values) for key, values in case.axes.items()}
         self.inherited: Point = {}
-        self.label = case.panel, case.line
         inherit = self.tune.inherit
         self._inherits = inherit.parameters if inherit else ()
         self._tried: dict[tuple[Any, ...], Trial] = {}
@@ -221,7 +220,7 @@ def _source(tuner: Tuner, tuners: Iterable[Tuner]) -> Tuner | None:
     sources = [
         other
         for other in tuners
-        if other.label == (inherit.panel, inherit.line)
+        if other.case.label == (inherit.panel, inherit.line)
         and other.case.problem.identity == tuner.case.problem.identity
     ]
     if len(sources) > 1:

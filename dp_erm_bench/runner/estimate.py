@@ -1,9 +1,9 @@
 """How long the trials to do will take: from records, else from short runs of them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.lines import case_of
@@ -27,7 +27,6 @@ BASES = (SAME, TRIED, SCALED, GUESSED)
 Sample = dict[str, float]
 """Keys of recorded trials of a kind, or of an algorithm, and the work of each."""
 
-Samples = TypeVar("Samples", bound=Hashable)
 Expected = tuple[Trial, int]
 """A trial like some that have no name yet, and how many batches may hold."""
 
@@ -116,8 +115,8 @@ def _recorded(
 
 
 def _medians(
-    samples: Mapping[Samples, Sample], of: Mapping[str, float]
-) -> dict[Samples, float]:
+    samples: Mapping[Any, Sample], of: Mapping[str, float]
+) -> dict[Any, float]:
     """Return the medians of the values of the trials of samples that have one."""
     kept = {
         name: [value for key in sample if (value := of.get(key))]

@@ -15,7 +15,7 @@ from dp_erm_bench.runner.session import Label, Session
 Later = tuple[list[Expected], int]
 
 
-class Line(NamedTuple):
+class Tally(NamedTuple):
     """One line of the plan: its trials by state, and the seconds of each to do."""
 
     trials: int
@@ -66,7 +66,7 @@ def wall(costs: Collection[float], n_jobs: int) -> float:
     return max(math.fsum(costs) / n_jobs, max(costs, default=0.0))
 
 
-def estimated(session: Session) -> tuple[dict[Label, Line], str]:
+def estimated(session: Session) -> tuple[dict[Label, Tally], str]:
     """Return the lines of a plan with the seconds of each trial, and their basis.
 
     The stages are followed as far as the records go. Trials that no record tells of
@@ -79,10 +79,10 @@ def estimated(session: Session) -> tuple[dict[Label, Line], str]:
         new, missing = session.announce(stage)
         todo += missing
         for one in new:
-            named[one.setting.line.panel, one.setting.line.line].append(one)
+            named[one.setting.line.label].append(one)
     later: dict[Label, list[Later]] = {}
     for label, number in expected.items():
-        tuners = [tuner for tuner in session.tuners if tuner.label == label]
+        tuners = [tuner for tuner in session.tuners if tuner.case.label == label]
         later[label] = list(_later(number - len(named[label]), tuners))
     examples = [one for groups in later.values() for ones, _ in groups for one in ones]
     planned = [one for ones in named.values() for one in ones]
@@ -99,7 +99,7 @@ def estimated(session: Session) -> tuple[dict[Label, Line], str]:
             each = fmean(costs[example.kind] for example, _ in ones)
             seconds |= {object(): each for _ in range(members)}
         trials = max(number, len(named[label]))
-        lines[label] = Line(trials, done, failed, seconds)
+        lines[label] = Tally(trials, done, failed, seconds)
     return lines, basis
 
 
@@ -119,9 +119,9 @@ def _later(left: int, tuners: Sequence[Tuner]) -> Iterator[Later]:
             yield ones, number
 
 
-def _total(lines: Collection[Line]) -> Line:
+def _total(lines: Collection[Tally]) -> Tally:
     """Return the sums; a trial that two lines want takes its time once."""
-    return Line(
+    return Tally(
         sum(line.trials for line in lines),
         sum(line.done for line in lines),
         sum(line.failed for line in lines),

@@ -73,9 +73,9 @@ class Session:
         expected: Counter[Label] = Counter()
         for case in self.cases:
             if case.tune is None:
-                expected[case.panel, case.line] += case.expected
+                expected[case.label] += len(case.seeds) * len(case.settings)
         for tuner in self.tuners:
-            expected[tuner.label] += tuner.expected()
+            expected[tuner.case.label] += tuner.expected()
         return expected
 
     def stages(self) -> Iterator[list[Trial]]:

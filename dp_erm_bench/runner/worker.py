@@ -77,7 +77,7 @@ class Report(NamedTuple):
     full: bool = False
 
 
-class Line:
+class Speaker:
     """A worker's end of the pipe to its parent; a solver may close it.
 
     Reports are lines of JSON, so that nothing that a solver writes here is executed
@@ -122,7 +122,7 @@ def serve(handle: str, parent: str, execute: str = "") -> None:
     os.set_inheritable(int(handle), False)
     _die_with(int(parent))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    pipe, line, listening = Connection(int(handle)), Line(int(handle)), True
+    pipe, line, listening = Connection(int(handle)), Speaker(int(handle)), True
     if execute:
         with contextlib.suppress(Exception):
             locate(execute)
