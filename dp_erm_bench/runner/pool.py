@@ -17,14 +17,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.trials import Kind, Trial
 from dp_erm_bench.results.segment import Segment, Traces, failed, traces_of
 from dp_erm_bench.runner.process import PATIENCE, Worker, awaited
-from dp_erm_bench.runner.worker import (
-    TASK_SECONDS,
-    Batch,
-    Job,
-    Outcome,
-    Report,
-    outcome_of,
-)
+from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome, Report
 
 GROWTH = 4
 STILLBORN = 5
@@ -205,7 +198,7 @@ class Pool:
             elif left:
                 self._waiting.appendleft(batch)
             done = (trial.key for trial in batch if trial.key in traces.records)
-            outcomes += [outcome_of(traces.records[key]) for key in done]
+            outcomes += [Outcome.of(traces.records[key]) for key in done]
         self._stillborn = 0 if traces.begun else self._stillborn + 1
         if self._stillborn == STILLBORN:
             raise UsageError(
@@ -232,7 +225,7 @@ class Pool:
         key = batch[0].key
         record = failed(key, *said)
         self._segment.append([record], max(time.time() - traces.begun[key], 0.0))
-        return [outcome_of(record)]
+        return [Outcome.of(record)]
 
 
 def _owner(batch: Batch) -> str:

@@ -9,10 +9,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from dp_erm_bench.cached import vouch
 from dp_erm_bench.errors import UsageError, printable, traced
@@ -61,6 +61,13 @@ class Outcome(NamedTuple):
     status: str
     final: float
     message: str = ""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """Return the outcome of a record: the first line of its message."""
+        message = str(record.get("message") or "").partition("\n")[0]
+        said = printable(message, LONGEST)
+        return cls(record["key"], record["status"], final_objective(record), said)
 
 
 class Report(NamedTuple):
@@ -190,14 +197,7 @@ def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
     start = time.perf_counter()
     records = run_guarded(batch, job, beat)
     segment.append(records, (time.perf_counter() - start) / len(batch))
-    return list(map(outcome_of, records))
-
-
-def outcome_of(record: dict[str, Any]) -> Outcome:
-    """Return what the parent must know of a record."""
-    message = str(record.get("message") or "").partition("\n")[0]
-    said = printable(message, LONGEST)
-    return Outcome(record["key"], record["status"], final_objective(record), said)
+    return list(map(Outcome.of, records))
 
 
 def run_guarded(

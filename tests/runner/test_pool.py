@@ -136,7 +136,7 @@ def test_an_exception_is_told_with_its_traceback(block):
     first, *rest = record["message"].splitlines()
     assert first == "ArithmeticError: a solver's own mistake"
     assert any("in raising" in line for line in rest)
-    assert worker.outcome_of(record).message == first
+    assert worker.Outcome.of(record).message == first
 
 
 def test_a_backend_that_cannot_be_imported_is_an_error_of_each_trial(block):
