@@ -1,5 +1,6 @@
 import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -138,6 +139,15 @@ def test_a_trial_is_made_again_from_its_spec(block):
     again = trial_of(trial.spec)
     assert (again.key, again.identity) == (trial.key, trial.identity)
     assert again.spec == trial.spec
+
+
+def test_a_worker_gets_the_same_trial_without_its_line(block):
+    trial = only(block())
+    sent = pickle.dumps(trial)
+    again = pickle.loads(sent)
+    for part in ("spec", "identity", "key", "owner"):
+        assert getattr(again, part) == getattr(trial, part)
+    assert b"Problem" not in sent and again.setting.line.panel == ""
 
 
 def test_the_fingerprint_covers_what_the_numbers_come_from():
