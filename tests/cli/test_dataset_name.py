@@ -86,8 +86,8 @@ def test_a_run_names_its_sets_in_table_and_plan(listed, tmp_path, monkeypatch):
     assert set(table["status"]) == {"ok"}
     for entry in map(json.loads, (folder / "plan.jsonl").read_text().splitlines()):
         spec = entry["spec"]
-        setting = case_of(spec).setting()
-        assert setting.key(spec["seed"], spec["n_checkpoints"]) == entry["key"]
+        trial = case_of(spec).setting().trial(spec["seed"], spec["n_checkpoints"])
+        assert trial.key == entry["key"]
 
 
 WRONG = [
