@@ -74,7 +74,11 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
         cases.append(base | {"step": parameters["step"].metadata.get("most", FAR)})
     cases += [base | dict(case) for case in solver.worst_cases]
     for name, field in parameters.items():
-        cases += [base | {name: value} for value in _alternatives(field)]
+        if field.metadata["kind"] == "shape" and name not in UNVARIED:
+            # A batch of all records; else it is a part of them.
+            kind = str if "words" in field.metadata else object
+            values: list[Any] = [x for x in alternatives(field) if isinstance(x, kind)]
+            cases += [base | {name: x} for x in values if x not in UNCLAIMED]
     different = [case for i, case in enumerate(cases) if case not in cases[:i]]
     return [c for c in different if c == base or _served(audited_solver(algorithm, c))]
 
@@ -88,17 +92,17 @@ def _served(solver: Solver) -> bool:
     return True
 
 
-def _alternatives(field: "Field[Any]") -> list[Any]:
-    """Return the values of a shape parameter besides its default."""
-    facts = field.metadata
-    if facts["kind"] != "shape" or field.name in UNVARIED:
-        return []
-    values = list(facts.get("choices", ()))
-    if "words" in facts:  # a batch of all records; else it is a part of them
-        values = [*facts["words"]]
-    elif not values and "int" in str(field.type):
-        values = [LENGTH // 2]
-    return [value for value in values if value not in (field.default, *UNCLAIMED)]
+def alternatives(field: "Field[Any]") -> list[Any]:
+    """Return the values of a shape parameter besides its default.
+
+    Its choices; else True and False, or words, and 5 where it is an integer.
+    """
+    values: list[Any] = [True, False]
+    if not isinstance(field.default, bool):
+        numbers = [LENGTH // 2] if "int" in str(field.type) else []
+        values = [*numbers, *field.metadata.get("words", ())]
+    values = list(field.metadata.get("choices", values))
+    return [value for value in values if value != field.default]
 
 
 def audited_solver(algorithm: str, params: dict[str, Any]) -> Solver:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.contract.covering import values_of
+from dp_erm_bench.audit.pairs import LENGTHS, alternatives
 from dp_erm_bench.contract.pairs import FAMILIES, STRENGTH, Neighbours, pair
 from dp_erm_bench.contract.problems import Parts, neighbours, objectives, problem_of
 from dp_erm_bench.contract.runs import ContractError, is_bounded, run_at
@@ -27,7 +27,6 @@ STEPS = 10
 # them too little convexity for a budget of 1.
 RIDGE = 1.0
 ORIGINS = ("smoothness", "smoothness_bounds")
-LENGTHS = ("n_iter", "n_epochs", "passes")
 Variant = Mapping[str, Any]
 
 
@@ -105,10 +104,10 @@ class Candidate:
     def variants(self) -> list[Variant]:
         """Return all combinations of the shape parameters, but for lengths."""
         shapes = {
-            name: values
+            name: [field.default, *others]
             for name, field in self.parameters.items()
             if field.metadata["kind"] == "shape" and name not in (*ORIGINS, *LENGTHS)
-            if len(values := values_of(field, few=True)) > 1
+            if (others := alternatives(field))
         }
         product = itertools.product(*shapes.values())
         return [dict(zip(shapes, values, strict=True)) for values in product]

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dp_erm_bench.audit.pairs import alternatives
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.solvers.base import Solver
 
@@ -18,25 +19,19 @@ MOST = 25
 Row = dict[str, Any]
 
 
-def values_of(field: dataclasses.Field[Any], few: bool = False) -> list[Any]:
+def values_of(field: dataclasses.Field[Any]) -> list[Any]:
     """Return values of a parameter that may lead to other branches, its own first.
 
-    Its choices; else words, with up to `VALUES` numbers and None, or, of ``few``, with
-    5 where it is an integer.
+    Its choices; else words, with up to `VALUES` numbers and None.
     """
     limits, kind = field.metadata, str(field.type)
-    if "choices" in limits:
-        values = list(limits["choices"])
-    elif isinstance(field.default, bool):
-        values = [True, False]
-    elif few:
-        values = [*([5] if "int" in kind else []), *limits.get("words", ())]
-    else:
-        ends = [limits[key] for key in ("least", "most") if key in limits]
-        tried = dict.fromkeys((*ends, *(INTEGERS if "int" in kind else REALS)))
-        numbers = [x for x in tried if within(x, limits)][:VALUES]
-        none = [None] if "None" in kind else []
-        values = [*numbers, *limits.get("words", ()), *none]
+    if "choices" in limits or isinstance(field.default, bool):
+        return [field.default, *alternatives(field)]
+    ends = [limits[key] for key in ("least", "most") if key in limits]
+    tried = dict.fromkeys((*ends, *(INTEGERS if "int" in kind else REALS)))
+    numbers = [x for x in tried if within(x, limits)][:VALUES]
+    none = [None] if "None" in kind else []
+    values = [*numbers, *limits.get("words", ()), *none]
     return [field.default, *(x for x in dict.fromkeys(values) if x != field.default)]
 
 
