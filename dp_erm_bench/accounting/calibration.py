@@ -132,9 +132,20 @@ def shared_mechanisms(
 
 
 def spent_by(releases: Shared, budget: Budget) -> float:
-    """Return the pure epsilon that releases take of a finite budget."""
-    asked = [((r.law(),), r.multiplier(budget.epsilon)) for r in releases]
-    return math.fsum(pure_epsilon(laws, z) or 0.0 for laws, z in asked)
+    """Return the pure epsilon that releases take of a finite budget.
+
+    Raises
+    ------
+    Unsupported
+        If the law of a release has no pure level.
+    """
+    spent = []
+    for release in releases:
+        level = pure_epsilon((release.law(),), release.multiplier(budget.epsilon))
+        if level is None:
+            raise Unsupported(f"{release.name}: a share of the budget is pure epsilon")
+        spent.append(level)
+    return math.fsum(spent)
 
 
 def left_over(budget: Budget, releases: Shared) -> Budget:

@@ -165,15 +165,16 @@ def _on(
         group=candidate.title(apart),
     )
     yield case
-    if is_sampled(problem, solver):
-        # The dataset whose record stands out.
-        yield replace(case, toggled=int(adjacency is Adjacency.REPLACE_ONE))
+    if is_sampled(problem, solver, adjacency):
+        # Both records; under zero_out that of D' is none.
+        for side in (0, 1) if adjacency is Adjacency.REPLACE_ONE else (0,):
+            yield replace(case, toggled=side)
 
 
-def is_sampled(problem: Problem, solver: Solver) -> bool:
+def is_sampled(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
     """Return whether a release is charged for samples; not if it cannot be made."""
     try:
-        releases = run_at(problem, [solver]).releases
+        releases = run_at(problem, [solver], adjacency=adjacency).releases
     except Exception:
         return False
     return any(isinstance(one, SampledRelease) and one.rate < 1 for one in releases)

@@ -80,6 +80,12 @@ def outlier(rng: np.random.Generator, n: int = 10, p: int = 4) -> Pair:
     return _aligned(rng, n, p, 0.05)
 
 
+def mirrored(rng: np.random.Generator) -> Pair:
+    """Move a record to the corner with the other label than ``outlier``."""
+    base = outlier(rng)
+    return replace(base, y=-base.y, label=1.0 * base.y[base.record])
+
+
 def lone(rng: np.random.Generator) -> Pair:
     """Fill an empty column, and end a constant one, by one record."""
     base = _aligned(rng, 9, 5, 0.5)
@@ -155,6 +161,7 @@ def _scattered(rng: np.random.Generator, n: int, p: int) -> Pair:
 
 FAMILIES: dict[str, Callable[[np.random.Generator], Pair]] = {
     "outlier": outlier,
+    "mirrored": mirrored,
     "lone column": lone,
     "clusters": clusters,
     "flipped label": flipped,

@@ -129,7 +129,7 @@ def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case
             solver = resized(solver, problem, least, 2 * least)
         case = _loud(candidate, solver, parts, adjacency, group)
         # All other candidates meet toggled coins where they are varied.
-        both = candidate.foreign and is_sampled(problem, solver)
+        both = candidate.foreign and is_sampled(problem, solver, adjacency)
         for number in range(len(pairs)):
             for toggled in (None, 0, 1) if both else (None,):
                 yield replace(case, family=f"{CORNERS} {number}", toggled=toggled)

@@ -113,10 +113,10 @@ ONE_SIGN = "change = adjacency.of_sum(1.0, signed=False)\n        "
 TWICE = ONE_SIGN.replace(", signed=False", "")
 
 
-def counting(bound):
-    """Move by a count of the sampled records of a class, of a declared bound."""
-    counts = solver(DRAW, COUNT, SHRUNK)
-    return counts.replace(SAMPLED, bound + SAMPLED)
+def counting(bound, count=COUNT, sampled=SAMPLED):
+    """Move by a count of sampled records, by default of a class, within a bound."""
+    counts = solver(DRAW, count, SHRUNK)
+    return counts.replace(SAMPLED, bound + sampled)
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
@@ -151,6 +151,33 @@ def test_check_refuses_a_sampled_count_that_declares_its_change_only(tmp_path):
         "release gradient: a record's own term is 1 times the declared sensitivity, at "
         "most 0.5 is charged for a sample under replace_one"
     )
+
+
+SMALL = COUNT.replace("problem.dataset.y[r] > 0", "problem.dataset.row_norms[r] < 0.5")
+"""Of a replaced record the one that is small, not the one that stands out."""
+HEAVY = (
+    f"{AT}y, far = problem.dataset.y, problem.dataset.row_norms > 3.5\n"
+    f"{AT}terms = np.where(far & (y < 0), 3.0, 0.5) * np.sign(y)\n"
+    f"{AT}sums = np.array([terms[r].sum() for r in rows])\n"
+)
+"""A bound that is forgotten for one label alone."""
+ZERO_ONLY = SAMPLED.replace(
+    "rate=0.2", "rate=0.2 if adjacency == 'zero_out' else 1.0"
+).replace("change,", "1e-3 if adjacency == 'zero_out' else change,")
+HIDDEN = {
+    "small": (counting(ONE_SIGN, SMALL), "a record's own term is 1 times"),
+    "heavy": (counting(TWICE.replace("1.0", "0.5"), HEAVY), "by a record's coin"),
+    "zero_out": (counting(ONE_SIGN, sampled=ZERO_ONLY), "by a record's coin"),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_check_turns_the_coin_of_whichever_record_shows_it(name, tmp_path):
+    text, sentence = HIDDEN[name]
+    (tmp_path / "counts.py").write_text(text)
+    outcome = samples_outcome(tmp_path / "counts.py")
+    assert outcome.verdict == FAILS
+    assert sentence in outcome.said
 
 
 def test_a_sampled_count_that_declares_twice_its_largest_term_passes(tmp_path):
