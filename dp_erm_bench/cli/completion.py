@@ -74,8 +74,7 @@ def complete(arguments: Sequence[str]) -> int:
     line = os.environ.get("COMP_LINE", "")
     point = os.environ.get("COMP_POINT", "")
     words = candidates(line[: int(point)] if point.isdigit() else line)
-    # To bash a word begins behind each '='.
-    cut = shell == "bash"
+    cut = shell == "bash"  # to which a word begins behind each '='
     print("\n".join(word.rpartition("=")[2] or word if cut else word for word in words))
     return 0
 
@@ -213,8 +212,12 @@ def _fields(module: str, name: str) -> dict[str, tuple[str, ...]]:
 
 def _choices(module: str, field: ast.expr | None) -> tuple[str, ...]:
     """Return the words of `choices=`: a literal, a constant, or a constant's keys."""
-    keywords = field.keywords if isinstance(field, ast.Call) else []
+    keywords: list[ast.keyword] = getattr(field, "keywords", [])
     node = next((k.value for k in keywords if k.arg == "choices"), None)
+    if node is None and isinstance(field, ast.Call):  # a function makes the field
+        home, maker = _definition(module, ast.unparse(field.func))
+        body = maker.body if isinstance(maker, ast.FunctionDef) else [maker]
+        return _choices(home, getattr(body[-1], "value", None))
     if isinstance(node, ast.Call):
         node = node.args[0]
     if isinstance(node, ast.Name):
@@ -226,9 +229,11 @@ def _choices(module: str, field: ast.expr | None) -> tuple[str, ...]:
 
 def _definition(module: str, name: str) -> tuple[str, ast.stmt | None]:
     """Return where a name of a module is defined, which may import it, and how."""
+    head, _, rest = name.partition(".")
     for node in _tree(module).body:
-        if isinstance(node, ast.ImportFrom) and name in [n.name for n in node.names]:
-            return _definition(node.module or "", name)
+        if isinstance(node, ast.ImportFrom) and head in [n.name for n in node.names]:
+            home = f"{node.module}.{head}" if rest else node.module or ""
+            return _definition(home, rest or name)
         targets = [getattr(node, "target", None), *getattr(node, "targets", ())]
         names = [ast.unparse(target) for target in targets if target is not None]
         if name in (getattr(node, "name", None), *names):
