@@ -66,7 +66,7 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
             require(
                 ratio > least[title],
                 f"{title}: release {name} changes by {ratio:.2g} of its declared "
-                f"sensitivity at most, {least[title]} or more is expected",
+                f"sensitivity at most, more than {least[title]} is expected",
             )
 
 
