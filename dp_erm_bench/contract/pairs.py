@@ -80,12 +80,6 @@ def outlier(rng: np.random.Generator, n: int = 10, p: int = 4) -> Pair:
     return _aligned(rng, n, p, 0.05)
 
 
-def mirrored(rng: np.random.Generator) -> Pair:
-    """Move a record to the corner with the other label than ``outlier``."""
-    base = outlier(rng)
-    return replace(base, y=-base.y, label=1.0 * base.y[base.record])
-
-
 def lone(rng: np.random.Generator) -> Pair:
     """Fill an empty column, and end a constant one, by one record."""
     base = _aligned(rng, 9, 5, 0.5)
@@ -125,9 +119,9 @@ def duplicate(rng: np.random.Generator) -> Pair:
 
 
 def empty(rng: np.random.Generator) -> Pair:
-    """Set the only record that is not zero."""
+    """Set the only record that is not zero, with the other label than ``outlier``."""
     X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
-    return Pair(X, y, int(rng.integers(5)), radius(4))
+    return Pair(X, y, 2 * int(rng.integers(2)) + 1, radius(4))
 
 
 def interior(rng: np.random.Generator) -> Pair:
@@ -161,7 +155,6 @@ def _scattered(rng: np.random.Generator, n: int, p: int) -> Pair:
 
 FAMILIES: dict[str, Callable[[np.random.Generator], Pair]] = {
     "outlier": outlier,
-    "mirrored": mirrored,
     "lone column": lone,
     "clusters": clusters,
     "flipped label": flipped,

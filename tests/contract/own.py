@@ -39,7 +39,7 @@ class Few(Candidate):
     """A candidate as by default, on few neighbours."""
 
     rows = ({},)
-    families = ("outlier", "mirrored", "flipped label", "one class")
+    families = ("outlier", "empty", "flipped label", "one class")
 
 
 def few(candidate):
