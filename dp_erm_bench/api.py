@@ -14,7 +14,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UncheckedSolver, UsageError, refused
-from dp_erm_bench.experiment.lines import Case
+from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.parameters import normalised, overrides_of
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.problems.base import Problem
@@ -158,22 +158,22 @@ def fit(
     pin = registry.pinned(algorithm)
     values = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
-    case = Case(pin, problem, values, budget.spec, calibration)
-    return _fitted(case, budget, _plain(seed), unchecked([pin]))
+    line = FitLine(pin, problem, values, budget.spec, calibration)
+    return _fitted(line, budget, _plain(seed), unchecked([pin]))
 
 
-def _fitted(case: Case, budget: Budget, seed: Any, doubt: str) -> FitResult:
+def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
     if doubt:
         warnings.warn(doubt, UncheckedSolver, stacklevel=3)
-    how = ([solver_of(case.base)], budget, case.base["calibration"])
+    how = ([solver_of(line.base)], budget, line.base["calibration"])
     if seed is None:
         identity = secrets.token_hex(16)
     elif isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
     else:
-        identity = case.setting().identity(seed)
+        identity = line.setting().identity(seed)
     with threadpool_limits(limits=1):
-        solved = Run(case.problem, *how, [identity]).record(CHECKPOINTS)
+        solved = Run(line.problem, *how, [identity]).record(CHECKPOINTS)
         return result_of(solved, 0, seed is not None, not doubt)
 
 

@@ -120,7 +120,7 @@ def delta_at(instance: Instance, lead: float) -> float:
 
 
 def violation(instance: Instance) -> float:
-    """Return delta(epsilon) / delta on the worst lead; above 1 the claim is false."""
+    """Return delta(epsilon) / delta on the worst lead; above 1 it is violated."""
     low, high = -2 * instance.z, 2 * instance.z
     best = 0.0
     for _ in range(3):

@@ -46,7 +46,7 @@ RIDGE = 10.0
 LENGTH = 10
 LENGTHS = ("passes", "n_epochs", "n_iter")
 # Where there is a choice, these take the data without a charge, or say so.
-UNCLAIMED = ("data", "public")
+UNCHARGED = ("data", "public")
 UNVARIED = ("smoothness_bounds", *LENGTHS)
 
 
@@ -69,17 +69,17 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
     solver = registry.target("algorithm", algorithm)
     parameters = {field.name: field for field in fields(solver)}
     base = {"n_iter": LENGTH} if "n_iter" in parameters else {}
-    cases = [base]
+    tried = [base]
     if "step" in parameters:
-        cases.append(base | {"step": parameters["step"].metadata.get("most", FAR)})
-    cases += [base | dict(case) for case in solver.worst_cases]
+        tried.append(base | {"step": parameters["step"].metadata.get("most", FAR)})
+    tried += [base | dict(one) for one in solver.worst_cases]
     for name, field in parameters.items():
         if field.metadata["kind"] == "shape" and name not in UNVARIED:
             # A batch of all records; else it is a part of them.
             kind = str if "words" in field.metadata else object
             values: list[Any] = [x for x in alternatives(field) if isinstance(x, kind)]
-            cases += [base | {name: x} for x in values if x not in UNCLAIMED]
-    different = [case for i, case in enumerate(cases) if case not in cases[:i]]
+            tried += [base | {name: x} for x in values if x not in UNCHARGED]
+    different = [one for i, one in enumerate(tried) if one not in tried[:i]]
     return [c for c in different if c == base or _served(audited_solver(algorithm, c))]
 
 

@@ -1,4 +1,4 @@
-"""The verdict of an audit: whether two samples of statistics refute the claim.
+"""The verdict of an audit: whether two samples of statistics refute the guarantee.
 
 **Profile test.** If a mechanism has the profile delta(.), every event E satisfies
 P(E) <= e^eps Q(E) + delta(eps) for all eps >= 0 at once, in both orders. One half of
@@ -16,9 +16,9 @@ alpha = (false-alarm probability of the table) / k (Bonferroni).
 
 **Lower bounds.** At the claimed delta, epsilon is at least log((hit_lo - delta) /
 alarm_hi) with confidence 1 - alpha (Kairouz, Oh, Viswanath, ICML 2015; Jagielski,
-Ullman, Oprea, NeurIPS 2020), for a threshold that the first half chose for it. It is
-far below the claim at epsilon = 1, even for the best test there is: at small delta one
-sees only rare events. ``gaussian`` reads the same rates as those of a mu-GDP
+Ullman, Oprea, NeurIPS 2020), for a threshold that the first half chose for it. At
+epsilon = 1 even the best test stays far below the claimed epsilon: at small delta only
+rare events tell. ``gaussian`` reads the same rates as those of a mu-GDP
 mechanism, mu >= Phi^-1(hit_lo) - Phi^-1(alarm_hi), and gives the epsilon of that mu at
 delta (Nasr et al., "Tight auditing of differentially private machine learning",
 USENIX Security 2023): a bound if the mechanism's profile is of that shape, which
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
 from dp_erm_bench.accounting.bounds import gdp_epsilon
-from dp_erm_bench.audit.claim import Claim
+from dp_erm_bench.audit.guarantee import Guarantee
 from dp_erm_bench.releases.base import Array
 
 Counts = NDArray[np.int64]
@@ -55,14 +55,14 @@ class Verdict:
     Attributes
     ----------
     epsilon, delta : float
-        The claim.
+        The guarantee.
     lower_bound : float
         Empirical lower bound on epsilon at delta.
     gaussian : float
         The same if the profile has the shape of a Gaussian's; NaN where it has not.
     excess : float
-        hit_lo - min (e^eps alarm_hi + delta(eps)); positive if and only if the claim
-        is refuted.
+        hit_lo - min (e^eps alarm_hi + delta(eps)); positive if and only if the
+        guarantee is refuted.
     confidence : float
         1 - alpha, of each of the bounds and of the verdict.
     runs : int
@@ -82,28 +82,28 @@ class Verdict:
 
 
 def verdict(
-    first: Array, second: Array, claim: Claim, alpha: float = FALSE_ALARM
+    first: Array, second: Array, guarantee: Guarantee, alpha: float = FALSE_ALARM
 ) -> Verdict:
-    """Return whether runs on two neighbours refute what is claimed.
+    """Return whether runs on two neighbours refute a guarantee.
 
     Parameters
     ----------
     first, second : arrays of shape (N,)
         The statistics of independent runs on D, and on D'.
-    claim : Claim
+    guarantee : Guarantee
     alpha : float
         Probability of a false violation; divide that of a table by its audits.
     """
-    delta = claim.budget.number
-    epsilons, deltas = claim.profile
+    delta = guarantee.budget.number
+    epsilons, deltas = guarantee.profile
     most = _held_out(first, second, alpha, lambda r: excess(r, epsilons, deltas))
     bound = _held_out(first, second, alpha, lambda r: epsilon_bound(r, delta))
     mu = _held_out(first, second, alpha, mu_bound)
     return Verdict(
-        epsilon=claim.epsilon,
+        epsilon=guarantee.epsilon,
         delta=delta,
         lower_bound=bound,
-        gaussian=gdp_epsilon(mu, delta) if claim.bell_shaped else math.nan,
+        gaussian=gdp_epsilon(mu, delta) if guarantee.bell_shaped else math.nan,
         excess=most,
         confidence=1.0 - alpha,
         runs=min(first.size, second.size),

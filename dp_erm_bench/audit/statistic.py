@@ -7,8 +7,8 @@ ones, has the density of its release around that query,
 
     S = sum_t log p_t(answer_t | query_t on D) - log p_t(answer_t | query_t on D'),
 
-the most powerful statistic (Neyman and Pearson) if the noise is what it is claimed to
-be. Any function of the output is a valid statistic: a wrong law costs power alone.
+the most powerful statistic (Neyman and Pearson) if the noise has the claimed
+law. Any function of the output is a valid statistic: a wrong law costs power alone.
 
 In the replays a sampling mechanism takes every record, so that the query is the
 differing record's whole contribution, see the twins.
@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.claim import Claim, claim_of
+from dp_erm_bench.audit.guarantee import Guarantee, guarantee_of
 from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair, audited_solver, worst_pair
 from dp_erm_bench.problems.base import Problem
@@ -53,12 +53,12 @@ class AuditError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
-    """What is audited: a solver on its worst-case neighbours, and the claim."""
+class Attack:
+    """A solver on its worst-case neighbours, and the guarantee that is tested."""
 
     solver: Solver
     pair: Pair
-    claim: Claim
+    guarantee: Guarantee
 
     def run(self, side: int, runs: int, identity: str) -> Array:
         """Return the statistics of some runs on one of the neighbours.
@@ -79,11 +79,11 @@ class Case:
         array of shape (runs,)
             Rounded to 9 digits: numpy's floats leak in their low bits (Mironov, "On
             significance of the least significant bits for differential privacy", CCS
-            2012), which no claim here is about.
+            2012), which no guarantee here covers.
         """
         size = BATCH if self.solver.batchable else 1
         names = [f"{identity}/{side}/{i}" for i in range(runs)]
-        measured = self._of_output if self.claim.secret else self._of_answers
+        measured = self._of_output if self.guarantee.secret else self._of_answers
         with np.errstate(over="ignore", invalid="ignore"):
             parts = [
                 measured(side, names[start : start + size])
@@ -113,7 +113,8 @@ class Case:
                 return replace(release, rate=1.0)
             return release
 
-        how = (problem, [self.solver], self.claim.budget, self.claim.z, identities)
+        budget, z = self.guarantee.budget, self.guarantee.z
+        how = (problem, [self.solver], budget, z, identities)
         run = Run(*how, ahead=False, listen=listen, seen=seen)
         return run.mechanisms, run.iterates()
 
@@ -150,7 +151,7 @@ class Case:
         fair = [_same(iterates, again) for _, again in replays]
         total = np.zeros(len(identities))
         for (name, answer), first, second in zip(answers, *asked, strict=True):
-            scale = self.claim.multipliers[name] * first.sensitivity
+            scale = self.guarantee.multipliers[name] * first.sensitivity
             use = Answered(answer, first.value, second.value, scale)
             release = mechanisms[name].release
             total += required_twin(release).log_ratio(release, use)
@@ -158,8 +159,8 @@ class Case:
         return np.where(leaks == 0.0, total, leaks)
 
 
-def audited_case(algorithm: str, params: Mapping[str, Any], budget: Budget) -> Case:
-    """Return the case of an algorithm; kept for reuse.
+def named_attack(algorithm: str, params: Mapping[str, Any], budget: Budget) -> Attack:
+    """Return the attack on an algorithm of conf/algorithm; kept for reuse.
 
     Parameters
     ----------
@@ -169,18 +170,18 @@ def audited_case(algorithm: str, params: Mapping[str, Any], budget: Budget) -> C
         One of ``pairs.variants(algorithm)``, or others.
     budget : Budget
     """
-    return _case(algorithm, json.dumps(dict(params), sort_keys=True), budget)
+    return _attack(algorithm, json.dumps(dict(params), sort_keys=True), budget)
 
 
 @functools.lru_cache(maxsize=64)
-def _case(algorithm: str, params: str, budget: Budget) -> Case:
-    return case_of(audited_solver(algorithm, json.loads(params)), budget)
+def _attack(algorithm: str, params: str, budget: Budget) -> Attack:
+    return attack_on(audited_solver(algorithm, json.loads(params)), budget)
 
 
-def case_of(solver: Solver, budget: Budget) -> Case:
-    """Return the case of a solver as it is given."""
+def attack_on(solver: Solver, budget: Budget) -> Attack:
+    """Return the attack on a solver with its parameters as they are."""
     pair = worst_pair(solver, budget.adjacency)
-    return Case(solver, pair, claim_of(solver, pair.first, budget))
+    return Attack(solver, pair, guarantee_of(solver, pair.first, budget))
 
 
 def _same(run: list[Array], replayed: list[Array]) -> Array:

@@ -1,4 +1,4 @@
-"""Blocks to cases: the product of all axes that are not tuned over."""
+"""Blocks to lines: the product of all axes that are not tuned over."""
 
 import dataclasses
 import itertools
@@ -13,7 +13,7 @@ from dp_erm_bench.datasets.spec import LISTS
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment import parameters
 from dp_erm_bench.experiment.frame import MOST_TRIALS, BudgetConfig
-from dp_erm_bench.experiment.lines import Case
+from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.schema import Block, blocks_of
 from dp_erm_bench.experiment.studies import study_of
 from dp_erm_bench.experiment.trials import Line
@@ -47,7 +47,7 @@ class NotRun:
 
 
 def expand(sections: Sequence[Mapping[str, Any]]) -> tuple[list[Line], list[NotRun]]:
-    """Return the cases and studies of all blocks, and the cases that cannot run.
+    """Return the lines of all blocks, and the lines that cannot run.
 
     Parameters
     ----------
@@ -66,33 +66,33 @@ def expand(sections: Sequence[Mapping[str, Any]]) -> tuple[list[Line], list[NotR
             f"the axes ask for {trials} trials: at most {MOST_TRIALS} in one run; "
             "leave values out, or split the sweep"
         )
-    cases: list[Line] = []
+    lines: list[Line] = []
     missing: dict[NotRun, None] = {}
     for block in blocks:
-        for case in [study_of(block)] if block.task else _cases(block):
-            if isinstance(case, NotRun):
-                missing[case] = None
+        for line in [study_of(block)] if block.task else _fit_lines(block):
+            if isinstance(line, NotRun):
+                missing[line] = None
             else:
-                cases.append(case)
+                lines.append(line)
     by_label: dict[str, str] = {}
-    for name in sorted({case.algorithm for case in cases if case.algorithm}):
+    for name in sorted({line.algorithm for line in lines if line.algorithm}):
         other = by_label.setdefault(label(name), name)
         if other != name:  # a table could not tell them apart
             raise UsageError(
                 f"algorithm={absolute(name)}: {absolute(other)} is called "
                 f"{label(name)}, too; rename one of them"
             )
-    return cases, list(missing)
+    return lines, list(missing)
 
 
 def _trials(block: Block) -> int:
     """Return how many trials a block asks for; an upper bound where they repeat."""
     choices = (getattr(block, key) for key in CHOSEN)
-    cases = math.prod(map(_count, (*choices, block.budget)))
+    count = math.prod(map(_count, (*choices, block.budget)))
     if block.tune is None:
-        return cases * len(axis_values(block.seed))
+        return count * len(axis_values(block.seed))
     tuning = _count(block.tune.axes) * len(block.tune.seeds)
-    return cases * (tuning + len(block.tune.report))
+    return count * (tuning + len(block.tune.report))
 
 
 def _count(value: Any) -> int:
@@ -106,16 +106,15 @@ def _count(value: Any) -> int:
     return sum(map(_count, value)) if is_list(value) else 1
 
 
-def _cases(block: Block) -> Iterator[Case | NotRun]:
-    """Yield the cases of a block that is no task.
+def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
+    """Yield the lines of a block without a task.
 
-    A sweep is one case whatever its axes; what is tuned is tuned for every point of
-    the other axes by itself.
+    A sweep is one line; a tuned block has one for every point of its other axes.
     """
     tune = block.tune
     seeds = () if tune else seeds_of("seed", block.seed)
-    line: dict[str, Any]
-    line = {"panel": block.panel, "line": block.line, "seeds": seeds, "tune": tune}
+    shared: dict[str, Any]
+    shared = {"panel": block.panel, "line": block.line, "seeds": seeds, "tune": tune}
     choices = [*itertools.product(_algorithms(block), _privacy(block))]
     for name, problem in _problems(block):
         if isinstance(problem, str):
@@ -131,9 +130,9 @@ def _cases(block: Block) -> Iterator[Case | NotRun]:
                 points = [(params, open_) for params in product(axes)]
             for params, opened in points:
                 parts = (algorithm, problem, params, *privacy, opened)
-                case = Case(*parts, measured=measured, **line)
-                case.check()
-                yield case
+                line = FitLine(*parts, measured=measured, **shared)
+                line.check()
+                yield line
 
 
 def _absolute(axes: Axes, problem: Problem) -> dict[str, tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""A case: one line of a panel, on one problem with one budget.
+"""Lines of fits: one algorithm on one problem with one budget.
 
 A value of an axis is checked and spelled once, not once per point: there may be 10^5
 points, and the digest of each is put together from what is spelled already.
@@ -27,7 +27,7 @@ Axes = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Case(Line):
+class FitLine(Line):
     """One algorithm on one problem with one budget; seeds and axes are open.
 
     Attributes
@@ -152,8 +152,8 @@ class Case(Line):
         )
 
 
-def case_of(spec: Mapping[str, Any]) -> Case:
-    """Return the case of one setting that a trial's spec is of.
+def line_of(spec: Mapping[str, Any]) -> FitLine:
+    """Return the line of one setting to which a trial's spec belongs.
 
     A spec may be that of a folder from anywhere: the loader of the data is that of
     the dataset's name, and a solver's file must have been named by the user.
@@ -174,7 +174,7 @@ def case_of(spec: Mapping[str, Any]) -> Case:
         key: normalised(algorithm, key, value)
         for key, value in spec["algorithm"]["params"].items()
     }
-    return Case(algorithm, problem, params, spec["budget"], spec["calibration"])
+    return FitLine(algorithm, problem, params, spec["budget"], spec["calibration"])
 
 
 def _digest(head: str, pieces: Iterable[str], tail: str = "") -> str:

@@ -48,7 +48,7 @@ class Task(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Study(Line):
-    """The trials of one block that has a task, as `lines.Case` those of others."""
+    """The trials of one block that has a task, as `lines.FitLine` those of others."""
 
     block: Block
     task: Task

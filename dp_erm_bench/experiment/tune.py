@@ -1,4 +1,4 @@
-"""Tune a case: try a grid, extend it, refine the best, report on fresh seeds.
+"""Tune a line: try a grid, extend it, refine the best, report on fresh seeds.
 
 Nothing here runs a trial. A tuner names the trials of its next stage, the experiment
 runs those of all tuners together, and the tuner reads their final objectives.
@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.lines import Case
+from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.experiment.trials import Line, Trial
 from dp_erm_bench.experiment.values import product
@@ -32,7 +32,7 @@ class Choice:
 
     Attributes
     ----------
-    case : Case
+    line : FitLine
     values : dict
         The chosen and the inherited parameters.
     mean : float
@@ -44,7 +44,7 @@ class Choice:
         were extended; keys of the trials that were looked at.
     """
 
-    case: Case
+    line: FitLine
     values: Point
     mean: float
     n_seeds: int
@@ -55,25 +55,25 @@ class Choice:
 
 
 class Tuner:
-    """The stages of one tuned case; `source` tunes what it inherits.
+    """The stages of one tuned line; `source` tunes what it inherits.
 
     Parameters
     ----------
-    case : Case
-        A case with `tune`.
+    line : FitLine
+        A line with `tune`.
     n_checkpoints : int
         Rows of a report trial.
     finals : mapping
         Final objective by key; filled by the experiment between stages.
     """
 
-    def __init__(self, case: Case, n_checkpoints: int, finals: Finals) -> None:
-        assert case.tune is not None
-        self.case, self.tune = case, case.tune
+    def __init__(self, line: FitLine, n_checkpoints: int, finals: Finals) -> None:
+        assert line.tune is not None
+        self.line, self.tune = line, line.tune
         self.n_checkpoints, self.finals = n_checkpoints, finals
         self.source: Tuner | None = None
         self.choice: Choice | None = None
-        self.axes = {key: list(values) for key, values in case.axes.items()}
+        self.axes = {key: list(values) for key, values in line.axes.items()}
         self.inherited: Point = {}
         inherit = self.tune.inherit
         self._inherits = inherit.parameters if inherit else ()
@@ -84,7 +84,7 @@ class Tuner:
         while self.source is not None and self.source.choice is None:
             yield None
         if self.source is not None and self.source.choice is not None:
-            chosen = {**self.source.case.params, **self.source.choice.values}
+            chosen = {**self.source.line.params, **self.source.choice.values}
             self.inherited = {key: chosen[key] for key in self._inherits}
         refine, grown = self.tune.refine, True
         while grown:
@@ -99,9 +99,9 @@ class Tuner:
                 ranked = self._ranked(points, seeds)
                 grown = self._extend(*ranked[0])
         mean, best = ranked[0]
-        before = self.case.axes
+        before = self.line.axes
         self.choice = Choice(
-            case=self.case,
+            line=self.line,
             values=best,
             mean=mean,
             n_seeds=len(seeds),
@@ -124,7 +124,7 @@ class Tuner:
         What will be chosen or inherited is not known yet: every value may be.
         """
         seeds = self.tune.report if phase == "report" else self.tune.seeds
-        shares = algorithm_of(self.case.algorithm).shares
+        shares = algorithm_of(self.line.algorithm).shares
         axes = {
             key: values if shares(key) else values[:1]
             for key, values in self._possible().items()
@@ -138,7 +138,7 @@ class Tuner:
         """Return every value that the open and the inherited parameters may take."""
         values: dict[str, Sequence[Any]] = {}
         if self.source is not None:
-            fixed = {key: [value] for key, value in self.source.case.params.items()}
+            fixed = {key: [value] for key, value in self.source.line.params.items()}
             values = {**fixed, **self.source._possible()}
         return {**{key: values[key] for key in self._inherits}, **self.axes}
 
@@ -155,7 +155,7 @@ class Tuner:
 
     def _trial(self, point: Point, seed: int, phase: str) -> Trial:
         rows = self.n_checkpoints if phase == "report" else TUNING_CHECKPOINTS
-        return self.case.setting(**point).trial(seed, rows, phase)
+        return self.line.setting(**point).trial(seed, rows, phase)
 
     def _ranked(self, points: Iterable[Point], seeds: Sequence[int]) -> Ranked:
         """Return points behind their means; among equals the earlier is better."""
@@ -171,13 +171,13 @@ class Tuner:
         grown = False
         for key in self.tune.extend if math.isfinite(mean) else ():
             values = sorted(set(self.axes[key]))
-            added = len(self.axes[key]) - len(self.case.axes[key])
+            added = len(self.axes[key]) - len(self.line.axes[key])
             topmost = len(values) > 1 and best[key] == values[-1]
             if topmost and added < EXTENSIONS and values[-2] > 0:
                 value = values[-1] * values[-1] / values[-2]
                 value = round(value) if isinstance(values[-1], int) else value
                 with contextlib.suppress(UsageError):
-                    self.case.setting(**{**best, key: value})
+                    self.line.setting(**{**best, key: value})
                     self.axes[key].append(value)
                     grown = True
         return grown
@@ -190,23 +190,23 @@ class Tuner:
                     yield f"{key} {ends[best[key]]}"
 
 
-def tuners_of(cases: Iterable[Line], n_checkpoints: int, finals: Finals) -> list[Tuner]:
-    """Return the tuners of the tuned cases, each linked to what it inherits from.
+def tuners_of(lines: Iterable[Line], n_checkpoints: int, finals: Finals) -> list[Tuner]:
+    """Return the tuners of the tuned lines, each linked to what it inherits from.
 
     Raises
     ------
     UsageError
-        If what a case inherits does not exist, is ambiguous or circular.
+        If what a line inherits does not exist, is ambiguous or circular.
     """
-    tuned = [c for c in cases if isinstance(c, Case) and c.tune is not None]
-    tuners = [Tuner(case, n_checkpoints, finals) for case in tuned]
+    tuned = [x for x in lines if isinstance(x, FitLine) and x.tune is not None]
+    tuners = [Tuner(line, n_checkpoints, finals) for line in tuned]
     for tuner in tuners:
         tuner.source = _source(tuner, tuners)
     for tuner in tuners:
         chain = [tuner]
         while (source := chain[-1].source) is not None:
             if source in chain:
-                line = source.case.line
+                line = source.line.line
                 raise UsageError(f"tune.inherit.line={line}: inherits from itself")
             chain.append(source)
     return tuners
@@ -220,11 +220,11 @@ def _source(tuner: Tuner, tuners: Iterable[Tuner]) -> Tuner | None:
     sources = [
         other
         for other in tuners
-        if other.case.label == (inherit.panel, inherit.line)
-        and other.case.problem.identity == tuner.case.problem.identity
+        if other.line.label == (inherit.panel, inherit.line)
+        and other.line.problem.identity == tuner.line.problem.identity
     ]
     if len(sources) > 1:
-        sources = [other for other in sources if other.case.budget["epsilon"] == 1.0]
+        sources = [other for other in sources if other.line.budget["epsilon"] == 1.0]
     where = f"tune.inherit.line={inherit.line} (panel {inherit.panel})"
     if len(sources) != 1:
         raise UsageError(
@@ -232,7 +232,7 @@ def _source(tuner: Tuner, tuners: Iterable[Tuner]) -> Tuner | None:
             f"one at epsilon = 1; there are {len(sources)}"
         )
     (source,) = sources
-    chosen = {*source.axes, *source.case.params, *source._inherits}
+    chosen = {*source.axes, *source.line.params, *source._inherits}
     for parameter in inherit.parameters:
         if parameter not in chosen:
             raise UsageError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.profile import FALSE_ALARM, Row, row, verdict
-from dp_erm_bench.audit.statistic import audited_case
+from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.curves import Array
@@ -85,8 +85,8 @@ def _judged(how: Mapping[str, Any], first: Array, second: Array, alpha: float) -
     if is_file(name):  # a plan may be anyone's: what it names is not imported
         raise UsageError(f"algorithm={name}: a plan must name no file")
     adjacency = how["budget"]["adjacency"]
-    case = audited_case(name, params, Budget(**how["budget"]))
-    return row(name, params, adjacency, verdict(first, second, case.claim, alpha))
+    attack = named_attack(name, params, Budget(**how["budget"]))
+    return row(name, params, adjacency, verdict(first, second, attack.guarantee, alpha))
 
 
 def _label(audit: Any) -> str:

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.lines import case_of
+from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.experiment.trials import Kind, Trial
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.store import FINISHED, Store
@@ -134,6 +134,6 @@ def _work(spec: dict[str, Any]) -> float | None:
     try:
         # A file that only a plan names is not imported.
         own = any("file" in spec[part] for part in ("algorithm", "loss"))
-        return None if own else case_of(spec).setting().batch_key.work()
+        return None if own else line_of(spec).setting().batch_key.work()
     except (UsageError, DataUnavailable, KeyError, TypeError):
         return None

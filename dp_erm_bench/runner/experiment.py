@@ -86,7 +86,7 @@ def early_worker(folder: Path, options: RunOptions) -> Iterator[Worker | None]:
 
 def _run(session: Session, early: Worker | None) -> int:
     options, missing = session.options, session.missing
-    if not session.cases and options.append_plan:
+    if not session.lines and options.append_plan:
         if missing:
             raise DataUnavailable(missing[0].reason)
         raise UsageError("blocks=[]: there is nothing to run")
@@ -97,7 +97,7 @@ def _run(session: Session, early: Worker | None) -> int:
         _print_missing(session)
         return 0
     previous = _settled(session)
-    if warning := unchecked(case.algorithm for case in session.cases):
+    if warning := unchecked(line.algorithm for line in session.lines):
         print(f"dp-erm-bench: {warning}", file=sys.stderr)
     with recorded(session) as manifest, session.plan:
         session.run_stages(early)

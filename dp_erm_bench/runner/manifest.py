@@ -93,15 +93,15 @@ def _asked(session: Session) -> dict[str, Any]:
         "options": shown,
         "environment": environment(),
         "experiment_file": dict(options.files),
-        "solver_files": solver_files(session.cases),
+        "solver_files": solver_files(session.lines),
         "config": options.config,
         "blocks": None if options.config.get("blocks") else blocks,
     }
 
 
-def solver_files(cases: Iterable[Line]) -> dict[str, str]:
+def solver_files(lines: Iterable[Line]) -> dict[str, str]:
     """Return the SHA-256 of the solvers' files, with the modules beside them."""
-    names = sorted({case.algorithm for case in cases if is_file(case.algorithm)})
+    names = sorted({line.algorithm for line in lines if is_file(line.algorithm)})
     return {f"{label(name)}.py": content(name) for name in names}
 
 
@@ -135,13 +135,13 @@ def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> N
 
 
 def _row(experiment: str, choice: Choice) -> list[Any]:
-    case, dataset = choice.case, choice.case.problem.spec["dataset"]
+    line, dataset = choice.line, choice.line.problem.spec["dataset"]
     standardise = bool(dataset.get("standardise", False))
-    params = json.dumps(dict(case.params), sort_keys=True)
+    params = json.dumps(dict(line.params), sort_keys=True)
     chosen = json.dumps(choice.values, sort_keys=True)
-    budget = [case.budget[key] for key in ("epsilon", "delta", "adjacency")]
-    where = [experiment, case.panel, case.line, dataset["name"], standardise]
-    how = [label(case.algorithm), params, *budget, case.calibration]
+    budget = [line.budget[key] for key in ("epsilon", "delta", "adjacency")]
+    where = [experiment, line.panel, line.line, dataset["name"], standardise]
+    how = [label(line.algorithm), params, *budget, line.calibration]
     result = [chosen, choice.mean, choice.n_seeds, choice.n_settings]
     edges = ["; ".join(choice.edges), "; ".join(choice.extended)]
     return [*where, *how, *result, *edges]
@@ -153,8 +153,8 @@ def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[st
     `skipped` tells of each skipped trial why.
     """
     for choice in choices:
-        where = f"{choice.case.panel} / {choice.case.line}"
-        where += f" (epsilon {choice.case.budget['epsilon']})"
+        where = f"{choice.line.panel} / {choice.line.line}"
+        where += f" (epsilon {choice.line.budget['epsilon']})"
         reasons = [skipped.get(key) for key in choice.tried]
         if all(reasons):
             yield f"{where}: every setting was skipped: {reasons[0]}"

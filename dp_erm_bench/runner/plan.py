@@ -82,7 +82,7 @@ def estimated(session: Session) -> tuple[dict[Label, Tally], str]:
             named[one.setting.line.label].append(one)
     later: dict[Label, list[Later]] = {}
     for label, number in expected.items():
-        tuners = [tuner for tuner in session.tuners if tuner.case.label == label]
+        tuners = [tuner for tuner in session.tuners if tuner.line.label == label]
         later[label] = list(_later(number - len(named[label]), tuners))
     examples = [one for groups in later.values() for ones, _ in groups for one in ones]
     planned = [one for ones in named.values() for one in ones]

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from dp_erm_bench import registry
 from dp_erm_bench.api import FitResult, result_of
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.lines import case_of
+from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.experiment.parameters import forget_problems
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
@@ -198,9 +198,9 @@ def _remade(spec: Spec, pin: str) -> tuple[Trial, Problem]:
             if any(isinstance(v, str) for k, v in spec[part].items() if k != "name"):
                 raise ValueError(part)
         own = {"name": label(pin), "params": algorithm["params"], **shipped(pin)}
-        case = case_of({**spec, "algorithm": own})
-        trial = case.setting().trial(spec["seed"], spec["n_checkpoints"])
-        return trial, case.problem
+        line = line_of({**spec, "algorithm": own})
+        trial = line.setting().trial(spec["seed"], spec["n_checkpoints"])
+        return trial, line.problem
     except UsageError:
         raise
     except DAMAGED:

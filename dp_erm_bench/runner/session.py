@@ -65,17 +65,17 @@ class Session:
         self._lines: dict[tuple[str, ...], set[str]] = {}
         self._unwritten: list[Trial] = []
         self.blocks = blocks
-        self.cases, self.missing = expand(blocks)
-        self.tuners = tuners_of(self.cases, options.n_checkpoints, self.finals)
+        self.lines, self.missing = expand(blocks)
+        self.tuners = tuners_of(self.lines, options.n_checkpoints, self.finals)
 
     def expected(self) -> Counter[Label]:
         """Return the number of trials of each line if no axis is extended."""
         expected: Counter[Label] = Counter()
-        for case in self.cases:
-            if case.tune is None:
-                expected[case.label] += len(case.seeds) * len(case.settings)
+        for line in self.lines:
+            if line.tune is None:
+                expected[line.label] += len(line.seeds) * len(line.settings)
         for tuner in self.tuners:
-            expected[tuner.case.label] += tuner.expected()
+            expected[tuner.line.label] += tuner.expected()
         return expected
 
     def stages(self) -> Iterator[list[Trial]]:
@@ -86,8 +86,8 @@ class Session:
         next.
         """
         rows = self.options.n_checkpoints
-        sweeps = [case for case in self.cases if case.tune is None]
-        yield [one for case in sweeps for one in case.sweep(rows)]
+        sweeps = [line for line in self.lines if line.tune is None]
+        yield [one for line in sweeps for one in line.sweep(rows)]
         active: list[Stages] = [(tuner.stages(), []) for tuner in self.tuners]
         while active := [one for one in active if self._settled(one[1])]:
             rounds = [(stages, next(stages, ())) for stages, _ in active]

@@ -10,7 +10,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.accounting import noise_rows
 from dp_erm_bench.audit.greedy import violation_table
 from dp_erm_bench.audit.pairs import variants
-from dp_erm_bench.audit.statistic import audited_case
+from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import Block
 from dp_erm_bench.experiment.studies import Spec, Task
@@ -136,19 +136,19 @@ class AuditTask(Task):
                         yield _spec(WORST_CASE, name, params, budget, side=side), target
 
     def facts(self, trial: Trial) -> dict[str, Any]:
-        """Return the statistic of every run, and what is claimed."""
+        """Return the statistic of every run, and the guarantee."""
         spec, algorithm = trial.spec, trial.spec["algorithm"]
         budget = Budget(**spec["budget"])
-        case = audited_case(algorithm["name"], algorithm["params"], budget)
-        sample = case.run(spec["dataset"]["side"], self.runs, trial.identity)
-        problem = case.pair.first
+        attack = named_attack(algorithm["name"], algorithm["params"], budget)
+        sample = attack.run(spec["dataset"]["side"], self.runs, trial.identity)
+        problem = attack.pair.first
         facts = problem.facts()
         return {
             "n": problem.n,
             "p": problem.p,
             **{part: facts[part] for part in registry.OBJECTIVE if part in facts},
-            "delta": case.claim.budget.number,
-            "epsilon_certified": case.claim.epsilon,
+            "delta": attack.guarantee.budget.number,
+            "epsilon_certified": attack.guarantee.epsilon,
             "calibration": "certified",
             "statistics": [float(f"{value:.{DIGITS}g}") for value in sample.tolist()],
         }

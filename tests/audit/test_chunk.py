@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit import statistic
 from dp_erm_bench.audit.pairs import variants
-from dp_erm_bench.audit.statistic import audited_case, case_of
+from dp_erm_bench.audit.statistic import attack_on, named_attack
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.random_cd import RandomCD
 
@@ -18,7 +18,7 @@ BUDGET = Budget(8.0, 1e-6)
 def some(runs=60, identity="a", side=0, algorithm="random_cd", adjacency="zero_out"):
     params = variants(algorithm)[0]
     budget = dataclasses.replace(BUDGET, adjacency=adjacency)
-    return audited_case(algorithm, params, budget).run(side, runs, identity)
+    return named_attack(algorithm, params, budget).run(side, runs, identity)
 
 
 def test_a_chunk_is_repeatable_and_no_two_runs_or_chunks_share_noise():
@@ -39,19 +39,19 @@ def test_a_run_does_not_depend_on_its_company(algorithm, monkeypatch):
 
 
 def test_the_relation_given_is_the_one_that_counts():
-    case = audited_case("sgd", {"n_iter": 2}, Budget(8.0, 1e-6, "zero_out"))
-    assert case.claim.budget.adjacency is Adjacency.ZERO_OUT
-    assert not case.pair.second.dataset.X.any()
+    attack = named_attack("sgd", {"n_iter": 2}, Budget(8.0, 1e-6, "zero_out"))
+    assert attack.guarantee.budget.adjacency is Adjacency.ZERO_OUT
+    assert not attack.pair.second.dataset.X.any()
     again = Budget(8.0, 1e-6, Adjacency.ZERO_OUT)
-    assert audited_case("sgd", {"n_iter": 2}, again) is case
+    assert named_attack("sgd", {"n_iter": 2}, again) is attack
 
 
 def test_statistics_are_rounded_and_of_the_log_ratio_of_normals():
     """T releases at z: S is N(mu^2 / 2, mu^2) with mu = sqrt(T) / z."""
-    case = case_of(RandomCD(n_iter=10, step=1e-9), BUDGET)
-    first, second = (case.run(side, 4000, "law") for side in (0, 1))
+    attack = attack_on(RandomCD(n_iter=10, step=1e-9), BUDGET)
+    first, second = (attack.run(side, 4000, "law") for side in (0, 1))
     np.testing.assert_array_equal(first, np.round(first, statistic.DIGITS))
-    mu = np.sqrt(10.0) / case.claim.z
+    mu = np.sqrt(10.0) / attack.guarantee.z
     for sample, centre in ((first, mu**2 / 2), (second, -(mu**2) / 2)):
         assert sample.mean() == pytest.approx(centre, abs=5 * mu / np.sqrt(4000))
         assert sample.std() == pytest.approx(mu, rel=0.06)
@@ -61,8 +61,8 @@ def test_statistics_are_rounded_and_of_the_log_ratio_of_normals():
 def test_likelihood_ratios_change_the_measure(algorithm):
     """E_P[1 / (1 + e^S)] = E_Q[1 / (1 + e^-S)], whatever the releases are."""
     for params in variants(algorithm):
-        case = audited_case(algorithm, params, Budget(8.0, 1e-6, "zero_out"))
-        first, second = (case.run(side, 1500, "measure") for side in (0, 1))
+        attack = named_attack(algorithm, params, Budget(8.0, 1e-6, "zero_out"))
+        first, second = (attack.run(side, 1500, "measure") for side in (0, 1))
         here, there = 1 / (1 + np.exp(first)), 1 / (1 + np.exp(-second))
         deviation = np.hypot(here.std(), there.std()) / np.sqrt(1500)
         assert abs(here.mean() - there.mean()) < 5 * deviation, params

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.claim import claim_of
+from dp_erm_bench.audit.guarantee import guarantee_of
 from dp_erm_bench.audit.pairs import Pair
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
-from dp_erm_bench.audit.statistic import Case
+from dp_erm_bench.audit.statistic import Attack
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
@@ -59,10 +59,10 @@ def column(loss, ridge, other):
 
 
 def judged(solver, pair, epsilon, adjacency, runs):
-    claim = claim_of(solver, pair.first, Budget(epsilon, 1e-6, adjacency))
-    case = Case(solver, pair, claim)
-    assert claim.secret
-    return verdict(*(case.run(side, runs, "one") for side in (0, 1)), claim, 1e-3)
+    guarantee = guarantee_of(solver, pair.first, Budget(epsilon, 1e-6, adjacency))
+    attack = Attack(solver, pair, guarantee)
+    assert guarantee.secret
+    return verdict(*(attack.run(side, runs, "one") for side in (0, 1)), guarantee, 1e-3)
 
 
 @every_noise

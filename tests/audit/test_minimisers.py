@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
-from dp_erm_bench.audit.statistic import case_of
+from dp_erm_bench.audit.statistic import attack_on
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
@@ -73,8 +73,8 @@ def test_the_volume_is_that_of_small_boxes_in_more_dimensions(noise):
     volume = np.log(np.abs(np.linalg.det(np.array(columns))))
     length = np.linalg.norm(noise_of(problem, w)) / 3.0
     expected = volume - (length**2 / 2 if noise == "gaussian" else length)
-    found = log_density(Ridge(), problem, mechanisms(noise), w[None])
-    np.testing.assert_allclose(found, [expected], rtol=1e-7)
+    density = log_density(Ridge(), problem, mechanisms(noise), w[None])
+    np.testing.assert_allclose(density, [expected], rtol=1e-7)
 
 
 def test_noise_on_a_query_is_no_secret():
@@ -109,9 +109,9 @@ def test_the_solver_passes_and_its_twin_with_less_noise_does_not(case):
     (noise, adjacency), (epsilon, factor, runs) = case, CASES[case]
     budget = Budget(epsilon, 1e-6, adjacency)
     for quieter, expected in ((1.0, OK), (factor, VIOLATION)):
-        found = case_of(objective_perturbation(noise, quieter), budget)
-        assert found.claim.secret
-        sides = [found.run(side, runs, "objective") for side in (0, 1)]
+        attack = attack_on(objective_perturbation(noise, quieter), budget)
+        assert attack.guarantee.secret
+        sides = [attack.run(side, runs, "objective") for side in (0, 1)]
         assert sides[0].mean() > 0.0 > sides[1].mean()
-        judged = verdict(*sides, found.claim, 1e-3)
+        judged = verdict(*sides, attack.guarantee, 1e-3)
         assert judged.verdict == expected, judged

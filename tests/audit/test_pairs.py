@@ -6,7 +6,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.pairs import audited_solver, variants, worst_pair
-from dp_erm_bench.audit.statistic import audited_case
+from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
@@ -16,10 +16,10 @@ from dp_erm_bench.trust.replay import changes
 ALGORITHMS = registry.names("algorithm")
 
 
-def asked_of(case):
+def asked_of(attack):
     """What both runs ask, when they are given the same answers."""
     asked, told = [[], []], []
-    names = ["a", "b"] if case.solver.batchable else ["a"]
+    names = ["a", "b"] if attack.solver.batchable else ["a"]
 
     def write(query, publish):
         asked[0].append(query)
@@ -30,21 +30,23 @@ def asked_of(case):
         asked[1].append(query)
         return told[len(asked[1]) - 1].copy()
 
-    case.listened(case.pair.first, names, write, sampled=False)
-    case.listened(case.pair.second, names, repeat, sampled=False)
+    attack.listened(attack.pair.first, names, write, sampled=False)
+    attack.listened(attack.pair.second, names, repeat, sampled=False)
     return asked
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_first_step_leaks_the_whole_sensitivity(algorithm, adjacency):
-    case = audited_case(algorithm, variants(algorithm)[0], Budget(8.0, 1e-6, adjacency))
-    if case.claim.secret:  # there is no query
+    attack = named_attack(
+        algorithm, variants(algorithm)[0], Budget(8.0, 1e-6, adjacency)
+    )
+    if attack.guarantee.secret:  # there is no query
         return
-    ratios = [changes(a, b).max() for a, b in zip(*asked_of(case), strict=True)]
+    ratios = [changes(a, b).max() for a, b in zip(*asked_of(attack), strict=True)]
     assert max(ratios) <= 1.0 + 1e-9
     assert ratios[0] >= 1.0 - 1e-3  # but for what a solver's tolerance adds
-    first, second = (p.dataset for p in (case.pair.first, case.pair.second))
+    first, second = (p.dataset for p in (attack.pair.first, attack.pair.second))
     assert (first.X != second.X).any(axis=1).tolist() == [True] + [False] * (
         first.n - 1
     )
@@ -57,8 +59,8 @@ def test_the_first_step_leaks_the_whole_sensitivity(algorithm, adjacency):
 @pytest.mark.parametrize("step", ["measure", "smoothness"])
 def test_private_constants_leak_under_both_relations(adjacency, step):
     params = {"n_iter": 3, "smoothness": "private"}
-    case = audited_case("random_cd", params, Budget(8.0, 1e-6, adjacency))
-    pairs = list(zip(*asked_of(case), strict=True))
+    attack = named_attack("random_cd", params, Budget(8.0, 1e-6, adjacency))
+    pairs = list(zip(*asked_of(attack), strict=True))
     ratio = next(changes(a, b).max() for a, b in pairs if a.name == step)
     half = step == "measure" and adjacency is Adjacency.REPLACE_ONE
     assert ratio == pytest.approx(0.5 if half else 1.0)

@@ -12,7 +12,7 @@ from dp_erm_bench import run
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit import statistic
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
-from dp_erm_bench.audit.statistic import case_of
+from dp_erm_bench.audit.statistic import attack_on
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
@@ -30,9 +30,9 @@ ONE = {"n_iter": 1}
 
 
 def audit(solver, runs, epsilon=8.0, adjacency="replace_one"):
-    case = case_of(solver, Budget(epsilon, 1e-6, adjacency))
-    sides = [case.run(side, runs, "power") for side in (0, 1)]
-    return verdict(*sides, case.claim, FALSE_ALARM)
+    attack = attack_on(solver, Budget(epsilon, 1e-6, adjacency))
+    sides = [attack.run(side, runs, "power") for side in (0, 1)]
+    return verdict(*sides, attack.guarantee, FALSE_ALARM)
 
 
 # Class, parameters, releases with less noise, runs at epsilon = 8.
@@ -155,9 +155,9 @@ def test_half_the_noise_on_private_constants_is_seen(monkeypatch):
     solver = RandomCD(n_iter=0, smoothness="private")
 
     def judged():
-        case = case_of(solver, Budget(20.0, 1e-6, Adjacency.REPLACE_ONE))
-        sides = [case.run(side, 4000, "constants") for side in (0, 1)]
-        return verdict(*sides, case.claim, FALSE_ALARM)
+        attack = attack_on(solver, Budget(20.0, 1e-6, Adjacency.REPLACE_ONE))
+        sides = [attack.run(side, 4000, "constants") for side in (0, 1)]
+        return verdict(*sides, attack.guarantee, FALSE_ALARM)
 
     assert judged().verdict == OK
     honest = run.smoothness_releases

@@ -13,7 +13,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.pairs import variants
 from dp_erm_bench.audit.profile import OK, row, verdict
-from dp_erm_bench.audit.statistic import LEAK, audited_case
+from dp_erm_bench.audit.statistic import LEAK, named_attack
 from dp_erm_bench.releases.adjacency import Adjacency
 
 RUNS = 1000
@@ -31,10 +31,10 @@ FALSE_ALARM = 1e-3
 @functools.cache
 def audited(place):
     algorithm, params, adjacency = CASES[place]
-    case = audited_case(algorithm, params, Budget(8.0, 1e-6, adjacency))
-    runs = RUNS if case.solver.batchable else SINGLE_RUNS
-    sides = [case.run(side, runs, f"quick/{place}") for side in (0, 1)]
-    return *sides, verdict(*sides, case.claim, FALSE_ALARM / len(CASES))
+    attack = named_attack(algorithm, params, Budget(8.0, 1e-6, adjacency))
+    runs = RUNS if attack.solver.batchable else SINGLE_RUNS
+    sides = [attack.run(side, runs, f"quick/{place}") for side in (0, 1)]
+    return *sides, verdict(*sides, attack.guarantee, FALSE_ALARM / len(CASES))
 
 
 def name(place):

@@ -1,4 +1,4 @@
-"""The profile test: few false alarms, loud where the claim is wrong."""
+"""The profile test: few false alarms, loud where the guarantee is wrong."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench.accounting.bounds import gdp_epsilon, mu_for
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.certify import certify
-from dp_erm_bench.audit.claim import Claim, claim_of
+from dp_erm_bench.audit.guarantee import Guarantee, guarantee_of
 from dp_erm_bench.audit.pairs import audited_solver, worst_pair
 from dp_erm_bench.audit.profile import OK, VIOLATION, candidates, excess, rates, verdict
 from dp_erm_bench.errors import Unsupported, UsageError
@@ -18,10 +18,10 @@ from tests.privacy.made import law_of
 DELTA = 1e-6
 
 
-def gaussian_claim(epsilon):
+def gaussian_guarantee(epsilon):
     budget = Budget(epsilon, DELTA)
     events, z = (law_of("gaussian", 1),), 1 / mu_for(epsilon, DELTA)
-    return Claim(budget, z, {}, events, epsilon)
+    return Guarantee(budget, z, {}, events, epsilon)
 
 
 def samples(mu, runs, seed):
@@ -32,8 +32,8 @@ def samples(mu, runs, seed):
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_false_alarms_are_as_rare_as_stated_where_the_claim_is_tight(epsilon):
-    claim, mu = gaussian_claim(epsilon), mu_for(epsilon, DELTA)
-    found = [verdict(*samples(mu, 400, seed), claim, 0.2) for seed in range(150)]
+    guarantee, mu = gaussian_guarantee(epsilon), mu_for(epsilon, DELTA)
+    found = [verdict(*samples(mu, 400, seed), guarantee, 0.2) for seed in range(150)]
     alarms = sum(v.verdict == VIOLATION for v in found)
     # Binomial(150, .2): above 45 with probability 2e-3, and the test is conservative.
     assert alarms <= 45
@@ -44,8 +44,8 @@ def test_false_alarms_are_as_rare_as_stated_where_the_claim_is_tight(epsilon):
 
 def test_choosing_on_the_runs_that_are_judged_would_be_wrong():
     """Why half of the runs are set aside: the same test without it alarms at chance."""
-    claim, mu = gaussian_claim(1.0), mu_for(1.0, DELTA)
-    epsilons, deltas = claim.profile
+    guarantee, mu = gaussian_guarantee(1.0), mu_for(1.0, DELTA)
+    epsilons, deltas = guarantee.profile
     alarms = 0
     for seed in range(60):
         pair = samples(mu, 400, seed)
@@ -58,31 +58,31 @@ def test_choosing_on_the_runs_that_are_judged_would_be_wrong():
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_less_noise_than_claimed_is_refuted(epsilon, factor, runs):
     mu = factor * mu_for(epsilon, DELTA)
-    found = verdict(*samples(mu, runs, 0), gaussian_claim(epsilon))
+    found = verdict(*samples(mu, runs, 0), gaussian_guarantee(epsilon))
     assert found.verdict == VIOLATION and found.excess > 0.0
     assert epsilon < found.gaussian < gdp_epsilon(mu, DELTA)
 
 
 def test_the_profile_test_sees_what_the_classic_bound_does_not():
     mu = 2.0 * mu_for(1.0, DELTA)
-    found = verdict(*samples(mu, 20_000, 0), gaussian_claim(1.0))
+    found = verdict(*samples(mu, 20_000, 0), gaussian_guarantee(1.0))
     assert found.verdict == VIOLATION and found.lower_bound < 1.0
 
 
 def test_a_verdict_states_what_was_claimed_and_how_sure_it_is():
-    found = verdict(*samples(0.0, 300, 0), gaussian_claim(1.0), 1e-3)
+    found = verdict(*samples(0.0, 300, 0), gaussian_guarantee(1.0), 1e-3)
     assert (found.epsilon, found.delta, found.runs) == (1.0, DELTA, 300)
     assert found.confidence == 1.0 - 1e-3 and found.verdict == OK
     assert found.lower_bound == found.gaussian == 0.0 > found.excess
 
 
 def test_runs_that_are_all_alike_refute_nothing():
-    found = verdict(np.zeros(100), np.zeros(100), gaussian_claim(1.0))
+    found = verdict(np.zeros(100), np.zeros(100), gaussian_guarantee(1.0))
     assert found.verdict == OK and found.lower_bound == 0.0
 
 
 def test_leaks_on_every_run_refute_everything():
-    found = verdict(np.full(100, 1e9), np.full(100, -1e9), gaussian_claim(1.0))
+    found = verdict(np.full(100, 1e9), np.full(100, -1e9), gaussian_guarantee(1.0))
     assert found.verdict == VIOLATION
 
 
@@ -90,39 +90,41 @@ def test_leaks_on_every_run_refute_everything():
 def test_claims_are_calibrated_as_runs_are(algorithm):
     solver = audited_solver(algorithm, {"n_iter": 4})
     problem = worst_pair(solver, Adjacency.ZERO_OUT).first
-    claim = claim_of(solver, problem, Budget(2.0, "1/n^2", "zero_out"))
-    assert claim.budget.number == problem.n**-2.0
-    assert 2.0 * (1 - 1e-4) < claim.epsilon <= 2.0
-    proof = certify(claim.laws, claim.z, claim.budget.number, Adjacency.ZERO_OUT)
-    assert proof.epsilon == pytest.approx(claim.epsilon, rel=1e-9)
-    epsilons, deltas = claim.profile
-    assert deltas[epsilons >= 2.0].max() <= claim.budget.number
-    assert claim.profile[1] is deltas
+    guarantee = guarantee_of(solver, problem, Budget(2.0, "1/n^2", "zero_out"))
+    assert guarantee.budget.number == problem.n**-2.0
+    assert 2.0 * (1 - 1e-4) < guarantee.epsilon <= 2.0
+    proof = certify(
+        guarantee.laws, guarantee.z, guarantee.budget.number, Adjacency.ZERO_OUT
+    )
+    assert proof.epsilon == pytest.approx(guarantee.epsilon, rel=1e-9)
+    epsilons, deltas = guarantee.profile
+    assert deltas[epsilons >= 2.0].max() <= guarantee.budget.number
+    assert guarantee.profile[1] is deltas
 
 
-def test_the_share_of_private_constants_is_a_part_of_the_claim():
+def test_the_share_of_private_constants_is_a_part_of_the_guarantee():
     plain, private = (
         audited_solver("random_cd", {"n_iter": 4, "smoothness": kind})
         for kind in ("public", "private")
     )
     problem = worst_pair(plain, Adjacency.ZERO_OUT).first
     budget = Budget(2.0, DELTA, "zero_out")
-    claims = [claim_of(solver, problem, budget) for solver in (plain, private)]
-    assert claims[1].z > claims[0].z and len(claims[1].laws) == 2
-    both = certify(claims[1].laws, claims[1].z, DELTA, Adjacency.ZERO_OUT)
+    guarantees = [guarantee_of(solver, problem, budget) for solver in (plain, private)]
+    assert guarantees[1].z > guarantees[0].z and len(guarantees[1].laws) == 2
+    both = certify(guarantees[1].laws, guarantees[1].z, DELTA, Adjacency.ZERO_OUT)
     # Composing at once proves no more than adding up.
-    assert both.epsilon <= claims[1].epsilon <= 2.0
+    assert both.epsilon <= guarantees[1].epsilon <= 2.0
 
 
 def test_budgets_without_noise_and_releases_without_bound_are_refused():
     solver = audited_solver("random_cd", {"n_iter": 4})
     problem = worst_pair(solver, Adjacency.ZERO_OUT).first
     with pytest.raises(UsageError, match="epsilon=inf"):
-        claim_of(solver, problem, Budget("inf", DELTA))
+        guarantee_of(solver, problem, Budget("inf", DELTA))
     free = dataclasses.replace(problem.dataset, bounds=None)
     unbounded = dataclasses.replace(problem, dataset=free)
     with pytest.raises((Unsupported, UsageError)):
-        claim_of(solver, unbounded, Budget(1.0, DELTA))
+        guarantee_of(solver, unbounded, Budget(1.0, DELTA))
 
 
 def test_no_shape_is_read_into_a_few_bounded_losses():
@@ -136,7 +138,7 @@ def test_no_shape_is_read_into_a_few_bounded_losses():
     ):
         rate = {"rate": 0.5} if kind == "poisson_gaussian" else {}
         laws = (law_of(kind, times, **rate),)
-        claim = dataclasses.replace(gaussian_claim(1.0), laws=laws)
-        assert claim.bell_shaped == shaped
+        guarantee = dataclasses.replace(gaussian_guarantee(1.0), laws=laws)
+        assert guarantee.bell_shaped == shaped
         first, second = samples(1.0, 400, 0)
-        assert np.isnan(verdict(first, second, claim).gaussian) != shaped
+        assert np.isnan(verdict(first, second, guarantee).gaussian) != shaped

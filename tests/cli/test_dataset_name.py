@@ -12,7 +12,7 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import published
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import _datasets
-from dp_erm_bench.experiment.lines import case_of
+from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.experiment.schema import blocks_of
 
 
@@ -86,7 +86,7 @@ def test_a_run_names_its_sets_in_table_and_plan(listed, tmp_path, monkeypatch):
     assert set(table["status"]) == {"ok"}
     for entry in map(json.loads, (folder / "plan.jsonl").read_text().splitlines()):
         spec = entry["spec"]
-        trial = case_of(spec).setting().trial(spec["seed"], spec["n_checkpoints"])
+        trial = line_of(spec).setting().trial(spec["seed"], spec["n_checkpoints"])
         assert trial.key == entry["key"]
 
 

@@ -12,7 +12,7 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.fingerprint import code_fingerprint
-from dp_erm_bench.experiment.lines import case_of
+from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.plugins.load import load
 from dp_erm_bench.plugins.names import content
@@ -111,8 +111,8 @@ def trial(path, **given):
         "dataset": {"name": "log1", "n": 50, "p": 4},
         "algorithm": {"name": path, "clip": 1.0, **given},
     }
-    (case,), _ = expand([block])
-    return case.setting().trial(0, 5)
+    (line,), _ = expand([block])
+    return line.setting().trial(0, 5)
 
 
 HELPED = broken(
@@ -189,7 +189,7 @@ def test_a_file_that_changed_after_it_was_planned_is_refused(tmp_path):
 
 def test_a_trial_is_made_again_from_its_spec(tmp_path):
     made = trial(write(tmp_path / "a"), step=0.5)
-    again = case_of(made.spec).setting().trial(0, 5)
+    again = line_of(made.spec).setting().trial(0, 5)
     assert (again.key, again.spec) == (made.key, made.spec)
 
 

@@ -10,7 +10,7 @@ from dp_erm_bench import fit, problem_from_arrays, registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit import profile
 from dp_erm_bench.audit.pairs import audited_solver
-from dp_erm_bench.audit.statistic import LEAK, case_of
+from dp_erm_bench.audit.statistic import LEAK, attack_on
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.suite import FAILS, OK
 from dp_erm_bench.errors import Unsupported, UsageError
@@ -80,9 +80,9 @@ def test_the_runner_records_a_batch_of_it():
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 def test_its_claim_is_audited_on_the_neighbours_that_it_names(adjacency):
     budget = Budget(8.0, 1e-6, adjacency)
-    case = case_of(audited_solver(NOISY_MEAN, {}), budget)
-    sides = [case.run(side, RUNS, "mean") for side in (0, 1)]
-    found = profile.verdict(*sides, case.claim, 1e-4)
+    attack = attack_on(audited_solver(NOISY_MEAN, {}), budget)
+    sides = [attack.run(side, RUNS, "mean") for side in (0, 1)]
+    found = profile.verdict(*sides, attack.guarantee, 1e-4)
     assert found.verdict == profile.OK
     assert abs(sides[0]).max() < LEAK and sides[0].mean() > 0.0 > sides[1].mean()
 
@@ -96,9 +96,9 @@ def test_too_small_a_sensitivity_is_refuted():
     def releases(self, problem, adjacency, schedule):
         yield Gaussian("mean", 0.5 * adjacency.of_mean(problem.radius, problem.n), 1)
 
-    case = case_of(solver_with(releases=releases), Budget(8.0, 1e-6))
-    sides = [case.run(side, RUNS, "wrong") for side in (0, 1)]
-    assert profile.verdict(*sides, case.claim, 1e-4).verdict == "VIOLATION"
+    attack = attack_on(solver_with(releases=releases), Budget(8.0, 1e-6))
+    sides = [attack.run(side, RUNS, "wrong") for side in (0, 1)]
+    assert profile.verdict(*sides, attack.guarantee, 1e-4).verdict == "VIOLATION"
 
 
 def test_data_beside_the_mechanism_are_a_leak():
@@ -108,8 +108,8 @@ def test_data_beside_the_mechanism_are_a_leak():
             mean = np.tile(oracle.problem.mean, (oracle.batch, 1))
             yield mechanisms["mean"](mean) + 1e-3 * mean
 
-    case = case_of(solver_with(iterates=iterates), Budget(8.0, 1e-6))
-    assert abs(case.run(0, 20, "leak")).min() == LEAK
+    attack = attack_on(solver_with(iterates=iterates), Budget(8.0, 1e-6))
+    assert abs(attack.run(0, 20, "leak")).min() == LEAK
 
 
 @pytest.mark.parametrize("name", registry.names("algorithm"))

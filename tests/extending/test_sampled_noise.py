@@ -15,7 +15,7 @@ from scipy import stats
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
-from dp_erm_bench.audit.statistic import case_of
+from dp_erm_bench.audit.statistic import attack_on
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.candidate import candidate_of
@@ -93,7 +93,7 @@ def test_it_is_two_files_and_a_row():
 @pytest.mark.parametrize("ahead", [False, True])
 def test_it_runs_and_what_is_certified_is_recounted(outside, adjacency, ahead):
     made, budget = solver_of(outside), Budget(1.0, 0.0, adjacency)
-    problem = case_of(made(n_iter=6, batch_size=10), budget).pair.first
+    problem = attack_on(made(n_iter=6, batch_size=10), budget).pair.first
     solver = made(n_iter=6, batch_size=10, clip=1.0)
     run = Run(problem, [solver], budget, identities=["a"], ahead=ahead)
     heard = None if ahead else listen(run.mechanisms)
@@ -145,18 +145,18 @@ def test_it_is_audited_and_too_little_noise_is_refuted(outside):
     budget = Budget(1.0, 0.0, Adjacency.ZERO_OUT)
     verdicts = []
     for factor in (1.0, 0.2):
-        case = case_of(made(n_iter=1, batch_size=20, step=1e-9), budget)
+        attack = attack_on(made(n_iter=1, batch_size=20, step=1e-9), budget)
 
-        class Quiet(type(case.solver)):
+        class Quiet(type(attack.solver)):
             def iterates(self, oracle, mechanisms, points, schedule, factor=factor):
                 for mechanism in mechanisms.values():
                     mechanism.scale = mechanism.scale * factor
                 yield from super().iterates(oracle, mechanisms, points, schedule)
 
-        given = {f: getattr(case.solver, f) for f in ("n_iter", "batch_size", "step")}
-        object.__setattr__(case, "solver", Quiet(**given))
-        sides = [case.run(side, 1000, "noise") for side in (0, 1)]
-        verdicts.append(verdict(*sides, case.claim, 1e-3).verdict)
+        given = {f: getattr(attack.solver, f) for f in ("n_iter", "batch_size", "step")}
+        object.__setattr__(attack, "solver", Quiet(**given))
+        sides = [attack.run(side, 1000, "noise") for side in (0, 1)]
+        verdicts.append(verdict(*sides, attack.guarantee, 1e-3).verdict)
     assert verdicts == [OK, VIOLATION]
 
 
@@ -214,7 +214,7 @@ def test_without_a_twin_check_and_audit_say_so_in_a_sentence(outside):
     assert only(outside, "replay_audit").verdict == suite.OK
     solver = solver_of(outside)(n_iter=1, batch_size=20)
     with pytest.raises(Unsupported, match="SampledVector, names no twin"):
-        case_of(solver, Budget(1.0, 0.0))
+        attack_on(solver, Budget(1.0, 0.0))
 
 
 def test_a_subclass_does_not_inherit_the_twin(outside):

@@ -61,8 +61,8 @@ def test_ten_heavy_seeds_keep_two_workers_busy():
 
 
 def groups_of(*blocks):
-    cases, _ = expand(blocks)
-    return {one.kind[0] for case in cases for one in case.sweep(51)}
+    lines, _ = expand(blocks)
+    return {one.kind[0] for line in lines for one in line.sweep(51)}
 
 
 def test_value_parameters_share_a_group_and_shape_parameters_do_not(block):
@@ -80,8 +80,8 @@ def test_value_parameters_share_a_group_and_shape_parameters_do_not(block):
 def test_many_cheap_iterations_weigh_more_than_their_passes(block):
     def work(batch_size):
         algorithm = {"name": "sgd", "clip": 1, "passes": 5, "batch_size": batch_size}
-        (case,), _ = expand([block(algorithm=algorithm)])
-        return case.setting().batch_key.work()
+        (line,), _ = expand([block(algorithm=algorithm)])
+        return line.setting().batch_key.work()
 
     assert work("full") < work(10) < work(1)
     assert work(1) > 5 * 60 * 100

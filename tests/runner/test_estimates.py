@@ -124,9 +124,9 @@ def test_long_runs_are_told_from_their_first_steps(block):
     data = {"name": "log1", "n": 500, "p": 20}
     sgd = {"name": "sgd", "clip": 1.0, "batch_size": 1}
     one, short = (
-        next(case.sweep(2))
+        next(line.sweep(2))
         for passes in (20000, 1)
-        for case in expand(
+        for line in expand(
             [block(seed=[0], dataset=data, algorithm={**sgd, "passes": passes})]
         )[0]
     )
@@ -161,8 +161,8 @@ def test_what_never_ends_costs_its_own_estimate_only(
     pin = registry.pinned(str(tmp_path / "wild.py"))
     algorithm = {"name": pin, "clip": 1.0}
     wild, tame = (
-        next(case.sweep(2))
-        for case in expand([block(algorithm=algorithm, line="wrong"), block()])[0]
+        next(line.sweep(2))
+        for line in expand([block(algorithm=algorithm, line="wrong"), block()])[0]
     )
     assert set(probed([(wild,), (tame,)], PATIENT)) == {1}
 
@@ -179,8 +179,8 @@ def test_a_length_is_extrapolated_and_its_rows_counted():
 def test_the_size_of_a_batch_is_that_of_the_batches(block, count, most):
     trials = [
         one
-        for case in expand([block(seed=list(range(count)))])[0]
-        for one in case.sweep(51)
+        for line in expand([block(seed=list(range(count)))])[0]
+        for one in line.sweep(51)
     ]
     sizes = [len(batch) for batch in batches_of(trials, most, 2e8)]
     assert batch_size(trials[0], count, most, 2e8) == max(sizes)

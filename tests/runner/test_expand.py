@@ -12,8 +12,8 @@ from dp_erm_bench.problems.erm import build
 
 
 def trials(*blocks):
-    cases, _ = expand(blocks)
-    return [one for case in cases for one in case.sweep(51)]
+    lines, _ = expand(blocks)
+    return [one for line in lines for one in line.sweep(51)]
 
 
 def test_a_block_is_the_product_of_its_lists(block):
@@ -53,9 +53,9 @@ def test_values_that_mean_the_same_are_one(block):
 
 def test_relative_thresholds_are_multiples_of_the_gradient(block):
     clip = {"unit": "gradient_rms", "values": [0.5, 2]}
-    cases, _ = expand([block(algorithm={"name": "random_cd", "clip": clip})])
-    unit = cases[0].problem.gradient_rms
-    found = [s.spec["algorithm"]["params"]["clip"] for c in cases for s in c.settings]
+    lines, _ = expand([block(algorithm={"name": "random_cd", "clip": clip})])
+    unit = lines[0].problem.gradient_rms
+    found = [s.spec["algorithm"]["params"]["clip"] for c in lines for s in c.settings]
     assert found == pytest.approx([0.5 * unit, 2 * unit], rel=1e-11)
 
 
@@ -67,19 +67,19 @@ def test_a_threshold_in_units_of_the_data_is_marked(block, tuned, where):
         "axis": lambda: tuned({"axes": {"step": [1.0], "clip": clip}}),
         "nowhere": lambda: block(algorithm={"name": "random_cd", "clip": [1, 2]}),
     }
-    cases, _ = expand([made[where]()])
-    assert {case.measured for case in cases} == {where != "nowhere"}
-    for case in cases:
-        rows = [one.row("name") for one in case.sweep(51)] if case.seeds else []
-        assert all(row["measured"] is case.measured for row in rows)
+    lines, _ = expand([made[where]()])
+    assert {line.measured for line in lines} == {where != "nowhere"}
+    for line in lines:
+        rows = [one.row("name") for one in line.sweep(51)] if line.seeds else []
+        assert all(row["measured"] is line.measured for row in rows)
 
 
 def test_the_unit_is_rounded_so_that_threads_do_not_change_keys(block):
     clip = {"unit": "gradient_rms", "values": [1]}
-    (case,), _ = expand([block(algorithm={"name": "random_cd", "clip": clip})])
-    unit = case.params["clip"]
+    (line,), _ = expand([block(algorithm={"name": "random_cd", "clip": clip})])
+    unit = line.params["clip"]
     assert unit == float(f"{unit:.12g}")
-    assert unit == pytest.approx(case.problem.gradient_rms, rel=1e-11)
+    assert unit == pytest.approx(line.problem.gradient_rms, rel=1e-11)
 
 
 WRONG = {
@@ -182,8 +182,8 @@ def test_lines_without_data_are_listed_and_the_others_stay(block, monkeypatch):
 
     monkeypatch.setattr(build, "load_dataset", fetch)
     gone = {"name": "log2", "n": 41}
-    cases, missing = expand([block(dataset=gone, line="gone"), block()])
-    assert [case.line for case in cases] == ["line"]
+    lines, missing = expand([block(dataset=gone, line="gone"), block()])
+    assert [line.line for line in lines] == ["line"]
     (one,) = missing
     assert (one.line, one.dataset, one.reason) == ("gone", "log2", "log2 is far away")
 

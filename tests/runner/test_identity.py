@@ -173,9 +173,9 @@ USUAL = {"dataset": SMALL, "algorithm": RANDOM, "budget": {"epsilon": 1.0}}
 def settings_of(changes):
     """The settings of a block that differs from the usual one, and its first seed."""
     usual = {"algorithm": "gd"} if "task" in changes else USUAL
-    (case,), missing = expand([{**usual, **changes}])
+    (line,), missing = expand([{**usual, **changes}])
     assert missing == []
-    return case.settings, case.seeds[0]
+    return line.settings, line.seeds[0]
 
 
 def identity_of(changes):

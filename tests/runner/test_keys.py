@@ -9,21 +9,21 @@ from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.experiment import fingerprint
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.fingerprint import code_fingerprint, numeric_modules
-from dp_erm_bench.experiment.lines import case_of
+from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.runner.execute import problem_of
 
 SOLVER = "dp_erm_bench.solvers.random_cd.RandomCD"
 
 
 def only(block):
-    (case,), missing = expand([block])
+    (line,), missing = expand([block])
     assert missing == []
-    return case.setting().trial(0, 51)
+    return line.setting().trial(0, 51)
 
 
 def trial_of(spec):
     """The trial of a complete spec, as `expand` would make it."""
-    return case_of(spec).setting().trial(spec["seed"], spec["n_checkpoints"])
+    return line_of(spec).setting().trial(spec["seed"], spec["n_checkpoints"])
 
 
 def changed(block, path, value):
@@ -118,8 +118,8 @@ def test_labels_defaults_and_spelling_do_not(block, path, value):
 
 
 def test_seed_changes_the_draws_but_checkpoints_only_the_record(block):
-    (case,), _ = expand([block()])
-    setting = case.setting()
+    (line,), _ = expand([block()])
+    setting = line.setting()
     first, again = setting.trial(0, 51), setting.trial(0, 51)
     assert (first.key, first.identity) == (again.key, again.identity)
     assert setting.trial(1, 51).identity != first.identity

@@ -110,9 +110,9 @@ def test_a_solver_of_ones_own_is_named_by_its_content(tmp_path):
     digests = []
     for text in (SOLVER, SOLVER + "# changed\n"):
         file.write_text(text)
-        case = type("Case", (), {"algorithm": registry.pinned(str(file))})
-        other = type("Case", (), {"algorithm": "random_cd"})
-        (found,) = manifest.solver_files([case, other, case]).items()
+        line = type("Line", (), {"algorithm": registry.pinned(str(file))})
+        other = type("Line", (), {"algorithm": "random_cd"})
+        (found,) = manifest.solver_files([line, other, line]).items()
         assert found[0] == "mine.py"
         digests.append(found[1])
     assert digests[0] != digests[1]

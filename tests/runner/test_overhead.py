@@ -52,12 +52,12 @@ def test_neither_parent_nor_worker_needs_what_takes_long_to_import():
 
 
 def test_a_cached_optimum_is_read_without_the_optimisers(block):
-    (case,), _ = expand([block()])
-    assert case.problem.optimum.value > 0
+    (line,), _ = expand([block()])
+    assert line.problem.optimum.value > 0
     code = (
         "from dp_erm_bench.datasets.load import load_dataset\n"
         "from dp_erm_bench.problems.erm.build import build_problem\n"
-        f"spec = {dict(case.problem.spec)!r}\n"
+        f"spec = {dict(line.problem.spec)!r}\n"
         "parts = [spec[part] for part in ('loss', 'penalty', 'constraint')]\n"
         "problem = build_problem(load_dataset(spec['dataset']), *parts)\n"
         "assert problem.optimum.value > 0\n"
@@ -84,7 +84,7 @@ def microseconds(function, count):
 
 
 def planned(made):
-    return [one for case in expand([made])[0] for one in case.sweep(51)]
+    return [one for line in expand([made])[0] for one in line.sweep(51)]
 
 
 @pytest.mark.alone

@@ -16,7 +16,7 @@ CHEAP, DEAR = 0.25, 600.0
 
 
 def planned(*blocks, rows=51):
-    return [one for case in expand(blocks)[0] for one in case.sweep(rows)]
+    return [one for line in expand(blocks)[0] for one in line.sweep(rows)]
 
 
 def record(folder, trials, seconds):

@@ -115,8 +115,8 @@ def test_what_a_new_process_imports_is_not_the_trials_time(
 
 
 def planned(block, seeds):
-    (case,), _ = expand([block(seed=seeds)])
-    return case.sweep(51)
+    (line,), _ = expand([block(seed=seeds)])
+    return line.sweep(51)
 
 
 def batch(block, seeds):

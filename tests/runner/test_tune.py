@@ -40,9 +40,9 @@ def test_the_best_setting_is_chosen_and_reported_on_fresh_seeds(inline, tuned):
 
 
 def test_tuning_records_two_rows_and_reports_record_all(inline, tuned):
-    cases, _ = expand([tuned()])
+    lines, _ = expand([tuned()])
     finals = {}
-    (tuner,) = tuners_of(cases, 51, finals)
+    (tuner,) = tuners_of(lines, 51, finals)
     seen = {}
     for stage in tuner.stages():
         for one in stage:
@@ -73,9 +73,9 @@ def test_a_best_value_on_an_edge_is_told(inline, tuned, capsys):
 
 def test_growth_ends(tuned):
     axes = {"clip": [1.0, 2.0], "step": [1.0, 0.5]}
-    cases, _ = expand([tuned({"axes": axes, "extend": ["clip", "step"]})])
+    lines, _ = expand([tuned({"axes": axes, "extend": ["clip", "step"]})])
     finals = {}
-    (tuner,) = tuners_of(cases, 51, finals)
+    (tuner,) = tuners_of(lines, 51, finals)
     for stage in tuner.stages():
         for one in stage:
             params = one.spec["algorithm"]["params"]
@@ -87,9 +87,9 @@ def test_growth_ends(tuned):
 
 def test_the_best_are_refined_and_the_refined_mean_decides(tuned):
     refine = {"best": 2, "seeds": [5, 6]}
-    cases, _ = expand([tuned({"axes": {"step": [1.0, 2.0, 3.0]}, "refine": refine})])
+    lines, _ = expand([tuned({"axes": {"step": [1.0, 2.0, 3.0]}, "refine": refine})])
     finals = {}
-    (tuner,) = tuners_of(cases, 51, finals)
+    (tuner,) = tuners_of(lines, 51, finals)
     # Step 1 is best on the tuning seeds, step 2 on all; step 3 never gets the others.
     value = {1.0: (0.0, 9.0), 2.0: (1.0, 1.0), 3.0: (2.0, -99.0)}
     refined = set()
@@ -205,9 +205,9 @@ def follow(tuner, finals, score):
 )
 def test_the_choice_is_the_smallest_mean_whatever_the_landscape(values, best):
     refine = {"best": best, "seeds": [7, 8]}
-    cases, _ = expand([make_tuned({"axes": GRID, "refine": refine})])
+    lines, _ = expand([make_tuned({"axes": GRID, "refine": refine})])
     finals = {}
-    (tuner,) = tuners_of(cases, 51, finals)
+    (tuner,) = tuners_of(lines, 51, finals)
     points = [(a, b) for a in GRID["step"] for b in GRID["clip"]]
     table = {point: values[2 * i : 2 * i + 2] for i, point in enumerate(points)}
 
@@ -229,9 +229,9 @@ def test_the_choice_is_the_smallest_mean_whatever_the_landscape(values, best):
 @given(st.floats(-3, 9), st.floats(1.5, 4.0))
 def test_growth_brackets_the_best_value_or_tells_the_edge(log_best, ratio):
     axes = {"clip": [1.0, ratio]}
-    cases, _ = expand([make_tuned({"axes": axes, "extend": ["clip"]})])
+    lines, _ = expand([make_tuned({"axes": axes, "extend": ["clip"]})])
     finals = {}
-    (tuner,) = tuners_of(cases, 51, finals)
+    (tuner,) = tuners_of(lines, 51, finals)
     follow(tuner, finals, lambda p, seed: abs(math.log2(p["clip"]) - log_best))
     grown = tuner.axes["clip"]
     ratios = [b / a for a, b in zip(grown, grown[1:], strict=False)]
@@ -249,28 +249,28 @@ def test_growth_brackets_the_best_value_or_tells_the_edge(log_best, ratio):
 def test_whole_numbers_stay_whole_when_they_grow(tuned):
     axes = {"n_iter": [3, 5]}
     algorithm = {"name": "greedy_cd", "clip": 1.0}
-    cases, _ = expand(
+    lines, _ = expand(
         [tuned({"axes": axes, "extend": ["n_iter"]}, algorithm=algorithm)]
     )
     finals = {}
-    (tuner,) = tuners_of(cases, 51, finals)
+    (tuner,) = tuners_of(lines, 51, finals)
     follow(tuner, finals, lambda params, seed: -min(params["n_iter"], 8))
     assert tuner.axes["n_iter"] == [3, 5, 8, 13]
     assert tuner.choice.values == {"n_iter": 8}
 
 
 def test_a_value_that_the_solver_refuses_ends_the_growth(tuned, monkeypatch):
-    cases, _ = expand([tuned({"axes": {"step": [1.0, 2.0]}, "extend": ["step"]})])
+    lines, _ = expand([tuned({"axes": {"step": [1.0, 2.0]}, "extend": ["step"]})])
     finals = {}
-    (tuner,) = tuners_of(cases, 51, finals)
-    setting = type(cases[0]).setting
+    (tuner,) = tuners_of(lines, 51, finals)
+    setting = type(lines[0]).setting
 
-    def limited(case, **chosen):
+    def limited(line, **chosen):
         if chosen["step"] > 4:
             raise UsageError("step: at most 4")
-        return setting(case, **chosen)
+        return setting(line, **chosen)
 
-    monkeypatch.setattr(type(cases[0]), "setting", limited)
+    monkeypatch.setattr(type(lines[0]), "setting", limited)
     follow(tuner, finals, lambda params, seed: -params["step"])
     assert tuner.choice.values == {"step": 4.0}
     assert tuner.choice.edges == ("step top",)

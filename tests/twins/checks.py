@@ -9,7 +9,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate, left_over, shared_mechanisms
 from dp_erm_bench.audit.accounting import unit_problem
 from dp_erm_bench.audit.profile import OK, verdict
-from dp_erm_bench.audit.statistic import AuditError, case_of
+from dp_erm_bench.audit.statistic import AuditError, attack_on
 from dp_erm_bench.contract import limits
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.runs import run_at
@@ -135,11 +135,13 @@ def audited(twin):
     solver = Candidate("twin", twin.solver(alone=True), {}).build(**given)
     try:
         with kept_random_state():
-            case = case_of(solver, Budget(kind.epsilon, DELTA, Adjacency.REPLACE_ONE))
-            sides = [case.run(side, kind.runs, "twins") for side in (0, 1)]
+            attack = attack_on(
+                solver, Budget(kind.epsilon, DELTA, Adjacency.REPLACE_ONE)
+            )
+            sides = [attack.run(side, kind.runs, "twins") for side in (0, 1)]
     except (BudgetExhausted, AuditError) as error:
         return str(error)
-    found = verdict(*sides, case.claim, 1e-3)
+    found = verdict(*sides, attack.guarantee, 1e-3)
     return "" if found.verdict == OK else f"excess {found.excess:.3f}"
 
 

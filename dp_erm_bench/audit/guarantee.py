@@ -1,4 +1,4 @@
-"""What is claimed of an audited run: noise multipliers, and the whole profile."""
+"""The guarantee of an audited run: noise multipliers and the privacy profile."""
 
 import functools
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.trust.twins.base import required_twin
 
 MANY = 5
-# Epsilons at which the profile is claimed: none but these are tested.
+# Epsilons of the profile: no others are tested.
 GRID = np.concatenate([np.linspace(0.0, 1.0, 41), np.geomspace(1.05, 20.0, 40)])
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
+class Guarantee:
     """The noise of a run and the privacy that our accountants prove for it.
 
     Attributes
@@ -68,8 +68,8 @@ class Claim:
         return GRID, np.minimum(deltas, certified)
 
 
-def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
-    """Return what is claimed of a solver under a budget, as `Run` calibrates it.
+def guarantee_of(solver: Solver, problem: Problem, budget: Budget) -> Guarantee:
+    """Return the guarantee of a solver under a budget, as `Run` calibrates it.
 
     Laws know no data and no constants, so those of one run stand for all.
 
@@ -89,7 +89,7 @@ def claim_of(solver: Solver, problem: Problem, budget: Budget) -> Claim:
     z = run.calibration.z or 1.0
     parts = [(r, run.calibration.z) for r in run.releases]
     parts += [(r, r.multiplier(budget.epsilon)) for r in run.shares]
-    return Claim(
+    return Guarantee(
         budget=budget,
         z=z,
         multipliers={r.name: r.weight * at for r, at in parts},
