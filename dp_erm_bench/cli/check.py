@@ -36,13 +36,13 @@ def check_command(arguments: Sequence[str]) -> int:
     for pin, candidate in zip(pins, candidates, strict=True):
         print(candidate.name)
         start, results = time.perf_counter(), []
-        for outcome in (check.outcome(candidate) for check in checks):
-            name = outcome.check.replace("_", " ")
-            words = [outcome.verdict, "" if outcome.verdict == OK else outcome.said]
+        for result in (check.result(candidate) for check in checks):
+            name = result.check.replace("_", " ")
+            words = [result.verdict, "" if result.verdict == OK else result.reason]
             verdict = ": ".join(filter(None, words))
-            print(f"  {name:{WIDTH}} {outcome.seconds:6.1f} s  {verdict}", flush=True)
-            results.append(outcome)
-        failed = sum(outcome.verdict == FAILS for outcome in results)
+            print(f"  {name:{WIDTH}} {result.seconds:6.1f} s  {verdict}", flush=True)
+            results.append(result)
+        failed = sum(one.verdict == FAILS for one in results)
         exempt = [one.check for one in results if one.verdict == EXEMPT]
         unasked = len(CHECKS) - len(results)
         left = [f"not checked: {', '.join(exempt)}"] if exempt else []

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.pairs import LENGTHS, alternatives
-from dp_erm_bench.contract.pairs import FAMILIES, STRENGTH, Neighbours, pair
+from dp_erm_bench.contract.families import FAMILIES, STRENGTH, Neighbours, neighbours_of
 from dp_erm_bench.contract.problems import Parts, neighbours, objectives, problem_of
 from dp_erm_bench.contract.runs import ContractError, is_bounded, run_at
 from dp_erm_bench.plugins.names import label
@@ -146,13 +146,13 @@ class Candidate:
             return [self.foreign.neighbours(adjacency is Adjacency.ZERO_OUT)]
         return neighbours(adjacency, parts, strength)
 
-    def pair(
+    def neighbours(
         self, family: str, adjacency: Adjacency, parts: Parts, strength: float
     ) -> Neighbours:
         """Return the neighbours of a family."""
         if self.foreign:
             return Neighbours(*self.corners(parts, adjacency)[0], 0)
-        return pair(family, adjacency, parts, strength)
+        return neighbours_of(family, adjacency, parts, strength)
 
     def problems(self, variant: Variant) -> list[Any]:
         """Return the small problems that a variant serves.

@@ -14,7 +14,7 @@ from typing import Any
 
 from dp_erm_bench.contract.candidate import ORIGINS, Candidate, Variant
 from dp_erm_bench.contract.covering import covering, resized, values_of
-from dp_erm_bench.contract.pairs import LARGE, STRENGTH, pair
+from dp_erm_bench.contract.families import LARGE, STRENGTH, neighbours_of
 from dp_erm_bench.contract.problems import Parts
 from dp_erm_bench.contract.runs import is_bounded, run_at
 from dp_erm_bench.problems.base import Problem
@@ -39,7 +39,7 @@ class Case:
     parts : tuple of str
         Loss, penalty and constraint.
     family : str
-        Of the neighbours, see ``pairs``.
+        Of the neighbours, see ``families``.
     adjacency : Adjacency
     trials : int
         Trials of the batch.
@@ -148,7 +148,7 @@ def _on(
 ) -> Iterator[Case]:
     """Yield the cases of a row of parameters, of some number, on a family."""
     adjacency = list(Adjacency)[(turn + number) % 2]
-    problem = pair(family, adjacency, parts).first
+    problem = neighbours_of(family, adjacency, parts).first
     solver, lengths = candidate.build(row), (LONG, 2 * LONG) if long else ()
     with contextlib.suppress(Exception):  # what it is, a replay as it is says
         solver = resized(solver, problem, *lengths)

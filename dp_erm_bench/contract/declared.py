@@ -66,14 +66,16 @@ def wrong_parameters_are_refused(candidate: Candidate) -> None:
     """Refuse parameters of a wrong type or out of range in one sentence."""
     for name, field in candidate.parameters.items():
         for given in _wrong(field):
-            said = ""
+            message = ""
             try:
                 candidate.build(**{name: given})
             except UsageError as error:
-                said = str(error)
-            require(said, f"parameter {name}={given} is accepted")
-            fits = said.startswith(f"{name}={given}: must be ") and "\n" not in said
-            require(fits, f"parameter {name}={given} is refused with: {said}")
+                message = str(error)
+            require(message, f"parameter {name}={given} is accepted")
+            fits = (
+                message.startswith(f"{name}={given}: must be ") and "\n" not in message
+            )
+            require(fits, f"parameter {name}={given} is refused with: {message}")
 
 
 def _wrong(field: dataclasses.Field[Any]) -> Iterator[Any]:

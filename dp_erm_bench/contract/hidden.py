@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.contract.pairs import Neighbours
+from dp_erm_bench.contract.families import Neighbours
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
@@ -112,7 +112,7 @@ class Matched:
 
 
 def matched(
-    pair: Neighbours, run: Run, terms: Sequence[Array], log: Log
+    neighbours: Neighbours, run: Run, terms: Sequence[Array], log: Log
 ) -> list[Matched]:
     """Return the terms of D' for those that a run on D was told."""
     releases = [mechanism.release for mechanism in run.mechanisms.values()]
@@ -120,13 +120,15 @@ def matched(
     # The first value that was computed from the minimiser.
     answer = log.exchanges[0].query.value if log.exchanges else log.iterates[-1]
     return [
-        _of_term(pair, release, term, np.atleast_2d(answer))
+        _of_term(neighbours, release, term, np.atleast_2d(answer))
         for release, term in zip(secret, terms, strict=False)
     ]
 
 
-def _of_term(pair: Neighbours, release: Any, term: Array, answer: Array) -> Matched:
-    problem, other = pair.first, pair.second
+def _of_term(
+    neighbours: Neighbours, release: Any, term: Array, answer: Array
+) -> Matched:
+    problem, other = neighbours.first, neighbours.second
     # A curvature is log(1 + beta / (n modulus)).
     scale, own = problem.record_smoothness / problem.n, problem.penalty.strong_convexity
     grown = float(np.expm1(release.curvature))

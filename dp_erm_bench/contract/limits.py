@@ -116,8 +116,8 @@ def served_within_the_budget_or_refused(candidate: Candidate) -> None:
             try:
                 run = Run(problem, [candidate.build()], budget).record(5)
             except Unsupported as reason:
-                said = str(reason)
-                require(said and "\n" not in said, f"{name} refuses: {said}")
+                message = str(reason)
+                require(message and "\n" not in message, f"{name} refuses: {message}")
                 continue
             require(not kept, f"{name} is served, yet the class is not `constrained`")
             _keeps(run, name)

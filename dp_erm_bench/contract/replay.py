@@ -11,10 +11,10 @@ from typing import Any
 from dp_erm_bench.contract.candidate import Candidate, Variant
 from dp_erm_bench.contract.cases import Case, given_of, is_sampled, varied
 from dp_erm_bench.contract.covering import resized
-from dp_erm_bench.contract.pairs import CORNERS
+from dp_erm_bench.contract.families import CORNERS
 from dp_erm_bench.contract.problems import Parts, neighbours
+from dp_erm_bench.contract.replayed import ReplayResult, replayed
 from dp_erm_bench.contract.runs import NotApplicable, is_bounded, require
-from dp_erm_bench.contract.verdicts import Verdict, replayed
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
 
@@ -30,7 +30,7 @@ WEAK = 0.02
 
 def replay_audit(candidate: Candidate) -> None:
     """Let data through the mechanisms alone, within the declared sensitivities."""
-    results = verdicts(candidate)
+    results = replay_results(candidate)
     _require_none(results, lambda one: one.violations)
     if all(one.refusal for one in results):
         raise NotApplicable("it serves no problem of the check")
@@ -38,19 +38,19 @@ def replay_audit(candidate: Candidate) -> None:
 
 def declarations_know_no_data(candidate: Candidate) -> None:
     """Declare the same for neighbours: releases, their sizes, lengths, refusals."""
-    _require_none(verdicts(candidate), lambda one: one.declared)
+    _require_none(replay_results(candidate), lambda one: one.declared)
 
 
 def samples_are_those_charged(candidate: Candidate) -> None:
     """Let a record into the sums over samples that hold it, and nothing else."""
-    _require_none(verdicts(candidate), lambda one: one.sampled)
+    _require_none(replay_results(candidate), lambda one: one.sampled)
 
 
 def sensitivities_are_tight(candidate: Candidate) -> None:
     """Declare no more than twice the change that a record makes."""
     at_corners = [
         one
-        for one in verdicts(candidate)
+        for one in replay_results(candidate)
         if CORNERS in one.case.family and one.case.toggled is None
     ]
     least = {one.case.title: _least(one.case) for one in at_corners}
@@ -83,7 +83,7 @@ def private_constants_are_audited(candidate: Candidate) -> None:
 
 
 def _require_none(
-    results: Iterable[Verdict], of: Callable[[Verdict], list[str]]
+    results: Iterable[ReplayResult], of: Callable[[ReplayResult], list[str]]
 ) -> None:
     for one in results:
         words = "; ".join(dict.fromkeys(of(one)))
@@ -92,8 +92,8 @@ def _require_none(
 
 
 @functools.lru_cache(maxsize=16)
-def verdicts(candidate: Candidate) -> list[Verdict]:
-    """Return the verdicts of all cases but those of released constants."""
+def replay_results(candidate: Candidate) -> list[ReplayResult]:
+    """Return the results of all cases but those of released constants."""
     return list(replayed(candidate, list(all_cases(candidate))))
 
 
@@ -175,7 +175,7 @@ def _least(case: Case) -> float:
     return 0.3 if leaning or case.parts[2] != "none" else 0.5
 
 
-def _grouped(results: Iterable[Verdict]) -> dict[str, dict[str, float]]:
+def _grouped(results: Iterable[ReplayResult]) -> dict[str, dict[str, float]]:
     """Return the largest ratio of each release, by title of cases."""
     grouped: dict[str, dict[str, float]] = {}
     for one in results:

@@ -87,9 +87,9 @@ class Side:
         self.case, self.number = case, number
         self.solver = candidate.build(dict(case.given))
         names = (case.family, case.adjacency, case.parts, case.strength)
-        self.pair = candidate.pair(*names)
+        self.neighbours = candidate.neighbours(*names)
         side = number if case.toggled is None else case.toggled
-        self.problem = self.pair.second if side else self.pair.first
+        self.problem = self.neighbours.second if side else self.neighbours.first
         self.account = Account()
         self.writer = Writer(self.account.log, first.log if first else None)
         self.fed_terms = [one.term for one in first.matched] if first else []
@@ -133,7 +133,9 @@ class Side:
                 self._hear_little(run)
                 self._compare_compiled()
             if account.terms:
-                account.matched = matched(self.pair, run, account.terms, account.log)
+                account.matched = matched(
+                    self.neighbours, run, account.terms, account.log
+                )
 
     def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
         """Return the run of the case, which ``made`` gets the mechanisms of."""
@@ -172,7 +174,7 @@ class Side:
                 raise Unsupported(f"release {name} has no finite sensitivity")
             if isinstance(mechanism, PoissonMechanism) and mechanism.rate < 1.0:
                 turned = self.case.toggled is not None and self.number == 1
-                drawn: Any = coins(mechanism, self.pair.record, turned)
+                drawn: Any = coins(mechanism, self.neighbours.record, turned)
                 setattr(mechanism, "sample", drawn)  # noqa: B010
                 self.account.sampled.add(name)
 

@@ -1,4 +1,4 @@
-"""The checks that every algorithm must pass, and how each says what came of it."""
+"""The checks that every algorithm must pass, and the result of each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ OK, FAILS, EXEMPT = "ok", "FAILS", "does not apply"
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a check.
+class CheckResult:
+    """The result of a check.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class Outcome:
         Its name.
     verdict : str
         `OK`, `FAILS` or `EXEMPT`.
-    said : str
+    reason : str
         The violation, or why the check does not apply; empty if all is well.
     seconds : float
         How long it took.
@@ -31,7 +31,7 @@ class Outcome:
 
     check: str
     verdict: str
-    said: str
+    reason: str
     seconds: float
 
 
@@ -77,28 +77,30 @@ class Check:
         except (ContractError, NotApplicable):
             raise
         except Exception as error:
-            said = " ".join(str(error).split())
-            raise ContractError(f"it raises {type(error).__name__}: {said}") from error
+            message = " ".join(str(error).split())
+            raise ContractError(
+                f"it raises {type(error).__name__}: {message}"
+            ) from error
 
-    def outcome(self, candidate: Candidate) -> Outcome:
-        """Return what comes of the check, raising nothing."""
+    def result(self, candidate: Candidate) -> CheckResult:
+        """Return the result of the check for a candidate; raises nothing."""
         start = time.perf_counter()
-        verdict, said = OK, ""
+        verdict, reason = OK, ""
         try:
             self.on(candidate)
         except ContractError as error:
-            verdict, said = FAILS, str(error)
-        except NotApplicable as reason:
-            verdict, said = EXEMPT, str(reason)
-        return Outcome(self.name, verdict, said, time.perf_counter() - start)
+            verdict, reason = FAILS, str(error)
+        except NotApplicable as error:
+            verdict, reason = EXEMPT, str(error)
+        return CheckResult(self.name, verdict, reason, time.perf_counter() - start)
 
 
 def exemptions_are_of_checks(candidate: Candidate) -> None:
     """Be exempt from checks that there are, if from any."""
     names = [check.name for check in CHECKS if check.exemptable]
     for name in candidate.solver.exempt:
-        said = f"exempt names {name}, which is none of {', '.join(names)}"
-        require(name in names, said)
+        message = f"exempt names {name}, which is none of {', '.join(names)}"
+        require(name in names, message)
 
 
 CHECKS = (

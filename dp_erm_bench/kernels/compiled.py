@@ -40,8 +40,8 @@ from dp_erm_bench.plugins.names import digest, sources
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Pair = tuple[Array, Array]
-Triple = tuple[Array, Array, Array]
+Two = tuple[Array, Array]
+Three = tuple[Array, Array, Array]
 Seed = NDArray[np.uint32]
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 KEPT = 16  # folders of machine code that stay although no process uses them

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import Array, Indices, Pair, Triple, kernel
+from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, kernel
 from dp_erm_bench.kernels.losses import residuals
 from dp_erm_bench.kernels.projections import prox
 
@@ -60,7 +60,7 @@ def _one_sum(x: Array, r: Array, c: float) -> float:
 
 
 @kernel
-def _four_sums(x: Array, first: Pair, second: Pair, c: Four) -> Four:
+def _four_sums(x: Array, first: Two, second: Two, c: Four) -> Four:
     r0, r1 = first
     r2, r3 = second
     c0, c1, c2, c3 = c
@@ -75,7 +75,7 @@ def _four_sums(x: Array, first: Pair, second: Pair, c: Four) -> Four:
 
 @kernel
 def coordinate_gradients(
-    loss: Any, data: Pair, margins: Array, coordinates: Indices, clip: Array, out: Array
+    loss: Any, data: Two, margins: Array, coordinates: Indices, clip: Array, out: Array
 ) -> None:
     """Write the clipped mean derivative of each trial at its own coordinate.
 
@@ -120,7 +120,7 @@ def _add(z: Array, x: Array, delta: float) -> None:
 
 @kernel
 def coordinate_steps(
-    loss: Any, data: Pair, psi: Array, at: Triple, draws: Draws, scales: Pair
+    loss: Any, data: Two, psi: Array, at: Three, draws: Draws, scales: Two
 ) -> None:
     """Make k proximal coordinate steps of each trial, in place.
 
@@ -161,7 +161,7 @@ def coordinate_steps(
 
 @kernel
 def gram_steps(
-    moments: Pair, psi: Array, w: Array, draws: Draws, steps: Array, total: Array
+    moments: Two, psi: Array, w: Array, draws: Draws, steps: Array, total: Array
 ) -> None:
     """Make k proximal coordinate steps of each trial, in place.
 

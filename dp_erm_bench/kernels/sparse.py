@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.kernels import stochastic
-from dp_erm_bench.kernels.compiled import Array, Indices, Pair, Triple, exact, kernel
+from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, exact, kernel
 from dp_erm_bench.kernels.dense import Draws
 from dp_erm_bench.kernels.projections import project, prox
 from dp_erm_bench.kernels.stochastic import Batches, Place, Scales, Steps
@@ -104,7 +104,7 @@ def _add(z: Array, columns: Matrix, j: int, delta: float) -> None:
 
 @kernel
 def coordinate_steps(
-    loss: Any, data: Data, psi: Array, at: Triple, draws: Draws, scales: Pair
+    loss: Any, data: Data, psi: Array, at: Three, draws: Draws, scales: Two
 ) -> None:
     """Make k proximal coordinate steps of each trial (``dense``)."""
     columns, y = data
@@ -162,7 +162,7 @@ def stochastic_steps(
 
 @kernel
 def variance_reduced_steps(
-    loss: Any, data: Records, psi: Array, at: Triple, draws: Batches, scales: Scales
+    loss: Any, data: Records, psi: Array, at: Three, draws: Batches, scales: Scales
 ) -> None:
     """Make k proximal variance-reduced steps (``stochastic``).
 

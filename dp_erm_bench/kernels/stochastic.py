@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import Array, Indices, Triple, kernel
+from dp_erm_bench.kernels.compiled import Array, Indices, Three, kernel
 from dp_erm_bench.kernels.elementary import log
 from dp_erm_bench.kernels.projections import project, prox
 
@@ -17,7 +17,7 @@ Place = tuple[Array, tuple[int, float]]  # w, domain
 
 @kernel
 def record_sum(
-    loss: Any, data: Triple, w: Array, records: Indices, clip: float, out: Array
+    loss: Any, data: Three, w: Array, records: Indices, clip: float, out: Array
 ) -> None:
     """Write the sum of the records' gradients, clipped in l2, into ``out`` (p,).
 
@@ -40,7 +40,7 @@ def record_sum(
 
 @kernel
 def stochastic_steps(
-    loss: Any, data: Triple, psi: Array, at: Place, draws: Batches, scales: Steps
+    loss: Any, data: Three, psi: Array, at: Place, draws: Batches, scales: Steps
 ) -> None:
     """Make k proximal stochastic gradient steps of one trial, in place.
 
@@ -101,7 +101,7 @@ def move(
 
 @kernel
 def variance_reduced_steps(
-    loss: Any, data: Triple, psi: Array, at: Triple, draws: Batches, scales: Scales
+    loss: Any, data: Three, psi: Array, at: Three, draws: Batches, scales: Scales
 ) -> None:
     """Make k proximal variance-reduced steps of one trial, in place.
 

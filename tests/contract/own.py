@@ -30,9 +30,9 @@ def check_named(name):
     return check
 
 
-def outcomes(candidate):
+def results(candidate):
     """What comes of each check, as soon as it is known."""
-    return (check.outcome(candidate) for check in suite.CHECKS)
+    return (check.result(candidate) for check in suite.CHECKS)
 
 
 class Few(Candidate):

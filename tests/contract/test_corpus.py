@@ -9,12 +9,12 @@ from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.cases import varied
 from dp_erm_bench.contract.hidden import present
 from dp_erm_bench.contract.replay import all_cases
+from dp_erm_bench.contract.replayed import replayed
 from dp_erm_bench.contract.suite import FAILS
-from dp_erm_bench.contract.verdicts import replayed
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.one_solve import OneSolve
 from tests.contract.corpus import BROKEN, SOUND
-from tests.contract.own import check_named, outcomes
+from tests.contract.own import check_named, results
 
 FULL = "DP_ERM_BENCH_FULL_CORPUS" in os.environ
 CHUNK, EVERY = 48, 40
@@ -53,7 +53,7 @@ def accused(candidate, cases):
 def test_the_broken_are_caught(name, candidate):
     made = candidate(BROKEN[name])
     if name in UNHEARD:
-        assert check_named(UNHEARD[name]).outcome(made).verdict == FAILS
+        assert check_named(UNHEARD[name]).result(made).verdict == FAILS
     else:
         assert accused(made, all_cases(made))
 
@@ -62,7 +62,7 @@ def test_the_broken_are_caught(name, candidate):
 def test_the_sound_are_not_accused(name, candidate):
     made = candidate(SOUND[name])
     if FULL:
-        found = [one for one in outcomes(made) if one.verdict == FAILS]
+        found = [one for one in results(made) if one.verdict == FAILS]
         assert not found
     else:
         found = accused(made, [*all_cases(made)][::EVERY])

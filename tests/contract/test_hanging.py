@@ -87,5 +87,5 @@ def test_an_aborted_check_leaves_no_process(tmp_path, number, code, statement):
 )
 def test_a_side_that_ends_its_interpreter_breaks_the_contract(tmp_path, statement):
     candidate = candidate_of(str(solver(tmp_path, statement)))
-    outcome = check_named("replay_audit").outcome(candidate)
-    assert outcome.said == "it ends the interpreter that it is run in"
+    result = check_named("replay_audit").result(candidate)
+    assert result.reason == "it ends the interpreter that it is run in"

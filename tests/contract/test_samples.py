@@ -137,17 +137,17 @@ def test_a_replaced_term_of_one_sign_costs_more_than_its_change_says(adjacency):
     assert true == pytest.approx(expected, abs=0.05)
 
 
-def samples_outcome(path):
+def samples_result(path):
     made = few(candidate_of(str(path)))
-    return check_named("samples_are_those_charged").outcome(made)
+    return check_named("samples_are_those_charged").result(made)
 
 
 def test_check_refuses_a_sampled_count_that_declares_its_change_only(tmp_path):
     (tmp_path / "counts.py").write_text(counting(ONE_SIGN))
-    found = samples_outcome(tmp_path / "counts.py")
+    found = samples_result(tmp_path / "counts.py")
     assert found.verdict == FAILS
-    assert "replace_one, neighbours: " in found.said
-    assert found.said.endswith(
+    assert "replace_one, neighbours: " in found.reason
+    assert found.reason.endswith(
         "release gradient: a record's own term is 1 times the declared sensitivity, at "
         "most 0.5 is charged for a sample under replace_one"
     )
@@ -175,14 +175,14 @@ HIDDEN = {
 def test_check_turns_the_coin_of_whichever_record_shows_it(name, tmp_path):
     text, sentence = HIDDEN[name]
     (tmp_path / "counts.py").write_text(text)
-    outcome = samples_outcome(tmp_path / "counts.py")
-    assert outcome.verdict == FAILS
-    assert sentence in outcome.said
+    result = samples_result(tmp_path / "counts.py")
+    assert result.verdict == FAILS
+    assert sentence in result.reason
 
 
 def test_a_sampled_count_that_declares_twice_its_largest_term_passes(tmp_path):
     (tmp_path / "counts.py").write_text(counting(TWICE))
-    assert samples_outcome(tmp_path / "counts.py").verdict == OK
+    assert samples_result(tmp_path / "counts.py").verdict == OK
 
 
 @pytest.mark.parametrize("name", ["whole", "noise_of_a_run"])

@@ -12,7 +12,7 @@ from tests.contract.own import (
     broken,
     check_named,
     few,
-    outcomes,
+    results,
 )
 
 ONCE = "        for k in [1]"
@@ -42,7 +42,7 @@ def test_every_check_finds_a_twin():
 
 
 def test_the_sound_solver_keeps_everything(candidate):
-    found = list(outcomes(candidate(SOUND)))
+    found = list(results(candidate(SOUND)))
     assert [one.check for one in found] == [check.name for check in CHECKS]
     assert {one.verdict for one in found} == {OK}
 
@@ -58,21 +58,21 @@ def test_a_reason_stands_in_for_a_check(candidate):
     reason = "the last iterate has no rate here"
     exempt = f'    exempt = {{"the_limit_is_reached": "{reason}"}}\n    n_iter: int'
     made = candidate(broken(("    n_iter: int", exempt)))
-    found = check_named("the_limit_is_reached").outcome(made)
-    assert (found.verdict, found.said) == (EXEMPT, reason)
+    found = check_named("the_limit_is_reached").result(made)
+    assert (found.verdict, found.reason) == (EXEMPT, reason)
 
 
 def test_what_a_solver_raises_is_a_failure(candidate):
     text = broken(("        problem, column", "        1 / 0\n        problem, column"))
-    found = check_named("runs_repeat").outcome(candidate(text))
+    found = check_named("runs_repeat").result(candidate(text))
     assert found.verdict == FAILS
-    assert found.said == "it raises ZeroDivisionError: division by zero"
+    assert found.reason == "it raises ZeroDivisionError: division by zero"
 
 
 def test_a_solver_that_runs_alone_is_checked_alone(candidate):
     alone = "    batchable = False\n    n_iter: int"
     made = candidate(broken(("    n_iter: int", alone)))
-    verdicts = {one.check: one.verdict for one in outcomes(few(made))}
+    verdicts = {one.check: one.verdict for one in results(few(made))}
     assert verdicts.pop("batches_change_nothing") == EXEMPT
     assert set(verdicts.values()) == {OK}
 
@@ -86,7 +86,7 @@ def test_a_solver_of_one_answer_has_no_length(candidate):
         ("        yield oracle.w\n        for k in steps_between(checkpoints)", ONCE),
     )
     made = candidate(text)
-    verdicts = {one.check: one.verdict for one in outcomes(few(made))}
+    verdicts = {one.check: one.verdict for one in results(few(made))}
     lengths = {check for check, verdict in verdicts.items() if verdict == EXEMPT}
     assert lengths == {
         "a_longer_run_is_stopped",
@@ -100,7 +100,7 @@ def test_a_solver_of_one_answer_has_no_length(candidate):
 def test_no_reason_stands_in_for_the_count(candidate):
     text, _, _ = TWINS["exempt from the count"]
     made = candidate(text.replace(DECLARED, f"{DECLARED}\n        yield from ()"))
-    assert check_named("uses_are_those_declared").outcome(made).verdict == OK
+    assert check_named("uses_are_those_declared").result(made).verdict == OK
     fewer = text.replace(DECLARED, DECLARED.replace("self.n_iter", "self.n_iter + 1"))
     made = candidate(fewer, "fewer")
-    assert check_named("uses_are_those_declared").outcome(made).verdict == FAILS
+    assert check_named("uses_are_those_declared").result(made).verdict == FAILS

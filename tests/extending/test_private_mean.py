@@ -17,7 +17,7 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.run import Run
-from tests.contract.own import check_named, outcomes
+from tests.contract.own import check_named, results
 
 FOLDER = Path(__file__).parent / "private_mean"
 NOISY_MEAN = str(FOLDER / "noisy_mean.py")
@@ -138,7 +138,7 @@ def test_what_is_of_empirical_risk_minimisation_only_is_refused_in_a_sentence():
 
 
 def test_it_is_checked_on_the_neighbours_that_its_problem_names():
-    found = list(outcomes(candidate_of(NOISY_MEAN)))
+    found = list(results(candidate_of(NOISY_MEAN)))
     verdicts = {one.check: one.verdict for one in found}
     assert FAILS not in verdicts.values()
     for kept in ("replay_audit", "sensitivities_are_tight", "the_noise_is_recounted"):
@@ -157,7 +157,7 @@ def test_the_check_finds_a_wrong_sensitivity_and_a_leak():
 
     for wrong in ({"releases": releases}, {"iterates": iterates}):
         candidate = candidate_of(type(solver_with(**wrong)))
-        assert check_named("replay_audit").outcome(candidate).verdict == FAILS
+        assert check_named("replay_audit").result(candidate).verdict == FAILS
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.0])
@@ -178,8 +178,8 @@ def test_the_check_finds_sampled_terms_that_are_larger_than_is_charged(factor):
             yield np.tile(total[:, None] / problem.n, problem.p)
 
     candidate = candidate_of(type(solver_with(releases=releases, iterates=iterates)))
-    found = check_named("samples_are_those_charged").outcome(candidate)
+    found = check_named("samples_are_those_charged").result(candidate)
     assert found.verdict == (OK if factor == 2.0 else FAILS)
     if factor == 1.0:
-        assert "own term is 1 times the declared sensitivity" in found.said
-        assert check_named("replay_audit").outcome(candidate).verdict == OK
+        assert "own term is 1 times the declared sensitivity" in found.reason
+        assert check_named("replay_audit").result(candidate).verdict == OK

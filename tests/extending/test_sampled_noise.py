@@ -163,26 +163,26 @@ def test_it_is_audited_and_too_little_noise_is_refuted(outside):
 def only(folder, name):
     """What comes of one check of the solver as it is."""
     (check,) = [check for check in suite.CHECKS if check.name == name]
-    return check.outcome(candidate_of(str(folder / SOLVER)))
+    return check.result(candidate_of(str(folder / SOLVER)))
 
 
 def test_check_recounts_it(outside):
-    outcome = only(outside, "the_noise_is_recounted")
-    assert (outcome.verdict, outcome.said) == (suite.OK, "")
+    result = only(outside, "the_noise_is_recounted")
+    assert (result.verdict, result.reason) == (suite.OK, "")
 
 
 def test_check_refutes_half_of_the_noise(outside):
     text = (outside / SOLVER).read_text()
     (outside / SOLVER).write_text(text + QUIETER)
-    outcome = only(outside, "the_noise_is_recounted")
-    assert outcome.verdict == suite.FAILS and "is certified" in outcome.said
+    result = only(outside, "the_noise_is_recounted")
+    assert result.verdict == suite.FAILS and "is certified" in result.reason
 
 
 def test_check_refutes_half_of_the_level(outside):
     level = "math.log1p(self.rate * math.expm1(whole))"
     changed(outside, RELEASE, (level, "self.rate * whole / 2"))
-    outcome = only(outside, "the_noise_is_recounted")
-    assert outcome.verdict == suite.FAILS and "is certified" in outcome.said
+    result = only(outside, "the_noise_is_recounted")
+    assert result.verdict == suite.FAILS and "is certified" in result.reason
 
 
 def test_without_a_twin_it_runs_and_says_not_recounted(outside):
@@ -207,10 +207,10 @@ def test_without_a_twin_it_runs_and_says_not_recounted(outside):
 
 def test_without_a_twin_check_and_audit_say_so_in_a_sentence(outside):
     without_twin(outside)
-    outcome = only(outside, "the_noise_is_recounted")
+    result = only(outside, "the_noise_is_recounted")
     sentence = "release gradient is not recounted: its kind, SampledVector"
-    assert outcome.verdict == suite.EXEMPT
-    assert outcome.said == f"{sentence}, names no twin"
+    assert result.verdict == suite.EXEMPT
+    assert result.reason == f"{sentence}, names no twin"
     assert only(outside, "replay_audit").verdict == suite.OK
     solver = solver_of(outside)(n_iter=1, batch_size=20)
     with pytest.raises(Unsupported, match="SampledVector, names no twin"):

@@ -47,8 +47,8 @@ def contract(name):
     def check(twin):
         made = narrowed(twin)
         with few_problems(), kept_random_state():
-            outcome = check_named(name).outcome(made)
-        return outcome.said if outcome.verdict == FAILS else ""
+            result = check_named(name).result(made)
+        return result.reason if result.verdict == FAILS else ""
 
     return check
 

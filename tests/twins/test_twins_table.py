@@ -87,8 +87,8 @@ def test_checks_are_run_and_not_set_aside(kind):
     for name in CONTRACT:
         if asked(kind, name):
             with few_problems():
-                outcome = check_named(name).outcome(made)
-            aside |= {name} if outcome.verdict != "ok" else set()
+                result = check_named(name).result(made)
+            aside |= {name} if result.verdict != "ok" else set()
     assert aside == set()
 
 

@@ -37,8 +37,8 @@ ENDED = "it ends the interpreter that it is run in"
 
 
 @dataclass
-class Verdict:
-    """What the replay of a case result.
+class ReplayResult:
+    """The result of replaying a case.
 
     Attributes
     ----------
@@ -68,8 +68,8 @@ class Verdict:
         return [*self.violations, *self.declared, *self.sampled]
 
 
-def replayed(candidate: Candidate, cases: Sequence[Case]) -> Iterator[Verdict]:
-    """Yield the verdicts of cases, in order, as they come.
+def replayed(candidate: Candidate, cases: Sequence[Case]) -> Iterator[ReplayResult]:
+    """Yield the results of cases, in order, as they come.
 
     Raises
     ------
@@ -81,15 +81,15 @@ def replayed(candidate: Candidate, cases: Sequence[Case]) -> Iterator[Verdict]:
         return
     sides = [Side(candidate, case, 0).play() for case in cases]
     for case, first in zip(cases, sides, strict=True):
-        yield verdict(case, first, Side(candidate, case, 1, first).play())
+        yield compared(case, first, Side(candidate, case, 1, first).play())
 
 
-def _apart(pin: str, cases: Sequence[Case]) -> Iterator[Verdict]:
+def _apart(pin: str, cases: Sequence[Case]) -> Iterator[ReplayResult]:
     context = multiprocessing.get_context("forkserver")
     # Whose children begin with the package imported, and no solver run.
     context.set_forkserver_preload([__name__])
     parts = [cases[k : k + AT_ONCE] for k in range(0, len(cases), AT_ONCE)]
-    (accounts, first), (verdicts, second) = (context.Pipe(False) for _ in range(2))
+    (accounts, first), (results, second) = (context.Pipe(False) for _ in range(2))
     targets = [(first, _first, pin, parts), (second, _second, pin, parts, accounts)]
     sides = [context.Process(target=_send, args=given) for given in targets]
     try:
@@ -98,7 +98,7 @@ def _apart(pin: str, cases: Sequence[Case]) -> Iterator[Verdict]:
         for pipe in (accounts, first, second):
             pipe.close()
         for _ in parts:
-            yield from _receive(verdicts)
+            yield from _receive(results)
     except EOFError:
         raise ContractError(ENDED) from None
     finally:
@@ -147,19 +147,19 @@ def _first(pin: str, parts: Sequence[Sequence[Case]]) -> Iterator[list[Account]]
 
 def _second(
     pin: str, parts: Sequence[Sequence[Case]], accounts: Connection
-) -> Iterator[list[Verdict]]:
-    """Run cases on D', told the answers of D, and yield the verdicts, by parts."""
+) -> Iterator[list[ReplayResult]]:
+    """Run cases on D', told the answers of D, and yield the results, by parts."""
     candidate = candidate_of(pin)
     for part in parts:
         yield [
-            verdict(case, first, Side(candidate, case, 1, first).play())
+            compared(case, first, Side(candidate, case, 1, first).play())
             for case, first in zip(part, _receive(accounts), strict=True)
         ]
 
 
-def verdict(case: Case, first: Account, second: Account) -> Verdict:
+def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     """Return what a run on D and one on D', told the same answers, say together."""
-    result = Verdict(case)
+    result = ReplayResult(case)
     if first.refusal or second.refusal:
         result.refusal = first.refusal or second.refusal
         if first.refusal != second.refusal:
@@ -189,18 +189,18 @@ def verdict(case: Case, first: Account, second: Account) -> Verdict:
     return result
 
 
-def _raised(result: Verdict, first: str, second: str) -> None:
+def _raised(result: ReplayResult, first: str, second: str) -> None:
     """Judge errors: unusual parameters or data may be none of a solver's business."""
-    said = f"it raises {first or second}"
+    message = f"it raises {first or second}"
     kinds = {error.partition(":")[0] for error in (first, second)}
     if NotSampled.__name__ in kinds:
-        result.sampled.append(said)
+        result.sampled.append(message)
     elif len(kinds) > 1:
-        result.violations.append(f"{said}, which depends on the data")
+        result.violations.append(f"{message}, which depends on the data")
     elif result.case.brief or BudgetExhausted.__name__ in kinds:
-        result.violations.append(said)
+        result.violations.append(message)
     else:
-        result.refusal = said
+        result.refusal = message
 
 
 def _round(first: Account, second: Account) -> None:
