@@ -179,9 +179,9 @@ def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
 
 def _check_problem(problem: object) -> None:
     if not isinstance(problem, Problem):
-        said = problem if isinstance(problem, str) else type(problem).__name__
+        name = problem if isinstance(problem, str) else type(problem).__name__
         allowed = "a Problem, of load_problem or problem_from_arrays"
-        raise refused("problem", said, allowed)
+        raise refused("problem", name, allowed)
 
 
 def _plain(value: Any) -> Any:

@@ -57,16 +57,16 @@ def traced(error: BaseException, entries: int | None = None) -> str:
     import traceback  # 4 ms, and few commands need it
 
     try:
-        said = str(error)
+        message = str(error)
     except BaseException as other:  # a solver's exception is a solver's code
-        said = f"its message cannot be had: {type(other).__name__}"
+        message = f"its message cannot be read: {type(other).__name__}"
     lines = traceback.format_exception(error, limit=entries)
-    first = printable(f"{type(error).__name__}: {said}", LONGEST // 2)
+    first = printable(f"{type(error).__name__}: {message}", LONGEST // 2)
     return printable(f"{first}\n{''.join(lines)}".rstrip())
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    """Return text that any file takes: no lone surrogates, no NUL, not too long."""
+    """Return a text without lone surrogates and NUL, shortened in its middle."""
     if len(text) > longest:
         half = longest // 2
         text = f"{text[:half]} [...] {text[-half:]}"
@@ -75,15 +75,15 @@ def printable(text: str, longest: int = LONGEST) -> str:
 
 
 def word(value: object) -> str:
-    """Return what a message may quote of a file: a word or number, else dots."""
+    """Return a word or number of a file for quoting in a message, else dots."""
     text = str(value)
     return text if WORD.fullmatch(text) else "..."
 
 
 def place_of(error: BaseException) -> str:
-    """Return where a reader stopped, else the kind of error: never what it read."""
-    found = PLACE.search(str(error))
-    return found[0] if found else type(error).__name__
+    """Return the place where a reader stopped, else the kind of error; no content."""
+    match = PLACE.search(str(error))
+    return match[0] if match else type(error).__name__
 
 
 def shown(value: Any) -> str:
@@ -105,13 +105,13 @@ def number(value: object) -> float:
     return float(value) if real else math.nan  # type: ignore[arg-type]
 
 
-def check_key(key: str, known: Iterable[str], where: str = "") -> None:
+def check_key(key: str, keys: Iterable[str], where: str = "") -> None:
     """Refuse a key that the configuration does not have, suggesting the nearest."""
-    known = list(known)
-    if key in known:
+    keys = list(keys)
+    if key in keys:
         return
-    near = difflib.get_close_matches(key, known, 1, 0.7)
-    hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(known)}"
+    near = difflib.get_close_matches(key, keys, 1, 0.7)
+    hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(keys)}"
     raise UsageError(f"{where}{': ' * bool(where)}{key}: no such key; {hint}")
 
 

@@ -106,19 +106,19 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 def folded(laws: Laws, z: float) -> tuple[float, list[Law]]:
     """Return the mu of the Gaussian releases, all as one, and the other laws."""
-    asked = [(law, law.mu_square(z)) for law in laws]
-    mu = math.sqrt(math.fsum(square for _, square in asked if square is not None))
-    return mu, [law for law, square in asked if square is None]
+    squares = [(law, law.mu_square(z)) for law in laws]
+    mu = math.sqrt(math.fsum(square for _, square in squares if square is not None))
+    return mu, [law for law, square in squares if square is None]
 
 
 def gaussian_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the exact epsilon of Gaussian releases, None if a law is another."""
+    """Return the exact epsilon of Gaussian releases, None if there are other laws."""
     mu, others = folded(laws, z)
     return None if others else gdp_epsilon(mu, delta)
 
 
 def added_up(laws: Laws, ask: Callable[[Law], Any]) -> Any:
-    """Return the sum over all uses of what laws answer, None if one has no answer."""
+    """Return the sum of a number over all uses, None if it is None for a law."""
     answers = [(law.times, ask(law)) for law in laws]
     if any(answer is None for _, answer in answers):
         return None

@@ -74,7 +74,7 @@ class Budget:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Return what a trial's spec says of the budget, JSON-able."""
+        """Return the part of a trial's spec that describes the budget, JSON-able."""
         return dict(spelled(vars(self) | {"adjacency": self.adjacency.value}))
 
     @property

@@ -149,7 +149,7 @@ def spent_by(releases: Shared, budget: Budget) -> float:
 
 
 def left_over(budget: Budget, releases: Shared) -> Budget:
-    """Return what shares leave of a budget, never rounded up."""
+    """Return the budget less that of the shares, never rounded up."""
     if not releases or math.isinf(budget.epsilon):
         return budget
     left = budget.epsilon - spent_by(releases, budget)

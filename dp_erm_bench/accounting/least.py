@@ -143,10 +143,11 @@ def smallest_multiplier(
 
 
 def secant(points: list[tuple[float, float]], aim: float) -> float:
-    """Return where the line through the last two points meets log epsilon = aim.
+    """Return the z at which the line through two points meets log epsilon = aim.
 
-    Through a single point goes the line of epsilon = 1/z^2, between the slopes of
-    full-batch and of sampled noise. NaN where there is no line.
+    It goes through the last two points, or through a single one with the slope of
+    epsilon = 1/z^2, between those of full-batch and of sampled noise. NaN where there
+    is no line.
     """
     usable = [(math.log(z), math.log(e)) for z, e in points if 0 < e < math.inf]
     if not usable:

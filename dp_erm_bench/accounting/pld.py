@@ -26,7 +26,7 @@ SMALLEST_DELTA = 1e-250
 def pairs_of(
     laws: Laws, z: float, adjacency: Adjacency, tail: float
 ) -> list[Dominating]:
-    """Return what is composed, all Gaussian releases folded into one."""
+    """Return the dominating pairs of laws, all Gaussian releases folded into one."""
     mu, others = folded(laws, z)
     pairs = [law.dominating(z, adjacency, tail) for law in others]
     if mu:

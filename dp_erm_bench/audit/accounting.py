@@ -1,4 +1,4 @@
-"""How much noise each accountant asks for, and what a printed constant is worth.
+"""The noise of each accountant, and the epsilon that a printed constant proves.
 
 Nothing is run: a solver declares its releases, and accountants are asked for the noise
 multiplier z = scale / sensitivity of a budget, up to the releases' weights.
@@ -80,7 +80,7 @@ def unit_problem(n: int = 1000, p: int = 20) -> ERMProblem:
 
 
 def declared(solver: Solver, problem: ERMProblem, budget: Budget) -> Laws:
-    """Return what a solver releases, as an accountant sees it."""
+    """Return the composed laws of a solver's releases."""
     run = Run(problem, [solver], budget, 1.0, ["accounting"])
     return composed(tuple(release.law() for release in run.releases))
 
@@ -139,8 +139,8 @@ def noise_rows(
 def _solver(algorithm: str, n_iter: int) -> Solver:
     """Return an algorithm of some iterations, where it has any."""
     names = {field.name for field in fields(registry.target("algorithm", algorithm))}
-    wanted = {"n_iter": n_iter, "smoothness": "public"}
-    params = {name: value for name, value in wanted.items() if name in names}
+    usual = {"n_iter": n_iter, "smoothness": "public"}
+    params = {name: value for name, value in usual.items() if name in names}
     solver: Solver = registry.build("algorithm", algorithm, **params)
     return solver
 

@@ -50,7 +50,7 @@ THRESHOLDS = 400
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an audit found.
+    """The result of an audit.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
 """The white-box statistic of a run: the log-likelihood ratio of all it released.
 
-A run on one of two neighbours is written down: what each mechanism answered. Then the
-solver is run on both neighbours with these answers in place of its own, which tells
-what it would have asked along the same trajectory. As answer t, given the earlier
+A run on one of two neighbours is recorded: the answer of each mechanism. Then the
+solver is run on both neighbours with these answers in place of its own, which gives its
+queries along the same trajectory. As answer t, given the earlier
 ones, has the density of its release around that query,
 
     S = sum_t log p_t(answer_t | query_t on D) - log p_t(answer_t | query_t on D'),
@@ -192,11 +192,11 @@ def _same(run: list[Array], replayed: list[Array]) -> Array:
 
 
 def _replay(answers: Answers, asked: list[Query]) -> Intercept:
-    """Return who answers as was answered before, and writes down the queries."""
-    left = iter(answers)
+    """Return an intercept that repeats the answers and appends queries to ``asked``."""
+    remaining = iter(answers)
 
     def answer(query: Query, publish: Callable[[], Any]) -> Any:
-        name, before = next(left, ("nothing", np.empty(0)))
+        name, before = next(remaining, ("nothing", np.empty(0)))
         if name != query.name:
             raise AuditError(
                 f"release {query.name} is asked for where {name} was before: which "

@@ -50,7 +50,7 @@ class L1Ball(base.Ball):
         return 2 * p
 
     def vertex_products(self, g: Array) -> Array:
-        """Return those of radius e_1 .. radius e_p, then of -radius e_1 .. ."""
+        """Return <v, g> of radius e_1 .. radius e_p, then of -radius e_1 .. ."""
         return self.radius * np.concatenate([g, -g], axis=-1)
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:

@@ -113,7 +113,7 @@ class Polytope(Constraint):
         return len(self.vertices)
 
     def vertex_products(self, g: Array) -> Array:
-        """Return those of the points, in their order."""
+        """Return <v, g> of the points in their order, (..., p) to (..., m)."""
         return np.asarray(g @ self.points.T)
 
     def vertex_sizes(self, bounds: Array) -> Array:
@@ -169,10 +169,10 @@ def _matrix(vertices: Any) -> Array:
         rows = np.empty(0)
     matrix = rows.dtype.kind in "iuf" and rows.ndim == 2 and rows.size > 0
     if not (matrix and np.isfinite(rows).all()):
-        said = " ".join(str(vertices).split())
-        said = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
+        text = " ".join(str(vertices).split())
+        text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
         raise UsageError(
-            f"constraint.vertices={said}: must be a list of points, each a list of as "
+            f"constraint.vertices={text}: must be a list of points, each a list of as "
             "many finite numbers, or the path of a .csv or .npy file of such rows"
         )
     return rows.astype(np.float64)
@@ -189,9 +189,9 @@ def _read(path: Path) -> Any:
                 return np.load(path, allow_pickle=False)
             return np.loadtxt(path, delimiter=",", ndmin=2)
     except OSError as error:
-        said = error.strerror or "it is damaged"
+        reason = error.strerror or "it is damaged"
         raise UsageError(
-            f"constraint.vertices={path}: cannot be read, {said}"
+            f"constraint.vertices={path}: cannot be read, {reason}"
         ) from None
     except (ValueError, EOFError):
         return None

@@ -37,7 +37,7 @@ class Simplex(base.Ball):
         return p
 
     def vertex_products(self, g: Array) -> Array:
-        """Return those of radius e_1 .. radius e_p."""
+        """Return <v, g> of radius e_1 .. radius e_p."""
         return self.radius * g
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:

@@ -31,7 +31,7 @@ STRENGTH = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
+class RecordChange:
     """The records of D, and the one that is exchanged for another on D'.
 
     Attributes
@@ -74,31 +74,31 @@ def radius(p: int) -> Array:
     return np.resize([1.0, 2.0, 0.5, 3.0, 1.5], p)
 
 
-def _aligned(rng: np.random.Generator, n: int, p: int, size: float) -> Exchange:
+def _aligned(rng: np.random.Generator, n: int, p: int, size: float) -> RecordChange:
     """Return small records whose gradients point one way: what moves all adds up."""
     y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
     jitter = 0.6 + 0.4 * rng.random((n, p))
     X = size * radius(p) * y[:, None] * jitter
     record = 2 * int(rng.integers(n // 2)) + 1  # so that the classes are unequal then
-    return Exchange(X, y, record, _corner(p), -float(y[record]))
+    return RecordChange(X, y, record, _corner(p), -float(y[record]))
 
 
 def _corner(p: int) -> Array:
     return radius(p) * np.where(np.arange(p) % 3 == 1, -1.0, 1.0)
 
 
-def _cloud(rng: np.random.Generator, n: int) -> Exchange:
+def _cloud(rng: np.random.Generator, n: int) -> RecordChange:
     """Return records within the bounds, every other one of a class."""
     X, record = rng.uniform(-1.0, 1.0, (n, 4)) * radius(4), int(rng.integers(n))
-    return Exchange(X, np.where(np.arange(n) % 2 == 0, 1.0, -1.0), record)
+    return RecordChange(X, np.where(np.arange(n) % 2 == 0, 1.0, -1.0), record)
 
 
-def outlier(rng: np.random.Generator, n: int = 10, p: int = 4) -> Exchange:
+def outlier(rng: np.random.Generator, n: int = 10, p: int = 4) -> RecordChange:
     """Move a record to the corner where all others are tiny; its label, too."""
     return _aligned(rng, n, p, 0.05)
 
 
-def lone(rng: np.random.Generator) -> Exchange:
+def lone(rng: np.random.Generator) -> RecordChange:
     """Fill an empty column, and end a constant one, by one record."""
     base = _aligned(rng, 9, 5, 0.5)
     base.X[:, 3], base.X[:, 4] = 0.0, 0.7
@@ -106,63 +106,63 @@ def lone(rng: np.random.Generator) -> Exchange:
     return replace(base, other=other, label=None)
 
 
-def clusters(rng: np.random.Generator) -> Exchange:
+def clusters(rng: np.random.Generator) -> RecordChange:
     """Move the record that is the median of two clusters to the other one."""
     base = _aligned(rng, 11, 4, 0.06)
     order = rng.permutation(11)
     base.X[order[:5]] *= 15.0
     record = int(order[5])
-    return Exchange(base.X, base.y, record, 15.0 * base.X[record])
+    return RecordChange(base.X, base.y, record, 15.0 * base.X[record])
 
 
-def flipped(rng: np.random.Generator) -> Exchange:
+def flipped(rng: np.random.Generator) -> RecordChange:
     """Flip a label that decides which class is the larger."""
     base = _cloud(rng, 12)
     return replace(base, label=-float(base.y[base.record]))
 
 
-def one_class(rng: np.random.Generator) -> Exchange:
+def one_class(rng: np.random.Generator) -> RecordChange:
     """Flip the only label of its class."""
     return replace(_cloud(rng, 7), y=np.ones(7), label=-1.0)
 
 
-def duplicate(rng: np.random.Generator) -> Exchange:
+def duplicate(rng: np.random.Generator) -> RecordChange:
     """Give the records another rank by one that was a copy of its neighbour."""
     X = np.outer(rng.uniform(0.3, 1.0, 13), 0.5 * radius(6))
     y = np.where(rng.random(13) < 0.5, 1.0, -1.0)
     record = int(rng.integers(13))
     X[record - 1] = X[record]
     other = 0.9 * radius(6) * np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
-    return Exchange(X, y, record, other)
+    return RecordChange(X, y, record, other)
 
 
-def empty(rng: np.random.Generator) -> Exchange:
+def empty(rng: np.random.Generator) -> RecordChange:
     """Set the only record that is not zero, with the other label than ``outlier``."""
     X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
-    return Exchange(X, y, 2 * int(rng.integers(2)) + 1, radius(4))
+    return RecordChange(X, y, 2 * int(rng.integers(2)) + 1, radius(4))
 
 
-def interior(rng: np.random.Generator) -> Exchange:
-    """Exchange a record of a cloud for another one."""
+def interior(rng: np.random.Generator) -> RecordChange:
+    """RecordChange a record of a cloud for another one."""
     X = np.clip(0.3 * rng.normal(size=(15, 6)), -1.0, 1.0) * radius(6)
     y = np.where(X @ rng.normal(size=6) > 0.0, 1.0, -1.0)
     record = int(rng.integers(15))
     other = np.clip(0.6 * rng.normal(size=6), -1.0, 1.0) * radius(6)
-    return Exchange(X, y, record, other)
+    return RecordChange(X, y, record, other)
 
 
-def ranged(rng: np.random.Generator) -> Exchange:
+def ranged(rng: np.random.Generator) -> RecordChange:
     """Widen the range of labels that are numbers."""
     return replace(_cloud(rng, 9), y=rng.uniform(-0.1, 0.1, 9), label=LABEL)
 
 
-def unbounded(rng: np.random.Generator) -> Exchange:
+def unbounded(rng: np.random.Generator) -> RecordChange:
     """Move a record a hundred times as far, where no bounds are declared."""
     base = _aligned(rng, 14, 4, 0.3)
     return replace(base, other=FAR * _corner(4), bounded=False)
 
 
-def _scattered(rng: np.random.Generator, n: int, p: int) -> Exchange:
+def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
     base = _aligned(rng, n, p, 0.2)
     kept = rng.random((n, p)) < 0.15
     kept[:, p - 1] = False  # a column that the record alone will fill
@@ -171,7 +171,7 @@ def _scattered(rng: np.random.Generator, n: int, p: int) -> Exchange:
     return replace(base, X=np.where(kept, base.X, 0.0), other=other, sparse=True)
 
 
-FAMILIES: dict[str, Callable[[np.random.Generator], Exchange]] = {
+FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
     "outlier": outlier,
     "lone column": lone,
     "clusters": clusters,
@@ -206,22 +206,22 @@ def neighbours_of(
         _, number, *kind = family.split()
         corners = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
         return Neighbours(*corners[int(number)], 0)
-    exchange = FAMILIES[family](np.random.default_rng([7, len(family)]))
-    X, y, Z, z = exchange.X, exchange.y, exchange.X.copy(), exchange.y.copy()
-    if exchange.other is not None:
-        Z[exchange.record] = exchange.other
-    if exchange.label is not None:
-        z[exchange.record] = exchange.label
+    change = FAMILIES[family](np.random.default_rng([7, len(family)]))
+    X, y, Z, z = change.X, change.y, change.X.copy(), change.y.copy()
+    if change.other is not None:
+        Z[change.record] = change.other
+    if change.label is not None:
+        z[change.record] = change.label
     if adjacency is Adjacency.ZERO_OUT:
         # So that neither family begins with a problem that the other one ends with.
         X, y, Z = Z, z, Z.copy()
-        Z[exchange.record] = 0.0
-    first = _problem(exchange, X, y, parts, strength)
-    return Neighbours(first, _problem(exchange, Z, z, parts, strength), exchange.record)
+        Z[change.record] = 0.0
+    first = _problem(change, X, y, parts, strength)
+    return Neighbours(first, _problem(change, Z, z, parts, strength), change.record)
 
 
 def _problem(
-    exchange: Exchange, X: Array, y: Array, parts: Parts, strength: float
+    change: RecordChange, X: Array, y: Array, parts: Parts, strength: float
 ) -> ERMProblem:
     from scipy.sparse import csc_array
 
@@ -230,12 +230,12 @@ def _problem(
         y = np.where(y < 0.0, -1.0, 1.0)
     declared = Bounds(bound, float(np.linalg.norm(bound)), LABEL)
     features, bounds = (
-        csc_array(X) if exchange.sparse else X,
-        declared if exchange.bounded else None,
+        csc_array(X) if change.sparse else X,
+        declared if change.bounded else None,
     )
     data = dataset_from_arrays(features, y, bounds=bounds)
     problem = objective_problem(data, *parts, strength=strength)
-    if exchange.bounded:
+    if change.bounded:
         return problem.with_smoothness("public")
     # As if published: without bounds the constants would come from the data.
     constants = np.atleast_2d(loss.smoothness * np.square(bound))

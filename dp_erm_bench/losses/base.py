@@ -85,13 +85,13 @@ class Loss(ABC):
 
     @property
     def source(self) -> dict[str, str]:
-        """Return what a spec says of where it is from; nothing of the package's own."""
+        """Return the source of a loss from outside the package, {} for others."""
         content = origin(type(self))
         return {**shipped(self.pin), "content": content} if content else {}
 
     @property
     def uncompiled(self) -> str | None:
-        """Return why no kernels compute this loss, None if some do."""
+        """Return the reason why no kernel computes this loss, None if some do."""
         if not origin(type(self)):
             return None
         from dp_erm_bench.kernels.losses import uncompiled
@@ -114,7 +114,7 @@ class Loss(ABC):
     def lipschitz_within(self, margin: float, label: float) -> float:
         """Return the supremum of |phi'(z, y)| over |z| <= margin, |y| <= label.
 
-        Or a bound on it: here the one that holds everywhere.
+        By default the bound that holds everywhere.
         """
         return self.lipschitz
 
@@ -124,7 +124,7 @@ class Loss(ABC):
 
 
 def complaint(cls: type[Loss]) -> str | None:
-    """Return what a class of losses lacks, None if it is complete."""
+    """Return what is missing in a class of losses, None if it is complete."""
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
         return f"{cls.__name__} lacks {', '.join(missing)}"

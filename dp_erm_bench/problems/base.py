@@ -1,4 +1,4 @@
-"""What the harness asks of a problem, of whatever kind."""
+"""The interface of a problem of any kind."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Problem(ABC):
     """An objective F over a domain of R^p that depends on n private records.
 
     Knows nothing of privacy or of solvers. One of your own derives from this class; a
-    solver says in ``serves`` which class of problems it is for, and calls whatever that
-    class offers beside what is here.
+    solver says in ``serves`` which class of problems it is for, and may call
+    all methods of that class.
 
     Attributes
     ----------
     kind : str
-        What sentences call it.
+        Its name in messages.
     n, p : int
         The numbers of records, and of coordinates.
     """
@@ -65,12 +65,12 @@ class Problem(ABC):
     @property
     @abstractmethod
     def spec(self) -> Mapping[str, Any]:
-        """Return what a trial's spec says of the problem, fit for JSON."""
+        """Return the part of a trial's spec that describes the problem, JSON-able."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Return the digest of all that tells it from others, its records included.
+        """Return the digest of its spec and of the content of its records.
 
         The draws of a seeded trial follow from it.
         """
@@ -90,9 +90,9 @@ class Problem(ABC):
 
     @classmethod
     def neighbours(cls, zeroed: bool) -> tuple[Problem, Problem]:
-        """Return two small problems whose first records differ as much as they may.
+        """Return two small problems with first records as far apart as is allowed.
 
-        Of all else a run sees as little as possible, so that an audit sees most.
+        All else should hide this difference as little as possible: an audit uses them.
 
         Parameters
         ----------
@@ -103,13 +103,13 @@ class Problem(ABC):
         Raises
         ------
         Unsupported
-            If it says none: then no solver on it can be audited.
+            If the class names none: no solver on it can be audited then.
         """
         raise Unsupported(f"audit: a problem of {cls.kind} names no neighbours")
 
     @property
     def title(self) -> str:
-        """Return how a sentence names this problem."""
+        """Return the name of this problem in messages."""
         return self.kind
 
     def uncharged(self, constants: bool) -> tuple[Uncharged, ...]:
@@ -128,11 +128,11 @@ class Problem(ABC):
         raise Unsupported(f"gradient_rms: a problem of {self.kind} has no such unit")
 
     def start(self, batch: int) -> Array:
-        """Return where B trials start, the zeros of shape (B, p)."""
+        """Return the start of B trials, zeros of shape (B, p)."""
         return np.zeros((batch, self.p))
 
     def oracle(self, batch: int, *, clipped: bool = True) -> Oracle:
-        """Return what B trials may ask of the records.
+        """Return the oracle through which B trials query the records.
 
         Parameters
         ----------

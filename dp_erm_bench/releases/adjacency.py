@@ -1,4 +1,4 @@
-"""What makes two datasets neighbours, and the factor that this costs."""
+"""The relation between neighbouring datasets, and its factor in sensitivities."""
 
 from enum import StrEnum
 from typing import TypeVar

@@ -62,7 +62,7 @@ class Release(ABC):
     weight: float = 1.0
 
     def law(self) -> Law:
-        """Return what an accountant composes.
+        """Return the law that an accountant composes.
 
         By default ``proof`` with the release's own fields of the same names.
         """
@@ -90,14 +90,14 @@ class Release(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """What the replay audit sees of one use of a mechanism.
+    """One use of a mechanism, as the replay audit sees it.
 
     Attributes
     ----------
     name : str
         The release.
     value : array of shape (B,) or (B, size)
-        What the noise is added to.
+        The value before noise.
     sensitivity : array, broadcastable to (B, 1) or (B, size)
         Declared for this use.
     vector : bool
@@ -129,7 +129,7 @@ class Mechanism(ABC):
     scale : array of shape (B, 1) or (B, p)
         The noise scale.
     used : int
-        How often it was used.
+        The number of uses so far.
     intercept : callable or None
         Where the replay audit listens: gets each query and a function that
         publishes the answer, and returns the answer that the solver is to see.
@@ -167,7 +167,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def query(self, *args: Any, **keys: Any) -> Array:
-        """Return what the noise is added to."""
+        """Return the value before noise, of shape (B,) or (B, size)."""
 
     def sensitivity_of(self, *args: Any, **keys: Any) -> Array:
         """Return the sensitivity that is declared for a call, by default of all."""

@@ -21,7 +21,7 @@ class InsideMechanism(Mechanism):
         return np.asarray(score(gradient + noise).argmax(axis=1))
 
     def query(self, gradient: Array, score: Score) -> Array:
-        """Return what the noise is added to: the gradient."""
+        """Return the value before noise: the gradient, of shape (B, p)."""
         return gradient
 
 

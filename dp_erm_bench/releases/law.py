@@ -84,9 +84,9 @@ class Law(ABC):
         return None
 
     def steepness(self, z: float) -> float | None:
-        """Return how many e-folds its losses span, a half of it to either side.
+        """Return the number of e-folds that its losses span, half to either side.
 
-        None where ``dominating`` has no answer.
+        None without a ``dominating`` pair.
         """
         return None
 
@@ -103,7 +103,7 @@ class Law(ABC):
         return 1 / math.sqrt(square) / self.weight
 
     def sampling_rate(self) -> float:
-        """Return the probability with which a record is looked at by a use."""
+        """Return the probability with which a use reads a record."""
         return 1.0
 
     def library_event(self, z: float) -> Any:
@@ -197,5 +197,5 @@ def composed(laws: tuple[Law, ...]) -> tuple[Law, ...]:
 
 
 def order(law: Law) -> tuple[Any, ...]:
-    """Return what laws are sorted by: their names, then their numbers."""
+    """Return the sort key of a law: its name, then its numbers."""
     return law.name, type(law).__module__, type(law).__qualname__, astuple(law)

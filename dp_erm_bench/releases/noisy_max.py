@@ -105,7 +105,7 @@ class MaxMechanism(Mechanism):
         )
 
     def query(self, gradient: Array, score: Score) -> Array:
-        """Return what the noise is added to: the scores."""
+        """Return the value before noise: the scores, of shape (B, p)."""
         return score(gradient)
 
 

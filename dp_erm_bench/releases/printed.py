@@ -24,7 +24,7 @@ def log_inverse(delta: float) -> float:
 
 
 def updates(laws: Laws, *names: str) -> int:
-    """Return how often the releases whose laws have these names happen."""
+    """Return the number of uses of the releases whose laws have these names."""
     return sum(law.times for law in laws if law.name in names)
 
 

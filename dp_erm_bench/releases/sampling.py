@@ -27,7 +27,7 @@ class CoinStream:
         self._pending = -1
 
     def successes(self, coins: int) -> Indices:
-        """Return where the next ``coins`` coins succeed, counted from their first."""
+        """Return the indices of the successes among the next ``coins`` coins."""
         if self._rate == 1.0:
             return np.arange(coins)
         if self._pending >= coins:

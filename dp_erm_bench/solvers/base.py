@@ -42,32 +42,32 @@ def value(default: Any, *, help: str, **limits: Any) -> Any:
     return shape(default, help=help, kind="value", **limits)
 
 
-def _check(field: "dataclasses.Field[Any]", given: Any) -> None:
+def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
     """Raise UsageError if a parameter has a wrong type or is out of range."""
     kind, limits = str(field.type), field.metadata
     optional, integer = "None" in kind, "int" in kind
     words = limits.get("words", ())
-    if (given is None and optional) or (isinstance(given, str) and given in words):
+    if (value is None and optional) or (isinstance(value, str) and value in words):
         return
     if "choices" in limits:
-        right = given in limits["choices"]
-        wanted = f"one of {', '.join(map(str, limits['choices']))}"
+        right = value in limits["choices"]
+        allowed = f"one of {', '.join(map(str, limits['choices']))}"
     else:
         right = (
-            isinstance(given, numbers.Integral if integer else numbers.Real)
-            and not isinstance(given, bool)
-            and math.isfinite(given)
-            and limits.get("least", -math.inf) <= given <= limits.get("most", math.inf)
-            and given > limits.get("above", -math.inf)
+            isinstance(value, numbers.Integral if integer else numbers.Real)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+            and limits.get("least", -math.inf) <= value <= limits.get("most", math.inf)
+            and value > limits.get("above", -math.inf)
         )
-        wanted = "an integer" if integer else "a number"
-        wanted += f" >= {limits['least']}" if "least" in limits else ""
-        wanted += f" > {limits['above']:g}" if "above" in limits else ""
-        wanted += f" and <= {limits['most']:g}" if "most" in limits else ""
-        wanted = " or ".join([wanted, *words])
+        allowed = "an integer" if integer else "a number"
+        allowed += f" >= {limits['least']}" if "least" in limits else ""
+        allowed += f" > {limits['above']:g}" if "above" in limits else ""
+        allowed += f" and <= {limits['most']:g}" if "most" in limits else ""
+        allowed = " or ".join([allowed, *words])
     if not right:
         null = " or null" if optional else ""
-        raise UsageError(f"{field.name}={given}: must be {wanted}{null}")
+        raise UsageError(f"{field.name}={value}: must be {allowed}{null}")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Solver(ABC):
-    """Hyper-parameters of an algorithm, and how it runs.
+    """An algorithm with its hyper-parameters.
 
     A solver declares its releases, is calibrated from outside, and then runs with
     mechanisms: it never sees a budget or a noise scale. The fields made by
@@ -105,14 +105,14 @@ class Solver(ABC):
     Attributes
     ----------
     serves : type
-        The class of problems that it is for; its methods take problems of that class.
+        The class of the problems that its methods take.
     batchable : bool
         False for a solver that runs with B = 1.
     constrained : bool
         Whether it keeps its iterates in the problem's constraint.
     any_penalty : bool
-        Whether it needs no more of a penalty than its value and its prox; others
-        serve separable ones only.
+        Whether it serves every penalty that has a value and a prox; False: separable
+        penalties only.
     smooth_losses : bool
         Whether it needs a loss with a finite smoothness constant.
     convex_losses : bool
@@ -164,10 +164,11 @@ class Solver(ABC):
         return getattr(self, "clip", None) is not None
 
     def refusal(self, problem: Problem) -> str | None:
-        """Return why the problem cannot be served, or None.
+        """Return the reason why a problem is refused, None if it is served.
 
-        Served are problems of its class (by name: a file may be loaded again), losses
-        that kernels compute, constraints that it keeps: its bounds may rest on them.
+        A solver serves problems of its class (by name: a file may be loaded again)
+        with losses that kernels compute and constraints that it keeps: its bounds may
+        rest on them.
         """
         name = type(self).__name__
         if problem.kind != self.serves.kind:
@@ -202,7 +203,7 @@ class Solver(ABC):
         return None
 
     def unsupported(self, problem: Any) -> str | None:
-        """Return why the solver's own parameters or the penalty rule it out."""
+        """Return why its parameters or the penalty rule a problem out, or None."""
         return None
 
     def printed_form(self) -> "Solver":
@@ -211,7 +212,7 @@ class Solver(ABC):
 
     @classmethod
     def limits(cls, problem: Any, curvature: float) -> Iterator[Limit]:
-        """Yield what its theory states without noise, for the tests to see.
+        """Yield what the theory states of runs without noise; the tests verify it.
 
         Parameters
         ----------
@@ -236,7 +237,7 @@ class Solver(ABC):
 
     @abstractmethod
     def releases(self, problem: Any, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield what will be published, with its sensitivity."""
+        """Yield the declared releases with their sensitivities."""
 
     @abstractmethod
     def iterates(

@@ -1,4 +1,4 @@
-"""What a problem allows a step: bounds on derivatives, step sizes, projections."""
+"""Bounds on derivatives, step sizes, and the projections that a problem allows."""
 
 from collections.abc import Sequence
 
@@ -53,7 +53,7 @@ def _declared(problem: ERM) -> Array:
 def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
     """Return the bound on the norm of each record's gradient, (1 or B, 1).
 
-    The threshold where there is one, else G R_2 from declared bounds.
+    The clipping threshold, or without one G R_2 from declared bounds.
     """
     if clip is not None:
         return np.atleast_2d(clip)
@@ -65,7 +65,7 @@ def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
 def entry_bounds(problem: ERM, clip: Array | float | None) -> Array:
     """Return the bound on each entry of a record's gradient, (1 or B, p).
 
-    The same threshold for all entries, as sets of the L1 norm have it; without one
+    With a threshold C: C for all entries, which suits sets of the L1 norm. Without:
     L_j = G R_j from declared bounds.
     """
     if clip is None:
@@ -86,7 +86,7 @@ def inverse(M: Array) -> Array:
 def projection_refusal(
     problem: ERM, solver: str, *, compiled: bool = False
 ) -> str | None:
-    """Return why a prox and a projection, ``compiled`` or not, make no step, or None.
+    """Return the reason why prox and projection make no step, None if they do.
 
     Projecting after the prox of l2 is the prox of both: over a convex set the sum
     norm2(u - v)^2 / 2 + step l2 norm2(u)^2 / 2 is, but for a constant, a multiple of

@@ -1,4 +1,4 @@
-"""What a solver's class must say of itself, whoever wrote it."""
+"""The requirements on the class of every solver, of the package or from outside."""
 
 import dataclasses
 import inspect
@@ -14,7 +14,7 @@ MUTABLE = (list, dict, set, bytearray, np.ndarray)
 
 
 def complaint(solver: Any) -> str | None:
-    """Return what is wrong with a solver's class, None if it is complete."""
+    """Return the first requirement that a solver's class misses, None if it has all."""
     return next(_complaints(solver), None)
 
 
@@ -36,12 +36,12 @@ def _complaints(solver: Any) -> Iterator[str]:
                 f"parameter {field.name} of {name} must be made by shape(...) or "
                 "value(...), with help"
             )
-    for key, kept in vars(solver).items():
+    for key, member in vars(solver).items():
         ours = key in vars(Solver) or key.startswith("__")
-        if isinstance(kept, MUTABLE) and not ours:
+        if isinstance(member, MUTABLE) and not ours:
             yield (
-                f"{name}.{key} is a {type(kept).__name__}, which runs could change; a "
-                "solver holds parameters only"
+                f"{name}.{key} is a {type(member).__name__}, which runs could change; "
+                "a solver holds parameters only"
             )
     for check, reason in solver.exempt.items():
         if not isinstance(reason, str) or len(reason.split()) < 3:

@@ -85,7 +85,7 @@ class FrankWolfe(FullBatch):
         yield SELECTORS[self.noise]("vertex", change, self.n_iter)
 
     def part(self, t: int, batch: int) -> Array:
-        """Return how far step t = 0, 1, ... goes, (B,)."""
+        """Return the step size of step t = 0, 1, ..., of shape (B,)."""
         size = 2.0 / (t + 2.0) if self.parts == "decreasing" else self.step
         return np.broadcast_to(np.ravel(size), (batch,)).astype(np.float64)
 

@@ -52,7 +52,7 @@ class Rule(ABC):
         return out
 
     def lipschitz(self, M: Array, penalty: SeparablePenalty) -> Array:
-        """Return how much a score can change per unit of g_j, the shape of M."""
+        """Return the Lipschitz constant of each score in g_j, of the shape of M."""
         active = M > 0.0
         return np.where(active, self._slope(np.where(active, M, 1.0), penalty), 0.0)
 

@@ -1,4 +1,4 @@
-"""What methods share that solve one problem to the end and publish its answer."""
+"""The base of methods that solve one problem to the end and publish its answer."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -66,17 +66,17 @@ class SingleAnswer(Solver):
 
     @abstractmethod
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
-        """Return what is published, (1, p)."""
+        """Return the published vector, of shape (1, p)."""
 
 
 @dataclass(frozen=True)
 class OneSolve(SingleAnswer):
     """A method that solves one strongly convex problem.
 
-    The point that is solved for is never published by itself, and no iterate on the
-    way. Its distance to the exact minimiser is verified; where it is above the
-    tolerance the run is an error, not an answer. (That a run failed depends on the
-    data and is not covered by the budget.)
+    Neither the solution itself nor an iterate on the way to it is published. Its
+    distance to the exact minimiser is verified; where it is above the tolerance the
+    run is an error, not an answer. (That a run failed depends on the data and is not
+    covered by the budget.)
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""What algorithms share that advance step by step."""
+"""The base of algorithms that advance step by step."""
 
 import copy
 import dataclasses
@@ -39,7 +39,7 @@ def clip_field(what: str = "bound on a gradient's norm") -> Any:
 
 
 class State(ABC):
-    """The state of B trials on their way.
+    """The state of B running trials.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class State(ABC):
         """Make k steps in each trial."""
 
     def output(self) -> Array:
-        """Return what is returned after the steps so far, (B, p)."""
+        """Return the output after the steps so far, of shape (B, p)."""
         return self.oracle.w
 
 
@@ -99,7 +99,7 @@ class FullBatch(Solver):
 
     @abstractmethod
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
-        """Return what makes step t = 0, 1, ... in each trial."""
+        """Return the function that makes step t = 0, 1, ... in each trial."""
 
     def iterates(
         self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any

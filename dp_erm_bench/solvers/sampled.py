@@ -1,4 +1,4 @@
-"""What algorithms share whose steps use sums over Poisson samples of the records."""
+"""The base of algorithms whose steps use sums over Poisson samples of the records."""
 
 import sys
 from abc import abstractmethod
@@ -29,7 +29,7 @@ def expected_batch(problem: ERM, batch_size: int | str) -> int:
 
 
 def batch_refusal(problem: ERM, batch_size: int | str) -> str | None:
-    """Return why a batch is larger than the data, or None."""
+    """Return the refusal of a batch larger than the data, None if it fits."""
     if expected_batch(problem, batch_size) > problem.n:
         return f"batch_size={batch_size}: must be at most n={problem.n}, or full"
     return None
@@ -56,7 +56,7 @@ class Sampled(Iterative):
 
 
 class SampledState(State):
-    """Where in the schedule each trial is.
+    """The state of B trials that sample the records in every step.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class SampledState(State):
             k -= piece
 
     def prepared(self) -> int:
-        """Do what the next step needs, and return for how many steps it serves."""
+        """Prepare the next step and return the number of steps that this serves."""
         return sys.maxsize
 
     @abstractmethod

@@ -73,13 +73,13 @@ class SVRG(Sampled):
         yield Limit(cls(batch_size=10, n_epochs=80, step=0.2), gap=1e-8)
 
     def epoch_length(self, problem: ERM) -> int:
-        """Return m; 2 / q by default, as Johnson and Zhang have it for q = 1/n."""
+        """Return m; 2 / q by default, as Johnson and Zhang use for q = 1/n."""
         if self.n_inner is not None:
             return self.n_inner
         return max(1, round(2 * problem.n / self.expected_batch(problem)))
 
     def iterations(self, problem: ERM) -> int:
-        """Return the number of inner steps: whole epochs, and what is left of passes.
+        """Return the number of inner steps, of whole epochs or of all passes.
 
         The last epoch may be shorter.
         """
@@ -128,7 +128,7 @@ class SVRG(Sampled):
 
 
 def epochs_begun(iteration: int, length: int) -> int:
-    """Return how many snapshots some inner steps need."""
+    """Return the number of snapshots behind a number of inner steps."""
     return -(-iteration // length)
 
 
@@ -154,7 +154,7 @@ class VarianceReducedState(SampledState):
         self.mean: Array = np.zeros_like(oracle.w)
 
     def prepared(self) -> int:
-        """Publish the gradient at a snapshot before each epoch; return what is left."""
+        """Publish a snapshot gradient before an epoch; return the steps left in it."""
         inner = self.done % self.length
         if inner == 0:
             self.anchor.move_to(self.oracle.w)

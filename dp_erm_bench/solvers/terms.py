@@ -1,4 +1,4 @@
-"""The terms that the signatures of solvers are written in, under one roof."""
+"""The types in the signatures of solvers, imported in one place."""
 
 from dp_erm_bench.problems.erm.objective import ERM as ERM
 from dp_erm_bench.problems.erm.oracle import Oracle as Oracle

@@ -1,4 +1,4 @@
-"""What a run really released, read off its mechanisms, and what that costs.
+"""The actual uses of a finished run's mechanisms, and the epsilon of these.
 
 A second implementation of every bound, which shares no code with the first: it takes
 the noise scales that were used, not the multiplier that was meant, and the uses that
@@ -70,7 +70,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class Recount:
-    """What was released and what it costs.
+    """The uses of a run and the epsilon that is proved for them.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Recount:
     tolerance: float
 
     def complaint(self, calibration: Calibration) -> str:
-        """Return how the run departs from what was certified, empty if it does not."""
+        """Return how the run departs from its certificate, empty if it does not."""
         claimed, budget = calibration.epsilon_certified, calibration.budget.epsilon
         allowed = claimed * (1 + self.tolerance)
         if self.epsilon > allowed:
@@ -111,7 +111,7 @@ def recount(
     declared: Mapping[str, Release] | None = None,
     witnesses: Mapping[str, Witness] | None = None,
 ) -> Recount:
-    """Return what the mechanisms of a finished run released and what it costs.
+    """Return the uses of a finished run's mechanisms and the epsilon of these.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def recount(
         The releases whose sensitivities are those of the budget's adjacency. By
         default each mechanism's own.
     witnesses : mapping of str to Witness, optional
-        Who listened to the run; less noise or more uses than the mechanisms say
-        count.
+        Listeners of the run, by release. If they saw less noise or more uses than the
+        mechanisms say, these are counted.
     """
     budget, accountant = calibration.budget, calibration.accountant
     question = (budget.number, budget.adjacency, accountant.removesuffix("+pure"))
@@ -149,7 +149,7 @@ def uses_of(
     declared: Mapping[str, Release] | None = None,
     witnesses: Mapping[str, Witness] | None = None,
 ) -> tuple[Twin, ...]:
-    """Return what was called: its twin, with smallest scale / sensitivity and count.
+    """Return the twin of each mechanism, with smallest scale / sensitivity and uses.
 
     Raises
     ------

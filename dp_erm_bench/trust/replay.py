@@ -33,7 +33,7 @@ class Exchange:
 
 @dataclass
 class Log:
-    """What a run asked, was answered and returned."""
+    """The queries of a run with their answers, and its iterates."""
 
     exchanges: list[Exchange] = field(default_factory=list)
     iterates: list[Array] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Log:
 
 @dataclass
 class ReplayReport:
-    """What the audit found.
+    """The differences between a run and its replay.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class ReplayReport:
     same_noise: bool = True
 
     def violations(self, slack: float = 1e-9) -> list[str]:
-        """Return a sentence for each thing that is wrong."""
+        """Return a sentence for each violation."""
         sentences = [
             f"release {name} differs by {ratio:.3g} times its declared sensitivity"
             for name, ratio in self.ratios.items()
@@ -72,18 +72,18 @@ class ReplayReport:
             "the releases depend on the data": self.same_queries,
             "sensitivities depend on the data": self.same_noise,
         }
-        return sentences + [text for text, kept in departures.items() if not kept]
+        return sentences + [text for text, same in departures.items() if not same]
 
 
 class Writer:
-    """Writes a run down; answers as another run was answered, if there is one.
+    """Records a run; replays the answers of another run, if there is one.
 
     Parameters
     ----------
     log : Log
         Filled as the run goes.
     first : Log, optional
-        Whose answers are fed, use by use.
+        The run whose answers are replayed, use by use.
     """
 
     def __init__(self, log: Log, first: Log | None = None) -> None:
@@ -94,17 +94,17 @@ class Writer:
         """Return a copy of the answer: a solver may change its array."""
         # Copied: it may change an array that it published, too.
         value, declared = query.value.copy(), np.array(query.sensitivity)
-        asked = replace(query, value=value, sensitivity=declared)
+        recorded = replace(query, value=value, sensitivity=declared)
         answer = publish()  # counts the use, also where another answer is fed
         before = next(self.fed, None)
         if before is not None and before.query.name == query.name:
             answer = before.answer
-        self.log.exchanges.append(Exchange(asked, np.array(answer)))
+        self.log.exchanges.append(Exchange(recorded, np.array(answer)))
         return np.array(answer)
 
 
 def compare(first: Log, second: Log) -> ReplayReport:
-    """Return how the run on a neighbour departs from the one whose answers it got."""
+    """Return the differences between a run and its replay on a neighbour."""
     report = ReplayReport()
     report.same_queries = len(first.exchanges) == len(second.exchanges)
     for one, other in zip(first.exchanges, second.exchanges, strict=False):

@@ -254,7 +254,7 @@ class Mute(Exception):
     __repr__ = __str__
 raise Mute
 """,
-        "Mute: its message cannot be had: KeyboardInterrupt",
+        "Mute: its message cannot be read: KeyboardInterrupt",
     ),
     Fault(
         "unpicklable",

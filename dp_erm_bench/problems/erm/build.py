@@ -116,8 +116,8 @@ def build_problem(
         name = _usual("loss", dataset).loss if name == "auto" else name
         for key, value in parameters.items() if is_file(name) else ():
             if math.isnan(number(value)):
-                said = f"loss.{key}={value} of {label(name)}"
-                raise UsageError(f"{said}: must be a number")
+                key_value = f"loss.{key}={value} of {label(name)}"
+                raise UsageError(f"{key_value}: must be a number")
         loss = cast(Loss, registry.build("loss", name, **parameters))
         if loss.source:
             check_loss(loss)

@@ -144,7 +144,7 @@ def _refined(loss: Loss, label: float) -> Array:
 def _compared(
     loss: Loss, z: Array, v: Array, d: Array, dd: Array
 ) -> list[tuple[str, Array, Any]]:
-    """Return what may be wrong, and at which of the margins z it is.
+    """Return the possible faults, each with margins and whether it occurs there.
 
     ``v``, ``d`` and ``dd`` are the values and both derivatives at z, in order.
     """

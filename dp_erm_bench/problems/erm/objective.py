@@ -24,7 +24,7 @@ from dp_erm_bench.problems.erm.smoothness import (
 )
 
 BOUNDS = ("lipschitz", "record_smoothness", "smoothness", "square_bounds")
-"""What sensitivities rest on."""
+"""The members that sensitivities depend on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class ERM:
     released: ReleasedSmoothness | None = None
 
     def __post_init__(self) -> None:
-        """Refuse labels and sets that do not fit, and parts that are not as said."""
+        """Refuse labels and sets that do not fit, and false declarations of parts."""
         # No solver runs on a loss that cannot be compiled.
         if self.loss.source and not self.loss.uncompiled:
             check_loss(self.loss)

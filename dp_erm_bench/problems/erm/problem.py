@@ -28,14 +28,14 @@ MOST_FEATURES = 4096
 
 @dataclass(frozen=True, eq=False)
 class ERMProblem(ERM, Problem):
-    """An objective with its certified optimum, its oracles, and what rows say of it."""
+    """An objective with its certified optimum, its oracles and its facts."""
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Return what a trial's spec says of the problem.
+        """Return the part of a trial's spec that describes the problem.
 
         `dataset` as ``Dataset.spec``; `loss`, `penalty`, `constraint` by name, with
-        all their parameters; of a loss from outside the package, what it is of.
+        all their parameters; of a loss from outside the package also its source.
         """
         return {
             "dataset": self.dataset.spec,
@@ -68,7 +68,7 @@ class ERMProblem(ERM, Problem):
         return certified_optimum(self)
 
     def uncharged(self, constants: bool) -> tuple[Uncharged, ...]:
-        """Return those in the making of the dataset, and of smoothness constants."""
+        """Return the uncharged uses of the records by the dataset and the constants."""
         used = self.smoothness.uncharged if constants else ()
         return (*self.dataset.uncharged, *used)
 

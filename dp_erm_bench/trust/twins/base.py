@@ -35,7 +35,7 @@ class Answered:
     first, second : arrays of shape (B, k)
         The query on either dataset.
     scale : array, broadcastable to (B, k)
-        The noise scale that was claimed; 0 where nothing may move.
+        The certified noise scale; 0 where nothing may change.
     """
 
     answer: Array
@@ -56,7 +56,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Twin(ABC):
-    """One mechanism that was called, as its run shows it.
+    """One mechanism as a run used it.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Twin(ABC):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> "Twin":
-        """Return what was called, with what else its law depends on.
+        """Return the twin of a mechanism, with the other parameters of its law.
 
         By default the release's own fields of the same names.
         """
@@ -160,7 +160,7 @@ class Twin(ABC):
 
 
 def discretisation(step: float, least: bool) -> dict[str, Any]:
-    """Return how the library is to round a distribution: down if ``least``."""
+    """Return the library's options for rounding: down if ``least``, else up."""
     return {
         "pessimistic_estimate": not least,
         "value_discretization_interval": step,

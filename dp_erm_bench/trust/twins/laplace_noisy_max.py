@@ -51,7 +51,7 @@ class LaplaceNoisyMaxTwin(PureTwin):
         return self.spread == 1.0
 
     def instance(self, step: float) -> Any:
-        """Return that of two candidates.
+        """Return the distribution of a selection between two candidates.
 
         The difference of two Laplace draws of scale b has the tail
         e^(-d/b) (1/2 + d/(4b)).

@@ -31,7 +31,7 @@ class NoisyMaxTwin(PureTwin):
         return np.asarray(half**2 / -math.expm1(-self.level))
 
     def instance(self, step: float) -> Any:
-        """Return that of two candidates: the winner under Gumbel noise is logistic."""
+        """Return that of a selection between two, whose winner is logistic."""
         return two_candidates(1 / (1 + math.exp(-1 / self.ratio)), step)
 
     @staticmethod

@@ -18,7 +18,7 @@ class PoissonGaussianTwin(Twin):
     Attributes
     ----------
     rate : float
-        That of the samples that were drawn.
+        The rate of the drawn samples.
     """
 
     exact: ClassVar[bool] = True
@@ -26,7 +26,7 @@ class PoissonGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return what was called; at rate 1, the Gaussian mechanism itself."""
+        """Return the twin of a mechanism; at rate 1, that of the Gaussian."""
         if mechanism.rate == 1.0:
             return GaussianTwin(ratio, times)
         return cls(ratio, times, mechanism.rate)
@@ -37,7 +37,7 @@ class PoissonGaussianTwin(Twin):
         return self.rate * math.sqrt(math.expm1(min((2 * self.ratio) ** -2, 600)))
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the library's own."""
+        """Return the library's distribution of the sampled Gaussian."""
         replaced = adjacency is Adjacency.REPLACE_ONE
         return normal(self.ratio, self.rate, step, least, replaced)
 

@@ -12,7 +12,7 @@ from dp_erm_bench.trust.twins.base import Array, Twin
 
 @dataclass(frozen=True)
 class PureTwin(Twin):
-    """A mechanism of which the level, by default 1 / ratio, is all that is known."""
+    """A mechanism known by its level alone, by default 1 / ratio."""
 
     @property
     def level(self) -> float:
@@ -24,7 +24,7 @@ class PureTwin(Twin):
         return two_outcomes(orders, self.level, np.array([self.level]), 2 * self.level)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return that of the largest profile, or of an instance."""
+        """Return the distribution of the largest profile, or of an instance."""
         from dp_accounting.pld import pld_pmf
         from dp_accounting.pld import privacy_loss_distribution as library
 

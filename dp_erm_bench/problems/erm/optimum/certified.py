@@ -57,7 +57,7 @@ def compute_optimum(problem: ERM) -> Optimum:
 
 
 def _unsupported(problem: ERM) -> str:
-    """Return why no reference minimiser serves a problem, empty if one does."""
+    """Return the reason why no reference minimiser serves it, empty if one does."""
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
     separable = isinstance(penalty, SeparablePenalty)
     if not (problem.loss.convex and problem.loss.smooth):

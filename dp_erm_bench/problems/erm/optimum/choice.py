@@ -1,4 +1,4 @@
-"""Which reference minimiser serves a problem, and those of balls and of a prox."""
+"""The choice of a reference minimiser, and the minimisers of balls and of a prox."""
 
 import itertools
 import math
@@ -34,7 +34,7 @@ CHECKED = 50
 
 
 def minimise(problem: ERM) -> Array:
-    """Return a minimiser, (p,), as far as one of the ways here finds it."""
+    """Return an approximate minimiser, of shape (p,), by the method that serves it."""
     penalty, constraint = problem.penalty, problem.constraint
     objective, region = _composite(problem), _region(problem)
     if region is not None:

@@ -1,4 +1,4 @@
-"""What reference minimisers share: the objective, its duality gap, Newton systems.
+"""Common parts of reference minimisers: objective, duality gap, Newton systems.
 
 Features are dense, or sparse and never made dense.
 """
@@ -124,7 +124,7 @@ def inexact(X: Any, l2: float) -> bool:
 
 
 def newton_system(X: Any, d: Array, l2: float, products: Array | None = None) -> Solve:
-    """Return what solves the Newton system (X' diag(d) X + l2 I).
+    """Return the solver of the Newton system (X' diag(d) X + l2 I).
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def newton_system(X: Any, d: Array, l2: float, products: Array | None = None) ->
 
 
 def direct(X: Any, d: Array, l2: float, products: Array | None = None) -> Solve:
-    """Return what solves the system to rounding, in the smaller dimension."""
+    """Return the direct solver of the system, in the smaller dimension."""
     root, (n, p) = np.sqrt(d), X.shape
     A, dual = scaled(X, root), p > n and l2 > 0.0
     if dual and products is not None:
@@ -159,7 +159,7 @@ def direct(X: Any, d: Array, l2: float, products: Array | None = None) -> Solve:
 
 
 def _iterative(X: Any, d: Array, l2: float) -> Solve:
-    """Return what solves the scaled system to a relative residual of 1e-2."""
+    """Return the iterative solver of the scaled system, to a relative residual 1e-2."""
     from scipy.sparse.linalg import LinearOperator, cg
 
     diagonal = np.asarray(scaled(X, np.sqrt(d)).power(2).sum(axis=0)) + l2
