@@ -32,7 +32,7 @@ STRENGTH = 0.1
 
 @dataclass(frozen=True, eq=False)
 class RecordChange:
-    """The records of D, and the one that is exchanged for another on D'.
+    """The records of D, and the one that is another on D'.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class RecordChange:
     y : array of shape (n,)
         Labels on D.
     record : int
-        Row of the exchanged record.
+        Row of the changed record.
     other : array of shape (p,) or None
         Its features on D'; None: those on D.
     label : float or None
@@ -143,7 +143,7 @@ def empty(rng: np.random.Generator) -> RecordChange:
 
 
 def interior(rng: np.random.Generator) -> RecordChange:
-    """RecordChange a record of a cloud for another one."""
+    """Replace a record of a cloud by another one."""
     X = np.clip(0.3 * rng.normal(size=(15, 6)), -1.0, 1.0) * radius(6)
     y = np.where(X @ rng.normal(size=6) > 0.0, 1.0, -1.0)
     record = int(rng.integers(15))

@@ -125,9 +125,9 @@ class Dataset:
 
     @cached_property
     def spec(self) -> Mapping[str, Any]:
-        """Return what a trial's spec says of the dataset, JSON-able.
+        """Return the part of a trial's spec that describes the dataset, JSON-able.
 
-        The yaml with overrides of one that was loaded; of a user's own arrays their
+        Of a loaded dataset its yaml with overrides; of a user's own arrays their
         name, the hash of their content and the declared bounds.
         """
         if self.loaded is not None:

@@ -25,7 +25,7 @@ BROKEN = (
     *(BadZipFile, lzma.LZMAError, zlib.error),
     *(NotImplementedError, RuntimeError, MemoryError, SyntaxError),
 )
-"""What readers raise for a file that is cut off or of another format."""
+"""Errors of readers for a file that is cut off or of another format."""
 
 SPARSE = ("data", "indices", "indptr", "shape")
 

@@ -76,7 +76,7 @@ def compact(X: Any) -> Features:
 
 
 def _bad_row(contents: Sequence[bytes]) -> str:
-    """Return where files are not svmlight, and nothing of what is there."""
+    """Return the place where files are not svmlight, without their content."""
     for content in contents:
         for number, line in enumerate(content.splitlines(), 1):
             if not ROW.fullmatch(line):
@@ -134,7 +134,7 @@ def _download(name: str) -> tuple[Any, Any]:
 
 
 def _row(member: str) -> Mapping[str, str]:
-    """Return what a mirror says of a set of libsvmdata, empty if it has none."""
+    """Return a mirror's row of a set of libsvmdata, empty if it has none."""
     mirror = open_mirror()
     rows = [] if mirror is None else mirror.rows.values()
     return next((row for row in rows if row.get("libsvmdata_name") == member), {})

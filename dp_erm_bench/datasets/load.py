@@ -34,7 +34,7 @@ BROKEN = (
     *(SyntaxError, TokenError, OverflowError, MemoryError, RecursionError),
     *(UserWarning, DeprecationWarning),
 )
-"""What readers raise for a damaged file."""
+"""Errors of readers for a damaged file."""
 
 
 def load_dataset(spec: Mapping[str, Any]) -> Dataset:
@@ -54,9 +54,9 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
     Raises
     ------
     DataUnavailable
-        If the data cannot be had; the message says how to get them.
+        If the data are unavailable; the message says how to get them.
     UsageError
-        If the specification or the data are not what they must be.
+        If the specification or the data are invalid.
     """
     text = json.dumps(spec, sort_keys=True)
     return _load(text, os.environ.get(VARIABLE), str(paths.cache_dir()))
@@ -93,8 +93,8 @@ def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:
     covered = getattr(spec.loader, "covered", ())
     options = {key: v for key, v in spec.options.items() if key not in covered}
     key = paths.digest([FORMAT, spec.name, source, spec.recipe.key, options])
-    if kept := load_arrays("datasets", key):
-        return kept
+    if cached := load_arrays("datasets", key):
+        return cached
     arrays = _made(spec)
     return arrays, save_arrays("datasets", key, arrays)
 

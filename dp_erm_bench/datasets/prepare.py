@@ -14,7 +14,7 @@ from dp_erm_bench.errors import UsageError
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How raw data become a dataset.
+    """The preparation of raw data as a dataset.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Recipe:
 
     @property
     def key(self) -> list[Any]:
-        """Return what tells two recipes apart, JSON-able."""
+        """Return the key of a recipe, JSON-able."""
         clip = None if self.clip is None else self.clip.key
         return [clip, *(v for k, v in vars(self).items() if k != "clip")]
 
@@ -133,14 +133,14 @@ def _features(arrays: dict[str, Features]) -> dict[str, Features]:
 
 
 def _without_empty(name: str, arrays: dict[str, Features]) -> dict[str, Features]:
-    """Return what has columns, without those that are empty in X."""
+    """Return the features and `w_true` without columns that are empty in X."""
     features = _features(arrays)
     X = features["X"]
-    kept = X.any(axis=0) if isinstance(X, np.ndarray) else np.diff(X.indptr) > 0
-    if not kept.any():
+    filled = X.any(axis=0) if isinstance(X, np.ndarray) else np.diff(X.indptr) > 0
+    if not filled.any():
         raise UsageError(f"dataset.drop_empty=True: every column of {name} is empty")
-    w_true = {key: arrays[key][kept] for key in ("w_true",) if key in arrays}
-    return {key: Z[:, kept] for key, Z in features.items()} | w_true
+    w_true = {key: arrays[key][filled] for key in ("w_true",) if key in arrays}
+    return {key: Z[:, filled] for key, Z in features.items()} | w_true
 
 
 def _rescaled(

@@ -1,4 +1,4 @@
-"""Where published data come from: a mirror, our cache, or the publisher's client.
+"""Sources of published data: a mirror, our cache, or the publisher's client.
 
 ``DP_ERM_BENCH_DATA`` names a mirror: a folder that is read before any network. Its
 ``MANIFEST.csv`` has at least the columns ``name``, ``file`` and ``sha256`` (of the file
@@ -158,12 +158,12 @@ class Published:
         Raises
         ------
         DataUnavailable
-            If the mirror lists the files and they are not what it says.
+            If files of the mirror are not those of its list.
         """
         if mirror := self._mirror():
             return digest([mirror.verify(file) for file in self.files])
-        kept = self._kept()
-        return kept and kept[1]
+        cached = self._cached()
+        return cached and cached[1]
 
     def __call__(self) -> Raw:
         """Return raw X and y: of the mirror, of an earlier download, else of a new one.
@@ -171,12 +171,12 @@ class Published:
         Raises
         ------
         DataUnavailable
-            If they cannot be had or are damaged; the message names the ways.
+            If they are unavailable or damaged; the message says how to get them.
         """
         if mirror := self._mirror():
             return self._parsed(list(map(mirror.read, self.files)))
-        if kept := self._kept():
-            return kept[0]["X"], kept[0]["y"]
+        if cached := self._cached():
+            return cached[0]["X"], cached[0]["y"]
         X, y = self._downloaded()
         save_arrays("raw", self._key, {"X": as_features(X), "y": as_features(y)})
         return X, y
@@ -185,7 +185,7 @@ class Published:
     def _key(self) -> str:
         return self.name.replace(":", "-")
 
-    def _kept(self) -> tuple[dict[str, Features], str] | None:
+    def _cached(self) -> tuple[dict[str, Features], str] | None:
         """Return the arrays of an earlier download and their hash."""
         return load_arrays("raw", self._key) if self.fetch else None
 
@@ -227,7 +227,7 @@ class Published:
 
 
 def python_call(module: str, function: str, *calls: str) -> str:
-    """Return what a user types to call a function, once with each arguments."""
+    """Return the command line that calls a function, once with each arguments."""
     lines = "; ".join(f"{function}({arguments})" for arguments in calls)
     return f'python -c "from {module} import {function}; {lines}"'
 

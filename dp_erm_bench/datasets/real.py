@@ -39,7 +39,7 @@ class Bundled:
 
 
 def _sklearn(function: str, **options: Any) -> Any:
-    """Return what a function of ``sklearn.datasets`` returns."""
+    """Return the result of a function of ``sklearn.datasets``."""
     return getattr(import_module("sklearn.datasets"), function)(**options)
 
 

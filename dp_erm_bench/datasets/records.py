@@ -1,4 +1,4 @@
-"""What records must be: finite, of labels that a loss takes, within their bounds."""
+"""Checks of records: finite, labels that a loss takes, within declared bounds."""
 
 import hashlib
 import itertools
@@ -198,13 +198,13 @@ def signs(name: str, y: Array) -> Array:
 def _chosen(name: str, y: NDArray[Any], positive: Sequence[Any]) -> Array:
     """Map the classes named to +1 and all others to -1."""
     classes = {label: _text(label) for label in np.unique(y)}
-    known, wanted = set(classes.values()), {_text(label) for label in positive}
-    if not wanted <= known or len(wanted) in (0, len(known)):
+    labels, chosen = set(classes.values()), {_text(label) for label in positive}
+    if not chosen <= labels or len(chosen) in (0, len(labels)):
         raise UsageError(
             f"dataset.positive={list(positive)} of {name}: must be some, but not all, "
             f"of the labels {_listed(classes.values())}"
         )
-    mask = np.isin(y, [label for label, text in classes.items() if text in wanted])
+    mask = np.isin(y, [label for label, text in classes.items() if text in chosen])
     return np.where(mask, 1.0, -1.0)
 
 

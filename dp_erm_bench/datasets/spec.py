@@ -202,8 +202,8 @@ def _declared(value: Mapping[str, Any] | None) -> Declared | None:
     """Return the bounds that a yaml declares."""
     if value is None:
         return None
-    known = {"columns", "norm", "label"}
-    if not isinstance(value, Mapping) or not {"columns"} <= set(value) <= known:
+    keys = {"columns", "norm", "label"}
+    if not isinstance(value, Mapping) or not {"columns"} <= set(value) <= keys:
         raise refused("bounds", value, "null or a mapping with columns, norm, label")
     columns = value["columns"]
     several = isinstance(columns, list | tuple)

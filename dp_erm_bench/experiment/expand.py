@@ -38,7 +38,7 @@ Axes = dict[str, Axis]
 
 @dataclass(frozen=True)
 class NotRun:
-    """A line that cannot run because its dataset cannot be had."""
+    """A line that cannot run because its dataset is unavailable."""
 
     panel: str
     line: str
@@ -86,7 +86,7 @@ def expand(sections: Sequence[Mapping[str, Any]]) -> tuple[list[Line], list[NotR
 
 
 def _trials(block: Block) -> int:
-    """Return how many trials a block asks for; an upper bound where they repeat."""
+    """Return the number of trials of a block; an upper bound where they repeat."""
     choices = (getattr(block, key) for key in CHOSEN)
     count = math.prod(map(_count, (*choices, block.budget)))
     if block.tune is None:
@@ -96,7 +96,7 @@ def _trials(block: Block) -> int:
 
 
 def _count(value: Any) -> int:
-    """Return how many points a choice, or the parameters of one, stand for."""
+    """Return the number of points of a choice, or of its parameters."""
     if isinstance(value, Mapping):
         return math.prod(
             len(axis_values(axis)) or 1
@@ -194,7 +194,7 @@ def _privacy(block: Block) -> list[tuple[dict[str, Any], str]]:
 
 
 def _problems(block: Block) -> Iterator[tuple[str, Problem | str]]:
-    """Yield each dataset's name with a problem, or why it cannot be had."""
+    """Yield each dataset's name with a problem, or why it is unavailable."""
     parts = (_parts(part, getattr(block, part)) for part in OBJECTIVE)
     objectives = list(itertools.product(*parts))
     for name, overrides in _datasets(block):

@@ -90,7 +90,7 @@ def _inert(name: str) -> bool:
 
 @functools.cache
 def _imports(module: str) -> tuple[str, ...]:
-    """Return what a module imports of this package and of its own, sorted."""
+    """Return the imports of a module from this package and from its own, sorted."""
     file = _file(module)
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_bytes() if file else b"")):

@@ -55,7 +55,7 @@ class BudgetConfig:
 
 @dataclass
 class RunnerConfig:
-    """How the trials are executed; only `n_checkpoints` is part of a trial's key."""
+    """The execution of trials; only `n_checkpoints` is part of a trial's key."""
 
     n_jobs: Any = says("auto", "worker processes of one thread, or auto", "auto")
     retry: list[str] = says([], "recorded statuses to run again", *FAILED)

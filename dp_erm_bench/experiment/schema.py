@@ -39,7 +39,7 @@ class Refine:
 
 @dataclass(frozen=True)
 class Tune:
-    """How a line's parameters are chosen."""
+    """The tuning of a line's parameters."""
 
     axes: Mapping[str, Any] = says({}, "values per parameter, or a `unit` and `values`")
     seeds: tuple[int, ...] = says((), "seeds on which every setting is tried")
@@ -109,7 +109,7 @@ def blocks_of(sections: Sequence[Mapping[str, Any]]) -> list[Block]:
 
 
 def label(block: Any, number: int = 1) -> str:
-    """Return how a sentence names a block: by its labels, else by its number."""
+    """Return the name of a block in messages: its labels, else its number."""
     section = block if isinstance(block, Mapping) else {}
     words = [section[key] for key in LABELS if isinstance(section.get(key), str)]
     return f"block {' / '.join(words) or number}"

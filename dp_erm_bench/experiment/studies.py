@@ -1,4 +1,4 @@
-"""Tasks: what is done with a trial that is not a fit.
+"""Tasks: trials that are no fits.
 
 A block with the key `task` names one of conf/task. Its trials are planned, run,
 recorded and resumed like all others; their results are the facts of their records.
@@ -28,7 +28,7 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """What is done with the trials of a block; the fields are its parameters."""
+    """The task of a block's trials; the fields are its parameters."""
 
     @abstractmethod
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
@@ -48,7 +48,7 @@ class Task(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Study(Line):
-    """The trials of one block that has a task, as `lines.FitLine` those of others."""
+    """The line of a block with a task; those of other blocks are `lines.FitLine`s."""
 
     block: Block
     task: Task
@@ -92,7 +92,7 @@ def task_of(section: Any) -> Task:
 
 
 def study_of(block: Block) -> Study:
-    """Return the trials of a block that has a task; what it refuses is refused here."""
+    """Return the line of a block with a task, its settings checked."""
     task, seeds = task_of(block.task), seeds_of("seed", block.seed)
     study = Study(
         panel=block.panel, line=block.line, seeds=seeds, block=block, task=task

@@ -1,4 +1,4 @@
-"""Lines, their settings, and trials: what is computed, its draws, its record's key.
+"""Lines, their settings, and trials with the keys of their records.
 
 A block becomes lines, a line settings (one per point of its axes), and a setting trials
 (one per seed).
@@ -61,7 +61,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class BatchKey:
-    """What settings that may share a batch have in common.
+    """The common part of settings that may share a batch.
 
     Parameters
     ----------
@@ -101,9 +101,9 @@ class Setting:
     digest : str
         Digest of what determines the numbers, the seed excepted.
     batch_key : BatchKey
-        What it shares with others of its batch.
+        The part that it shares with others of its batch.
     line : Line
-        Where it comes from.
+        The line that it belongs to.
     """
 
     base: Mapping[str, Any]
@@ -148,12 +148,11 @@ class Trial:
     setting : Setting
         Shared with the trials of other seeds.
     seed, n_checkpoints : int
-        What the setting leaves open.
+        The seed, and the number of rows of the trajectory.
     key : str
         Digest of identity, checkpoints and code; names the record in the store.
     phase : {"sweep", "tune", "report"}
-        Why its line wants it; a report has parameters that were chosen by looking
-        at other trials.
+        Its purpose in its line; a report has parameters chosen by other trials.
     """
 
     setting: Setting
@@ -164,7 +163,7 @@ class Trial:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Return what is run, resolved and JSON-able, made anew at every call.
+        """Return the resolved specification, JSON-able, made anew at every call.
 
         `dataset`, `loss`, `penalty`, `constraint`, `algorithm`, `budget`,
         `calibration`, `seed`, `n_checkpoints`; `task` where it is no fit.
@@ -183,7 +182,7 @@ class Trial:
 
     @property
     def kind(self) -> Kind:
-        """Return what is equal for trials that may share a batch."""
+        """Return the key of trials that may share a batch."""
         return self.setting.batch_key.group, self.n_checkpoints
 
     @property

@@ -28,7 +28,7 @@ Finals = Mapping[str, float]
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What a tuner chose.
+    """The parameters that a tuner chose.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ EMPTY = {
 
 
 class Rule(NamedTuple):
-    """How the runs of a setting are judged.
+    """The rule by which the runs of a setting are judged.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Rule(NamedTuple):
 
     @property
     def least(self) -> int:
-        """Return how many runs can decide: a sign test of fewer could not."""
+        """Return the least number of runs that can decide, as in a sign test."""
         return math.ceil(1 - math.log2(1 - self.interval))
 
 
@@ -99,7 +99,7 @@ def compare(
     -------
     DataFrame
         One row per setting and measure: labels; `dataset`, `algorithm`, `epsilon`, and
-        in `setting` what else tells it from others; `runs_a`, `runs_b` (paired: the
+        in `setting` its other parameters; `runs_a`, `runs_b` (paired: the
         pairs); `median_a`, `median_b`; the relative `change` B/A - 1 with its interval
         `low`, `high` (nan of too few runs); `verdict` and `note`. Statuses that
         changed are rows with the measure `status`; runs that only one side has are

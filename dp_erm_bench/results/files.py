@@ -37,7 +37,7 @@ ENCODED = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 COUNT = b',"lines":%d,"sum":"%08x"}\n'
 COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
 MARKS = (TAG, b',"sum":"')
-"""What stands in a plan whose lines have checksums, and in no other."""
+"""Marks of a plan whose lines have checksums."""
 
 
 @contextlib.contextmanager
@@ -83,7 +83,7 @@ def telling(folder: Path) -> Iterator[None]:
 
 
 def removed(folder: Path) -> UsageError:
-    """Return what to say of a folder that was removed from under a run."""
+    """Return the error of a folder that was removed during a run."""
     return UsageError(
         f"{shown(folder)}: was removed or replaced while the run went on, and what was "
         "recorded with it; run the same command again"

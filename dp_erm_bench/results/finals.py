@@ -65,13 +65,13 @@ def named_finals(folder: Path) -> pd.DataFrame:
         )
     table = load_results(folder)
     rows = final_rows(table[table["phase"] != "tune"])
-    asked = {
+    settings = {
         (line["key"], line["tuned"]): _text(line)
         for line in read_plan(folder)
         if line is not None and line["phase"] != "tune"
     }
     names = zip(rows["trial"], rows["tuned"], strict=True)
-    named = rows.assign(setting=[asked.get(name, "") for name in names])
+    named = rows.assign(setting=[settings.get(name, "") for name in names])
     whole = named["setting"] != ""
     if not whole.all():
         trials = plural(int((~whole).sum()), "trial")
@@ -81,7 +81,7 @@ def named_finals(folder: Path) -> pd.DataFrame:
 
 
 def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a line of the plan asks for, seeds and labels aside.
+    """Return the flattened setting of a line of the plan, without seeds and labels.
 
     Parameters
     ----------
@@ -89,17 +89,19 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
         With `spec` and `tuned`.
     """
     spec = line["spec"]
-    asked: dict[str, Any] = {}
+    setting: dict[str, Any] = {}
     for part in PARTS:
-        asked[part] = spec[part]["name"]
-        asked |= {f"{part}.{key}": v for key, v in spec[part].items() if key != "name"}
-    asked = {key: value for key, value in asked.items() if key not in LEFT_OUT}
-    if asked.get("dataset.path"):
-        asked["dataset.path"] = PurePath(asked["dataset.path"]).name
+        setting[part] = spec[part]["name"]
+        setting |= {
+            f"{part}.{key}": v for key, v in spec[part].items() if key != "name"
+        }
+    setting = {key: value for key, value in setting.items() if key not in LEFT_OUT}
+    if setting.get("dataset.path"):
+        setting["dataset.path"] = PurePath(setting["dataset.path"]).name
     name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
     chosen = {} if line["tuned"] else params
     return {
-        **asked,
+        **setting,
         "algorithm": name,
         **{f"algorithm.{name}.{key}": value for key, value in chosen.items()},
         **{f"budget.{key}": value for key, value in spec["budget"].items()},
@@ -172,14 +174,14 @@ def without(sides: Iterable[pd.DataFrame], ignore: Sequence[str]) -> list[pd.Dat
     if not keys:
         return sides
     texts = {text: json.loads(text) for side in sides for text in set(side["setting"])}
-    known = {part for setting in texts.values() for key in setting for part in _up(key)}
+    parts = {part for setting in texts.values() for key in setting for part in _up(key)}
     for name in sorted(keys):
-        check_choice("--ignore", name, sorted({*known, *LABELS}))
-    kept = {
+        check_choice("--ignore", name, sorted({*parts, *LABELS}))
+    reduced = {
         text: json.dumps({k: v for k, v in setting.items() if not keys & set(_up(k))})
         for text, setting in texts.items()
     }
-    return [side.assign(setting=side["setting"].map(kept)) for side in sides]
+    return [side.assign(setting=side["setting"].map(reduced)) for side in sides]
 
 
 def _up(key: str) -> Iterator[str]:

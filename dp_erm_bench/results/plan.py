@@ -122,7 +122,7 @@ def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def damage(folder: Path) -> int:
-    """Return how many lines of a folder's plan are damaged or gone."""
+    """Return the number of lines of a folder's plan that are damaged or gone."""
     return sum(row is None for row in read_plan(folder))
 
 
@@ -186,7 +186,7 @@ def _twofold(path: Path) -> set[bytes]:
 
 
 def _name(raw: bytes) -> bytes:
-    """Return what identifies a line: its labels and spec, but neither key nor flags.
+    """Return the digest of a line's labels and spec, without its key and flags.
 
     A solver's file is code: where it lies and what it holds name no trial.
     """
@@ -196,7 +196,7 @@ def _name(raw: bytes) -> bytes:
 
 
 def _agree(one: bytes, other: bytes) -> bool:
-    """Return whether lines of one key say alike what the key depends on.
+    """Return whether lines of one key agree in all that the key depends on.
 
     A parameter at its default may be spelled or not.
     """
@@ -208,7 +208,7 @@ def _agree(one: bytes, other: bytes) -> bool:
 
 
 def _fixed(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a line's key depends on: all but the parameters, and these."""
+    """Return the parts of a line that its key depends on, and its parameters."""
     spec = _mapping((files.parsed(raw) or {}).get("spec"))
     parts = {part: _mapping(spec.get(part)) for part in SILENT}
     params = _mapping(parts["algorithm"].pop("params", None))

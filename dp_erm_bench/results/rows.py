@@ -116,8 +116,8 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
             )
             columns[name] = pa.array(list(itertools.chain.from_iterable(values)), kind)
     optimum, none = columns["optimum"], pa.scalar(None, pa.float64())
-    known = pc.if_else(pc.equal(optimum, 0.0), none, optimum)
-    columns["relative_error"] = pc.subtract(pc.divide(columns["objective"], known), 1.0)
+    base = pc.if_else(pc.equal(optimum, 0.0), none, optimum)
+    columns["relative_error"] = pc.subtract(pc.divide(columns["objective"], base), 1.0)
     return pa.table(columns, schema=schema)
 
 
@@ -182,7 +182,7 @@ def seal(file: BinaryIO) -> None:
 
 
 def sources_of(file: BinaryIO) -> str:
-    """Return what a table was made of; empty without a seal, as earlier versions wrote.
+    """Return the sources of a table; empty without a seal, as of earlier versions.
 
     Raises
     ------

@@ -126,7 +126,7 @@ def _noted(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def note_ended(folder: Path) -> None:
-    """Write down which runs ended without a word: killed, or their machine stopped.
+    """Record the runs that ended without notice: killed, or their machine stopped.
 
     Only runs of this machine are judged, by whether their process is still there.
     """

@@ -114,7 +114,7 @@ def failed(key: str, status: str, message: str) -> dict[str, Any]:
 
 
 def batch_name(keys: Iterable[str]) -> str:
-    """Return what records say of their batch: a digest of its keys, in order."""
+    """Return the name of a batch in its records: a digest of its keys, in order."""
     return sha256(" ".join(keys).encode()).hexdigest()[:NAMED]
 
 
@@ -125,7 +125,7 @@ def encoded(record: Mapping[str, Any], cost: float = 0.0) -> bytes:
 
 
 class Traces(NamedTuple):
-    """What a process has left: which trials it began, and what came of them.
+    """The trials that a process began, and the records that it wrote.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ LINE = [*LABELS, *PROBLEM, *BUDGET]
 
 TUNING = Uncharged.TUNING.value
 HOW_IT_WENT = r" \(.*\)$"
-"""What a label says of a calibration: that it is not proved, or not recounted."""
+"""The note of a calibration's label: that it is not proved, or not recounted."""
 
 
 def final_rows(table: pd.DataFrame) -> pd.DataFrame:

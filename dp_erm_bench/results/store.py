@@ -31,16 +31,16 @@ OPEN_FILES = 100
 
 
 class Entry(NamedTuple):
-    """Where a record stands, with what is asked of it most.
+    """The place of a record, with its most used fields.
 
     Attributes
     ----------
     status : str
-        How its trial ended.
+        Status of its trial.
     segment : Path
         File that holds it.
     offset, length : int
-        Where, in bytes.
+        Its place there, in bytes.
     cost : float
         Seconds that its trial took; nan if that is not recorded.
     run : str
@@ -108,13 +108,13 @@ class Store:
         return {name: what for name, what in damage.items() if what}
 
     def tell(self, manifest: Mapping[str, Any], follows: str) -> None:
-        """Print what a manifest does not tell: of earlier formats, and of damage.
+        """Print the earlier formats and the damage that a manifest does not name.
 
-        `follows` says what becomes of trials without a record.
+        `follows` says how trials without a record go on.
         """
-        where, damage, known = files.shown(self.folder), self.damage(), {}
+        where, damage, listed = files.shown(self.folder), self.damage(), {}
         if isinstance(manifest.get("damaged"), dict):
-            known = {k: v for k, v in manifest["damaged"].items() if k != files.PLAN}
+            listed = {k: v for k, v in manifest["damaged"].items() if k != files.PLAN}
         lines = []
         known_format = manifest.get("format") == FORMAT
         if not known_format and any(read.older for read in self._segments.values()):
@@ -123,11 +123,11 @@ class Store:
                 "again: the command of a run does so, all of them"
             )
         counts = [number for number in damage.values() if isinstance(number, int)]
-        if damage != known and counts:
+        if damage != listed and counts:
             damaged = files.plural(sum(counts), "damaged line")
             segments = files.plural(len(counts), "segment")
             lines.append(f"{damaged} in {segments}: trials without a record {follows}")
-        if damage != known:
+        if damage != listed:
             refused = {k: v for k, v in damage.items() if isinstance(v, str)}
             lines += [f"segments/{k} cannot be read: {v}" for k, v in refused.items()]
         for line in lines:
@@ -167,7 +167,7 @@ def _read(
 
 
 class _Segment:
-    """Where the records of a segment stand, as far as it has been read.
+    """The places of the records of a segment, as far as it has been read.
 
     `size` is its length then (-1 of what is no file), `damaged` the number of lines
     that are neither a record nor a mark, `refused` why it cannot be read, `older`
