@@ -16,10 +16,11 @@ export DP_ERM_BENCH_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help test lint bench reproduce-figures audit accounting leaderboard clean
+.PHONY: help test test-engines lint bench reproduce-figures audit accounting leaderboard clean
 
 help:
 	@echo "make test                 run the tests on all cores"
+	@echo "make test-engines         run trials on a one-node SLURM: Debian, apt-get, network"
 	@echo "make lint                 ruff, mypy, import-linter"
 	@echo "make bench                measure what running trials costs, beside Hydra"
 	@echo "                          [BENCHOPT=install|path/to/benchopt] and benchopt"
@@ -42,11 +43,15 @@ $(READY): requirements.lock pyproject.toml
 # What measures time comes after the rest, with the machine to itself.
 test: $(READY)
 	@status=0; \
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not alone" || status=$$?; \
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not alone and not engines" || status=$$?; \
 	[ $$status -ne 2 ] || exit 2; \
 	$(BIN)/python -m pytest -m alone $$(grep -rlw --include='test_*.py' mark.alone tests) \
 	    || status=$$?; \
 	exit $$status
+
+# What starts a cluster of its own; without it these fail, elsewhere they are skipped.
+test-engines: $(READY)
+	DP_ERM_BENCH_SLURM=require $(BIN)/python -m pytest -m engines tests/engines
 
 lint: $(READY)
 	$(BIN)/ruff check .
