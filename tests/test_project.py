@@ -242,7 +242,7 @@ def test_tests_use_all_cores_but_for_those_that_run_alone(tmp_path):
         (tmp_path / name).touch()
     code, (most, alone) = run(0, 0)
     assert code == 0
-    assert "-n auto" in most and most.endswith("-m not alone")
+    assert "-n auto" in most and most.endswith("-m not alone and not engines")
     assert "-n " not in alone and alone.endswith("-m alone tests/test_one.py")
     for codes, calls in (((1, 0), 2), ((0, 1), 2), ((2, 0), 1)):
         code, ran = run(*codes)
