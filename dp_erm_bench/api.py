@@ -32,7 +32,7 @@ CHECKPOINTS = 51
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """What a fit returns.
+    """The result of a fit.
 
     Attributes
     ----------
@@ -47,13 +47,13 @@ class FitResult:
         The epsilon proved for the mechanisms that were run, at the budget's delta,
         with all that ``uncharged`` lists taken as public. Infinite at epsilon=inf.
     releases : tuple of Release
-        What was published, with its sensitivity.
+        The published releases with their sensitivities.
     reproducible : bool
         Whether there was a seed. A seeded run is reproducible, hence not private.
     calibration : str
         How the noise was chosen; says so where a printed constant is not proved.
     accountant : str
-        Which accountant proved ``epsilon_certified``.
+        The accountant that proved ``epsilon_certified``.
     uncharged : tuple of str
         Uses of the data that the budget does not pay for.
     checked : bool
@@ -190,7 +190,7 @@ def _plain(value: Any) -> Any:
 
 
 def result_of(solved: Run, b: int, reproducible: bool, checked: bool) -> FitResult:
-    """Return trial b of a batch as what a fit returns."""
+    """Return the fit result of trial b of a batch."""
     import pandas as pd
 
     summary, calibration = facts(solved, b), solved.calibration

@@ -145,8 +145,11 @@ def experiment_blocks(config: dict[str, Any], request: Request) -> list[Block]:
     panels = list(dict.fromkeys(str(block.get("panel")) for block in blocks))
     for panel in request.panels:
         registry.check_choice("panel", panel, panels)
-    kept = [b for b in blocks if not request.panels or b.get("panel") in request.panels]
-    expanded = [_expanded("", block) for block in kept]
+    expanded = [
+        _expanded("", block)
+        for block in blocks
+        if not request.panels or block.get("panel") in request.panels
+    ]
     checked = schema.blocks_of(expanded)  # before their keys are replaced
     labels = Counter((b.panel, b.line) for b in checked if b.panel and b.line)
     for (panel, line), number in labels.items():

@@ -228,7 +228,7 @@ def _choices(module: str, field: ast.expr | None) -> tuple[str, ...]:
 
 
 def _definition(module: str, name: str) -> tuple[str, ast.stmt | None]:
-    """Return where a name of a module is defined, which may import it, and how."""
+    """Return the module that defines a name, through imports, and its statement."""
     head, _, rest = name.partition(".")
     for node in _tree(module).body:
         if isinstance(node, ast.ImportFrom) and head in [n.name for n in node.names]:

@@ -46,7 +46,7 @@ class Argument:
 
     @property
     def forced(self) -> str:
-        """What adds a key by force: those of algorithms and datasets are in no yaml.
+        """The prefix that adds a key by force: some keys of parts are in no yaml.
 
         The expansion checks them.
         """

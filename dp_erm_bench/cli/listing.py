@@ -33,17 +33,17 @@ GROUPS = (*CHOICES, *KEYS)
 
 
 def list_command(words: Sequence[str]) -> int:
-    """Print what there is of groups, all by default, or of names that follow theirs."""
-    asked: list[tuple[str, list[str]]] = []
+    """Print the choices of groups, all by default, or of names that follow a group."""
+    groups: list[tuple[str, list[str]]] = []
     for word in words:
-        if word in GROUPS or not asked or asked[-1][0] in KEYS:
+        if word in GROUPS or not groups or groups[-1][0] in KEYS:
             registry.check_choice("list", word, list(GROUPS))
-            asked.append((word, []))
+            groups.append((word, []))
         else:
-            group, names = asked[-1]
+            group, names = groups[-1]
             registry.check_choice(f"list {group}", word, registry.names(group))
             names.append(word)
-    texts = [listing(*one) for one in asked or [(group, []) for group in GROUPS]]
+    texts = [listing(*one) for one in groups or [(group, []) for group in GROUPS]]
     print("\n\n".join(texts))
     return 0
 
@@ -56,7 +56,7 @@ def listing(group: str, only: Sequence[str] = ()) -> str:
     group : str
         One of `GROUPS`.
     only : sequence of str
-        Names of the choices wanted; all of them by default.
+        Names of choices; all of them by default.
     """
     if group in KEYS:
         rows = [_row(key, *of) for key, of in KEYS[group]().items()]

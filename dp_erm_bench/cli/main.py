@@ -139,14 +139,14 @@ def _interrupt(thread: int) -> None:
 
 
 def _codes(frame: FrameType | None) -> Iterator[CodeType]:
-    """Yield what a frame is running, then those that called it."""
+    """Yield the code of a frame, then that of its callers."""
     while frame is not None:
         yield frame.f_code
         frame = frame.f_back
 
 
 def _drop_output() -> None:
-    """Let the interpreter not try again, at its end, to write what nobody takes."""
+    """Keep the interpreter from writing to a closed output at its end."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a command line asks for, checked by name before anything is composed."""
+"""The request of a command line, checked by name before anything is composed."""
 
 import dataclasses
 import re
@@ -49,9 +49,9 @@ class Request:
 
     @property
     def changes(self) -> list[str]:
-        """What makes another experiment of it, sorted: `key=value` as one may type it.
+        """The changes of the experiment, sorted: `key=value` as one may type it.
 
-        Its profiles are its own; how it is run (`runner`, `mode`) is no part of it.
+        Its profiles are no changes, and neither are `runner` and `mode`.
         """
         if self.experiment is None:
             return []
@@ -63,8 +63,8 @@ class Request:
     def folder(self) -> str:
         """The folder's name if none is given: a changed experiment has its own.
 
-        It depends on what is changed, not on the order, so that the same command finds
-        it again. A long name is cut and ends with a digest.
+        It does not depend on the order of changes, so that the same command finds it
+        again. A long name is cut and ends with a digest.
         """
         if not self.changes:
             return self.experiment or "sweep"
@@ -91,12 +91,12 @@ def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
         For an unknown key or name, a wrong type, or an axis where none may be.
     """
     request = Request()
-    seen: set[str] = set()
+    keys: set[str] = set()
     for one in map(parse, arguments):
         first, _, rest = one.key.partition(".")
-        if one.key in seen:
+        if one.key in keys:
             raise UsageError(f"{one.key}: given twice; write the values as one list")
-        seen.add(one.key)
+        keys.add(one.key)
         if one.key == "experiment":
             name = _one(one).values[0]
             if name is not None:

@@ -39,7 +39,7 @@ class Subject(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Return how a sentence names the variant and the problem."""
+        """Return the name of the variant and the problem in messages."""
         return f"{self.candidate.title(self.variant)} on {self.problem.title}"
 
     def solver(self, **given: Any) -> Solver:
@@ -52,7 +52,7 @@ class Subject(NamedTuple):
         Parameters
         ----------
         *given : mapping
-            Parameters of each trial; without any, of none others.
+            Parameters of each trial, by default the same of all.
         names : sequence of str
             The identities.
         **how
@@ -75,12 +75,12 @@ class Candidate:
     Attributes
     ----------
     name : str
-        What it is called.
+        Its name.
     solver : type of Solver
     preset : mapping
         Parameters that its yaml sets.
     pin : str
-        By which another process loads it; empty for a class.
+        The pin by which another process loads it; empty for a class.
     rows : sequence of mapping or None
         Parameters that it is replayed with; None: any two values together.
     families : sequence of str
@@ -113,10 +113,10 @@ class Candidate:
         return [dict(zip(shapes, values, strict=True)) for values in product]
 
     def build(self, variant: Variant | None = None, **given: Any) -> Solver:
-        """Return a solver of a variant; what it has no parameter for is left out."""
+        """Return a solver of a variant; unknown parameters are left out."""
         usual = {"n_iter": STEPS, "ridge": RIDGE}
-        wanted = {**usual, **self.preset, **(variant or {}), **given}
-        own = {key: wanted[key] for key in wanted if key in self.parameters}
+        values = {**usual, **self.preset, **(variant or {}), **given}
+        own = {key: values[key] for key in values if key in self.parameters}
         return self.solver(**own)
 
     @property
@@ -190,7 +190,7 @@ class Candidate:
             yield Subject(self, variant, first)
 
     def title(self, variant: Variant) -> str:
-        """Return how a sentence names a variant."""
+        """Return the name of a variant in messages."""
         words = [str(word) for word in variant.values() if word is not None]
         return "-".join([self.name, *words])
 

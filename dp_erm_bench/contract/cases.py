@@ -1,4 +1,4 @@
-"""Which parameters, problems and neighbours an algorithm is replayed on."""
+"""The cases of a replay: parameters, problems and neighbouring datasets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Case:
     brief : bool
         Whether noise and compiled steps are left to other cases.
     group : str
-        Whose ratios are looked at together, and named in sentences.
+        Name of the cases whose ratios are judged together.
     """
 
     given: tuple[tuple[str, Any], ...]
@@ -75,7 +75,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """Return how a sentence names it, but for its neighbours."""
+        """Return its name in messages, without its neighbours."""
         words = " + ".join(part for part in self.parts if part != "none")
         return f"{self.group} on {words}, {self.adjacency.value}"
 
@@ -99,7 +99,7 @@ def varied(candidate: Candidate) -> Iterator[Case]:
     families, count = candidate.families, itertools.count()
     few = len(families) if candidate.solver.batchable else FEW
     again = math.ceil(LEAST * len(families) / (few * len(rows))) if rows else 0
-    met: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for number, row in enumerate([*rows] * again):
         for k in range(min(few, len(families))):
             family, turn = families[(few * number + k) % len(families)], next(count)
@@ -107,10 +107,10 @@ def varied(candidate: Candidate) -> Iterator[Case]:
             if family == "range of labels":
                 served = [one for one in served if one[0] in ("squared", "huber")]
             # The first time that a family could be met it is, and every third time.
-            met[family] += bool(served)
-            if served and (family not in LARGE or met[family] % 3 == 1):
+            counts[family] += bool(served)
+            if served and (family not in LARGE or counts[family] % 3 == 1):
                 parts = served[(5 * turn) % len(served)]
-                long = family not in LARGE and met[family] == 1
+                long = family not in LARGE and counts[family] == 1
                 yield from _on(candidate, row, parts, family, number, turn, long)
 
 
@@ -130,7 +130,7 @@ def _served(candidate: Candidate, *row: tuple[str, Any]) -> list[Parts]:
 
 
 def _is_hidden(problem: Problem, solver: Solver) -> bool:
-    """Return whether noise can hide the changes; what fails is seen where it is run."""
+    """Return whether all sensitivities are finite; True where that cannot be told."""
     try:
         return is_bounded(problem, resized(solver, problem))
     except Exception:

@@ -67,12 +67,12 @@ def covering(
 
     take(dict.fromkeys(factors, 0))  # without factors, one row of nothing
     while todo:
-        wanted = next(iter(todo))
-        tried = (_completed(factors, todo, dict(wanted), k) for k in range(4))
+        pair = next(iter(todo))
+        tried = (_completed(factors, todo, dict(pair), k) for k in range(4))
         row = next((row for row in tried if allowed(valued(row))), None)
         if row:
             take(row)
-        todo.pop(wanted, None)
+        todo.pop(pair, None)
     return rows
 
 

@@ -65,17 +65,17 @@ def _names(tree: ast.AST) -> set[str]:
 def wrong_parameters_are_refused(candidate: Candidate) -> None:
     """Refuse parameters of a wrong type or out of range in one sentence."""
     for name, field in candidate.parameters.items():
-        for given in _wrong(field):
+        for value in _wrong(field):
             message = ""
             try:
-                candidate.build(**{name: given})
+                candidate.build(**{name: value})
             except UsageError as error:
                 message = str(error)
-            require(message, f"parameter {name}={given} is accepted")
+            require(message, f"parameter {name}={value} is accepted")
             fits = (
-                message.startswith(f"{name}={given}: must be ") and "\n" not in message
+                message.startswith(f"{name}={value}: must be ") and "\n" not in message
             )
-            require(fits, f"parameter {name}={given} is refused with: {message}")
+            require(fits, f"parameter {name}={value} is refused with: {message}")
 
 
 def _wrong(field: dataclasses.Field[Any]) -> Iterator[Any]:
@@ -173,10 +173,12 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
                 except Unsupported:
                     continue
                 run.mechanisms.ahead = ahead
-                heard = None if ahead else listen(run.mechanisms)
+                witnesses = None if ahead else listen(run.mechanisms)
                 run.iterates()
                 try:
-                    counted = recount(run.mechanisms, run.calibration, witnesses=heard)
+                    counted = recount(
+                        run.mechanisms, run.calibration, witnesses=witnesses
+                    )
                 except NoTwin as reason:
                     raise NotApplicable(str(reason)) from None
                 lack = counted.complaint(run.calibration)

@@ -164,11 +164,11 @@ def unbounded(rng: np.random.Generator) -> RecordChange:
 
 def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
     base = _aligned(rng, n, p, 0.2)
-    kept = rng.random((n, p)) < 0.15
-    kept[:, p - 1] = False  # a column that the record alone will fill
+    filled = rng.random((n, p)) < 0.15
+    filled[:, p - 1] = False  # a column that the record alone will fill
     other = np.where(rng.random(p) < 0.3, _corner(p), 0.0)
     other[p - 1] = _corner(p)[p - 1]
-    return replace(base, X=np.where(kept, base.X, 0.0), other=other, sparse=True)
+    return replace(base, X=np.where(filled, base.X, 0.0), other=other, sparse=True)
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {

@@ -1,4 +1,4 @@
-"""What a replay is told instead of secrets: whom samples hold, terms of objectives.
+"""Public stand-ins for a run's secrets in replays: samples, terms of objectives.
 
 A record's coin falls by a public pattern, in which it is present or not. The released
 value of a perturbed objective is the minimiser w of F(w) + (ridge/2) norm2(w)^2 +
@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 NEAR = 1e-9
 """Distance to the exact minimiser that is sought."""
 EQUAL = 1e-5
-"""By how much published minimisers may differ: they are solved to a tolerance."""
+"""Allowed difference of published minimisers, which are solved to a tolerance."""
 
 
 def spread_of(
@@ -55,16 +55,16 @@ def spread_of(
 def coins(
     mechanism: PoissonMechanism, record: int, turned: bool
 ) -> Callable[[int, int, int], Batch]:
-    """Return what samples instead of a mechanism, the exchanged record by a pattern.
+    """Return a sampler for a mechanism, with the changed record by a public pattern.
 
-    Every outcome has a positive probability, so that what holds for all of them holds
-    whatever comes: nobody but the record, everybody, as the coins fall.
+    Samples are the record alone, all records, or as the coins fall. Each has a
+    positive probability, so that a proof for all samples covers these.
 
     Parameters
     ----------
     mechanism : PoissonMechanism
     record : int
-        The one that neighbours differ in.
+        Row of the record in which the neighbours differ.
     turned : bool
         Whether it is present exactly where the pattern says that it is not.
     """
@@ -114,7 +114,7 @@ class Matched:
 def matched(
     neighbours: Neighbours, run: Run, terms: Sequence[Array], log: Log
 ) -> list[Matched]:
-    """Return the terms of D' for those that a run on D was told."""
+    """Return the terms of D' for the terms of a run on D."""
     releases = [mechanism.release for mechanism in run.mechanisms.values()]
     secret = [release for release in releases if release.secret]
     # The first value that was computed from the minimiser.
@@ -133,8 +133,8 @@ def _of_term(
     scale, own = problem.record_smoothness / problem.n, problem.penalty.strong_convexity
     grown = float(np.expm1(release.curvature))
     claimed = scale / grown if grown > 0.0 else np.inf
-    seen = [_ridge(problem, b, w) for b, w in zip(term, answer, strict=False)]
-    modulus = next((ridge + own for ridge in seen if ridge is not None), claimed)
+    ridges = [_ridge(problem, b, w) for b, w in zip(term, answer, strict=False)]
+    modulus = next((ridge + own for ridge in ridges if ridge is not None), claimed)
     complaint = ""
     if claimed > modulus * (1 + 1e-6):
         complaint = (

@@ -110,7 +110,7 @@ def served_within_the_budget_or_refused(candidate: Candidate) -> None:
     for parts in candidate.objectives() if candidate.foreign else objectives(True):
         problem = candidate.problem(parts)
         name = f"{candidate.name} on {problem.title}"
-        kept = parts[2] != "none" and not candidate.solver.constrained
+        unkept = parts[2] != "none" and not candidate.solver.constrained
         for adjacency in Adjacency:
             budget = Budget(EPSILON, DELTA, adjacency)
             try:
@@ -119,7 +119,7 @@ def served_within_the_budget_or_refused(candidate: Candidate) -> None:
                 message = str(reason)
                 require(message and "\n" not in message, f"{name} refuses: {message}")
                 continue
-            require(not kept, f"{name} is served, yet the class is not `constrained`")
+            require(not unkept, f"{name} is served, yet the class is not `constrained`")
             _keeps(run, name)
             served += 1
     require(served, f"{candidate.name} serves no problem at epsilon={EPSILON}")
@@ -152,7 +152,7 @@ def calibrations_are_served(candidate: Candidate) -> None:
 
 
 def _refusal(on: Subject, calibration: str) -> str | None:
-    """Return why a calibration is refused on a problem, None if it runs."""
+    """Return the reason why a calibration is refused, None if it runs."""
     try:
         on.calibrated(Budget(EPSILON, DELTA), calibration).record(5)
     except Unsupported as reason:

@@ -45,11 +45,11 @@ def objective_problem(
 ) -> ERMProblem:
     """Return the problem of an objective, its penalty of some strength."""
     psi = registry.build("penalty", penalty)
-    given: dict[str, Any] = {"strength": strength} if hasattr(psi, "strength") else {}
-    given = dict(box) if penalty == "box" else given
+    values: dict[str, Any] = {"strength": strength} if hasattr(psi, "strength") else {}
+    values = dict(box) if penalty == "box" else values
     size = registry.target("constraint", constraint).example(data.p)
     space = {"name": constraint, **size}
-    return build_problem(data, loss, {"name": penalty, **given}, space)
+    return build_problem(data, loss, {"name": penalty, **values}, space)
 
 
 @functools.cache

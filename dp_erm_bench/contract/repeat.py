@@ -27,10 +27,10 @@ FAR_OFF = 5.0
 def compiled_steps_agree(candidate: Candidate) -> None:
     """Make the same steps compiled, with noise taken ahead, as one by one."""
     for on in candidate.each():
-        given = [{"clip": clip, "step": 0.5} for clip in (0.7, 2.0)]
+        parameters = [{"clip": clip, "step": 0.5} for clip in (0.7, 2.0)]
         for names in ["ab"] if candidate.solver.batchable else ["a", "b"]:
             plain, fast = (
-                on.run(*given[: len(names)], names=names, ahead=ahead).iterates()
+                on.run(*parameters[: len(names)], names=names, ahead=ahead).iterates()
                 for ahead in (False, True)
             )
             off = _difference(plain, fast)
@@ -39,7 +39,7 @@ def compiled_steps_agree(candidate: Candidate) -> None:
 
 
 def _difference(first: list[Array], second: list[Array]) -> float:
-    """Return the largest difference in units of what rounding may do."""
+    """Return the largest difference, in units of the allowed rounding."""
     if len(first) != len(second):
         return np.inf
     a, b = np.array(first), np.array(second)
@@ -98,28 +98,28 @@ def batches_change_nothing(candidate: Candidate) -> None:
 
 
 def _batch(on: Subject, names: str) -> tuple[dict[str, Array], Array]:
-    """Return what is drawn in a batch, each trial of its own threshold."""
-    given = [{"clip": CLIPS[name]} for name in names]
-    return _drawn(on.run(*given, names=names))
+    """Return noise and last iterates of a batch whose trials have own thresholds."""
+    clips = [{"clip": CLIPS[name]} for name in names]
+    return _drawn(on.run(*clips, names=names))
 
 
 def _drawn(run: Run) -> tuple[dict[str, Array], Array]:
     """Return the noise of every use by release, (B, uses), and the last iterates."""
     run.mechanisms.ahead = True
-    seen: dict[str, list[Array]] = {}
+    noises: dict[str, list[Array]] = {}
 
     def listening(
         unit_noise: Callable[[int, int], Array], name: str, *size: int
     ) -> Array:
         noise = unit_noise(*size)
-        seen.setdefault(name, []).append(noise.reshape(len(noise), -1).copy())
+        noises.setdefault(name, []).append(noise.reshape(len(noise), -1).copy())
         return noise
 
     for name, mechanism in run.mechanisms.items():
         unit_noise = functools.partial(listening, mechanism.unit_noise, name)
         setattr(mechanism, "unit_noise", unit_noise)  # noqa: B010
     last = run.iterates()[-1]
-    return {name: np.hstack(parts) for name, parts in seen.items()}, last
+    return {name: np.hstack(parts) for name, parts in noises.items()}, last
 
 
 def public_draws_belong_to_the_trial(candidate: Candidate) -> None:
@@ -163,7 +163,7 @@ def noise_is_news_to_the_solver(candidate: Candidate) -> None:
 
 
 def _nearer(on: Subject, names: Sequence[str]) -> float:
-    """Return how many trials are moved less by their own noise, ties being halves."""
+    """Return the number of trials that own noise moves less; ties count 1/2."""
     others = tuple(f"{name}, other" for name in names)
 
     def ends(z: float, streams: Sequence[str] = ()) -> Array:
@@ -190,10 +190,10 @@ def draws_are_distinct(candidate: Candidate) -> None:
         full = [w.tobytes() for _, w in runs if w.all()]
         apart = places > MANY // 2 and len(set(full)) == len(full)
         require(apart, f"{title}: {MANY} trials end at {places} places")
-        drawn = [x for noise, _ in runs for parts in noise.values() for x in parts.flat]
-        kept = [x for x in drawn if x != 0.0]
-        again = len(kept) - len(set(kept))
-        require(not again, f"{title}: {again} of {len(kept)} draws are used again")
+        every = [x for noise, _ in runs for parts in noise.values() for x in parts.flat]
+        draws = [x for x in every if x != 0.0]
+        again = len(draws) - len(set(draws))
+        require(not again, f"{title}: {again} of {len(draws)} draws are used again")
 
 
 def global_random_state_is_untouched(candidate: Candidate) -> None:

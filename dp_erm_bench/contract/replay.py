@@ -54,10 +54,10 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
         if CORNERS in one.case.family and one.case.toggled is None
     ]
     least = {one.case.title: _least(one.case) for one in at_corners}
-    seen = _grouped(at_corners)
+    grouped = _grouped(at_corners)
     loose = {
         title
-        for title, ratios in seen.items()
+        for title, ratios in grouped.items()
         if any(ratio <= least[title] for ratio in ratios.values())
     }
     far = [case for case in _stretched(candidate) if case.title in loose]
@@ -136,7 +136,7 @@ def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case
 
 
 def _clipped(candidate: Candidate) -> list[tuple[Variant, float | None, str]]:
-    """Return variants with a threshold, None for none, and how sentences name both."""
+    """Return variants, each with a threshold or None, and their names in messages."""
     clipped: list[tuple[Variant, float | None, str]] = []
     for variant in candidate.variants:
         if "clip" in candidate.parameters:
@@ -150,8 +150,8 @@ def _loud(
 ) -> Case:
     """Return a loud case on records at the corners of their bounds."""
     trials = TRIALS if candidate.solver.batchable else 1
-    given = (given_of(solver), parts, CORNERS, adjacency, trials)
-    return Case(*given, z=LOUD, strength=WEAK, brief=True, group=group)
+    head = (given_of(solver), parts, CORNERS, adjacency, trials)
+    return Case(*head, z=LOUD, strength=WEAK, brief=True, group=group)
 
 
 def _stretched(candidate: Candidate) -> Iterator[Case]:
@@ -164,7 +164,7 @@ def _stretched(candidate: Candidate) -> Iterator[Case]:
 
 
 def _least(case: Case) -> float:
-    """Return which part of a sensitivity must be seen.
+    """Return the least part of a sensitivity that a change must reach.
 
     No run visits all corners of a constraint. Squared loss on a box: where margins are
     large all gradients lean towards w, so that a replaced record changes less than two

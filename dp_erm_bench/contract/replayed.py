@@ -29,7 +29,7 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.trust.replay import changes, compare
 
 SLACK, STILL, HALF = 1e-7, 1e-7, 0.5
-"""What rounding adds to a change / its sensitivity, and to one that must not be; the
+"""Rounding in a change / its sensitivity, and in a change that must be 0; the
 part of a sensitivity that a sampled record's own term may have under replace_one."""
 AT_ONCE = 20
 """Cases that a process runs together."""
@@ -52,7 +52,7 @@ class ReplayResult:
     ratios : dict
         Per release, the largest change / its declared sensitivity.
     refusal : str
-        Why nothing was run; empty if something was.
+        The reason why nothing was run; empty if something was.
     """
 
     case: Case
@@ -91,7 +91,7 @@ def _apart(pin: str, cases: Sequence[Case]) -> Iterator[ReplayResult]:
     parts = [cases[k : k + AT_ONCE] for k in range(0, len(cases), AT_ONCE)]
     (accounts, first), (results, second) = (context.Pipe(False) for _ in range(2))
     targets = [(first, _first, pin, parts), (second, _second, pin, parts, accounts)]
-    sides = [context.Process(target=_send, args=given) for given in targets]
+    sides = [context.Process(target=_send, args=args) for args in targets]
     try:
         for side in sides:
             side.start()
@@ -158,7 +158,7 @@ def _second(
 
 
 def compared(case: Case, first: Account, second: Account) -> ReplayResult:
-    """Return what a run on D and one on D', told the same answers, say together."""
+    """Return the result of a run on D and one on D' with the same answers."""
     result = ReplayResult(case)
     if first.refusal or second.refusal:
         result.refusal = first.refusal or second.refusal
@@ -190,7 +190,7 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
 
 
 def _raised(result: ReplayResult, first: str, second: str) -> None:
-    """Judge errors: unusual parameters or data may be none of a solver's business."""
+    """Judge errors: a solver may refuse unusual parameters or data."""
     message = f"it raises {first or second}"
     kinds = {error.partition(":")[0] for error in (first, second)}
     if NotSampled.__name__ in kinds:
@@ -204,7 +204,7 @@ def _raised(result: ReplayResult, first: str, second: str) -> None:
 
 
 def _round(first: Account, second: Account) -> None:
-    """Take what was computed from equal minimisers for equal where it nearly is."""
+    """Equate values computed from equal minimisers where they nearly agree."""
     queries = zip(first.log.exchanges, second.log.exchanges, strict=False)
     both = [(one.query.value, other.query.value) for one, other in queries]
     ends = zip(first.log.iterates, second.log.iterates, strict=False)
@@ -232,7 +232,7 @@ def _too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
 
 
 def _unsampled(first: Account, second: Account) -> Iterator[str]:
-    """Yield which releases move with a record that is not in their samples."""
+    """Yield the releases that change with a record outside their samples."""
     for name in sorted(first.sampled):
         queries, others = (
             [one.query for one in side.log.exchanges if one.query.name == name]

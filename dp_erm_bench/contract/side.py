@@ -26,26 +26,26 @@ from dp_erm_bench.trust.recount import Witness
 from dp_erm_bench.trust.replay import Log, Writer
 
 HEARD = 1e-3
-"""By which part noise that is read off an answer may be less, by rounding."""
+"""Part by which rounding may reduce the noise that is read off an answer."""
 DRIFT = 1e-6
-"""What compiled and plain steps may differ by, relative to the largest entry."""
+"""Allowed difference of compiled and plain steps, relative to the largest entry."""
 
 
 @dataclass
 class Account:
-    """What one side came to.
+    """The record of one side of a replay.
 
     Attributes
     ----------
     refusal : str
-        Why nothing was run; empty if something was.
+        The reason why nothing was run; empty if something was.
     error : str
-        What was raised.
+        The error that was raised; empty if none was.
     declared : list
         Length, passes, releases with their sensitivities and laws.
     log : Log
     complaints : list of str
-        What is wrong with the run by itself.
+        Violations by this run alone.
     terms : list of array
         The secret linear terms of objectives that the solver got.
     matched : list of Matched
@@ -74,7 +74,7 @@ class Side:
     number : int
         0 for D, 1 for D'.
     first : Account, optional
-        That of D, whose answers D' gets.
+        The account of D, whose answers are replayed on D'.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Side:
         self.witnesses: dict[str, Witness] = {}
 
     def play(self) -> Account:
-        """Run, and return what came of it; nothing is raised."""
+        """Run, and return the account; nothing is raised."""
         account = self.account
         try:
             with np.errstate(all="ignore"):
@@ -138,7 +138,7 @@ class Side:
                 )
 
     def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
-        """Return the run of the case, which ``made`` gets the mechanisms of."""
+        """Return the run of the case; ``made`` is called with its mechanisms."""
         case, length = self.case, self.solver.iterations(self.problem)
         names = tuple(f"{case.family} {k}" for k in range(case.trials))
         middle = {"all": range(length), "few": [length // 3], "ends": []}[case.points]

@@ -1,4 +1,4 @@
-"""How kernels are compiled, and where their machine code is kept.
+"""The compilation of kernels, and the files of their machine code.
 
 In the last bits of what it computes, machine code depends on whether the kernels that
 it calls were compiled beside it or loaded. So every kernel is compiled in a child

@@ -1,4 +1,4 @@
-"""How kernels take a loss: as its own type, whose methods they compile in.
+"""Losses in kernels: each is its own type, whose methods are compiled in.
 
 A loss's `value` and `derivative` are compiled as they stand in its class, for one
 record, and inlined where a kernel calls them. To numba each class of losses is a type
@@ -143,7 +143,7 @@ def loss_sum(loss: Any, y: Array, z: Array) -> float:
 
 
 def uncompiled(loss: Any) -> str | None:
-    """Return which method of a loss cannot be compiled, and why, if any."""
+    """Return a sentence on the method of a loss that cannot be compiled, or None."""
     one = np.ones(1)
     # What is kept already is loaded here.
     with contextlib.suppress(Exception):

@@ -89,7 +89,7 @@ def fill_words(seed: Seed, first: int, size: int, words: Words) -> None:
 
 @exact
 def place(seed: Seed, position: int) -> float:
-    """Return where in its cell, as a share of it in (0, 1), a uniform lies.
+    """Return the place of a uniform in its cell, as a share of it in (0, 1).
 
     A law with a tail asks for it where the uniform number ``position`` < 2^59 lies in
     an outermost cell, beyond which nothing would ever be drawn: once in 2^51 draws.

@@ -52,7 +52,7 @@ def all_scores(rule: int, g: Array, w: Array, M: Array, psi: Array, out: Array) 
 
 @kernel
 def excess(g: float, w: float, M: float, psi: Array) -> float:
-    """Return how far -g lies outside the subdifferential (negative inside).
+    """Return the distance of -g to the subdifferential, negative inside.
 
     The subdifferential is a point, an interval (at the kink) or a ray (on the
     border of the box). In units of 1 / sqrt(M).

@@ -1,4 +1,4 @@
-"""How code from outside the package is called, and what it consists of.
+"""Names and sources of code from outside the package.
 
 A file is named by its path, and *pinned* as ``path#content``: the content is a digest
 of the file and of the modules beside it that it imports, so that whoever holds the
@@ -39,7 +39,7 @@ def is_file(name: Any) -> bool:
 
 
 def label(name: str) -> str:
-    """Return what an algorithm is called: the stem of a file, else its name."""
+    """Return the label of an algorithm: the stem of a file, else its name."""
     return Path(name.partition("#")[0]).stem if is_file(name) else name
 
 
@@ -49,13 +49,13 @@ def content(name: str) -> str:
 
 
 def shipped(name: str) -> dict[str, str]:
-    """Return what the spec of a trial says of a pinned file, nothing of a name."""
+    """Return the entries of a pinned file in a trial's spec, {} for a name."""
     path = name.partition("#")[0]
     return {"file": path, "content": content(name)} if is_file(name) else {}
 
 
 def identity(name: str) -> str:
-    """Return what tells an algorithm's draws from others': never where a file is."""
+    """Return the name that seeds an algorithm's draws, without a file's place."""
     return f"{label(name)}:{content(name)}" if is_file(name) else name
 
 
@@ -179,14 +179,14 @@ def _module_file(folder: Path, module: str) -> Path | None:
 
 
 def digest(files: dict[str, Path]) -> str:
-    """Return the digest of modules by name: of what they hold, not where they are."""
+    """Return the digest of modules by name and content, not by place."""
     parts = [f"{n} {sha256(files[n].read_bytes()).hexdigest()}" for n in sorted(files)]
     return sha256("\n".join(parts).encode()).hexdigest()
 
 
 @functools.cache
 def origin(cls: type) -> str:
-    """Return what tells a class from outside the package from others of its name.
+    """Return the digest that tells a class from outside the package from namesakes.
 
     Returns
     -------
@@ -219,7 +219,7 @@ def broken(path: str, error: BaseException, group: str) -> UsageError:
 
 
 def _moved(path: str, missing: str) -> str:
-    """Return how to import what a file looked for at a place of ours that is gone."""
+    """Return a sentence on how to import names that have left their module."""
     if missing == EXTEND or missing.partition(".")[0] != __name__.partition(".")[0]:
         return ""
     gone = [

@@ -1,8 +1,8 @@
-"""Which solvers from outside the package have passed `dp-erm-bench check`.
+"""Records of the solvers from outside that have passed `dp-erm-bench check`.
 
-A pass is a file of the cache, named by what passed (the solver's sources) and by what
-it passed (the package's sources). Its text follows from both, so that reading it is
-comparing it: a file that holds anything else, or cannot be read, is no pass.
+A pass is a file of the cache, named by the solver's sources and by those of the
+package. Its text follows from both, so that reading it is comparing it: a file that
+holds anything else, or cannot be read, is no pass.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def unchecked(algorithms: Iterable[str]) -> str:
 
 
 def _record(solver: str) -> tuple[Path, bytes]:
-    """Return where the pass of some sources is recorded, and its text."""
+    """Return the path and the text of the record of a pass."""
     fields = {"solver": solver, "package": package_digest()}
     name = digest(fields)
     text = json.dumps({**fields, "sha256": name}, indent=1, sort_keys=True) + "\n"

@@ -155,7 +155,7 @@ def runs_of(drawn: Iterable[Bands]) -> list[str]:
 
 
 def commit(folder: Path, run: str) -> str:
-    """Return the commit that a run was made at, and whether files were changed."""
+    """Return a run's commit, and whether files were changed since."""
     git = (read_run(folder, run).get("environment") or {}).get("git")
     if not git:
         return "commit unknown"
@@ -164,7 +164,7 @@ def commit(folder: Path, run: str) -> str:
 
 
 def seeds(runs: Iterable[Curves], profile: str) -> str:
-    """Return how many seeds stand behind median and band."""
+    """Return a sentence with the number of seeds behind median and band."""
     counts = sorted({run.n_seeds for run in runs})
     return (
         f"Median and min..max of {' or '.join(map(str, counts))} report seeds at the "

@@ -22,12 +22,12 @@ ENDS = ("ok", "diverged")
 
 
 class Missing(Exception):
-    """A line is not in the table that a figure or a claim needs; says why."""
+    """A line of a figure or a claim is not in the table; the message says why."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """What is drawn of several runs: their median, the smallest and the largest.
+    """Median, smallest and largest values over several runs, for drawing.
 
     Attributes
     ----------

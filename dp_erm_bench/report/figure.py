@@ -48,14 +48,14 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """What the figures of an experiment are drawn from.
+    """The input of the figures of an experiment.
 
     Attributes
     ----------
     table : DataFrame
-        The tidy table, one row per checkpoint; what `Figure.table` makes instead.
+        The tidy table, one row per checkpoint, or that of `Figure.table`.
     folder : Path
-        Where the figures go: in the results folder.
+        The folder of the figures, in the results folder.
     paper : str
         The experiment's name, with which the names of the files begin.
     config : mapping

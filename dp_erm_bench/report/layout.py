@@ -106,21 +106,21 @@ def save(sheet: Sheet, path: Path) -> list[Path]:
 
 def _fill(figure: Figure, sheet: Sheet) -> None:
     """Draw cells, legend and caption at places given in inches."""
-    drawn: dict[int, Axes] = {}
+    axes: dict[int, Axes] = {}
     for place, cell in enumerate(sheet.cells):
         if cell is not None:
-            drawn[place] = figure.add_axes((0, 0, 1, 1))
-            cell(drawn[place])
-    entries = _entries(drawn.values())
+            axes[place] = figure.add_axes((0, 0, 1, 1))
+            cell(axes[place])
+    entries = _entries(axes.values())
     per_row = max(1, int(sheet.width / 2.5))
-    alone = len(drawn) == 1
+    alone = len(axes) == 1
     legend = 0.0 if alone else LEGEND_LINE * -(-len(entries) // per_row) + 0.1
     below = CAPTION_LINE * len(sheet.text) + 0.1 + legend + AXIS
     (width, height), gap, wide = sheet.size, AXIS + TOP, sheet.width
     rows = -(-len(sheet.cells) // sheet.columns)
     total = below + rows * height + (rows - 1) * gap + TOP
     figure.set_size_inches(wide, total)
-    for place, ax in drawn.items():
+    for place, ax in axes.items():
         row, column = divmod(place, sheet.columns)
         x = LEFT + column * (width + GAP)
         y = total - TOP - height - row * (height + gap)
@@ -214,13 +214,13 @@ def scale_numbers(
 
 
 def _apart(values: Sequence[float]) -> list[float]:
-    """Return those values whose labels do not touch on a log scale."""
+    """Return the values whose labels do not overlap on a log scale."""
     least = (values[-1] / values[0]) ** 0.12
-    kept = [values[0]]
+    ticks = [values[0]]
     for value in values[1:]:
-        if value >= kept[-1] * least:
-            kept.append(value)
-    return kept
+        if value >= ticks[-1] * least:
+            ticks.append(value)
+    return ticks
 
 
 def _label(axis: Axis, ticks: Sequence[float]) -> None:

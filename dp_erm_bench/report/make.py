@@ -37,19 +37,19 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
 
     manifest, before = read_manifest(folder), _files(folder)
     config = of_today({"paper": _paper(folder, manifest), **_labelled(config)})
-    drawn = figures_of(config)
-    tables = [table for one in drawn if (table := one.table(folder)) is not None]
+    figures = figures_of(config)
+    tables = [table for one in figures if (table := one.table(folder)) is not None]
     table = tables[0] if tables else load_results(folder)
     if config.get("claims"):
         _judge(table, folder, {**config, "not_run": manifest.get("not_run", [])})
-    if drawn:
-        figures = folder / "figures"
+    if figures:
+        target = folder / "figures"
         with telling(folder):
-            figures.mkdir(exist_ok=True)
-            _check_plain(figures)
+            target.mkdir(exist_ok=True)
+            _check_plain(target)
             forget()
-            for one in drawn:
-                one.draw(Drawing(table, figures, config["paper"], config))
+            for one in figures:
+                one.draw(Drawing(table, target, config["paper"], config))
     manifest = read_manifest(folder)
     if manifest.get("run"):
         now = _files(folder).items()
@@ -117,9 +117,9 @@ def _judge(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None
 
 
 def _labelled(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a configuration whose profile says what was changed of the experiment.
+    """Return a configuration whose profile names the changes of the experiment.
 
-    Captions and claims show the profile: none of them passes for the paper's.
+    Captions and claims show the profile, so that none passes for the paper's.
     """
     changes = config.get("changes")
     if not changes:
@@ -140,16 +140,16 @@ def _files(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def drawn_last(folder: Path) -> list[str]:
-    """Return the claims and figures that were made last, all if no run tells.
+    """Return the latest claims and figures, all of them if no run notes them.
 
-    What else lies in the folder is of earlier runs, perhaps of other settings.
+    Other files are of earlier runs, perhaps of other settings.
     """
     files, drawn = _files(folder), read_manifest(folder).get("drawn")
     return [name for name in files if not isinstance(drawn, list) or name in drawn]
 
 
 def _check_plain(figures: Path) -> None:
-    """Refuse what would lead a figure elsewhere than into its own file."""
+    """Refuse links and other special files in the place of a figure."""
     for path in (figures, *listed(figures, "")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise UsageError(f"{path}: must be a plain file or folder; remove it")

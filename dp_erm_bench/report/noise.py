@@ -41,7 +41,7 @@ class Calibrated(NamedTuple):
 
 @dataclass(frozen=True)
 class Released:
-    """What one line of the figure releases.
+    """The release of one line of the figure.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Released:
     per_feature : bool
         Whether an iteration touches one coordinate, so that a pass has p of them.
     calibration : str
-        How its noise is fixed.
+        The calibration of its noise.
     """
 
     algorithm: str

@@ -75,18 +75,18 @@ class Panel:
 
 @dataclass(frozen=True)
 class PanelRuns:
-    """What the table has for a panel.
+    """The runs of a panel in the table.
 
     Attributes
     ----------
     panel : Panel
-        What was looked for.
+        The panel.
     lines : mapping of str to Curves
         Lines against passes, at the panel's epsilon, that ran.
     over_epsilon : mapping of str to list of (float, Curves)
         Runs of a line sorted by epsilon.
     missing : mapping of str to str
-        Why a line is not there.
+        The reason why a line is missing, by line.
     """
 
     panel: Panel
@@ -233,5 +233,5 @@ def decoded(panel: str) -> dict[str, tuple[Array, Array]]:
 
 
 def source() -> str:
-    """Return where the decoded numbers come from."""
+    """Return the source of the decoded numbers."""
     return str(_authors()["source"])

@@ -155,7 +155,7 @@ def noises(figures: Iterable[Figure]) -> dict[str, Noise]:
 
 
 def _remarks(crosses: Iterable[Cross]) -> Iterator[str]:
-    """Yield which lines are not proved, and where and why a line has no point.
+    """Yield a sentence for lines that are not proved, and for missing points.
 
     A line is not proved if its certified epsilon is larger than the nominal one; the
     reason for a missing point is that at the largest value of the axis.

@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Style:
-    """How one line looks.
+    """The style of one line.
 
     Attributes
     ----------

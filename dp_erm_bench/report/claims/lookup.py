@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 Claim = Mapping[str, Any]
 RUNS, NOISE, NOTHING = "runs", "noise", "nothing"
-"""What the lines of a claim name: runs of its panel, releases of its figure of noise,
-or nothing."""
+"""Kinds of a claim's lines: runs of its panel, releases of its figure of noise, or
+none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Lookup:
         return str(self.claim["figure"])
 
     def __call__(self, line: str) -> Curves:
-        """Return the report runs of a line; `Missing` says why there are none."""
+        """Return the report runs of a line; raises `Missing` if there are none."""
         epsilon = float(self.claim.get("epsilon", 1.0))
         seed = self.claim.get("data_seed")
         return curves(self.table, self.figure, line, epsilon, seed)
@@ -64,12 +64,12 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Measure:
-    """What a claim measures.
+    """The measured quantity of a claim.
 
     Attributes
     ----------
     words : str
-        What claims.csv says of it, with the claim's keys in braces.
+        Its description in claims.csv, with the claim's keys in braces.
     value : callable
         Maps a `Lookup` and the claim's keys to the number.
     lines : str
@@ -86,5 +86,5 @@ class Measure:
         return tuple(inspect.signature(self.value).parameters)[1:]
 
     def __call__(self, lookup: Lookup) -> float:
-        """Return the number; `Missing` says why there is none."""
+        """Return the number; raises `Missing` with the reason if none."""
         return self.value(lookup, **{key: lookup.claim[key] for key in self.needs})

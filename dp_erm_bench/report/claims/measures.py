@@ -83,21 +83,21 @@ def share_of_progress(runs: Lookup, line: str, iterations: float) -> float:
 
 @says("part of the error at 0 that {line} loses in {passes} passes (mean)")
 def loss_of_error(runs: Lookup, line: str, passes: float) -> float:
-    """Return which part of the error at 0 is lost early."""
+    """Return the part of the error at 0 that is lost after some passes."""
     run = runs(line)
     return 1.0 - float(run.mean_at(passes)) / float(run.mean[0])
 
 
 @says("mean final error of {line} / error at 0")
 def share_left(runs: Lookup, line: str) -> float:
-    """Return which part of the error at 0 is left at the end."""
+    """Return the final error over the error at 0."""
     run = runs(line)
     return float(run.mean[-1]) / float(run.mean[0])
 
 
 @says("part of the error at 0 that {line} has lost at its end (mean)")
 def share_lost(runs: Lookup, line: str) -> float:
-    """Return which part of the error at 0 is gone at the end."""
+    """Return the part of the error at 0 that is lost at the end."""
     return 1.0 - share_left(runs, line)
 
 
@@ -109,14 +109,14 @@ def ratio_to_band_top(runs: Lookup, line: str, other: str) -> float:
 
 @says("most non-zeros of {line} beyond the iterations made, over all checkpoints")
 def excess_nonzeros(runs: Lookup, line: str) -> float:
-    """Return by how much the non-zeros ever exceed the passes."""
+    """Return the largest excess of the non-zeros over the passes."""
     run = runs(line)
     return float(np.max(run.nnz - run.passes))
 
 
 @says("passes of {line} to {factor} x the mean final error of {other} / its passes")
 def share_of_passes(runs: Lookup, line: str, other: str, factor: float) -> float:
-    """Return how early a line is as good as another; infinite if it never is."""
+    """Return the part of another line's passes after which one is as good; or inf."""
     run, slower = runs(line), runs(other)
     reached = np.flatnonzero(run.mean <= factor * _final(slower))
     if not reached.size:
@@ -204,17 +204,17 @@ def cell(study: Lookup, column: str, where: Mapping[str, Any]) -> float:
         if name not in rows:
             raise Missing(f"the table has no column {name}")
         number = isinstance(value, int | float)
-        met = np.isclose(rows[name].astype("float64"), value) if number else None
-        rows = rows[rows[name] == value if met is None else met]
+        equal = np.isclose(rows[name].astype("float64"), value) if number else None
+        rows = rows[rows[name] == value if equal is None else equal]
     if len(rows) != 1:
-        wanted = ", ".join(f"{name}={value}" for name, value in where.items())
-        raise Missing(f"{len(rows) or 'no'} rows with {wanted}")
+        cells = ", ".join(f"{name}={value}" for name, value in where.items())
+        raise Missing(f"{len(rows) or 'no'} rows with {cells}")
     return float(rows[column].iloc[0])
 
 
 @says("audits whose profile test refutes the claim", NOTHING)
 def violations(study: Lookup) -> float:
-    """Return how many audits refute what is claimed."""
+    """Return the number of audits that refute their guarantee."""
     from dp_erm_bench.audit.profile import VIOLATION
 
     if not len(study.table):

@@ -39,12 +39,12 @@ LOOKS: dict[str, tuple[Any, ...]] = {
     ZERO: (style.BLACK, "", 0.0),
 }
 STYLES = {line: Style(line, *look) for line, look in LOOKS.items()}
-"""How each algorithm looks; `family` is a name that fits into a margin."""
+"""The style of each algorithm; `family` is a name that fits into a margin."""
 
 FACTORS = np.geomspace(1.0, 100.0, 201)
 TICKS = (1, 2, 5, 10, 20, 50, 100)
 WORST = 30.0
-"""Factors beyond it have one colour in the map of who wins where."""
+"""Factors beyond it have one colour in the map of winners."""
 
 PROFILE, SMALL, WIDTH, ROW = (3.6, 2.6), (2.0, 1.6), 8.6, 0.21
 CAPTIONS = {
@@ -63,7 +63,7 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Leaderboard(Figure):
-    """Who stands where; a panel of the experiment is a dataset with a board's name."""
+    """The leaderboard; a panel of the experiment is a dataset with a board's name."""
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the leaderboard; return the files written, no figures if nothing ran.
@@ -186,8 +186,8 @@ def _problem(ax: Axes, name: str, rows: pd.DataFrame, column: str) -> None:
     ax.set_xlabel(r"$\varepsilon$")
     layout.scale_epsilon(ax, epsilons)
     if column == "median":
-        drawn = [base, *shown[column].clip(lower=1e-6)]
-        layout.scale_errors(ax, (min(drawn), max(drawn)))
+        errors = [base, *shown[column].clip(lower=1e-6)]
+        layout.scale_errors(ax, (min(errors), max(errors)))
 
 
 def title(panel: str) -> str:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 def published(ranking: pd.DataFrame) -> pd.DataFrame:
     """Return the standings without reasons, to four digits: less than 100 kB."""
-    kept = ranking.drop(columns=["reason", "runs", "batch"])
-    numbers = kept.select_dtypes(float)
-    return kept.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
+    columns = ranking.drop(columns=["reason", "runs", "batch"])
+    numbers = columns.select_dtypes(float)
+    return columns.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
 
 
 def page(
@@ -35,7 +35,7 @@ def page(
     Parameters
     ----------
     ranking : DataFrame
-        What `standings` returns.
+        The result of `standings`.
     table : DataFrame
         The tidy table behind the ranking.
     profile : str
@@ -98,7 +98,7 @@ def _summary(rows: pd.DataFrame) -> str:
 
 
 def _places(rows: pd.DataFrame) -> str:
-    """Return who wins where."""
+    """Return the winners of each problem as a table."""
     epsilons = sorted(set(rows["epsilon"]))
     cells: dict[str, dict[float, str]] = {}
     for panel, epsilon, lines in standings.winners(rows):

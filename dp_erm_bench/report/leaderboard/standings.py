@@ -1,4 +1,4 @@
-"""Who stands where: the report runs of a leaderboard, one row per algorithm."""
+"""The standings of a leaderboard: its report runs, one row per algorithm."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
         of those that beat w = 0, wins for the best, ties for those that the bootstrap
         cannot tell from it.
     """
-    kept = table[table["phase"] != "tune"]
-    finals = final_rows(kept)
+    reports = table[table["phase"] != "tune"]
+    finals = final_rows(reports)
     finals = finals.assign(error=worst_if_lost(finals, "relative_error"))
     ranking: list[dict[str, Any]] = []
     for panel, epsilon, rows in problems(finals):
-        starts = kept[(kept["panel"] == panel) & (kept["iteration"] == 0)]
+        starts = reports[(reports["panel"] == panel) & (reports["iteration"] == 0)]
         # At w = 0 all margins are 0: the accuracy is the share of one class.
         zero, share = (
             _centre(starts[of]) for of in ("relative_error", "test_accuracy")

@@ -19,7 +19,7 @@ from dp_erm_bench.problems.erm.smoothness import Smoothness
 
 REGIONS = {"l1_ball": faces.CrossRegion, "simplex": faces.SimplexRegion}
 
-# Of the set's radius: how far outside of it rounding leaves a minimiser.
+# Of the set's radius: the distance by which rounding leaves a minimiser outside.
 INSIDE = 1e-11
 
 # Least multiplier of a ball's radius times radius^2, as a part of F(0).
