@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -114,10 +114,10 @@ class Worker:
     owner : str
         The solver from outside the package that it has run, empty if none. It runs no
         other code then: what a solver does to its process is felt by itself alone.
-    alone : bool
-        Whether no other worker was at work meanwhile.
     fresh : bool
         Whether it has never had a task.
+    sent : int
+        Bytes of its segment that its host has sent on.
     overdue : bool
         Whether it was ended here since it took longer than it may.
     hears : bool
@@ -129,7 +129,7 @@ class Worker:
     def __init__(self, execute: str = "") -> None:
         self.task: Sequence[Batch] = ()
         self.owner = ""
-        self.alone, self.overdue, self.fresh, self.hears = False, False, True, True
+        self.overdue, self.fresh, self.hears, self.sent = False, True, True, 0
         self.report: Report | None = None
         self._said = b""
         self._limit: float | None = None
@@ -139,9 +139,9 @@ class Worker:
         self._process, self.pipe = start(*service, {MARK: self._mark})
         self.pid = self._process.pid
 
-    def give(self, task: Sequence[Batch], job: Job, alone: bool = False) -> None:
+    def give(self, task: Sequence[Batch], job: Job) -> None:
         """Send a task; should the worker be dead, its report will be None."""
-        self.task, self.alone, self.fresh = task, alone, False
+        self.task, self.fresh = task, False
         self.owner = self.owner or task[0][0].owner
         self.report, self._limit, self._due = None, job.limit, float("inf")
         if self.owner:
@@ -150,12 +150,12 @@ class Worker:
         with contextlib.suppress(OSError):
             self.pipe.send((task, job))
 
-    def patience(self) -> float:
+    def _patience(self) -> float:
         """Return the seconds after which it is to be looked at."""
         due = max(0.0, self._due - time.monotonic())
         return min(PATIENCE, due) if self.hears else SOON
 
-    def spoke(self, ready: Iterable[object]) -> bool:
+    def _spoke(self, ready: Sequence[object]) -> bool:
         """Return whether it has reported, or died; `ready` are the pipes to read.
 
         It is ended if it takes longer than it may.
@@ -164,8 +164,7 @@ class Worker:
             self._listen()
         if self.report is None and time.monotonic() > self._due:
             self.overdue = True
-            self._process.kill()
-            self._process.wait()
+            self.kill()
         if self.report is None and self._process.poll() is not None:
             with contextlib.suppress(OSError):
                 while self.report is None and self.hears and self.pipe.poll():
@@ -186,6 +185,20 @@ class Worker:
             self._due = time.monotonic() + self._limit + GRACE
         for line in filter(None, lines):
             self.report = self.report or understood(line, self.task)
+
+    def wait(self) -> Report | None:
+        """Wait for its report, and return it; None if it died before."""
+        ready: Sequence[object] = ()
+        while not self._spoke(ready):
+            ready = wait([self.pipe] if self.hears else [], self._patience())
+        return self.report
+
+    def kill(self) -> None:
+        """End it at once, and what a solver has started; a thread may wait for it."""
+        self._process.kill()
+        self._process.wait()
+        if self.owner:
+            end_strays(self._mark)
 
     def end(self, patience: float = PATIENCE) -> int:
         """Let it go, by force if it does not; return its exit code.
@@ -212,16 +225,6 @@ def understood(text: bytes, task: Sequence[Sequence[Any]]) -> Report | None:
     except (ValueError, TypeError, RecursionError):
         return None
     return report if due == [one.key for one in report.outcomes] else None
-
-
-def awaited(workers: Sequence[Worker]) -> list[Worker]:
-    """Wait until some of the workers have reported or died, and return those."""
-    ended: list[Worker] = []
-    while not ended:
-        pipes = [worker.pipe for worker in workers if worker.hears]
-        ready = wait(pipes, min(worker.patience() for worker in workers))
-        ended = [worker for worker in workers if worker.spoke(ready)]
-    return ended
 
 
 def end_strays(mark: str) -> None:

@@ -1,0 +1,122 @@
+"""Answers: what a host says of a task, and the lines in which it travels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dp_erm_bench.results import files
+from dp_erm_bench.runner.worker import Batch, Outcome
+
+
+class Death(NamedTuple):
+    """How a child ended in the middle of a task.
+
+    Attributes
+    ----------
+    code : int
+        Its exit code; minus the number of the signal that ended it.
+    overdue : bool
+        Whether its host ended it, since it took longer than it may.
+    begun : dict of str to float
+        When it began each trial, in seconds since 1970.
+    """
+
+    code: int
+    overdue: bool
+    begun: dict[str, float]
+
+
+class Answer(NamedTuple):
+    """What a host says of a task.
+
+    Attributes
+    ----------
+    number : int
+        The task's.
+    outcomes : list of Outcome
+        Of the trials that are recorded.
+    seconds : float
+        What their batches took.
+    problem : str
+        Why nothing more can be recorded; empty if it can.
+    death : Death or None
+        How the child ended; None if it lives.
+    lines : bytes
+        Marks and records that belong into the results folder; empty where the child
+        wrote them there itself.
+    host : str
+        Machine and process id of the host.
+    """
+
+    number: int
+    outcomes: list[Outcome]
+    seconds: float = 0.0
+    problem: str = ""
+    death: Death | None = None
+    lines: bytes = b""
+    host: str = ""
+
+
+def packed(answer: Answer) -> bytes:
+    """Return an answer as lines of JSON: what it says, then marks and records.
+
+    The outcomes do not travel: they are those of the records.
+    """
+    head = answer._asdict() | {"outcomes": None, "lines": None}
+    return files.sealed(files.line(head)) + answer.lines
+
+
+def unpacked(data: Any, task: Sequence[Batch]) -> Answer:
+    """Return the answer on a task that travelled as lines.
+
+    Raises
+    ------
+    ValueError
+        If it is no whole answer on this task: a line is damaged, or of a trial that
+        the task has not.
+    """
+    if not isinstance(data, bytes):
+        raise ValueError("an answer must be bytes")
+    first, *lines = data.splitlines(keepends=True)
+    keys = {trial.key for batch in task for trial in batch}
+    head = files.parsed(first) if files.is_sealed(first) else None
+    try:
+        answer = _head(dict(head or {}))
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"the first line of an answer: {error}") from None
+    outcomes: list[Outcome] = []
+    checked = b"".join(_checked(lines, keys, outcomes))
+    return answer._replace(outcomes=outcomes, lines=checked)
+
+
+def _head(head: dict[str, Any]) -> Answer:
+    """Return an answer without its lines; every value is of its type."""
+    death = head.pop("death")
+    if death is not None:
+        code, overdue, begun = death
+        times = {str(key): float(time) for key, time in begun.items()}
+        death = Death(int(code), bool(overdue), times)
+    number, seconds = int(head["number"]), float(head["seconds"])
+    texts = (str(head["problem"]), death, b"", str(head["host"]))
+    return Answer(number, [], seconds, *texts)
+
+
+def _checked(
+    lines: Iterable[bytes], keys: set[str], outcomes: list[Outcome]
+) -> Iterator[bytes]:
+    """Yield marks and records of these keys; collect the outcomes of the records."""
+    for line in lines:
+        content = files.parsed(line)
+        if content is None:
+            raise ValueError("a line of an answer holds no object")
+        if line.startswith(files.BEGIN):
+            begun = [str(key) for key in content["begin"]]
+            if not keys.issuperset(begun):
+                raise ValueError("a mark of an answer is of another task")
+            yield files.line({"begin": begun, "time": float(content["time"])})
+        elif files.is_sealed(line) and content.get("key") in keys:
+            outcomes.append(Outcome.of(content))
+            yield line
+        else:
+            raise ValueError("a record of an answer is damaged, or of another task")

@@ -1,0 +1,110 @@
+"""joblib dispatches the tasks: to threads of this process, or by another backend."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import platform
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import joblib
+
+from dp_erm_bench.runner.answers import Answer
+from dp_erm_bench.runner.host import children, hosted, shipped
+from dp_erm_bench.runner.ledger import Ledger, believed
+from dp_erm_bench.runner.process import PATIENCE, Worker
+
+
+class JoblibEngine:
+    """Backends of joblib: a thread or a process of theirs hosts one worker each.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        Hosts; None: as many as the active `joblib.parallel_config` says.
+    backend : str or None
+        `threading`: the workers of this process, which write into the results folder
+        themselves. Any other name that joblib knows: its answers bring the records;
+        None: the backend of the active `joblib.parallel_config`.
+    early : Worker, optional
+        One that was started already, for the first task of `threading`.
+    """
+
+    def __init__(
+        self,
+        n_jobs: int | None,
+        backend: str | None = "threading",
+        early: Worker | None = None,
+    ) -> None:
+        self._local, self._early = backend == "threading", early
+        # The ledger sizes the tasks; a task is dispatched when a host is free.
+        options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs"}
+        made = joblib.Parallel(n_jobs, backend=backend, **options)
+        self._whole = not made._backend.supports_return_generator
+        if not self._whole:
+            options["return_as"] = "generator_unordered"
+            made = joblib.Parallel(n_jobs, backend=backend, **options)
+        self._parallel = made
+
+    def __enter__(self) -> Self:
+        """Keep the hosts over all rounds: workers end with the thread they are of."""
+        children.open(self._early)
+        self._parallel.__enter__()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """End the workers, at once after an exception, and then their hosts."""
+        children.end(0.0 if error else PATIENCE)
+        with _no_warnings():
+            self._parallel.__exit__(kind, error, trace)
+
+    @property
+    def slots(self) -> int:
+        """Return the number of hosts."""
+        return int(self._parallel._effective_n_jobs())
+
+    def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
+        """Yield the number and the answer of each task; a broken backend loses all."""
+        results = self._parallel(self._calls(ledger))
+        try:
+            if self._local:
+                yield from ((answer.number, answer) for answer in results)
+            else:
+                yield from self._unpacked(results, ledger)
+        finally:
+            if not self._whole:
+                with _no_warnings():
+                    results.close()
+
+    def _calls(self, ledger: Ledger) -> Iterator[Any]:
+        """Yield the calls of the tasks of a round."""
+        run = joblib.delayed(hosted if self._local else shipped)
+        # Of a backend that returns all or nothing, nothing waits for long.
+        last = self.slots if self._whole else None
+        for number in itertools.islice(ledger.tasks(), last):
+            yield run(number, ledger.batches(number), ledger.job)
+
+    def _unpacked(
+        self, results: Iterable[tuple[int, bytes]], ledger: Ledger
+    ) -> Iterator[tuple[int, Answer | None]]:
+        """Yield the answers of hosts that may die with what they are at."""
+        try:
+            for number, data in results:
+                yield number, believed(data, number, ledger)
+        except Exception as error:
+            log = f"{type(error).__name__}: {error}"
+        else:
+            return
+        for number in ledger.at_work():
+            ledger.tell(number, platform.node(), log)
+            yield number, None
+
+
+@contextlib.contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Be silent of answers that nobody has read: the run has ended otherwise."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

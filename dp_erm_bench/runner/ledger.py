@@ -1,0 +1,308 @@
+"""What is still to run, and which trial is to blame, whatever carries the tasks."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.segment import Segment, failed
+from dp_erm_bench.runner.answers import Answer, Death, unpacked
+from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome
+
+GROWTH = 4
+STILLBORN = 5
+"""So many workers in a row that end before their first batch end the run."""
+
+LOSSES = 3
+"""A batch is to blame for its hosts' ends after so many at least."""
+
+CHANCE = 1e-3
+"""Probability, at most, that hosts that end by themselves have a trial accused."""
+
+COMMONEST = 0.3
+"""Largest part of tasks that is believed to be lost by chance."""
+
+IN_A_ROW = 20
+"""So many hosts, and `LOSSES` per slot, lost without any answer end the run."""
+
+UNKNOWN = "unknown"
+
+
+class Task(NamedTuple):
+    """Batches of one owner that a host runs in one go.
+
+    `alone`: no other task was at work when this one was handed out, and none is until
+    it comes back. `probe`: its only batch was lost with a host before.
+    """
+
+    batches: list[Batch]
+    alone: bool = False
+    probe: bool = False
+
+
+class Ledger:
+    """The batches of a run: waiting, at work, lost with a host, suspect.
+
+    A task grows until it takes `TASK_SECONDS`. Of a task that was handed out the ledger
+    hears either the answer of its host, which outlives the worker and knows what that
+    had begun and how it ended, or that the host was lost too.
+
+    What a dead worker had recorded counts, what it had not begun waits again, and the
+    batch that it was at is suspect: its trials run again one by one. A trial that is
+    ended by its time limit is a `timeout`. Any other death may be none of its doing
+    (the kernel ends a process when memory is short), so that it is `killed` only if its
+    worker dies again while no other is at work.
+
+    A host may be lost by nobody's fault: jobs are preempted, machines fail. What it
+    was at runs again, each batch as a task of its own, on another machine where there
+    is one. A batch that was lost so `LOSSES` times, or more often where hosts are lost
+    often (`_enough`), is run trial by trial, and a trial that was is `killed`.
+
+    It may be asked by several threads.
+
+    Parameters
+    ----------
+    job : Job
+        What all batches have in common.
+    slots : int
+        Tasks that may be at work at once; engines change it as workers come and go.
+    """
+
+    def __init__(self, job: Job, slots: int = 1) -> None:
+        self.job, self.slots = job, slots
+        self._waiting: deque[Batch] = deque()
+        self._doubtful: deque[Batch] = deque()
+        self._lost: deque[Batch] = deque()
+        self._at_work: dict[int, Task] = {}
+        self._hosts: defaultdict[str, list[str]] = defaultdict(list)
+        self._count: Counter[str] = Counter()
+        self._told: dict[int, tuple[str, str]] = {}
+        self._number, self._size, self._stillborn = 0, 1, 0
+        self._segment = Segment(Path(job.folder), job.run)
+        self._lock = threading.RLock()
+
+    def add(self, batches: Iterable[Batch]) -> None:
+        """Take batches to run: those of our own solvers first.
+
+        A worker that has run a solver of the user's runs no other.
+        """
+        with self._lock:
+            self._waiting.extend(sorted(batches, key=_owner))
+
+    def __len__(self) -> int:
+        """Return the number of batches without an end; those at work count one."""
+        idle = len(self._waiting) + len(self._doubtful) + len(self._lost)
+        return idle + len(self._at_work)
+
+    def tasks(self) -> Iterator[int]:
+        """Yield the numbers of tasks to hand out now, as long as there are any."""
+        while (number := self.take()) is not None:
+            yield number
+
+    def take(self) -> int | None:
+        """Return the number of a task to hand out, None if there is none now."""
+        with self._lock:
+            if self._waiting:
+                task = Task(self._grown())
+            elif self._lost:
+                task = Task([self._lost.popleft()], probe=True)
+            elif self._doubtful and not self._at_work:
+                task = Task([self._doubtful.popleft()], alone=True)
+            else:
+                return None
+            self._number += 1
+            self._at_work[self._number] = task
+            return self._number
+
+    def at_work(self) -> list[int]:
+        """Return the numbers of the tasks that were handed out and are not settled."""
+        return list(self._at_work)
+
+    def batches(self, number: int) -> list[Batch]:
+        """Return the batches of a task that is at work."""
+        return self._at_work[number].batches
+
+    def shunned(self, number: int) -> set[str]:
+        """Return the machines that a task had better not run on again."""
+        (first, *_), *others = self.batches(number)
+        return set() if others else set(self._hosts.get(first.key, ()))
+
+    def _grown(self) -> list[Batch]:
+        """Return as many batches as may fill a task, leaving work for the others."""
+        share = math.ceil(len(self._waiting) / (2 * max(self.slots, 1)))
+        task = [self._waiting.popleft()]
+        while self._waiting and len(task) < min(self._size, share):
+            if _owner(self._waiting[0]) != _owner(task[0]):
+                break
+            task.append(self._waiting.popleft())
+        return task
+
+    def settle(self, number: int, answer: Answer | None) -> list[Outcome]:
+        """Return the outcomes of a task that is over; see to the rest of it.
+
+        Parameters
+        ----------
+        number : int
+            The task's.
+        answer : Answer or None
+            Its host's; None if the host was lost with it.
+
+        Raises
+        ------
+        UsageError
+            If nothing can be recorded, no worker can be started, or one host after
+            the other is lost and none answers.
+        """
+        with self._lock:
+            task = self._at_work.pop(number)
+            host, log = self._told.pop(number, (UNKNOWN, ""))
+            if answer is None:
+                return self._bereft(task, host, log)
+            self._count["in a row"] = 0
+            self._count["tasks"] += not task.probe
+            self._hosts.pop(task.batches[0][0].key, None)
+            if answer.lines:
+                self._segment.copy(answer.lines)
+            done = {outcome.key for outcome in answer.outcomes}
+            outcomes = answer.outcomes
+            if answer.death:
+                outcomes = outcomes + self._mourned(task, done, answer.death)
+            else:
+                self._stillborn = 0
+                left = [one for one in task.batches if one[-1].key not in done]
+                self._waiting.extendleft(reversed(left))
+                self._resize(len(task.batches) - len(left), answer.seconds)
+            if answer.problem:
+                raise UsageError(answer.problem)
+            return outcomes
+
+    def _resize(self, batches: int, seconds: float) -> None:
+        fitting = batches * TASK_SECONDS / max(seconds, 1e-9)
+        self._size = max(1, int(min(GROWTH * batches, fitting)))
+
+    def _mourned(self, task: Task, done: set[str], death: Death) -> list[Outcome]:
+        """See to what a dead worker did not record; return whom it accuses."""
+        accused: list[Outcome] = []
+        for batch in reversed(task.batches):
+            left = tuple(trial for trial in batch if trial.key not in done)
+            if left and left[0].key in death.begun:
+                accused += self._suspected(left, task, death)
+            elif left:
+                self._waiting.appendleft(batch)
+        self._stillborn = 0 if death.begun else self._stillborn + 1
+        if self._stillborn == STILLBORN:
+            raise UsageError(
+                f"runner.n_jobs={self.slots}: {STILLBORN} workers in a row ended "
+                f"({_ending(death.code)}) before they began a trial; try fewer"
+            )
+        return accused
+
+    def _suspected(self, batch: Batch, task: Task, death: Death) -> list[Outcome]:
+        """Accuse the only trial of a batch if that is just, else have it run again."""
+        limit = self.job.limit
+        timeout = limit is not None and death.code == -signal.SIGALRM
+        if len(batch) > 1:
+            self._waiting.extendleft((trial,) for trial in reversed(batch))
+            return []
+        seconds = max(time.time() - death.begun[batch[0].key], 0.0)
+        if timeout or death.overdue:
+            reason = f"time_limit={limit:g}: it took longer"
+            return [self._accused(batch, "timeout", reason, seconds)]
+        if not task.alone:
+            self._doubtful.append(batch)
+            return []
+        reason = f"its worker died again, alone at work: {_ending(death.code)}"
+        return [self._accused(batch, "killed", reason, seconds)]
+
+    def _accused(
+        self, batch: Batch, status: str, reason: str, seconds: float = 0.0
+    ) -> Outcome:
+        """Record what is held against the only trial of a batch."""
+        record = failed(batch[0].key, status, reason)
+        self._segment.append([record], seconds)
+        return Outcome.of(record)
+
+    def put_back(self, number: int) -> None:
+        """Have a task wait again that no host was lost with."""
+        with self._lock:
+            self._waiting.extendleft(reversed(self._at_work.pop(number).batches))
+
+    def tell(self, number: int, host: str, log: str = "") -> None:
+        """Take down with which machine a task was lost, before it is settled.
+
+        `log` is the end of what the host wrote, for the message of a row.
+        """
+        self._told[number] = host, log
+
+    def _bereft(self, task: Task, host: str, log: str) -> list[Outcome]:
+        """See to a task that was lost with its host; return whom that accuses."""
+        self._count["in a row"] += 1
+        if self._count["in a row"] > IN_A_ROW + LOSSES * self.slots:
+            raise UsageError(
+                f"{self._count['in a row']} hosts in a row were lost and none "
+                f"answered, the last {host}; what is recorded stays"
+            )
+        if not task.probe:
+            self._count["tasks"] += 1
+            self._count["lost"] += 1
+        if len(task.batches) > 1:
+            self._lost.extend(task.batches)
+            return []
+        return self._lost_alone(task.batches[0], host, log)
+
+    def _lost_alone(self, batch: Batch, host: str, log: str) -> list[Outcome]:
+        """Have a batch that was lost by itself run again, unless it is to blame."""
+        hosts = self._hosts[batch[0].key]
+        hosts.append(host)
+        if len(hosts) < self._enough():
+            self._lost.append(batch)
+            return []
+        del self._hosts[batch[0].key]
+        if len(batch) > 1:
+            self._lost.extend((trial,) for trial in batch)
+            return []
+        reason = f"lost with its host {len(hosts)} times, the last {host}"
+        reason += f"\n{log}" if log else ""
+        return [self._accused(batch, "killed", reason)]
+
+    def _enough(self) -> int:
+        """Return the losses in a row that are no chance.
+
+        Of N tasks, hosts that end by themselves with a part q lose one k times in a
+        row with a probability of at most N q^k: that is to be below `CHANCE`. One loss
+        may be the suspect's own.
+        """
+        tasks = max(self._count["tasks"], 1)
+        rate = min(max(self._count["lost"] - 1, 0) / tasks, COMMONEST)
+        if rate == 0.0:
+            return LOSSES
+        return max(LOSSES, math.ceil(math.log(CHANCE / tasks) / math.log(rate)))
+
+    def close(self) -> None:
+        """Close the segment of the records that were written here."""
+        self._segment.close()
+
+
+def believed(data: object, number: int, ledger: Ledger) -> Answer | None:
+    """Return the answer that lines hold; None, of which the ledger hears, if none."""
+    try:
+        return unpacked(data, ledger.batches(number))
+    except ValueError as error:
+        ledger.tell(number, UNKNOWN, f"its answer could not be read: {error}")
+        return None
+
+
+def _owner(batch: Batch) -> str:
+    return batch[0].owner
+
+
+def _ending(code: int) -> str:
+    names = {-number: number.name for number in signal.Signals}
+    return names.get(code, f"exit code {code}")
