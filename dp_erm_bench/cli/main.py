@@ -68,6 +68,12 @@ Keys
   runner.n_jobs  runner.retry  runner.progress  runner.n_checkpoints
   runner.time_limit         seconds a trial may take
   runner.worker_memory      memory after which a worker is replaced, as 2G
+  runner=joblib             runner.backend=loky|threading|one that is registered
+  runner=dask               runner.address=tcp://... or runner.cluster=local, or
+                            runner.cluster=slurm|pbs|sge|lsf with runner.queue
+                            runner.walltime  runner.memory  runner.adapt
+                            runner.job_extra_directives  runner.detach
+                            runner.patience  runner.mixed_cpus  (docs/clusters.md)
   -m, --multirun            accepted, changes nothing
   -cd, --config-dir FOLDER  look for experiment/NAME.yaml there too
   -sc install=bash|zsh|fish print the completion of a shell, to be evaluated there

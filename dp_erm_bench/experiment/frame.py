@@ -18,6 +18,8 @@ from dp_erm_bench.experiment.values import typed
 from dp_erm_bench.registry import CHOSEN
 
 MODES = ("run", "plan")
+ENGINES = ("local", "joblib", "dask")
+CLUSTERS = ("local", "slurm", "pbs", "sge", "lsf")
 FAILED = ("error", "timeout", "killed")
 """Statuses of trials that may be run again."""
 
@@ -54,7 +56,27 @@ class BudgetConfig:
 
 
 @dataclass
-class RunnerConfig:
+class EngineConfig:
+    """Who carries trials to their workers; the groups of `conf/runner` set it."""
+
+    engine: str = says("local", "who carries the trials; runner=NAME sets it", *ENGINES)
+    backend: str = says(
+        "threading", "runner=joblib: threading, loky or a registered one"
+    )
+    cluster: str = says("local", "runner=dask: where its workers run", *CLUSTERS)
+    address: str | None = says(None, "runner=dask: the scheduler's, as tcp://host:8786")
+    patience: float = says(60.0, "seconds to wait for a scheduler or a worker, if none")
+    mixed_cpus: bool = says(False, "let workers have several kinds of CPU")
+    queue: str | None = says(None, "queue or partition of a cluster's jobs")
+    walltime: str = says("01:00:00", "how long a cluster's job may take, as 01:00:00")
+    memory: str = says("2G", "memory of a cluster's job, as 2G")
+    job_extra_directives: list[str] = says([], "further directives of a cluster's jobs")
+    adapt: bool = says(True, "replace a cluster's jobs that end")
+    detach: bool = says(False, "submit one job that runs the whole sweep, and return")
+
+
+@dataclass
+class RunnerConfig(EngineConfig):
     """The execution of trials; only `n_checkpoints` is part of a trial's key."""
 
     n_jobs: Any = says("auto", "worker processes of one thread, or auto", "auto")

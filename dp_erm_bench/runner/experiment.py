@@ -74,8 +74,8 @@ def early_worker(folder: Path, options: RunOptions) -> Iterator[Worker | None]:
     last = read_manifest(folder) if options.mode != "plan" else {}
     same = last.get("command") == plain_command(options.command)
     repeated = same and last.get("outcome") == "complete" and not options.retry
-    worker = None
-    if options.mode != "plan" and not repeated:
+    worker, local = None, options.engine == "local"
+    if local and options.mode != "plan" and not repeated:
         worker = Worker(options.execute)
     try:
         yield worker

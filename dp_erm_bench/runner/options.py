@@ -8,10 +8,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dp_erm_bench.errors import UsageError, refused
 from dp_erm_bench.experiment.frame import FAILED, MODES, RunnerConfig
+from dp_erm_bench.runner.engines import check_engine
 
 LONGEST = 1e8
 """Seconds; three years, and what every kernel's timers can count."""
@@ -33,8 +34,13 @@ class RunOptions(RunnerConfig):
 
     Parameters
     ----------
-    n_jobs : int
-        Worker processes, one thread each; 1 means one worker, not the parent.
+    engine : {"local", "joblib", "dask"}
+        Who carries the trials; the keys that only one of them has are those of
+        `experiment.frame.EngineConfig`.
+    n_jobs : int or None
+        Worker processes, one thread each; 1 means one worker, not the parent. None: as
+        many as the scheduler at an address has, or the active `joblib.parallel_config`
+        says.
     retry : list of str
         Statuses (`error`, `timeout`, `killed`) of recorded trials to run again.
     progress : bool
@@ -72,7 +78,7 @@ class RunOptions(RunnerConfig):
         Dotted name of the function that runs one batch in a worker.
     """
 
-    n_jobs: int = 1
+    n_jobs: int | None = 1
     worker_memory: float | None = None
     mode: str = "run"
     append_plan: bool = False
@@ -87,6 +93,8 @@ class RunOptions(RunnerConfig):
         """Refuse values out of range with one sentence."""
         for name, least in (("n_jobs", 1), ("n_checkpoints", 2), ("batch_trials", 1)):
             value = getattr(self, name)
+            if name == "n_jobs" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 rule = f"must be an integer of at least {least}"
                 raise UsageError(f"{name}={value}: {rule}")
@@ -100,6 +108,12 @@ class RunOptions(RunnerConfig):
         if self.time_limit is not None and not 0 < self.time_limit <= LONGEST:
             rule = f"positive seconds up to {LONGEST:g}, or null for no limit"
             raise refused("time_limit", self.time_limit, rule)
+        check_engine(self)
+
+    @property
+    def workers(self) -> int:
+        """Return how many trials, or batches, are expected to run at once."""
+        return self.n_jobs or 1
 
 
 def run_options(
@@ -121,18 +135,36 @@ def run_options(
     UsageError
         If a value is out of range.
     """
-    import joblib
-
-    runner, n_jobs = config["runner"], config["runner"]["n_jobs"]
-    if n_jobs == "auto":
-        n_jobs = joblib.cpu_count()
+    runner = config["runner"]
+    n_jobs = jobs_of(runner)
     workers = n_jobs if isinstance(n_jobs, int) else 1
-    if workers > MOST_JOBS:
-        raise UsageError(f"runner.n_jobs={n_jobs}: at most {MOST_JOBS}")
     memory = worker_memory(runner["worker_memory"], max(workers, 1))
     asked = {"mode": config["mode"], "profile": config["profile"] or ""}
     asked |= {"command": tuple(command), "config": config, **changes}
     return RunOptions(**{**runner, "n_jobs": n_jobs, "worker_memory": memory, **asked})
+
+
+def jobs_of(runner: Mapping[str, Any]) -> int | None:
+    """Return the number of workers that is asked for, None if a scheduler has its own.
+
+    Raises
+    ------
+    UsageError
+        If there are too many, or a batch system is to have as many as it likes.
+    """
+    import joblib
+
+    n_jobs: Any = runner["n_jobs"]
+    if n_jobs != "auto":
+        if isinstance(n_jobs, int) and n_jobs > MOST_JOBS:
+            raise UsageError(f"runner.n_jobs={n_jobs}: at most {MOST_JOBS}")
+        return cast(int, n_jobs)
+    if runner["engine"] == "dask" and runner["address"]:
+        return None
+    if runner["engine"] == "dask" and runner["cluster"] != "local":
+        where = f"runner.cluster={runner['cluster']}"
+        raise UsageError(f"runner.n_jobs=auto: {where} needs a number of jobs")
+    return int(joblib.cpu_count())
 
 
 def worker_memory(value: Any, n_jobs: int) -> float | None:

@@ -34,7 +34,7 @@ def print_plan(session: Session) -> None:
     if not lines:
         print("nothing to run: none of the datasets can be had")
         return
-    total, jobs = _total(lines.values()), session.options.n_jobs
+    total, jobs = _total(lines.values()), session.options.workers
     print(_row("panel", "line", "trials", "done", "failed", "to do", "time"))
     for (panel, name), line in {**lines, ("", "total"): total}.items():
         todo = line.trials - line.done - line.failed

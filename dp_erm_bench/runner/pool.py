@@ -13,9 +13,7 @@ from typing import Any
 
 from dp_erm_bench.experiment.trials import Kind, Trial
 from dp_erm_bench.runner.engines.base import Engine
-from dp_erm_bench.runner.engines.joblib import JoblibEngine
 from dp_erm_bench.runner.ledger import Ledger
-from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.worker import Batch, Job, Outcome
 
 LEAST = 2
@@ -70,25 +68,14 @@ class Pool:
 
     Parameters
     ----------
-    n_jobs : int
-        Workers.
+    engine : Engine
+        Who carries the tasks.
     job : Job
         What the workers must know.
-    early : Worker, optional
-        One that was started already.
-    engine : Engine, optional
-        Who carries the tasks; threads of this process by default.
     """
 
-    def __init__(
-        self,
-        n_jobs: int,
-        job: Job,
-        early: Worker | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.engine = engine or JoblibEngine(n_jobs, "threading", early)
-        self._ledger = Ledger(job, n_jobs)
+    def __init__(self, engine: Engine, job: Job) -> None:
+        self.engine, self._ledger = engine, Ledger(job)
         self._on_sigterm: Any = None
 
     def __enter__(self) -> Pool:
@@ -96,6 +83,7 @@ class Pool:
         if threading.current_thread() is threading.main_thread():
             self._on_sigterm = signal.signal(signal.SIGTERM, _terminated)
         self.engine.__enter__()
+        self._ledger.slots = self.engine.slots
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -207,7 +207,7 @@ def tried(
             if place != OVER:
                 group = longest[place].one.kind[0]
                 load = loads[problem] if example is first else 0.0
-                cost = example.seconds(probes[place], group, load, options.n_jobs)
+                cost = example.seconds(probes[place], group, load, options.workers)
                 seconds[example.one.kind] = cost
     return seconds
 

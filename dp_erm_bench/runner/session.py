@@ -15,6 +15,7 @@ from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import check_run, new_run_id
 from dp_erm_bench.results.store import Store, final_objective
+from dp_erm_bench.runner.engines import engine_of
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.pool import Pool, batches_of
 from dp_erm_bench.runner.process import Worker
@@ -144,8 +145,9 @@ class Session:
         options = self.options
         limits = (options.time_limit, options.worker_memory, secrets.token_hex(16))
         job = Job(str(self.folder), self.run, options.execute, *limits)
+        engine = engine_of(options, options.n_jobs, early)
         with (
-            Pool(options.n_jobs, job, early) as pool,
+            Pool(engine, job) as pool,
             Progress(self.name, options.progress, self.expected().total()) as progress,
         ):
             for planned in self.stages():

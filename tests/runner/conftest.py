@@ -17,7 +17,7 @@ from made_blocks import make_block, make_tuned  # noqa: E402
 class InlinePool:
     """Runs batches in this process: fast, where processes are not the matter."""
 
-    def __init__(self, n_jobs, job, early=None):
+    def __init__(self, engine, job):
         self.job = job
 
     def __enter__(self):

@@ -8,7 +8,7 @@ import pytest
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.runs import read_manifest
-from dp_erm_bench.runner import experiment, pool
+from dp_erm_bench.runner import experiment, host
 from dp_erm_bench.runner.experiment import early_worker
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.process import Worker
@@ -16,7 +16,7 @@ from dp_erm_bench.runner.process import Worker
 
 @pytest.fixture
 def started(monkeypatch):
-    """The workers that are started early; a pool may start none of its own."""
+    """The workers that are started early; a host may start none of its own."""
     found = []
 
     def start(execute):
@@ -27,7 +27,7 @@ def started(monkeypatch):
         raise AssertionError("the early worker was idle")
 
     monkeypatch.setattr(experiment, "Worker", start)
-    monkeypatch.setattr(pool, "Worker", refuse)
+    monkeypatch.setattr(host, "Worker", refuse)
     return found
 
 

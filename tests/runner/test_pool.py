@@ -11,6 +11,7 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import process, worker
+from dp_erm_bench.runner.engines.joblib import JoblibEngine
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import Job
 
@@ -59,13 +60,13 @@ def test_workers_that_cannot_start_end_the_run_with_a_sentence(
     monkeypatch.setattr(process.sys, "executable", shutil.which("false"))
     job = Job(str(tmp_path), "1", "fakes.bowl")
     with pytest.raises(UsageError, match=r"n_jobs=2: 5 workers in a row .*code 1"):
-        with Pool(2, job) as pool:
+        with Pool(JoblibEngine(2), job) as pool:
             list(pool.run([tuple(planned(block, [1]))]))
 
 
 def test_sigterm_is_the_pools_only_while_it_runs(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
-    with Pool(1, Job(str(tmp_path), "1", "fakes.bowl")):
+    with Pool(JoblibEngine(1), Job(str(tmp_path), "1", "fakes.bowl")):
         with pytest.raises(SystemExit, match="143"):
             signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import joblib
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.answers import Answer
 from dp_erm_bench.runner.host import children, hosted, shipped
 from dp_erm_bench.runner.ledger import Ledger, believed
@@ -41,7 +42,11 @@ class JoblibEngine:
         self._local, self._early = backend == "threading", early
         # The ledger sizes the tasks; a task is dispatched when a host is free.
         options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs"}
-        made = joblib.Parallel(n_jobs, backend=backend, **options)
+        try:
+            made = joblib.Parallel(n_jobs, backend=backend, **options)
+        except ValueError as error:
+            # Its sentence lists the names that are registered.
+            raise UsageError(f"runner.backend={backend}: {error}") from None
         self._whole = not made._backend.supports_return_generator
         if not self._whole:
             options["return_as"] = "generator_unordered"
