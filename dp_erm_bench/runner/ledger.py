@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,25 +14,12 @@ from typing import NamedTuple
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.segment import Segment, failed
 from dp_erm_bench.runner.answers import Answer, Death, unpacked
+from dp_erm_bench.runner.losses import LastWords, Losses
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome
 
 GROWTH = 4
 STILLBORN = 5
 """So many workers in a row that end before their first batch end the run."""
-
-LOSSES = 3
-"""A batch is to blame for its hosts' ends after so many at least."""
-
-CHANCE = 1e-3
-"""Probability, at most, that hosts that end by themselves have a trial accused."""
-
-COMMONEST = 0.3
-"""Largest part of tasks that is believed to be lost by chance."""
-
-IN_A_ROW = 20
-"""So many hosts, and `LOSSES` per slot, lost without any answer end the run."""
-
-UNKNOWN = "unknown"
 
 
 class Task(NamedTuple):
@@ -62,8 +49,8 @@ class Ledger:
 
     A host may be lost by nobody's fault: jobs are preempted, machines fail. What it
     was at runs again, each batch as a task of its own, on another machine where there
-    is one. A batch that was lost so `LOSSES` times, or more often where hosts are lost
-    often (`_enough`), is run trial by trial, and a trial that was is `killed`.
+    is one. A batch that is to blame for that (`losses`) is run trial by trial, and a
+    trial that is to blame is `killed`.
 
     It may be asked by several threads.
 
@@ -81,9 +68,7 @@ class Ledger:
         self._doubtful: deque[Batch] = deque()
         self._lost: deque[Batch] = deque()
         self._at_work: dict[int, Task] = {}
-        self._hosts: defaultdict[str, list[str]] = defaultdict(list)
-        self._count: Counter[str] = Counter()
-        self._told: dict[int, tuple[str, str]] = {}
+        self._losses = Losses()
         self._number, self._size, self._stillborn = 0, 1, 0
         self._segment = Segment(Path(job.folder), job.run)
         self._lock = threading.RLock()
@@ -131,8 +116,8 @@ class Ledger:
 
     def shunned(self, number: int) -> set[str]:
         """Return the machines that a task had better not run on again."""
-        (first, *_), *others = self.batches(number)
-        return set() if others else set(self._hosts.get(first.key, ()))
+        first, *others = self.batches(number)
+        return set() if others else {*self._losses.hosts(first)}
 
     def _grown(self) -> list[Batch]:
         """Return as many batches as may fill a task, leaving work for the others."""
@@ -162,12 +147,9 @@ class Ledger:
         """
         with self._lock:
             task = self._at_work.pop(number)
-            host, log = self._told.pop(number, (UNKNOWN, ""))
             if answer is None:
-                return self._bereft(task, host, log)
-            self._count["in a row"] = 0
-            self._count["tasks"] += not task.probe
-            self._hosts.pop(task.batches[0][0].key, None)
+                return self._bereft(task, self._losses.last_words(number))
+            self._losses.answered(task.batches, task.probe)
             if answer.lines:
                 self._segment.copy(answer.lines)
             done = {outcome.key for outcome in answer.outcomes}
@@ -239,51 +221,25 @@ class Ledger:
 
         `log` is the end of what the host wrote, for the message of a row.
         """
-        self._told[number] = host, log
+        self._losses.told[number] = LastWords(host, log)
 
-    def _bereft(self, task: Task, host: str, log: str) -> list[Outcome]:
+    def _bereft(self, task: Task, last: LastWords) -> list[Outcome]:
         """See to a task that was lost with its host; return whom that accuses."""
-        self._count["in a row"] += 1
-        if self._count["in a row"] > IN_A_ROW + LOSSES * self.slots:
-            raise UsageError(
-                f"{self._count['in a row']} hosts in a row were lost and none "
-                f"answered, the last {host}; what is recorded stays"
-            )
-        if not task.probe:
-            self._count["tasks"] += 1
-            self._count["lost"] += 1
+        self._losses.bereft(task.probe, self.slots, last.host)
         if len(task.batches) > 1:
             self._lost.extend(task.batches)
             return []
-        return self._lost_alone(task.batches[0], host, log)
-
-    def _lost_alone(self, batch: Batch, host: str, log: str) -> list[Outcome]:
-        """Have a batch that was lost by itself run again, unless it is to blame."""
-        hosts = self._hosts[batch[0].key]
-        hosts.append(host)
-        if len(hosts) < self._enough():
+        (batch,) = task.batches
+        times = self._losses.blamed(batch, last.host)
+        if not times:
             self._lost.append(batch)
-            return []
-        del self._hosts[batch[0].key]
-        if len(batch) > 1:
+        elif len(batch) > 1:
             self._lost.extend((trial,) for trial in batch)
-            return []
-        reason = f"lost with its host {len(hosts)} times, the last {host}"
-        reason += f"\n{log}" if log else ""
-        return [self._accused(batch, "killed", reason)]
-
-    def _enough(self) -> int:
-        """Return the losses in a row that are no chance.
-
-        Of N tasks, hosts that end by themselves with a part q lose one k times in a
-        row with a probability of at most N q^k: that is to be below `CHANCE`. One loss
-        may be the suspect's own.
-        """
-        tasks = max(self._count["tasks"], 1)
-        rate = min(max(self._count["lost"] - 1, 0) / tasks, COMMONEST)
-        if rate == 0.0:
-            return LOSSES
-        return max(LOSSES, math.ceil(math.log(CHANCE / tasks) / math.log(rate)))
+        else:
+            reason = f"lost with its host {times} times, the last {last.host}"
+            reason += f"\n{last.log}" if last.log else ""
+            return [self._accused(batch, "killed", reason)]
+        return []
 
     def close(self) -> None:
         """Close the segment of the records that were written here."""
@@ -295,7 +251,7 @@ def believed(data: object, number: int, ledger: Ledger) -> Answer | None:
     try:
         return unpacked(data, ledger.batches(number))
     except ValueError as error:
-        ledger.tell(number, UNKNOWN, f"its answer could not be read: {error}")
+        ledger.tell(number, "a host", f"its answer could not be read: {error}")
         return None
 
 

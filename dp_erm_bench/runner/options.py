@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from dp_erm_bench.errors import UsageError, refused
 from dp_erm_bench.experiment.frame import FAILED, MODES, RunnerConfig
-from dp_erm_bench.runner.engines import check_engine
+from dp_erm_bench.runner.engines.choice import check_engine
 
 LONGEST = 1e8
 """Seconds; three years, and what every kernel's timers can count."""

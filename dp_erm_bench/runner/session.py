@@ -15,7 +15,7 @@ from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import check_run, new_run_id
 from dp_erm_bench.results.store import Store, final_objective
-from dp_erm_bench.runner.engines import engine_of
+from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.pool import Pool, batches_of
 from dp_erm_bench.runner.process import Worker

@@ -23,7 +23,7 @@ def test_help_names_every_choice(arguments, capsys):
 def test_help_names_every_key():
     said = text()
     for key in settings():
-        if key not in ("runner.batch_trials", "runner.batch_work"):
+        if key not in ("runner.batch_trials", "runner.batch_work", "runner.engine"):
             assert key in said, key
 
 

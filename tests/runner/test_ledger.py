@@ -14,7 +14,8 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.segment import Segment, failed
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner.answers import Answer, Death, packed, unpacked
-from dp_erm_bench.runner.ledger import LOSSES, Ledger
+from dp_erm_bench.runner.ledger import Ledger
+from dp_erm_bench.runner.losses import LOSSES
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome
 

@@ -40,7 +40,7 @@ BRIEF = 5.0
 class Flight(NamedTuple):
     """A task at work: what will bring its answer, and the address of its host."""
 
-    future: Future
+    future: Future[Any]
     address: str
 
 

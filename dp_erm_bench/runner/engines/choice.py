@@ -1,0 +1,107 @@
+"""Engines: what carries tasks to the processes that host them, by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.frame import CLUSTERS, ENGINES, EngineConfig
+from dp_erm_bench.registry import check_choice
+
+if TYPE_CHECKING:
+    from dp_erm_bench.runner.engines.base import Engine
+    from dp_erm_bench.runner.process import Worker
+
+HANG = {
+    "dask": "runner=dask, which uses Dask's own client",
+    "multiprocessing": "loky or threading",
+}
+"""Backends of joblib that wait for ever once a worker was killed, and what to use."""
+
+KEYS = {
+    "local": (),
+    "joblib": ("backend",),
+    "dask": ("address", "cluster", "patience", "mixed_cpus"),
+}
+BATCH = ("queue", "walltime", "memory", "job_extra_directives", "adapt", "detach")
+"""Keys of a cluster's jobs."""
+
+
+def check_engine(options: EngineConfig) -> None:
+    """Refuse, in a sentence, an engine's key that is wrong, or of another engine.
+
+    Raises
+    ------
+    UsageError
+        With key, value, and what is allowed.
+    """
+    check_choice("runner", options.engine, [*ENGINES])
+    check_choice("runner.cluster", options.cluster, [*CLUSTERS])
+    allowed = set(KEYS[options.engine])
+    jobs = options.engine == "dask" and options.cluster != "local"
+    if jobs:
+        allowed |= set(BATCH)
+    for field in dataclasses.fields(EngineConfig):
+        value = getattr(options, field.name)
+        if field.name in allowed or field.name == "engine" or _is_default(field, value):
+            continue
+        whose = next((e for e, keys in KEYS.items() if field.name in keys), "dask")
+        where = f"runner={whose}"
+        if field.name in BATCH:
+            where += f" with runner.cluster={', '.join(CLUSTERS[1:])}"
+        raise UsageError(f"runner.{field.name}={value}: only {where} has it")
+    if options.backend in HANG and options.engine == "joblib":
+        raise UsageError(
+            f"runner.backend={options.backend}: it waits for ever once a worker was "
+            f"killed; use {HANG[options.backend]}"
+        )
+    if not options.patience > 0:
+        raise UsageError(
+            f"runner.patience={options.patience}: must be positive seconds"
+        )
+    if jobs and options.address is not None:
+        raise UsageError(
+            f"runner.address={options.address}: the scheduler of "
+            f"runner.cluster={options.cluster} runs in this process"
+        )
+
+
+def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    if field.default is dataclasses.MISSING:
+        return not value
+    return bool(value == field.default)
+
+
+def engine_of(
+    options: EngineConfig, n_jobs: int | None, early: Worker | None = None
+) -> Engine:
+    """Return the engine that a configuration names.
+
+    Parameters
+    ----------
+    options : EngineConfig
+        Checked ones.
+    n_jobs : int or None
+        Workers; None: as many as there are.
+    early : Worker, optional
+        One that was started already, for an engine of this process.
+
+    Raises
+    ------
+    UsageError
+        If a package is missing, or what it needs is not there.
+    """
+    if options.engine == "dask":
+        try:
+            from dp_erm_bench.runner.engines.dask import DaskEngine
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"runner=dask: the package {error.name} is not installed; "
+                "pip install 'dp_erm_bench[dask]'"
+            ) from None
+        return DaskEngine(options, n_jobs)
+    from dp_erm_bench.runner.engines.joblib import JoblibEngine
+
+    backend = options.backend if options.engine == "joblib" else "threading"
+    return JoblibEngine(n_jobs, backend, early)
