@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.segment import Segment, failed
-from dp_erm_bench.runner.answers import Answer, Death, unpacked
+from dp_erm_bench.runner.answers import Answer, Death
 from dp_erm_bench.runner.losses import LastWords, Losses
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome
 
@@ -60,6 +60,11 @@ class Ledger:
         What all batches have in common.
     slots : int
         Tasks that may be at work at once; engines change it as workers come and go.
+
+    Attributes
+    ----------
+    losses : Losses
+        An engine takes down there with which host it lost a task, before it says so.
     """
 
     def __init__(self, job: Job, slots: int = 1) -> None:
@@ -68,7 +73,7 @@ class Ledger:
         self._doubtful: deque[Batch] = deque()
         self._lost: deque[Batch] = deque()
         self._at_work: dict[int, Task] = {}
-        self._losses = Losses()
+        self.losses = Losses()
         self._number, self._size, self._stillborn = 0, 1, 0
         self._segment = Segment(Path(job.folder), job.run)
         self._lock = threading.RLock()
@@ -117,7 +122,7 @@ class Ledger:
     def shunned(self, number: int) -> set[str]:
         """Return the machines that a task had better not run on again."""
         first, *others = self.batches(number)
-        return set() if others else {*self._losses.hosts(first)}
+        return set() if others else {*self.losses.hosts(first)}
 
     def _grown(self) -> list[Batch]:
         """Return as many batches as may fill a task, leaving work for the others."""
@@ -148,8 +153,8 @@ class Ledger:
         with self._lock:
             task = self._at_work.pop(number)
             if answer is None:
-                return self._bereft(task, self._losses.last_words(number))
-            self._losses.answered(task.batches, task.probe)
+                return self._bereft(task, self.losses.last_words(number))
+            self.losses.answered(task.batches, task.probe)
             if answer.lines:
                 self._segment.copy(answer.lines)
             done = {outcome.key for outcome in answer.outcomes}
@@ -216,21 +221,14 @@ class Ledger:
         with self._lock:
             self._waiting.extendleft(reversed(self._at_work.pop(number).batches))
 
-    def tell(self, number: int, host: str, log: str = "") -> None:
-        """Take down with which machine a task was lost, before it is settled.
-
-        `log` is the end of what the host wrote, for the message of a row.
-        """
-        self._losses.told[number] = LastWords(host, log)
-
     def _bereft(self, task: Task, last: LastWords) -> list[Outcome]:
         """See to a task that was lost with its host; return whom that accuses."""
-        self._losses.bereft(task.probe, self.slots, last.host)
+        self.losses.bereft(task.probe, self.slots, last.host)
         if len(task.batches) > 1:
             self._lost.extend(task.batches)
             return []
         (batch,) = task.batches
-        times = self._losses.blamed(batch, last.host)
+        times = self.losses.blamed(batch, last.host)
         if not times:
             self._lost.append(batch)
         elif len(batch) > 1:
@@ -244,15 +242,6 @@ class Ledger:
     def close(self) -> None:
         """Close the segment of the records that were written here."""
         self._segment.close()
-
-
-def believed(data: object, number: int, ledger: Ledger) -> Answer | None:
-    """Return the answer that lines hold; None, of which the ledger hears, if none."""
-    try:
-        return unpacked(data, ledger.batches(number))
-    except ValueError as error:
-        ledger.tell(number, "a host", f"its answer could not be read: {error}")
-        return None
 
 
 def _owner(batch: Batch) -> str:

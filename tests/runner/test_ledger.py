@@ -15,7 +15,7 @@ from dp_erm_bench.results.segment import Segment, failed
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner.answers import Answer, Death, packed, unpacked
 from dp_erm_bench.runner.ledger import Ledger
-from dp_erm_bench.runner.losses import LOSSES
+from dp_erm_bench.runner.losses import LOSSES, LastWords
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome
 
@@ -65,7 +65,9 @@ class World:
             idle.append(host)
             if answer is None:
                 self.lost += 1
-                ledger.tell(number, f"node{host}", "the end of its log")
+                ledger.losses.told[number] = LastWords(
+                    f"node{host}", "the end of its log"
+                )
             yield number, answer
             tasks = ledger.tasks()
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol, Self
 
-from dp_erm_bench.runner.answers import Answer
+from dp_erm_bench.runner.answers import Answer, unpacked
 from dp_erm_bench.runner.ledger import Ledger
+from dp_erm_bench.runner.losses import LastWords
 
 
 class Engine(AbstractContextManager["Engine"], Protocol):
@@ -26,6 +27,16 @@ class Engine(AbstractContextManager["Engine"], Protocol):
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
         """Yield the number and the answer of each task, until none can be handed out.
 
-        None: it was lost with its host, of which the ledger was told (`Ledger.tell`).
+        None: it was lost with its host, of which the ledger was told (`Ledger.losses`).
         What is handed back meanwhile may wait for the next call.
         """
+
+
+def believed(data: object, number: int, ledger: Ledger) -> Answer | None:
+    """Return the answer that lines hold; None, of which the ledger hears, if none."""
+    try:
+        return unpacked(data, ledger.batches(number))
+    except ValueError as error:
+        reason = f"its answer could not be read: {error}"
+        ledger.losses.told[number] = LastWords("a host", reason)
+        return None

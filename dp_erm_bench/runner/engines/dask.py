@@ -19,8 +19,10 @@ from distributed import Client, Future, LocalCluster
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import EngineConfig
 from dp_erm_bench.runner.answers import Answer
+from dp_erm_bench.runner.engines.base import believed
 from dp_erm_bench.runner.host import shipped
-from dp_erm_bench.runner.ledger import Ledger, believed
+from dp_erm_bench.runner.ledger import Ledger
+from dp_erm_bench.runner.losses import LastWords
 
 SETTINGS = {
     # A task whose worker is lost comes back to the ledger, which knows what to do.
@@ -187,7 +189,7 @@ class DaskEngine:
                 return believed(data, number, ledger)
         elif flight.future.status == "error":
             reason = flight.future.exception()
-        ledger.tell(number, flight.address, str(reason))
+        ledger.losses.told[number] = LastWords(flight.address, str(reason))
         return None
 
     def _look(self, ledger: Ledger) -> None:

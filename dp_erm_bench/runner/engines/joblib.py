@@ -13,8 +13,10 @@ import joblib
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.answers import Answer
+from dp_erm_bench.runner.engines.base import believed
 from dp_erm_bench.runner.host import children, hosted, shipped
-from dp_erm_bench.runner.ledger import Ledger, believed
+from dp_erm_bench.runner.ledger import Ledger
+from dp_erm_bench.runner.losses import LastWords
 from dp_erm_bench.runner.process import PATIENCE, Worker
 
 
@@ -103,7 +105,7 @@ class JoblibEngine:
         else:
             return
         for number in ledger.at_work():
-            ledger.tell(number, platform.node(), log)
+            ledger.losses.told[number] = LastWords(platform.node(), log)
             yield number, None
 
 
