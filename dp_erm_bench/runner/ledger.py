@@ -165,14 +165,12 @@ class Ledger:
                 self._stillborn = 0
                 left = [one for one in task.batches if one[-1].key not in done]
                 self._waiting.extendleft(reversed(left))
-                self._resize(len(task.batches) - len(left), answer.seconds)
+                run = len(task.batches) - len(left)
+                fitting = run * TASK_SECONDS / max(answer.seconds, 1e-9)
+                self._size = max(1, int(min(GROWTH * run, fitting)))
             if answer.problem:
                 raise UsageError(answer.problem)
             return outcomes
-
-    def _resize(self, batches: int, seconds: float) -> None:
-        fitting = batches * TASK_SECONDS / max(seconds, 1e-9)
-        self._size = max(1, int(min(GROWTH * batches, fitting)))
 
     def _mourned(self, task: Task, done: set[str], death: Death) -> list[Outcome]:
         """See to what a dead worker did not record; return whom it accuses."""
