@@ -87,6 +87,8 @@ def unpacked(data: Any, task: Sequence[Batch]) -> Answer:
         raise ValueError(f"the first line of an answer: {error}") from None
     outcomes: list[Outcome] = []
     checked = b"".join(_checked(lines, keys, outcomes))
+    if not (outcomes or answer.death or answer.problem):
+        raise ValueError("an answer says nothing")
     return answer._replace(outcomes=outcomes, lines=checked)
 
 

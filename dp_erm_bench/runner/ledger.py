@@ -147,8 +147,7 @@ class Ledger:
         Raises
         ------
         UsageError
-            If nothing can be recorded, no worker can be started, or one host after
-            the other is lost and none answers.
+            If nothing can be recorded, no worker can be started, or all hosts are lost.
         """
         with self._lock:
             task = self._at_work.pop(number)
