@@ -94,13 +94,15 @@ def engine_of(
     """
     if options.engine == "dask":
         try:
-            from dp_erm_bench.runner.engines.dask import DaskEngine
+            from dp_erm_bench.runner.engines.dask import Connection
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"runner=dask: the package {error.name} is not installed; "
                 "pip install 'dp_erm_bench[dask]'"
             ) from None
-        return DaskEngine(options, n_jobs)
+        from dp_erm_bench.runner.engines.remote import RemoteEngine
+
+        return RemoteEngine(Connection(options, n_jobs), options.patience)
     from dp_erm_bench.runner.engines.joblib import JoblibEngine
 
     backend = options.backend if options.engine == "joblib" else "threading"
