@@ -135,7 +135,7 @@ class Connection:
         self, address: str, key: str, function: Callable[..., Any], *arguments: Any
     ) -> Future:
         """Return what will bring the value of a call on one worker and no other."""
-        return self._client.submit(
+        future: Future = self._client.submit(
             function,
             *arguments,
             key=key,
@@ -143,3 +143,4 @@ class Connection:
             pure=False,
             retries=0,
         )
+        return future
