@@ -22,7 +22,7 @@ class Cached(NamedTuple):
     Attributes
     ----------
     value : dict
-        The one that was written, but for whoever can forge a digest.
+        The value as it was written, unless the digest was forged.
     vouched : bool
         Whether a process of the same run wrote it, see :func:`vouch`.
     """
@@ -32,10 +32,10 @@ class Cached(NamedTuple):
 
 
 def vouch(secret: str) -> None:
-    """Seal the values that this process caches, and know those of the same secret.
+    """Seal the values that this process caches; accept those of the same secret.
 
-    A run gives its secret to all of its workers: what one of them has proved the others
-    need not prove again. It is never written, so that nobody else can seal. An empty
+    A run gives its secret to all of its workers: a proof by one of them
+    serves the others, too. It is never written, so that nobody else can seal. An empty
     secret ends it.
     """
     _run.clear()

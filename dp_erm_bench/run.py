@@ -85,28 +85,28 @@ class Run:
     identities : sequence of str
         One per trial; they seed the streams.
     checkpoints : sequence of int, optional
-        Iterations whose iterates are looked at, every one by default; they never
-        change the numbers.
+        Iterations whose iterates are recorded, all by default; they never change the
+        numbers.
     ahead : bool
         Whether compiled steps may take noise ahead.
     streams : sequence of str, optional
         Identities of the mechanisms, where they are not those of the schedule.
     listen : callable, optional
-        Called with mechanisms as soon as they are made: an auditor's ears.
+        Called with mechanisms as soon as they are made, by auditors.
     seen : callable, optional
-        What an auditor makes of a release before its mechanism is made.
+        An auditor's replacement of each release before its mechanism is made.
 
     Attributes
     ----------
     solver : Solver
-        The batch's: the variants that are run, their value fields stacked.
+        That of the batch: its trials' variants, with stacked value fields.
     shares : tuple of Release
-        What takes a fixed share of the budget.
+        The releases that take a fixed share of the budget.
     mechanisms : Mechanisms
     schedule : object
-        What the solver planned.
+        The solver's plan: public randomness, drawn without the data.
     releases : tuple of Release
-        What the solver declares.
+        The releases that the solver declares.
     calibration : Calibration
         Counts the shares, too.
     rows : Recorder
@@ -135,7 +135,7 @@ class Run:
     rows: Recorder = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make what is released before the solver declares, or let it declare."""
+        """Make mechanisms of private constants; without any, let the solver declare."""
         if isinstance(self.noise, str):
             self.solvers = _variants(self.solvers, self.noise)
         self.solver = stack(self.solvers)

@@ -39,7 +39,7 @@ NOT_RECOUNTED = " (not recounted)"
 
 @dataclass(frozen=True)
 class Calibration:
-    """The noise of a trial and what it proves.
+    """The noise of a trial and the epsilon that is proved for it.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ def calibrate(
     -------
     Calibration
         Cached in memory, and on disk by laws, budget, mode and :func:`sources`, but for
-        laws from outside the package. What is read is proved again, once in a process.
+        laws from outside the package. A cached one is proved again, once in a process.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def with_shares(
     (eps_r, delta)-DP given it, for its z is fixed before and its sensitivities are
     functions of what was published. Together (eps' + eps_r, delta)-DP (Dwork and
     Roth, 2014, Theorem 3.16 and appendix B, adaptive). It holds whichever rule chose
-    z: ``epsilon_certified`` is what is proved, within the budget if ``certified``.
+    z: ``epsilon_certified`` is proved, and within the budget if ``certified``.
     """
     if not releases:
         return calibration
@@ -213,7 +213,7 @@ def _calibrated(
 
 @functools.cache
 def sources() -> str:
-    """Return the digest of accountants and laws, and of what they compute with."""
+    """Return the digest of accountants, laws and the libraries that they use."""
     layers = (Path(__file__).parent, Path(releases.__file__).parent)
     files = [path for layer in layers for path in sorted(layer.glob("*.py"))]
     code = [[path.name, path.read_text()] for path in files]

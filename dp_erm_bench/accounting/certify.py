@@ -97,7 +97,7 @@ def certify(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certifi
     Parameters
     ----------
     laws : tuple of Law
-        What is released, adaptively.
+        The laws of all releases, which may be adaptive.
     z : float
         Common noise multiplier, at least 0; scale / sensitivity of a law is
         z * weight.
@@ -160,7 +160,7 @@ def delta_at(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Fl
     Parameters
     ----------
     laws : tuple of Law
-        What is released, adaptively.
+        The laws of all releases, which may be adaptive.
     z : float
         Common noise multiplier.
     adjacency : Adjacency

@@ -87,7 +87,7 @@ class Composition:
     Parameters
     ----------
     steps : list of Steps
-        What is composed.
+        The composed pairs.
     step : float
         Spacing of the lattice.
     """

@@ -122,12 +122,12 @@ def _held_out(first: Array, second: Array, alpha: float, score: Score) -> float:
 
 
 def row(
-    algorithm: str, params: Mapping[str, Any], adjacency: str, outcome: Verdict
+    algorithm: str, params: Mapping[str, Any], adjacency: str, result: Verdict
 ) -> Row:
-    """Return a row: algorithm, params (JSON), adjacency, and what was found."""
+    """Return a row: algorithm, params (JSON), adjacency, and the verdict's fields."""
     text = json.dumps(dict(params), sort_keys=True)
     key = {"algorithm": algorithm, "params": text, "adjacency": str(adjacency)}
-    return key | asdict(outcome)
+    return key | asdict(result)
 
 
 class Rates(NamedTuple):

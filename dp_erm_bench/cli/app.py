@@ -73,7 +73,7 @@ def sentence(error: BaseException) -> str:
 
 
 def run_sweep(composer: Composer, command: Sequence[str]) -> int:
-    """Run what a command line asks for and return the exit code.
+    """Run a command line and return its exit code.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def experiment_file(composer: Composer) -> dict[str, str]:
 def resolved(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
     """Return the blocks and the configuration that they come from.
 
-    `changes` holds what the command line changes of an experiment.
+    `changes` holds the command line's changes of an experiment.
     """
     request = composer.request
     if request.experiment is None:

@@ -208,7 +208,7 @@ def _origin(folder: Path) -> str:
 
 
 def _print_rows(rows: pd.DataFrame, least: int) -> None:
-    """Print what is of interest first, and count the rest."""
+    """Print the most important rows, and count the others."""
     rank = rows["verdict"].map(ORDER.index)
     rows = rows.loc[rank.sort_values(kind="stable").index]
     _print(_comparison(rows.head(SHOWN)))
@@ -222,7 +222,7 @@ def _print_rows(rows: pd.DataFrame, least: int) -> None:
 
 
 def _comparison(rows: pd.DataFrame) -> Table:
-    """Return the rows of a comparison; what is unknown is empty."""
+    """Return the rows of a comparison; unknown cells are empty."""
     table = Table(box=box.SIMPLE_HEAD)
     labels = [name for name in LABELS if (rows[name] != "").any()]
     for name in labels:

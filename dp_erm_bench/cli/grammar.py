@@ -121,7 +121,7 @@ def _parser() -> OverridesParser:
 
 
 def _swept(override: types.Override, argument: str) -> list[Any]:
-    """Return the values of an axis; refuse what has no list, or too long a one."""
+    """Return the values of an axis; refuse texts without a list, or with a long one."""
     if override.is_interval_sweep():
         raise UsageError(
             f"{argument}: an interval has no list of values; use range(start,stop,step)"

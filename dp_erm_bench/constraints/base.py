@@ -17,21 +17,21 @@ UNCOMPILED = 4
 
 
 class Constraint(ABC):
-    """A closed convex set that the iterates are kept in.
+    """A closed convex set that contains the iterates.
 
     Attributes
     ----------
     name : str
         The name of its yaml.
     code : int
-        What the compiled kernels know it by (``kernels.projections``).
+        Its code in the compiled kernels (``kernels.projections``).
     bounded : bool
         Whether the set is bounded.
     explicit : bool
         Whether it is given by its vertices, which may have several entries that are
         not zero.
     radius : float
-        Its size, for those that ask; infinite for the whole space.
+        Its size; infinite for the whole space.
     """
 
     name: ClassVar[str]

@@ -98,9 +98,9 @@ def _completed(
 def resized(
     solver: Solver, problem: Problem, least: int = 0, most: int = MOST
 ) -> Solver:
-    """Return a solver of so many steps on a problem, if there is one.
+    """Return the solver with a length within the limits on a problem, if possible.
 
-    Whatever numbers its length depends on are doubled or halved.
+    The numbers that its length depends on are doubled or halved.
     """
     for longer, times in ((True, 12), (False, 40)):
         for _ in range(times):

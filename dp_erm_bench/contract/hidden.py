@@ -95,7 +95,7 @@ def present(name: str, trial: int, use: int) -> bool:
 
 @dataclass
 class Matched:
-    """The term b' and what is wrong with the declaration.
+    """The term b' and the violation by the declaration.
 
     Attributes
     ----------

@@ -113,7 +113,7 @@ def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case
     least : int
         Steps of a run, about; 0: as many as by default.
     **given
-        Parameters; of what a field allows at most that.
+        Parameters, cut at the largest value that a field allows.
     """
     limits = {name: field.metadata for name, field in candidate.parameters.items()}
     given = {name: min(x, limits[name].get("most", x)) for name, x in given.items()}

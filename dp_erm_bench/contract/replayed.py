@@ -109,7 +109,7 @@ def _apart(pin: str, cases: Sequence[Case]) -> Iterator[ReplayResult]:
 
 
 def _send(pipe: Connection, side: Callable[..., Iterator[Any]], *given: Any) -> None:
-    """Send what a side yields, or what it raises; the process of a side.
+    """Send the results of a side or its error; the process of a side.
 
     It hears of no Ctrl-C, which is its parent's to handle, and it is killed when its
     parent ends, whatever it is at: the kernel signals the end of the pipe between them.

@@ -60,12 +60,12 @@ class Check:
     def on(self, candidate: Candidate) -> None:
         """Raise ContractError if an algorithm breaks the contract.
 
-        What the algorithm itself raises breaks it, too.
+        Errors of the algorithm break it, too.
 
         Raises
         ------
         ContractError
-            One sentence: what is violated, where, by how much.
+            One sentence: the violation, its place and its size.
         NotApplicable
             The reason why the check has no meaning for the algorithm.
         """

@@ -191,7 +191,7 @@ class LibsvmSets:
 
 
 def _checked(member: str | None) -> tuple[str, Mapping[str, str]]:
-    """Return a name and what a mirror says of it.
+    """Return a set's name and its row in a mirror.
 
     Raises
     ------

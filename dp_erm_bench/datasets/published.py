@@ -40,9 +40,9 @@ class Mirror:
     Parameters
     ----------
     folder : Path
-        Where they lie.
+        Their folder.
     rows : mapping from name to row
-        What the manifest says: at least ``file`` and ``sha256``.
+        Rows of the manifest, with at least ``file`` and ``sha256``.
     """
 
     folder: Path
@@ -141,7 +141,7 @@ class Published:
     host : str
         Address asked first, so that a machine without network knows it at once.
     command : str
-        What a user types to fill the client's cache.
+        The command line that fills the client's cache.
     """
 
     name: str

@@ -28,7 +28,7 @@ class Declared:
     columns : array of shape (p,) or ()
         One value for each column of the dataset, or one for all.
     norm : float or None
-        None: what the columns imply.
+        None: the norm implied by the columns.
     label : float or None
     """
 

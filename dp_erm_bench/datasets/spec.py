@@ -51,9 +51,9 @@ class Spec:
     loader : callable
         Returns raw X and y.
     options : dict
-        What the loader is called with.
+        The arguments of the loader.
     recipe : Recipe
-        How the raw data are prepared.
+        The preparation of the raw data.
     usual : Usual or None
         As in the yaml, of the chosen form, raw or standardised.
     bounds : Declared or None
@@ -233,7 +233,7 @@ def is_seed(value: object) -> bool:
 
 
 def number(value: object) -> float:
-    """Return a number as a float, nan for what is none or too large for one."""
+    """Return a number as a float, nan for other values and too large numbers."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         with contextlib.suppress(OverflowError):
             return float(value)

@@ -210,7 +210,7 @@ def _check_records(n: object, p: object) -> None:
 
 
 def _check_count(key: str, value: object, least: int, p: float = math.inf) -> None:
-    """Refuse what is no integer, less than a number, or more features than p."""
+    """Refuse all but integers of at least a number, and at most p features."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise refused(key, value, f"an integer >= {least}")
     if value > p:
@@ -218,7 +218,7 @@ def _check_count(key: str, value: object, least: int, p: float = math.inf) -> No
 
 
 def _check_numbers(least: float = 0.0, **numbers: object) -> None:
-    """Refuse what is no finite number, or less than a number."""
+    """Refuse all but finite numbers of at least a number."""
     for key, value in numbers.items():
         if not math.isfinite(number(value)) or number(value) < least:
             allowed = "finite" if least == -math.inf else f"finite and >= {least:g}"

@@ -111,7 +111,7 @@ class Algorithm:
     Attributes
     ----------
     name, target : str
-        What it is called; dotted name of its class, or the pin of its file.
+        Its name; the dotted name of its class, or the pin of its file.
     preset : mapping
         The parameters of its yaml.
     cls : type

@@ -39,7 +39,7 @@ class Task(ABC):
 
     @abstractmethod
     def facts(self, trial: Trial) -> dict[str, Any]:
-        """Do the task for one trial and return what the record keeps, JSON-able."""
+        """Do the task for one trial and return the facts of its record, JSON-able."""
 
     @abstractmethod
     def work(self, spec: Mapping[str, Any]) -> float:
@@ -59,7 +59,7 @@ class Study(Line):
         return tuple(self._setting(*one) for one in self.task.specs(self.block))
 
     def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
-        """Yield the trials; they have no trajectory, whatever is asked for."""
+        """Yield the trials, always without a trajectory."""
         return super().sweep(N_CHECKPOINTS)
 
     def _setting(self, spec: Spec, target: str) -> Setting:

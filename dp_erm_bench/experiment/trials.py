@@ -72,8 +72,8 @@ class BatchKey:
     batchable : bool
         Whether more than one trial may run at once.
     work : callable
-        Returns the rough cost of one trial; 1e8 is about a second. It is asked for
-        what is to do only.
+        Returns the rough cost of one trial; 1e8 is about a second. Called for trials
+        that are to run only.
     iterations : callable
         Returns the number of iterations of one trial; 1 if it has none.
     """
@@ -89,8 +89,8 @@ class BatchKey:
 class Setting:
     """All of a trial but its seed and its checkpoints.
 
-    There may be as many as trials: what they share is held once, and the spec is
-    put together when it is asked for.
+    There may be as many as trials: common parts are held once, and the spec is put
+    together on request.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Setting:
     names, point : tuple
         The open parameters and their values, JSON-able.
     digest : str
-        Digest of what determines the numbers, the seed excepted.
+        Digest of all that determines the numbers, except the seed.
     batch_key : BatchKey
         The part that it shares with others of its batch.
     line : Line
@@ -114,7 +114,7 @@ class Setting:
     line: Line = Line()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Send a worker what it computes: neither the line, nor what plans batches."""
+        """Send a worker the spec and the digest, without the line and the batch key."""
         return Setting, (self.base, self.names, self.point, self.digest)
 
     @property

@@ -60,7 +60,7 @@ def values_of(key: str, value: Any, natural: Any = None) -> list[Any]:
 
 
 def axis_values(axis: Any) -> list[Any]:
-    """Return the values of an axis, in whatever unit they are."""
+    """Return the values of an axis, in their unit."""
     values = axis.get("values") if isinstance(axis, Mapping) else axis
     return [*values] if isinstance(values, list | tuple) else [values]
 

@@ -65,7 +65,7 @@ def load(pin: str, group: str = "algorithm") -> Any:
 
 
 def check_class(name: str, cls: Any, group: str) -> None:
-    """Raise UsageError with what a solver's or a loss's class lacks."""
+    """Raise UsageError if a solver's or a loss's class is incomplete."""
     lacking = importlib.import_module(CHECKS[group][1]).complaint(cls)
     if lacking:
         raise UsageError(f"{group}={name}: {lacking}")

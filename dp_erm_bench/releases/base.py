@@ -23,9 +23,9 @@ class Release(ABC):
     Parameters
     ----------
     name : str
-        What the solver calls it by.
+        Its name among the solver's mechanisms.
     sensitivity : float or array, broadcastable to (B, p)
-        The largest change between neighbours of what is published, for the
+        The largest change of the published value between neighbours, for the
         budget's adjacency; per trial, or per trial and coordinate.
     times : int
         How often it is published at most.
@@ -189,7 +189,7 @@ class Mechanism(ABC):
         self.used += uses
 
     def finish(self) -> None:
-        """Raise if a run that has ended did not keep to what is certified of it."""
+        """Raise if the uses of an ended run are not those certified."""
         return
 
     def unit_noise(self, uses: int, size: int) -> Array:
@@ -231,7 +231,7 @@ class Mechanisms(dict[str, Mechanism]):
             self[name] = mechanism
 
     def finish(self) -> None:
-        """Raise if a run that has ended did not keep to what is certified of it."""
+        """Raise if the uses of an ended run are not those certified."""
         for mechanism in self.values():
             mechanism.finish()
 

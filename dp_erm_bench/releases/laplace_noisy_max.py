@@ -27,7 +27,7 @@ class NoisyMaxLaw(PureLaw):
     spread: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no ratio of a larger to a smaller number."""
+        """Refuse a spread below 1."""
         super().__post_init__()
         if not 1 <= self.spread < float("inf"):
             raise ValueError(f"spread={self.spread}: must be at least 1")

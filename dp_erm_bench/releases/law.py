@@ -50,7 +50,7 @@ class Law(ABC):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of uses and no weight."""
+        """Refuse invalid numbers of uses and weights."""
         if self.times < 0:
             raise ValueError(f"times={self.times}: must not be negative")
         if not 0 < self.weight < float("inf"):
@@ -72,7 +72,7 @@ class Law(ABC):
         return None
 
     def least(self) -> float:
-        """Return the epsilon that one use costs whatever the noise."""
+        """Return the epsilon that one use costs with any noise."""
         return 0.0
 
     def rdp(self, z: float, orders: Floats) -> Floats | None:

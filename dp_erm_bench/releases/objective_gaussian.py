@@ -98,7 +98,7 @@ def objective_delta(
 
 
 def check_curvature(curvature: float) -> None:
-    """Raise ValueError for what is no log(1 + beta / ridge)."""
+    """Raise ValueError for a number that is no log(1 + beta / ridge)."""
     if not 0 <= curvature < float("inf"):
         raise ValueError(f"curvature={curvature}: must not be negative")
 
@@ -110,7 +110,7 @@ class ObjectiveGaussianLaw(Law):
     Attributes
     ----------
     curvature : float
-        log(1 + beta / ridge), what the objective's curvature alone costs.
+        log(1 + beta / ridge), the cost of the objective's curvature alone.
     terms : int
         Records' terms by which neighbouring objectives differ: 1, or 2 where one
         is exchanged for another.

@@ -31,7 +31,7 @@ class PoissonGaussianLaw(Law):
     rate: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no rate."""
+        """Refuse a rate outside of (0, 1)."""
         super().__post_init__()
         if not 0 < self.rate < 1:
             raise ValueError(f"rate={self.rate}: must be in (0, 1]")

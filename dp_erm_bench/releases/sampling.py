@@ -72,7 +72,7 @@ class PoissonMechanism(AdditiveMechanism):
         self._again = False
 
     def sample(self, trial: int, n: int, steps: int) -> Batch:
-        """Return the samples of a trial's next steps; a use says what is wrong.
+        """Return the samples of a trial's next steps; the next use raises any errors.
 
         Returns
         -------

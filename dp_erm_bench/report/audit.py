@@ -40,7 +40,7 @@ class Audit(Study):
     file = "audits.csv"
 
     def rows(self, recorded: Iterable[Facts]) -> Iterator[Row]:
-        """Yield one row per audit: what is claimed, and what its runs prove.
+        """Yield one row per audit: its guarantee, and the bounds that its runs prove.
 
         Only chunks of which both neighbours are recorded count, so that an audit that
         is not finished yet is judged on what there is.

@@ -72,7 +72,7 @@ class Curves(Bands):
     errors : ndarray of shape (seeds, k)
         Relative error to the certified optimum; inf where a run diverged.
     facts : mapping
-        The first of their rows: what the runs share, by the names of the columns.
+        The first of their rows, for the columns that the runs share, by name.
     nnz : ndarray of shape (seeds, k)
         Non-zero coordinates of the iterates; nan where a run diverged.
     """
@@ -217,7 +217,7 @@ def curves(
 
 
 def ended(rows: pd.DataFrame, line: str) -> pd.DataFrame:
-    """Return the rows of a line; `Missing` says why if a run did not come to an end."""
+    """Return the rows of a line; raise `Missing` if a run did not come to an end."""
     if not rows["status"].isin(ENDS).all():
         raise Missing(why(rows, f"{line} failed"))
     return rows

@@ -124,7 +124,7 @@ def looked_up(
 
 
 class Study(Figure):
-    """A figure of a study: its table is made of what the study's tasks recorded."""
+    """A figure of a study: its table is made of the records of the study's tasks."""
 
     file: ClassVar[str]
 

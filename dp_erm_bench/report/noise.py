@@ -82,7 +82,7 @@ class Noise(Figure):
     values : tuple of float
         Of the axis, increasing.
     lines : mapping of str to Released
-        What is released, by label.
+        The releases, by label.
     about : str
         The caption; not needed beside other cells.
     n, p, n_iter, epsilon, constraint
@@ -103,7 +103,7 @@ class Noise(Figure):
     constraint: str = "none"
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning."""
+        """Refuse invalid names and axes."""
         check_stem(self.name)
         registry.check_choice("axis", self.axis, list(AXES))
 

@@ -189,7 +189,7 @@ def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
 
 
 def _drawable(errors: Array) -> Array:
-    """Blank what a log axis cannot show."""
+    """Replace values that a log axis cannot show by NaN."""
     return np.where(np.isfinite(errors) & (errors > 0), errors, np.nan)
 
 

@@ -34,7 +34,7 @@ class Cell:
     Attributes
     ----------
     panel : str
-        Its label; against a quotient what the names of its panels begin with.
+        Its label; against a quotient the common start of its panels' names.
     axis : str
         What varies in it: n, p, epsilon or quotient.
     title : str

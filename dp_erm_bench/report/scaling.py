@@ -179,7 +179,7 @@ def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
     config : mapping
         The experiment's resolved yaml; its blocks name the data.
     family : str
-        What the panels' names begin with.
+        The common start of the panels' names.
     """
     from dp_erm_bench.experiment.parameters import problem_named
     from dp_erm_bench.problems.erm.problem import ERMProblem
@@ -214,7 +214,7 @@ def along(
     config : mapping
         The experiment's resolved yaml.
     panel : str
-        Its label; against the quotient what the names of its panels begin with.
+        Its label; against the quotient the common start of its panels' names.
     axis, line : str
         What varies; label of the line.
 

@@ -65,7 +65,7 @@ def _lock(path: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def telling(folder: Path) -> Iterator[None]:
-    """Turn what the operating system refuses in a folder into one sentence.
+    """Turn errors of the operating system in a folder into one sentence.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def sealed_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines with their checksums, the last one with what it tells of all."""
+    """Yield lines with their checksums, the last one with count and sum of all."""
     count = total = 0
     last = b""
     for raw in lines:

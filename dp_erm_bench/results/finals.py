@@ -118,7 +118,7 @@ def _text(line: Mapping[str, Any]) -> str:
 
 
 def labelled(names: Iterable[Name]) -> dict[Name, Row]:
-    """Return the labels of settings: what is always said, and what differs.
+    """Return the labels of settings: fixed columns, and the keys that differ.
 
     A key differs if settings that are labelled alike otherwise disagree about it.
 

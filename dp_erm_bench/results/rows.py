@@ -82,7 +82,7 @@ Trial = tuple[Row, Row, str]
 def schema_of(sources: str = "0" * LENGTH) -> Any:
     """Return the columns as Arrow spells them, with a seal that has no digest yet.
 
-    `sources` is a digest, in 64 hexadecimal digits, of what the table is made of.
+    `sources` is a digest of the table's sources, in 64 hexadecimal digits.
     """
     import pyarrow as pa
 
@@ -92,7 +92,7 @@ def schema_of(sources: str = "0" * LENGTH) -> Any:
 
 
 def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
-    """Return the rows of some trials: what is fixed per trial is repeated."""
+    """Return the rows of some trials, with the columns fixed per trial repeated."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -196,7 +196,7 @@ def sources_of(file: BinaryIO) -> str:
 
 
 def read(file: BinaryIO) -> pd.DataFrame:
-    """Return a table as a frame, made of nothing but its columns.
+    """Return a table as a frame, of its columns alone.
 
     No threads: one that is left over could take a Ctrl-C that the main one holds back,
     or be at work when the process ends.
@@ -226,7 +226,7 @@ def read(file: BinaryIO) -> pd.DataFrame:
 
 
 def _seal(file: BinaryIO) -> tuple[int, bytes, bytes]:
-    """Return place and text of the digest, and what the table was made of, or 0."""
+    """Return place and text of the digest, and the sources; the place is 0 if none."""
     start = max(0, file.seek(0, 2) - METADATA)
     file.seek(start)
     place, digest, sources = 0, b"", b""

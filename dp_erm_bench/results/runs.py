@@ -102,7 +102,7 @@ def read_noted(folder: Path, name: str) -> str | None:
     Raises
     ------
     UsageError
-        If it is not the one that the latest manifest notes.
+        If its digest is not that in the latest manifest.
     """
     noted = _noted(read_manifest(folder)).get(name)
     if noted is None and not (folder / name).is_file():
@@ -167,9 +167,9 @@ def _path(folder: Path, run: str) -> Path:
 
 
 def _content(folder: Path, path: Path) -> dict[str, Any]:
-    """Return a manifest; of one that cannot be read nothing, and say so once.
+    """Return a manifest; {} for one that cannot be read, with one warning.
 
-    Of the latest there is a copy: of what is no manifest at all nothing is said.
+    There is no warning for the latest if it is no manifest at all: it has a copy.
     """
     text = b""
     try:

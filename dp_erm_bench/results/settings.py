@@ -50,7 +50,7 @@ def parameters(table: pd.DataFrame) -> pd.DataFrame:
 def best_settings(table: pd.DataFrame) -> pd.DataFrame:
     """Return the setting of each line with the smallest mean final objective.
 
-    Report runs are left out: they are what the choice is judged by. Where some
+    Report runs are left out: they judge the choice. Where some
     settings were refined on more seeds, only those compete.
 
     Parameters

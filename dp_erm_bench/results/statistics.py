@@ -88,7 +88,7 @@ def paired(
     column : str
         The column of the names.
     y : str
-        What is compared; smaller is better.
+        The compared column; smaller is better.
     by : sequence of str
         One comparison per combination of these columns.
     measure : {'ratio', 'difference'}

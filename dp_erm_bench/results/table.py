@@ -84,9 +84,9 @@ def _read(folder: Path) -> pd.DataFrame:
 
 
 def is_stale(folder: Path) -> bool:
-    """Return whether a folder's table is missing or not made of what is there.
+    """Return whether a folder's table is missing or not made of its segments.
 
-    A table whose segments are gone is all there is: it is never stale.
+    A table without segments is the only copy: it is never stale.
     """
     table, segments = folder / NAME, segments_of(folder)
     if not table.is_file():

@@ -139,7 +139,8 @@ def walk(
 ) -> None:
     """Make steps of the given sizes over the permutation, compiled, without noise.
 
-    As many at once as memory allows; a pass ends with what is left of the records.
+    Steps are made in chunks that fit into memory; the last batch of a pass may be
+    smaller.
     """
     n, p = permutation.size, oracle.problem.p
     ends = np.append(np.arange(0, n, batch), n)

@@ -30,7 +30,7 @@ def proved_epsilon(
     Parameters
     ----------
     uses : iterable of Twin
-        What was called. Vectors are composed by basic composition with the rest.
+        The mechanisms of a run. Vectors join the rest by basic composition.
     delta : float
     adjacency : Adjacency
     accountant : {'gdp', 'rdp', 'pld', 'pure', 'profile', 'none'}
@@ -144,8 +144,8 @@ def renyi_epsilon(uses: Sequence[Twin], delta: float) -> float:
 def least_epsilon(uses: Iterable[Twin], delta: float, adjacency: Adjacency) -> float:
     """Return an epsilon below which the composition is not private at ``delta``.
 
-    What has no exact instance here is left out, as are selections of unequal noise:
-    what is left is a function of what was released, hence no more private.
+    Mechanisms without an exact instance are left out, and selections of unequal
+    noise: the others are a function of all releases, hence at least as private.
     """
     uses = tuple(uses)
     if any(use.ratio == 0 for use in uses):

@@ -70,13 +70,13 @@ def problem_from_arrays(
 
 
 def problem_of(spec: Mapping[str, Any]) -> ERMProblem:
-    """Return the problem that a spec names, of a trial, a sweep or a single fit.
+    """Return the problem of a spec, be it of a trial, a sweep or a single fit.
 
     Parameters
     ----------
     spec : mapping
-        `dataset`, with all its keys, and `loss`, `penalty`, `constraint`; whatever
-        else it holds is left alone.
+        `dataset`, with all its keys, and `loss`, `penalty`, `constraint`;
+        other keys are ignored.
 
     Raises
     ------

@@ -41,12 +41,12 @@ _GRID = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 
 @functools.cache
 def check_loss(loss: Loss) -> None:
-    """Refuse a loss from outside the package that is not what it says.
+    """Refuse a loss from outside the package that breaks its declarations.
 
     Raises
     ------
     UsageError
-        With the first thing that is wrong, and where.
+        With the first violation and its place.
     """
     wrong = loss.uncompiled or next(_wrong_loss(loss), None)
     if wrong:
@@ -54,12 +54,12 @@ def check_loss(loss: Loss) -> None:
 
 
 def check_set(part: Penalty | Constraint, p: int, bounds: Bounds | None) -> None:
-    """Refuse a penalty or a constraint from outside that is not what it says.
+    """Refuse a penalty or a constraint from outside that breaks its declarations.
 
     Raises
     ------
     UsageError
-        With the first thing that is wrong.
+        With the first violation.
     """
     if isinstance(part, Penalty):
         _check_modulus(part, p)

@@ -103,7 +103,7 @@ class Oracle(base.Oracle, ABC):
         self.w[at] = new
 
     def _follow(self, coordinates: Indices, change: Array) -> None:
-        """Move what is kept of the iterates with a step that ``w`` is to make."""
+        """Update the margins, or their substitute, for a coming step of ``w``."""
         self.kernels.move_coordinates(self.columns, self.margins, coordinates, change)
 
     def move_towards(self, coordinates: Indices, values: Array, part: Array) -> None:

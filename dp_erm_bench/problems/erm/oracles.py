@@ -91,7 +91,7 @@ class GramOracle(DenseOracle):
         return lipschitz * bounds.columns, lipschitz * bounds.norm
 
     def _reached(self, clip: Array, bounds: Array | float) -> bool:
-        """Return whether thresholds are below what derivatives come to at the iterates.
+        """Return whether thresholds may be below the derivatives at the iterates.
 
         The bounds hold on the domain; an extrapolated point may lie outside.
         """

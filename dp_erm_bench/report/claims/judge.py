@@ -222,7 +222,7 @@ def _row(
 
 
 def _holds(claim: Claim, value: float) -> bool:
-    """Compare a value with the claim's threshold; what is not finite fails."""
+    """Compare a value with the claim's threshold; False unless it is finite."""
     if not math.isfinite(value):
         return False
     if "at_least" in claim:

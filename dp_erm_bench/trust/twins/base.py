@@ -31,7 +31,7 @@ class Answered:
     Attributes
     ----------
     answer : array of shape (B,) or (B, k)
-        What was published: noisy values, or the index of the winner.
+        The published answer: noisy values, or the index of the winner.
     first, second : arrays of shape (B, k)
         The query on either dataset.
     scale : array, broadcastable to (B, k)
@@ -191,7 +191,7 @@ def required_twin(release: Any) -> type[Twin]:
     Raises
     ------
     NoTwin
-        The sentence says what is not done.
+        The message names the missing twin.
     """
     twin = twin_of(type(release))
     if twin is None:
