@@ -51,7 +51,7 @@ class FitResult:
     reproducible : bool
         Whether there was a seed. A seeded run is reproducible, hence not private.
     calibration : str
-        How the noise was chosen; says so where a printed constant is not proved.
+        The calibration of the noise, with a note if a printed constant is not proved.
     accountant : str
         The accountant that proved ``epsilon_certified``.
     uncharged : tuple of str

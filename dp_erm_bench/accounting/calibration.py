@@ -49,7 +49,7 @@ class Calibration:
     budget : Budget
         With delta as a number.
     accountant : str
-        Who proves ``epsilon_certified``.
+        The accountant that proves ``epsilon_certified``.
     epsilon_certified : float
         Proved epsilon at the budget's delta, infinite without noise.
     label : str

@@ -54,7 +54,7 @@ class NoiseRow:
         The smallest epsilon that is proved for this noise: an upper bound of the true
         one, exact for Gaussian noise.
     reason : str
-        Why an accountant has no answer.
+        The reason why an accountant has no answer.
     """
 
     algorithm: str

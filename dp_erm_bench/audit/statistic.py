@@ -68,7 +68,7 @@ class Attack:
         side : {0, 1}
             Whether D or D' is run on.
         runs : int
-            How many; independent of each other.
+            Number of runs, independent of each other.
         identity : str
             Of the chunk; run i has the identity ``identity/side/i``. Chunks of
             different identities are independent, so they may be run in any order and

@@ -105,7 +105,7 @@ def expand(key: str, value: Any) -> Any:
     Parameters
     ----------
     key : str
-        Where the value stands, for the sentence.
+        The place of the value, for the message.
     value : Any
         A value of an experiment's block, such as `"range(0,10)"`.
     """

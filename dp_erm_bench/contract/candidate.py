@@ -42,30 +42,30 @@ class Subject(NamedTuple):
         """Return the name of the variant and the problem in messages."""
         return f"{self.candidate.title(self.variant)} on {self.problem.title}"
 
-    def solver(self, **given: Any) -> Solver:
+    def solver(self, **params: Any) -> Solver:
         """Return the solver with other parameters, clipping at 1 where it clips."""
-        return self.candidate.build(self.variant, **{"clip": 1.0, **given})
+        return self.candidate.build(self.variant, **{"clip": 1.0, **params})
 
-    def run(self, *given: Variant, names: Sequence[str] = "a", **how: Any) -> Run:
+    def run(self, *params: Variant, names: Sequence[str] = "a", **how: Any) -> Run:
         """Return a run of trials of some names, see ``run_at``.
 
         Parameters
         ----------
-        *given : mapping
+        *params : mapping
             Parameters of each trial, by default the same of all.
         names : sequence of str
             The identities.
         **how
             Of ``run_at``.
         """
-        solvers = [self.solver(**one) for one in given or [{}] * len(names)]
+        solvers = [self.solver(**one) for one in params or [{}] * len(names)]
         return run_at(self.problem, solvers, identities=tuple(names), **how)
 
     def calibrated(
-        self, budget: Budget, calibration: str = "certified", **given: Any
+        self, budget: Budget, calibration: str = "certified", **params: Any
     ) -> Run:
         """Return a run of one trial under a budget; Unsupported where it is refused."""
-        return Run(self.problem, [self.solver(**given)], budget, calibration, ("a",))
+        return Run(self.problem, [self.solver(**params)], budget, calibration, ("a",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +112,10 @@ class Candidate:
         product = itertools.product(*shapes.values())
         return [dict(zip(shapes, values, strict=True)) for values in product]
 
-    def build(self, variant: Variant | None = None, **given: Any) -> Solver:
+    def build(self, variant: Variant | None = None, **params: Any) -> Solver:
         """Return a solver of a variant; unknown parameters are left out."""
         usual = {"n_iter": STEPS, "ridge": RIDGE}
-        values = {**usual, **self.preset, **(variant or {}), **given}
+        values = {**usual, **self.preset, **(variant or {}), **params}
         own = {key: values[key] for key in values if key in self.parameters}
         return self.solver(**own)
 

@@ -34,7 +34,7 @@ class Case:
 
     Attributes
     ----------
-    given : tuple of (str, value)
+    params : tuple of (str, value)
         Parameters of the solver.
     parts : tuple of str
         Loss, penalty and constraint.
@@ -60,7 +60,7 @@ class Case:
         Name of the cases whose ratios are judged together.
     """
 
-    given: tuple[tuple[str, Any], ...]
+    params: tuple[tuple[str, Any], ...]
     parts: Parts
     family: str
     adjacency: Adjacency
@@ -80,7 +80,7 @@ class Case:
         return f"{self.group} on {words}, {self.adjacency.value}"
 
 
-def given_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
+def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
     """Return the parameters of a solver."""
     fields = dataclasses.fields(solver)
     return tuple((field.name, getattr(solver, field.name)) for field in fields)
@@ -155,7 +155,7 @@ def _on(
     usual = candidate.parameters
     apart = {k: f"{k}={x}" for k, x in row.items() if x != usual[k].default}
     case = Case(
-        given_of(solver),
+        params_of(solver),
         parts,
         family,
         adjacency,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from dp_erm_bench.contract.candidate import Candidate, Variant
-from dp_erm_bench.contract.cases import Case, given_of, is_sampled, varied
+from dp_erm_bench.contract.cases import Case, is_sampled, params_of, varied
 from dp_erm_bench.contract.covering import resized
 from dp_erm_bench.contract.families import CORNERS
 from dp_erm_bench.contract.problems import Parts, neighbours
@@ -104,7 +104,7 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
     yield from corners(candidate)
 
 
-def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case]:
+def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Case]:
     """Yield all variants on all problems, their records at the extremes.
 
     Parameters
@@ -112,15 +112,15 @@ def corners(candidate: Candidate, least: int = 0, **given: Any) -> Iterator[Case
     candidate : Candidate
     least : int
         Steps of a run, about; 0: as many as by default.
-    **given
+    **params
         Parameters, cut at the largest value that a field allows.
     """
     limits = {name: field.metadata for name, field in candidate.parameters.items()}
-    given = {name: min(x, limits[name].get("most", x)) for name, x in given.items()}
+    params = {name: min(x, limits[name].get("most", x)) for name, x in params.items()}
     for (variant, clip, group), parts, adjacency in itertools.product(
         _clipped(candidate), candidate.objectives(), Adjacency
     ):
-        solver = candidate.build(variant, clip=clip, **given)
+        solver = candidate.build(variant, clip=clip, **params)
         pairs = candidate.corners(parts, adjacency, WEAK)
         problem = pairs[0][0]
         if solver.refusal(problem) or not is_bounded(problem, solver, adjacency):
@@ -150,14 +150,14 @@ def _loud(
 ) -> Case:
     """Return a loud case on records at the corners of their bounds."""
     trials = TRIALS if candidate.solver.batchable else 1
-    head = (given_of(solver), parts, CORNERS, adjacency, trials)
+    head = (params_of(solver), parts, CORNERS, adjacency, trials)
     return Case(*head, z=LOUD, strength=WEAK, brief=True, group=group)
 
 
 def _stretched(candidate: Candidate) -> Iterator[Case]:
     """Yield long corners at the default, and at each batched number times `FAR`."""
     yield from corners(candidate, LONGER)
-    usual = dict(given_of(candidate.build()))
+    usual = dict(params_of(candidate.build()))
     for name, field in candidate.parameters.items():
         if field.metadata["kind"] == "value" and usual[name]:
             yield from corners(candidate, LONGER, **{name: FAR * usual[name]})
@@ -170,7 +170,7 @@ def _least(case: Case) -> float:
     large all gradients lean towards w, so that a replaced record changes less than two
     opposite ones would.
     """
-    free = dict(case.given).get("clip") is None and case.parts[0] == "squared"
+    free = dict(case.params).get("clip") is None and case.parts[0] == "squared"
     leaning = free and case.adjacency is Adjacency.REPLACE_ONE
     return 0.3 if leaning or case.parts[2] != "none" else 0.5
 

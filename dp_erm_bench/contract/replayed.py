@@ -108,7 +108,7 @@ def _apart(pin: str, cases: Sequence[Case]) -> Iterator[ReplayResult]:
                 side.join()
 
 
-def _send(pipe: Connection, side: Callable[..., Iterator[Any]], *given: Any) -> None:
+def _send(pipe: Connection, side: Callable[..., Iterator[Any]], *args: Any) -> None:
     """Send the results of a side or its error; the process of a side.
 
     It hears of no Ctrl-C, which is its parent's to handle, and it is killed when its
@@ -123,7 +123,7 @@ def _send(pipe: Connection, side: Callable[..., Iterator[Any]], *given: Any) -> 
         if not parent.is_alive():
             return
     try:
-        for part in side(*given):
+        for part in side(*args):
             pipe.send(part)
     except BrokenPipeError:  # nobody needs the rest
         return

@@ -85,7 +85,7 @@ class Side:
         first: Account | None = None,
     ) -> None:
         self.case, self.number = case, number
-        self.solver = candidate.build(dict(case.given))
+        self.solver = candidate.build(dict(case.params))
         names = (case.family, case.adjacency, case.parts, case.strength)
         self.neighbours = candidate.neighbours(*names)
         side = number if case.toggled is None else case.toggled

@@ -26,7 +26,7 @@ class CheckResult:
     reason : str
         The violation, or why the check does not apply; empty if all is well.
     seconds : float
-        How long it took.
+        Time that it took.
     """
 
     check: str

@@ -41,7 +41,7 @@ class FitLine(Line):
     budget : mapping
         `epsilon`, `delta`, `adjacency`, JSON-able.
     calibration : str
-        How noise is fixed.
+        The calibration of the noise, a name of conf/calibration.
     axes : mapping
         Absolute values of the open parameters.
     """

@@ -28,7 +28,7 @@ class Line:
     seeds : tuple of int
         Seeds of a sweep; empty if tuned.
     tune : Tune or None
-        How open parameters are chosen; None if every point is run.
+        The tuning of open parameters; None if every point is run.
     measured : bool
         Whether a value was given in a unit that is computed from the data.
     algorithm : str

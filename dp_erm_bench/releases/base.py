@@ -28,14 +28,14 @@ class Release(ABC):
         The largest change of the published value between neighbours, for the
         budget's adjacency; per trial, or per trial and coordinate.
     times : int
-        How often it is published at most.
+        The largest number of uses.
     weight : float
         Noise scale / (z * sensitivity).
 
     Attributes
     ----------
     mechanism : type of Mechanism
-        What publishes it.
+        The class of its mechanism.
     proof : type of Law
         The law that is proved of it, where ``law`` is not overridden.
     vectors : bool
@@ -131,7 +131,7 @@ class Mechanism(ABC):
     used : int
         The number of uses so far.
     intercept : callable or None
-        Where the replay audit listens: gets each query and a function that
+        The hook of the replay audit: gets each query and a function that
         publishes the answer, and returns the answer that the solver is to see.
     """
 
@@ -213,7 +213,7 @@ class Mechanisms(dict[str, Mechanism]):
         Whether noise may be taken ahead for many uses, by a compiled step; the
         replay audit, which answers each query itself, says no.
     intercept : callable or None
-        Where an audit listens to all of them, see ``Mechanism``.
+        The hook of an audit on all of them, see ``Mechanism``.
     """
 
     def __init__(self, batch: int) -> None:

@@ -30,7 +30,7 @@ def smoothness_releases(
     kind : str
         Of the constants, one of ``problems.erm.smoothness.KINDS``.
     source : {'auto', 'declared', 'data'}
-        Where the b_j come from, see ``problems.erm.smoothness.square_bounds``.
+        The source of the b_j, see ``problems.erm.smoothness.square_bounds``.
     adjacency : Adjacency
 
     References

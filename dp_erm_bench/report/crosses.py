@@ -46,7 +46,7 @@ class Cross:
     Attributes
     ----------
     title, axis : str
-        What stands above it and along it.
+        Its title, and the label of its x axis.
     rates : mapping of str to Scaling
         The lines by their labels in the table, at least one.
     shapes : mapping of str to (float, str)
@@ -69,9 +69,9 @@ def draw_cross(ax: Axes, cross: Cross) -> None:
     Parameters
     ----------
     ax : Axes
-        Where to draw.
+        The axes to draw on.
     cross : Cross
-        What to draw.
+        The cell to draw.
     """
     rates = cross.rates.values()
     for line, rate in cross.rates.items():
@@ -128,9 +128,9 @@ def save_crosses(
     path : Path
         Folder and stem.
     caption : str
-        What stands before the slopes.
+        The text before the slopes.
     quantity : str
-        What stands along the y axis.
+        The label of the y axis.
     size : (float, float)
         Of one cell in inches.
     """

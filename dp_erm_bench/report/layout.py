@@ -41,7 +41,7 @@ class Sheet:
     size : (float, float)
         Width and height of one cell's axes in inches.
     quantity : str
-        What stands along the y axis of the first column.
+        The label of the y axis, on the first column.
     """
 
     cells: Sequence[Cell | None]
@@ -76,7 +76,7 @@ def save(sheet: Sheet, path: Path) -> list[Path]:
     Parameters
     ----------
     sheet : Sheet
-        What to draw.
+        The sheet to draw.
     path : Path
         Folder and stem.
 

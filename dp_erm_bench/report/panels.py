@@ -35,7 +35,7 @@ class Panel:
     name : str
         Its label in the table.
     title : str
-        What stands above it.
+        Its title.
     lines : tuple of str
         Labels of the lines drawn against passes, in the order of the legend.
     over_epsilon : tuple of str
@@ -109,7 +109,7 @@ def look_up(table: pd.DataFrame, panel: Panel) -> PanelRuns:
     table : DataFrame
         The tidy table.
     panel : Panel
-        What to draw.
+        The panel to look up.
     """
     look = partial(curves, table, panel.name)
     lines, missing = looked_up(panel.lines, partial(look, epsilon=panel.epsilon))
@@ -135,7 +135,7 @@ def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
     Parameters
     ----------
     ax : Axes
-        Where to draw.
+        The axes to draw on.
     panel : Panel
         Title, scale and the authors' curves.
     lines : mapping of str to Curves
@@ -168,7 +168,7 @@ def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
     Parameters
     ----------
     ax : Axes
-        Where to draw.
+        The axes to draw on.
     panel : Panel
         Its title.
     lines : mapping of str to list of (float, Curves)

@@ -36,9 +36,9 @@ class Cell:
     panel : str
         Its label; against a quotient the common start of its panels' names.
     axis : str
-        What varies in it: n, p, epsilon or quotient.
+        Its x axis: n, p, epsilon or quotient.
     title : str
-        What stands above it.
+        Its title.
     lines : tuple of str
         In the order of the legend.
     shapes : mapping of str to (float, str)
@@ -81,7 +81,7 @@ class Rates(Figure):
     size : tuple of float
         Width and height of a cell in inches.
     quantity : str
-        What stands along the y axis.
+        The label of the y axis.
     """
 
     name: str

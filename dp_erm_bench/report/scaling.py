@@ -216,7 +216,7 @@ def along(
     panel : str
         Its label; against the quotient the common start of its panels' names.
     axis, line : str
-        What varies; label of the line.
+        The axis that varies; label of the line.
 
     Raises
     ------

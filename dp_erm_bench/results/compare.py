@@ -211,7 +211,7 @@ def judged(measure: str, a: Array, b: Array, rule: Rule) -> Row:
         Values of the two sides, at least one each; paired if compared by trial. A
         lost run has the worst value.
     rule : Rule
-        How to judge.
+        The rule of the judgement.
     """
     a, b = np.asarray(a), np.asarray(b)
     decisive = min(len(a), len(b)) >= rule.least

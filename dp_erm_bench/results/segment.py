@@ -172,7 +172,7 @@ def mates_of(key: str, batch: str, segment: Path, run: str) -> list[str]:
     key : str
         Of one of them.
     batch : str
-        What its record says of the batch (`batch_name`).
+        The name of its batch (`batch_name`).
     segment : Path
         The segment that holds the record.
     run : str

@@ -212,7 +212,7 @@ class Solver(ABC):
 
     @classmethod
     def limits(cls, problem: Any, curvature: float) -> Iterator[Limit]:
-        """Yield what the theory states of runs without noise; the tests verify it.
+        """Yield the theory's statements on runs without noise; the tests verify them.
 
         Parameters
         ----------

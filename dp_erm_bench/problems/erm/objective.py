@@ -36,7 +36,7 @@ class ERM:
     dataset, loss, penalty, constraint
         The parts.
     smoothness_kind : {'auto', 'public', 'data'}
-        Where the smoothness constants come from (:class:`Smoothness`).
+        The source of the smoothness constants (:class:`Smoothness`).
     released : ReleasedSmoothness, optional
         Published constants, which replace them.
     """

@@ -115,7 +115,7 @@ class ReleasedSmoothness:
     columns : array of shape (B, p)
         M_j of each trial.
     source : {'declared', 'data'}
-        Where the bounds b_j on one record's share came from.
+        The source of the bounds b_j on one record's share.
     """
 
     kind: ClassVar[str] = "private"

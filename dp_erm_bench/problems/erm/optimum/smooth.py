@@ -137,7 +137,7 @@ def free_gap(problem: Composite, w: Array) -> tuple[float, str]:
     bound : float
         Half the squared Newton decrement; infinite if there is none.
     reason : str
-        Why the bound is no certificate; empty if it is one.
+        The reason why the bound is no certificate; empty if it is one.
     """
     if composite.inexact(problem.X, 0.0):
         reason = f"no reference solver for {w.size} features without penalty"
