@@ -4,6 +4,7 @@ import enum
 import itertools
 import json
 import math
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,17 @@ WORDS = {
     str: "a word",
     types.NoneType: "null",
 }
+
+UNITS = ("", "K", "M", "G", "T")
+SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGT]?)B?", re.IGNORECASE)
+
+
+def bytes_of(text: str) -> float:
+    """Return the bytes of a size as 500M or 2G (of 1024), NaN if it is none."""
+    match = SIZE.fullmatch(text.strip())
+    if not match:
+        return math.nan
+    return float(match[1]) * 1024.0 ** UNITS.index(match[2].upper())
 
 
 def is_list(value: Any) -> bool:

@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import resource
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,14 +11,13 @@ from typing import Any, cast
 
 from dp_erm_bench.errors import UsageError, refused
 from dp_erm_bench.experiment.frame import FAILED, MODES, RunnerConfig
+from dp_erm_bench.experiment.values import bytes_of
 from dp_erm_bench.runner.engines.choice import check_engine
 
 LONGEST = 1e8
 """Seconds; three years, and what every kernel's timers can count."""
 
 MOST_JOBS = 1024
-UNITS = ("", "K", "M", "G", "T")
-SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGT]?)B?", re.IGNORECASE)
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Where a container's kernel says how much its processes may use."""
 
@@ -187,9 +185,7 @@ def worker_memory(value: Any, n_jobs: int) -> float | None:
         return None
     if value == "auto":
         return machine_memory() / (2 * n_jobs)
-    size = value if isinstance(value, float) else math.nan
-    if match := SIZE.fullmatch(str(value).strip()):
-        size = float(match[1]) * 1024 ** UNITS.index(match[2].upper())
+    size = value if isinstance(value, float) else bytes_of(str(value))
     if not LEAST <= size < math.inf:
         allowed = "a size of at least 1M, as 500M or 2G, auto, or null for no limit"
         raise UsageError(f"runner.worker_memory={value}: must be {allowed}")

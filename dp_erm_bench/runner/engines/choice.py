@@ -6,8 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.frame import CLUSTERS, ENGINES, EngineConfig
+from dp_erm_bench.experiment.frame import CLUSTERS, ENGINES, EngineConfig, RunnerConfig
 from dp_erm_bench.registry import check_choice
+from dp_erm_bench.runner.engines.jobs import check_jobs
 
 if TYPE_CHECKING:
     from dp_erm_bench.runner.engines.base import Engine
@@ -24,11 +25,14 @@ KEYS = {
     "joblib": ("backend",),
     "dask": ("address", "cluster", "patience", "mixed_cpus"),
 }
-BATCH = ("queue", "walltime", "memory", "job_extra_directives", "adapt", "detach")
+BATCH = (
+    *("queue", "walltime", "memory", "interface", "job_extra_directives"),
+    *("adapt", "detach"),
+)
 """Keys of a cluster's jobs."""
 
 
-def check_engine(options: EngineConfig) -> None:
+def check_engine(options: RunnerConfig) -> None:
     """Refuse, in a sentence, an engine's key that is wrong, or of another engine.
 
     Raises
@@ -65,6 +69,8 @@ def check_engine(options: EngineConfig) -> None:
             f"runner.address={options.address}: the scheduler of "
             f"runner.cluster={options.cluster} runs in this process"
         )
+    if jobs:
+        check_jobs(options)
 
 
 def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import time
 from collections.abc import Callable
 from typing import Any, Self
 
 import dask
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Security
 from distributed import Future as DaskFuture
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import EngineConfig
+from dp_erm_bench.runner.engines.cluster import Jobs
 
 SETTINGS = {
     # A task whose worker is lost comes back to the ledger, which knows what to do.
@@ -50,6 +52,7 @@ class Connection:
 
     def __init__(self, options: EngineConfig, n_jobs: int | None) -> None:
         self.options, self.n_jobs = options, n_jobs
+        self.jobs: Jobs | None = None
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -75,6 +78,12 @@ class Connection:
     def _start(self) -> None:
         if self.options.address:
             self._connect(self.options.address)
+            return
+        if self.options.cluster != "local":
+            jobs = Jobs(self.options, self.n_jobs or 1, jobqueue(), _certificates())
+            self.jobs = self._stack.enter_context(jobs)
+            client = Client(self.jobs.cluster, set_as_default=False)
+            self._client = self._stack.enter_context(client)
             return
         cluster = self._stack.enter_context(
             LocalCluster(
@@ -127,9 +136,22 @@ class Connection:
             If the scheduler does not answer.
         """
         try:
-            return dict(self._client.ncores())
+            found = dict(self._client.ncores())
         except Exception as error:
             raise SchedulerLost(str(error)) from error
+        if self.jobs:
+            self.jobs.note()
+            if not found:
+                self.jobs.check_waiting()
+        return found
+
+    def log_of(self, address: str) -> str:
+        """Return the last lines of the log of a worker's job; empty if it had none."""
+        return self.jobs.log_of(address) if self.jobs else ""
+
+    def absence(self) -> str:
+        """Return why there may be no worker, as far as a batch system knows."""
+        return self.jobs.absence() if self.jobs else ""
 
     def submit(
         self, address: str, key: str, function: Callable[..., Any], *arguments: Any
@@ -144,3 +166,37 @@ class Connection:
             retries=0,
         )
         return future
+
+
+def jobqueue() -> Any:
+    """Return the module dask-jobqueue, which leaves Ctrl-C as it is.
+
+    Raises
+    ------
+    UsageError
+        If it is not installed.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        import dask_jobqueue
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    finally:
+        # It has Ctrl-C end the process with exit code 0.
+        signal.signal(signal.SIGINT, before)
+    return dask_jobqueue
+
+
+def _certificates() -> Any:
+    """Return certificates and keys for this run alone."""
+    try:
+        return Security.temporary()
+    except ImportError as error:
+        raise _missing(error) from None
+
+
+def _missing(error: ImportError) -> UsageError:
+    return UsageError(
+        f"runner=dask with runner.cluster: {error.name or error}: not installed; "
+        "pip install 'dp_erm_bench[dask]'"
+    )

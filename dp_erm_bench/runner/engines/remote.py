@@ -130,7 +130,8 @@ class RemoteEngine:
                 return believed(data, number, ledger)
         elif flight.future.status == "error":
             reason = flight.future.exception()
-        ledger.losses.told[number] = LastWords(flight.address, str(reason))
+        log = self.connection.log_of(flight.address) or str(reason)
+        ledger.losses.told[number] = LastWords(flight.address, log)
         return None
 
     def _look(self, ledger: Ledger) -> None:
@@ -160,8 +161,9 @@ class RemoteEngine:
             if self._threads:
                 return
             if time.monotonic() > until:
+                why = self.connection.absence()
                 raise UsageError(
-                    f"runner=dask: no worker for {self.patience:g} s; "
-                    "what is recorded stays"
+                    f"runner=dask: no worker for runner.patience={self.patience:g} s"
+                    f"{why and f' ({why})'}; what is recorded stays"
                 )
             time.sleep(LOOK / 10)

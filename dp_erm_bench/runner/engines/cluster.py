@@ -1,0 +1,198 @@
+"""A Dask cluster whose workers are jobs of a batch system, through dask-jobqueue."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.frame import EngineConfig
+from dp_erm_bench.paths import cache_dir
+from dp_erm_bench.runner.engines.jobs import (
+    SYSTEMS,
+    ask,
+    check_script,
+    described,
+    worker,
+)
+
+LAST_LINES = 20
+END = 30.0
+"""Seconds in which a cluster must end its jobs and itself."""
+
+HOPELESS = (
+    *("PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig", "BadConstraints"),
+    *("PartitionDown", "PartitionInactive", "AccountNotAllowed", "QOSNotAllowed"),
+)
+"""Reasons for which a job of SLURM waits until somebody changes the cluster."""
+
+
+class Jobs:
+    """Jobs that are one worker each; those that end are replaced.
+
+    They know each other by certificates that are made for this run alone.
+
+    Parameters
+    ----------
+    options : EngineConfig
+        Checked ones.
+    n_jobs : int
+        Jobs to have.
+    jobqueue : module
+        dask-jobqueue.
+    security : Security
+        Dask's; of its temporary ones.
+
+    Attributes
+    ----------
+    cluster : Cluster
+        Dask's, while the context lasts.
+    """
+
+    def __init__(
+        self, options: EngineConfig, n_jobs: int, jobqueue: Any, security: Any
+    ) -> None:
+        self.options, self.n_jobs, self.security = options, n_jobs, security
+        self._class = private(getattr(jobqueue, SYSTEMS[options.cluster].cluster))
+        self._ids: set[str] = set()
+        self._of: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        """Start the scheduler in this process, and submit the jobs.
+
+        Raises
+        ------
+        UsageError
+            If the batch system refuses them.
+        """
+        # Beside what else every node of a cluster finds at the same path.
+        folder = cache_dir() / "jobs"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.logs = Path(tempfile.mkdtemp(dir=folder))
+        options = worker(self.options, self.logs, certificates(self.security))
+        job = self._class.job_cls("tls://", name="worker", protocol="tls://", **options)
+        try:
+            check_script(self.options, job.job_script())
+        except UsageError:
+            shutil.rmtree(self.logs, ignore_errors=True)
+            raise
+        self.cluster = self._class(
+            security=self.security,
+            silence_logs=logging.CRITICAL,
+            scheduler_options={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+            **options,
+        )
+        self.cluster.scale(self.n_jobs)
+        if self.options.adapt:
+            self.cluster.adapt(minimum=self.n_jobs, maximum=self.n_jobs)
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Cancel the jobs; their logs stay if an error may be explained by them."""
+        self.note()
+        # Where a job was not taken the cluster cannot end as it should.
+        with contextlib.suppress(Exception):
+            self.cluster.close(timeout=END)
+        if self._ids:
+            ask(SYSTEMS[self.options.cluster].cancel, *self._ids)
+        if not isinstance(error, UsageError):
+            shutil.rmtree(self.logs, ignore_errors=True)
+
+    def note(self) -> None:
+        """Take down the ids of the jobs, and whose workers they are."""
+        ids = {name: one.job_id for name, one in list(self.cluster.workers.items())}
+        self._ids.update(filter(None, ids.values()))
+        for address, about in list(self.cluster.scheduler_info["workers"].items()):
+            if job := ids.get(about["name"]):
+                self._of[address] = job
+
+    def log_of(self, address: str) -> str:
+        """Return the last lines of the log of the job of a worker."""
+        job = self._of.get(address)
+        return f"job {job}:\n{log_of(self.logs, job)}" if job else ""
+
+    def check_waiting(self) -> None:
+        """Refuse to wait for jobs that will never start.
+
+        Raises
+        ------
+        UsageError
+            If the partition is why one waits.
+        """
+        for job, reason in self._waiting().items():
+            if reason.strip("()") in HOPELESS:
+                raise UsageError(
+                    f"{described(self.options)}: job {job} would wait for ever "
+                    f"({reason})"
+                )
+
+    def absence(self) -> str:
+        """Return why there may be no worker: what a job waits for, or last said."""
+        for job, reason in self._waiting().items():
+            return f"job {job} waits: {reason}"
+        for job in sorted(self._ids, reverse=True):
+            if lines := log_of(self.logs, job).splitlines():
+                return f"job {job} said: {lines[-1]}"
+        return ""
+
+    def _waiting(self) -> dict[str, str]:
+        """Return why each job of SLURM waits that does, by its id."""
+        if self.options.cluster != "slurm" or not self._ids:
+            return {}
+        ids = ",".join(self._ids)
+        asked = ask("squeue", "-h", "-t", "PENDING", "-o", "%A %r", "-j", ids)
+        return dict(line.split(" ", 1) for line in asked.stdout.splitlines())
+
+
+def private(cluster: Any) -> Any:
+    """Return a class of dask-jobqueue that writes no key where others may read it."""
+
+    @contextlib.contextmanager
+    def job_file(job: Any) -> Any:
+        with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
+            file.write(job.job_script())
+            file.flush()
+            yield file.name
+
+    def security_of_worker(self: Any, security: Any) -> None:
+        """Write no files: the certificates are in the script."""
+
+    job = type(cluster.job_cls.__name__, (cluster.job_cls,), {"job_file": job_file})
+    own = {"job_cls": job, "_get_worker_security": security_of_worker}
+    return type(cluster.__name__, (cluster,), own)
+
+
+def certificates(security: Any) -> dict[str, str]:
+    """Return what a worker is known by, as variables of its environment."""
+    tls = security.get_tls_config_for_role("worker")
+    start = "DASK_DISTRIBUTED__COMM__"
+    return {
+        f"{start}REQUIRE_ENCRYPTION": "True",
+        f"{start}TLS__CA_FILE": tls["ca_file"],
+        f"{start}TLS__WORKER__CERT": tls["cert"],
+        f"{start}TLS__WORKER__KEY": tls["key"],
+    }
+
+
+def log_of(folder: Path, job: str) -> str:
+    """Return the last lines of a job's logs, which batch systems name by its number."""
+    number = re.compile(rf"(?<!\d){re.escape(job.partition('.')[0])}(?!\d)")
+    lines: list[str] = []
+    for path in _files(folder):
+        if number.search(path.name):
+            with contextlib.suppress(OSError):
+                lines += path.read_text(errors="replace").splitlines()
+    return "\n".join(lines[-LAST_LINES:])
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    """Return the files of a folder; to list it makes a network file system look."""
+    with contextlib.suppress(OSError):
+        return sorted(folder.iterdir())
+    return ()
