@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,12 @@ class Death(NamedTuple):
     code: int
     overdue: bool
     begun: dict[str, float]
+
+    @property
+    def ending(self) -> str:
+        """Return the name of the signal that ended it, or its exit code."""
+        names = {-number: number.name for number in signal.Signals}
+        return names.get(self.code, f"exit code {self.code}")
 
 
 class Answer(NamedTuple):

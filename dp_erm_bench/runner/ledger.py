@@ -26,10 +26,12 @@ class Task(NamedTuple):
     """Batches of one owner that a host runs in one go.
 
     `alone`: no other task was at work when this one was handed out, and none is until
-    it comes back. `probe`: its only batch was lost with a host before.
+    it comes back. `probe`: its only batch was lost with a host before. `since`: when
+    it was handed out, by the ledger's clock.
     """
 
     batches: list[Batch]
+    since: float
     alone: bool = False
     probe: bool = False
 
@@ -50,9 +52,7 @@ class Ledger:
     A host may be lost by nobody's fault: jobs are preempted, machines fail. What it
     was at runs again, each batch as a task of its own, on another machine where there
     is one. A batch that is to blame for that (`losses`) is run trial by trial, and a
-    trial that is to blame is `killed`.
-
-    It may be asked by several threads.
+    trial that is to blame is `killed`. It may be asked by several threads.
 
     Parameters
     ----------
@@ -65,6 +65,8 @@ class Ledger:
     ----------
     losses : Losses
         An engine takes down there with which host it lost a task, before it says so.
+    clock : callable
+        Returns the time in seconds.
     """
 
     def __init__(self, job: Job, slots: int = 1) -> None:
@@ -73,7 +75,7 @@ class Ledger:
         self._doubtful: deque[Batch] = deque()
         self._lost: deque[Batch] = deque()
         self._at_work: dict[int, Task] = {}
-        self.losses = Losses()
+        self.losses, self.clock = Losses(), time.monotonic
         self._number, self._size, self._stillborn = 0, 1, 0
         self._segment = Segment(Path(job.folder), job.run)
         self._lock = threading.RLock()
@@ -84,27 +86,28 @@ class Ledger:
         A worker that has run a solver of the user's runs no other.
         """
         with self._lock:
-            self._waiting.extend(sorted(batches, key=_owner))
+            new = sorted(batches, key=_owner)
+            self._waiting.extend(new)
+            self.losses.stakes += len(new)
 
     def __len__(self) -> int:
         """Return the number of batches without an end; those at work count one."""
-        idle = len(self._waiting) + len(self._doubtful) + len(self._lost)
-        return idle + len(self._at_work)
+        return sum(map(len, (self._waiting, self._doubtful, self._lost, self._at_work)))
 
     def tasks(self) -> Iterator[int]:
         """Yield the numbers of tasks to hand out now, as long as there are any."""
-        while (number := self.take()) is not None:
-            yield number
+        yield from iter(self.take, None)
 
     def take(self) -> int | None:
         """Return the number of a task to hand out, None if there is none now."""
         with self._lock:
+            now = self.clock()
             if self._waiting:
-                task = Task(self._grown())
-            elif self._lost:
-                task = Task([self._lost.popleft()], probe=True)
+                task = Task(self._grown(), now)
+            elif self._lost and not (self.losses.joint and self._at_work):
+                task = Task([self._lost.popleft()], now, probe=True)
             elif self._doubtful and not self._at_work:
-                task = Task([self._doubtful.popleft()], alone=True)
+                task = Task([self._doubtful.popleft()], now, alone=True)
             else:
                 return None
             self._number += 1
@@ -151,9 +154,10 @@ class Ledger:
         """
         with self._lock:
             task = self._at_work.pop(number)
+            seconds = self.clock() - task.since
             if answer is None:
-                return self._bereft(task, self.losses.last_words(number))
-            self.losses.answered(task.batches, task.probe)
+                return self._bereft(task, self.losses.last_words(number), seconds)
+            self.losses.answered(task.batches, task.probe, seconds)
             if answer.lines:
                 self._segment.copy(answer.lines)
             done = {outcome.key for outcome in answer.outcomes}
@@ -184,7 +188,7 @@ class Ledger:
         if self._stillborn == STILLBORN:
             raise UsageError(
                 f"runner.n_jobs={self.slots}: {STILLBORN} workers in a row ended "
-                f"({_ending(death.code)}) before they began a trial; try fewer"
+                f"({death.ending}) before they began a trial; try fewer"
             )
         return accused
 
@@ -202,7 +206,7 @@ class Ledger:
         if not task.alone:
             self._doubtful.append(batch)
             return []
-        reason = f"its worker died again, alone at work: {_ending(death.code)}"
+        reason = f"its worker died again, alone at work: {death.ending}"
         return [self._accused(batch, "killed", reason, seconds)]
 
     def _accused(
@@ -218,22 +222,23 @@ class Ledger:
         with self._lock:
             self._waiting.extendleft(reversed(self._at_work.pop(number).batches))
 
-    def _bereft(self, task: Task, last: LastWords) -> list[Outcome]:
+    def _bereft(self, task: Task, last: LastWords, seconds: float) -> list[Outcome]:
         """See to a task that was lost with its host; return whom that accuses."""
-        self.losses.bereft(task.probe, self.slots, last.host)
-        if len(task.batches) > 1:
+        self.losses.bereft(task.probe, self.slots, last, seconds)
+        if len(task.batches) > 1 or (last.joint and not task.probe):
             self._lost.extend(task.batches)
             return []
         (batch,) = task.batches
-        times = self.losses.blamed(batch, last.host)
+        times = self.losses.blamed(batch, last.host, seconds)
         if not times:
-            self._lost.append(batch)
+            # At once again: of many suspects a few are cleared at a time.
+            self._lost.appendleft(batch)
         elif len(batch) > 1:
-            self._lost.extend((trial,) for trial in batch)
+            self.losses.stakes += len(batch)
+            self._lost.extendleft((trial,) for trial in reversed(batch))
         else:
-            reason = f"lost with its host {times} times, the last {last.host}"
-            reason += f"\n{last.log}" if last.log else ""
-            return [self._accused(batch, "killed", reason)]
+            reason = f"lost with its host {times} times, the last {last.host}\n"
+            return [self._accused(batch, "killed", f"{reason}{last.log}".rstrip())]
         return []
 
     def close(self) -> None:
@@ -243,8 +248,3 @@ class Ledger:
 
 def _owner(batch: Batch) -> str:
     return batch[0].owner
-
-
-def _ending(code: int) -> str:
-    names = {-number: number.name for number in signal.Signals}
-    return names.get(code, f"exit code {code}")

@@ -16,18 +16,25 @@ LOSSES = 3
 CHANCE = 1e-3
 """Largest probability that hosts which end by themselves have a trial accused."""
 
-COMMONEST = 0.3
+COMMONEST = 0.5
 """Largest part of tasks that is believed to be lost by chance."""
 
-IN_A_ROW = 20
-"""So many hosts, and `LOSSES` per slot, lost without any answer end the run."""
+IN_A_ROW = 40
+"""So many hosts, and `LOSSES` per slot, lost without any answer end the run.
+
+More than `Losses.enough` ever asks for: up to 34 in a run of 10^7 batches.
+"""
 
 
 class LastWords(NamedTuple):
-    """The machine of a host that was lost, and the end of its log."""
+    """The machine of a host that was lost, and the end of its log.
+
+    `joint`: with it all other tasks at work were lost, whoever is to blame.
+    """
 
     host: str
     log: str = ""
+    joint: bool = False
 
 
 class Losses:
@@ -40,12 +47,19 @@ class Losses:
     ----------
     told : dict of int to LastWords
         What is known of the hosts of lost tasks, by the task's number.
+    stakes : int
+        Batches of the run that could be accused; the ledger counts them.
+    joint : bool
+        Whether the end of one host has ever ended all tasks at work.
     """
 
     def __init__(self) -> None:
         self.told: dict[int, LastWords] = {}
+        self.stakes, self.joint = 0, False
         self._hosts: defaultdict[str, list[str]] = defaultdict(list)
+        self._longest: dict[str, float] = {}
         self._tasks = self._lost = self._in_a_row = 0
+        self._seconds = 0.0
 
     def last_words(self, number: int) -> LastWords:
         """Return what is known of the host of a lost task."""
@@ -55,14 +69,17 @@ class Losses:
         """Return the machines that a batch was lost with."""
         return self._hosts.get(batch[0].key, ())
 
-    def answered(self, batches: Sequence[Batch], probe: bool) -> None:
+    def answered(self, batches: Sequence[Batch], probe: bool, seconds: float) -> None:
         """Count a task that came back; `probe`: its only batch was lost before."""
         self._in_a_row = 0
-        self._tasks += not probe
-        self._hosts.pop(batches[0][0].key, None)
+        if probe:
+            self._forget(batches[0])
+        else:
+            self._tasks += 1
+            self._seconds += seconds
 
-    def bereft(self, probe: bool, slots: int, host: str) -> None:
-        """Count a task that was lost with its host.
+    def bereft(self, probe: bool, slots: int, last: LastWords, seconds: float) -> None:
+        """Count a task that was lost with its host after some time.
 
         Raises
         ------
@@ -70,36 +87,67 @@ class Losses:
             If one host after the other was lost, and none answered.
         """
         self._in_a_row += 1
+        self.joint |= last.joint
         if self._in_a_row > IN_A_ROW + LOSSES * slots:
             raise UsageError(
                 f"{self._in_a_row} hosts in a row were lost and none answered, the "
-                f"last {host}; what is recorded stays"
+                f"last {last.host}; what is recorded stays"
             )
         if not probe:
             self._tasks += 1
             self._lost += 1
+            self._seconds += seconds
 
-    def blamed(self, batch: Batch, host: str) -> int:
+    def blamed(self, batch: Batch, host: str, seconds: float) -> int:
         """Take down that a batch was lost with a host as a task of its own.
+
+        Parameters
+        ----------
+        batch : tuple of Trial
+            The batch.
+        host : str
+            The machine.
+        seconds : float
+            How long the batch had been there.
 
         Returns
         -------
         int
             How often it was, if that is no chance, and the count begins anew; else 0.
         """
-        hosts = self._hosts[batch[0].key]
-        hosts.append(host)
-        return len(self._hosts.pop(batch[0].key)) if len(hosts) >= self.enough() else 0
+        key = batch[0].key
+        self._hosts[key].append(host)
+        longest = max(self._longest.get(key, 0.0), seconds)
+        self._longest[key] = longest
+        times = len(self._hosts[key])
+        if times < self.enough(longest):
+            return 0
+        self._forget(batch)
+        # These losses are explained, and say nothing against the hosts.
+        self._in_a_row = max(self._in_a_row - times, 0)
+        return times
 
-    def enough(self) -> int:
+    def enough(self, seconds: float = 0.0) -> int:
         """Return the number of losses of a batch, in a row, that is no chance.
 
-        Hosts that end by themselves with a part q of N tasks lose one of these k times
-        in a row with a probability of at most N q^k: that is to be at most `CHANCE`.
-        One of the losses that q is estimated from may be the suspect's own.
+        Hosts that end by themselves lose a batch with probability q, and one of N
+        batches k times in a row with at most N q^k: that is to be at most `CHANCE`. N
+        are all batches of the run, so that it holds for all of it, not for each
+        moment. q is the part of the tasks that were lost, or, if it is more, the
+        probability that a host ends within the longest time that the batch was at
+        work: long batches are lost more often than short ones. One of the losses that
+        q is estimated from may be the suspect's own; to the others two standard
+        deviations are added, for there may be few.
         """
-        tasks = max(self._tasks, 1)
-        rate = min(max(self._lost - 1, 0) / tasks, COMMONEST)
-        if rate == 0.0:
+        others = float(max(self._lost - 1, 0))
+        if others == 0.0:
             return LOSSES
-        return max(LOSSES, math.ceil(math.log(CHANCE / tasks) / math.log(rate)))
+        others += 2 * math.sqrt(others)
+        by_time = -math.expm1(-others * seconds / max(self._seconds, 1e-9))
+        rate = min(max(others / self._tasks, by_time), COMMONEST)
+        stakes = max(self.stakes, self._tasks)
+        return max(LOSSES, math.ceil(math.log(CHANCE / stakes) / math.log(rate)))
+
+    def _forget(self, batch: Batch) -> None:
+        self._hosts.pop(batch[0].key, None)
+        self._longest.pop(batch[0].key, None)

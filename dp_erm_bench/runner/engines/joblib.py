@@ -105,7 +105,7 @@ class JoblibEngine:
         else:
             return
         for number in ledger.at_work():
-            ledger.losses.told[number] = LastWords(platform.node(), log)
+            ledger.losses.told[number] = LastWords(platform.node(), log, joint=True)
             yield number, None
 
 
