@@ -109,10 +109,9 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
     )
     before = read_manifest(folder).get("profile")
     code = run_experiment(blocks, folder.name, folder, options)
-    if options.mode == "plan":
-        return code
-    if name is None:
+    if name is None and options.mode != "plan":
         print(f"results: {folder}", file=sys.stderr)
+    if name is None or options.mode == "plan" or options.detach:
         return code
     _finish(folder, config)
     if before and before != options.profile:

@@ -137,6 +137,9 @@ def run_options(
     n_jobs = jobs_of(runner)
     workers = n_jobs if isinstance(n_jobs, int) else 1
     memory = worker_memory(runner["worker_memory"], max(workers, 1))
+    if runner["cluster"] != "local" and runner["worker_memory"] == "auto":
+        # Half of what a worker's job has: one of the other half is its host.
+        memory = bytes_of(runner["memory"]) / 2
     asked = {"mode": config["mode"], "profile": config["profile"] or ""}
     asked |= {"command": tuple(command), "config": config, **changes}
     return RunOptions(**{**runner, "n_jobs": n_jobs, "worker_memory": memory, **asked})

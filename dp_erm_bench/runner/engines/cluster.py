@@ -18,19 +18,13 @@ from dp_erm_bench.runner.engines.jobs import (
     SYSTEMS,
     ask,
     check_script,
-    described,
+    waits,
     worker,
 )
 
 LAST_LINES = 20
 END = 30.0
 """Seconds in which a cluster must end its jobs and itself."""
-
-HOPELESS = (
-    *("PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig", "BadConstraints"),
-    *("PartitionDown", "PartitionInactive", "AccountNotAllowed", "QOSNotAllowed"),
-)
-"""Reasons for which a job of SLURM waits until somebody changes the cluster."""
 
 
 class Jobs:
@@ -117,7 +111,7 @@ class Jobs:
         job = self._of.get(address)
         return f"job {job}:\n{log_of(self.logs, job)}" if job else ""
 
-    def check_waiting(self) -> None:
+    def check(self) -> None:
         """Refuse to wait for jobs that will never start.
 
         Raises
@@ -125,29 +119,16 @@ class Jobs:
         UsageError
             If the partition is why one waits.
         """
-        for job, reason in self._waiting().items():
-            if reason.strip("()") in HOPELESS:
-                raise UsageError(
-                    f"{described(self.options)}: job {job} would wait for ever "
-                    f"({reason})"
-                )
+        waits(self.options, self._ids)
 
     def absence(self) -> str:
         """Return why there may be no worker: what a job waits for, or last said."""
-        for job, reason in self._waiting().items():
+        for job, reason in waits(self.options, self._ids).items():
             return f"job {job} waits: {reason}"
         for job in sorted(self._ids, reverse=True):
             if lines := log_of(self.logs, job).splitlines():
                 return f"job {job} said: {lines[-1]}"
         return ""
-
-    def _waiting(self) -> dict[str, str]:
-        """Return why each job of SLURM waits that does, by its id."""
-        if self.options.cluster != "slurm" or not self._ids:
-            return {}
-        ids = ",".join(self._ids)
-        asked = ask("squeue", "-h", "-t", "PENDING", "-o", "%A %r", "-j", ids)
-        return dict(line.split(" ", 1) for line in asked.stdout.splitlines())
 
 
 def private(cluster: Any) -> Any:

@@ -142,7 +142,7 @@ class Connection:
         if self.jobs:
             self.jobs.note()
             if not found:
-                self.jobs.check_waiting()
+                self.jobs.check()
         return found
 
     def log_of(self, address: str) -> str:

@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,12 @@ MARGIN = 60
 
 ANSWER = 30.0
 """Seconds in which a command of a batch system must answer."""
+
+HOPELESS = (
+    *("PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig", "BadConstraints"),
+    *("PartitionDown", "PartitionInactive", "AccountNotAllowed", "QOSNotAllowed"),
+)
+"""Reasons for which a job of SLURM waits until somebody changes the cluster."""
 
 
 class System(NamedTuple):
@@ -134,20 +140,14 @@ def worker(
         They travel in the script, which only the user and the batch system can read,
         so that no file system need be shared.
     """
-    settings = {
-        "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
-        **(secrets or {}),
-        **{k: v for k, v in os.environ.items() if k.startswith("DP_ERM_BENCH_")},
-    }
+    settings = {"DASK_DISTRIBUTED__WORKER__DAEMON": "False", **(secrets or {})}
     return {
         **directives(options),
         "interface": options.interface,
         "python": sys.executable,
         "death_timeout": MARGIN,
         "log_directory": str(logs),
-        "job_script_prologue": [
-            f"export {name}={shlex.quote(value)}" for name, value in settings.items()
-        ],
+        "job_script_prologue": exports(settings),
         # The batch system limits the memory. Nobody listens to the workers' pages.
         "worker_extra_args": [
             *("--memory-limit", "0", "--no-dashboard"),
@@ -197,3 +197,40 @@ def said(text: str) -> str:
     """Return what a command complains of, in one line."""
     lines = [re.sub(r"^\w+: (error: )?", "", line) for line in text.splitlines()]
     return "; ".join(dict.fromkeys(filter(None, map(str.strip, lines)))) or "no"
+
+
+def waits(options: EngineConfig, ids: Iterable[str]) -> dict[str, str]:
+    """Return why each job of SLURM waits that does, by its id.
+
+    Raises
+    ------
+    UsageError
+        If the partition is why one waits: it would for ever.
+    """
+    numbers = ",".join(ids)
+    if options.cluster != "slurm" or not numbers:
+        return {}
+    asked = ask("squeue", "-h", "-t", "PENDING", "-o", "%A %r", "-j", numbers)
+    found = dict(line.split(" ", 1) for line in asked.stdout.splitlines())
+    for job, reason in found.items():
+        if reason.strip("()") in HOPELESS:
+            raise UsageError(
+                f"{described(options)}: job {job} would wait for ever ({reason})"
+            )
+    return found
+
+
+def is_there(cluster: str, job: str) -> bool:
+    """Return whether a job waits or runs."""
+    asked = ask(*SYSTEMS[cluster].listing, job)
+    # SLURM and LSF list jobs for a while that have ended: SLURM with its head only.
+    rows = [row for row in asked.stdout.splitlines() if re.search(rf"\b{job}\b", row)]
+    ended = cluster == "lsf" and re.search(r"\b(DONE|EXIT)\b", asked.stdout)
+    return asked.returncode == 0 and bool(rows) and not ended
+
+
+def exports(settings: Mapping[str, str]) -> list[str]:
+    """Return the lines of a script that hand on settings, and those of this package."""
+    own = {k: v for k, v in os.environ.items() if k.startswith("DP_ERM_BENCH_")}
+    both = {**settings, **own}
+    return [f"export {name}={shlex.quote(value)}" for name, value in both.items()]
