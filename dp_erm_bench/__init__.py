@@ -11,10 +11,18 @@ if TYPE_CHECKING:
     from dp_erm_bench.api import fit, load_problem
     from dp_erm_bench.problems.erm.build import problem_from_arrays
     from dp_erm_bench.results.table import load_results
+    from dp_erm_bench.runner.experiment import sweep
     from dp_erm_bench.runner.replay import replay
 
 __version__ = "0.1.0"
-__all__ = ["fit", "load_problem", "load_results", "problem_from_arrays", "replay"]
+__all__ = [
+    "fit",
+    "load_problem",
+    "load_results",
+    "problem_from_arrays",
+    "replay",
+    "sweep",
+]
 
 _HOMES = {
     "fit": "dp_erm_bench.api",
@@ -22,6 +30,7 @@ _HOMES = {
     "problem_from_arrays": "dp_erm_bench.problems.erm.build",
     "load_results": "dp_erm_bench.results.table",
     "replay": "dp_erm_bench.runner.replay",
+    "sweep": "dp_erm_bench.runner.experiment",
 }
 
 

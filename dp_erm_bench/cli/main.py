@@ -68,7 +68,7 @@ Keys
   runner.n_jobs  runner.retry  runner.progress  runner.n_checkpoints
   runner.time_limit         seconds a trial may take
   runner.worker_memory      memory after which a worker is replaced, as 2G
-  runner=joblib             runner.backend=loky|threading|one that is registered
+  runner=joblib             runner.backend=loky|threading (docs/clusters.md)
   runner=dask               runner.address=tcp://... or runner.cluster=local, or
                             runner.cluster=slurm|pbs|sge|lsf with runner.queue
                             runner.walltime  runner.memory  runner.adapt

@@ -61,7 +61,7 @@ class EngineConfig:
 
     engine: str = says("local", "who carries the trials; runner=NAME sets it", *ENGINES)
     backend: str = says(
-        "threading", "runner=joblib: threading, loky or a registered one"
+        "threading", "runner=joblib: threading, loky, or joblib's active one"
     )
     cluster: str = says("local", "runner=dask: where its workers run", *CLUSTERS)
     address: str | None = says(None, "runner=dask: the scheduler's, as tcp://host:8786")

@@ -20,6 +20,9 @@ HANG = {
 }
 """Backends of joblib that wait for ever once a worker was killed, and what to use."""
 
+ACTIVE = "active"
+BACKENDS = ("threading", "loky", ACTIVE)
+
 KEYS = {
     "local": (),
     "joblib": ("backend",),
@@ -55,11 +58,9 @@ def check_engine(options: RunnerConfig) -> None:
         if field.name in BATCH:
             where += f" with runner.cluster={', '.join(CLUSTERS[1:])}"
         raise UsageError(f"runner.{field.name}={value}: only {where} has it")
-    if options.backend in HANG and options.engine == "joblib":
-        raise UsageError(
-            f"runner.backend={options.backend}: it waits for ever once a worker was "
-            f"killed; use {HANG[options.backend]}"
-        )
+    if options.backend in HANG:
+        raise hanging(f"runner.backend={options.backend}", options.backend)
+    check_choice("runner.backend", options.backend, [*BACKENDS])
     if not options.patience > 0:
         raise UsageError(
             f"runner.patience={options.patience}: must be positive seconds"
@@ -71,6 +72,14 @@ def check_engine(options: RunnerConfig) -> None:
         )
     if jobs:
         check_jobs(options)
+
+
+def hanging(setting: str, backend: str) -> UsageError:
+    """Return the refusal of a backend of joblib that waits for ever."""
+    return UsageError(
+        f"{setting}: joblib waits for ever there once a worker was killed; "
+        f"use {HANG[backend]}"
+    )
 
 
 def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:

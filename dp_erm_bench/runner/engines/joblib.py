@@ -10,14 +10,28 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 import joblib
+from joblib import parallel
+from joblib.parallel import ParallelBackendBase
 
-from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.answers import Answer
 from dp_erm_bench.runner.engines.base import believed
+from dp_erm_bench.runner.engines.choice import ACTIVE, hanging
 from dp_erm_bench.runner.host import children, hosted, shipped
 from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.losses import LastWords
 from dp_erm_bench.runner.process import PATIENCE, Worker
+
+HANGING = {
+    "dask": "DaskDistributedBackend",
+    "multiprocessing": "MultiprocessingBackend",
+}
+"""Classes of the backends that `choice.HANG` names."""
+
+
+def is_active() -> bool:
+    """Return whether a `joblib.parallel_config` names a backend."""
+    config = getattr(parallel._backend, "config", {})
+    return isinstance(config.get("backend"), ParallelBackendBase)
 
 
 class JoblibEngine:
@@ -27,33 +41,39 @@ class JoblibEngine:
     ----------
     n_jobs : int or None
         Hosts; None: as many as the active `joblib.parallel_config` says.
-    backend : str or None
-        `threading`: the workers of this process, which write into the results folder
-        themselves. Any other name that joblib knows: its answers bring the records;
-        None: the backend of the active `joblib.parallel_config`.
+    backend : {"threading", "loky", "active"}
+        `active`: the one of `joblib.parallel_config`. What hosts in threads of this
+        process has workers that write into the results folder themselves; the answers
+        of others bring the records.
     early : Worker, optional
-        One that was started already, for the first task of `threading`.
+        One that was started already, for the first task of a thread.
+
+    Raises
+    ------
+    UsageError
+        If the active backend waits for ever once a worker was killed.
     """
 
     def __init__(
         self,
         n_jobs: int | None,
-        backend: str | None = "threading",
+        backend: str = "threading",
         early: Worker | None = None,
     ) -> None:
-        self._local, self._early = backend == "threading", early
+        self._early = early
         # The ledger sizes the tasks; a task is dispatched when a host is free.
         options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs"}
-        try:
-            made = joblib.Parallel(n_jobs, backend=backend, **options)
-        except ValueError as error:
-            # Its sentence lists the names that are registered.
-            raise UsageError(f"runner.backend={backend}: {error}") from None
-        self._whole = not made._backend.supports_return_generator
+        options |= {"backend": None if backend == ACTIVE else backend}
+        self._parallel = joblib.Parallel(n_jobs, **options)
+        made = self._parallel._backend
+        for name, hangs in HANGING.items():
+            if hangs in {one.__name__ for one in type(made).__mro__}:
+                raise hanging(f"joblib.parallel_config(backend={name!r})", name)
+        self._local = getattr(made, "uses_threads", False)
+        self._whole = not made.supports_return_generator
         if not self._whole:
             options["return_as"] = "generator_unordered"
-            made = joblib.Parallel(n_jobs, backend=backend, **options)
-        self._parallel = made
+            self._parallel = joblib.Parallel(n_jobs, **options)
 
     def __enter__(self) -> Self:
         """Keep the hosts over all rounds: workers end with the thread they are of."""
