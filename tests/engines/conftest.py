@@ -1,13 +1,16 @@
-"""A SLURM for the tests of engines, one per session."""
+"""What the tests of engines share: a SLURM, one per session, and what was seen."""
 
+import json
 import os
+import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path[:0] = map(str, (HERE, HERE.parent / "faults", HERE.parent / "runner"))
 
 from one_node_slurm import Unavailable, one_node_slurm  # noqa: E402
 
@@ -23,3 +26,23 @@ def slurm():
                 pytest.fail(f"SLURM is required: {error}", pytrace=False)
             pytest.skip(f"no SLURM: {error}")
         yield running
+
+
+@pytest.fixture
+def heeded():
+    """Let Ctrl-C be heard in what tests start, also where a shell had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def seen():
+    """Write down what came of a fault on an engine, where a table is wanted."""
+
+    def write(fault, engine, outcome):
+        if table := os.environ.get("DP_ERM_BENCH_FAULTS"):
+            with open(table, "a") as file:
+                file.write(json.dumps([fault, engine, outcome]) + "\n")
+
+    return write

@@ -60,20 +60,22 @@ class JoblibEngine:
         backend: str = "threading",
         early: Worker | None = None,
     ) -> None:
-        self._early = early
+        self._n_jobs, self._early = n_jobs, early
         # The ledger sizes the tasks; a task is dispatched when a host is free.
-        options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs"}
-        options |= {"backend": None if backend == ACTIVE else backend}
-        self._parallel = joblib.Parallel(n_jobs, **options)
-        made = self._parallel._backend
+        self._options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs"}
+        self._options |= {"backend": None if backend == ACTIVE else backend}
+        made = self._made()._backend
         for name, hangs in HANGING.items():
             if hangs in {one.__name__ for one in type(made).__mro__}:
                 raise hanging(f"joblib.parallel_config(backend={name!r})", name)
         self._local = getattr(made, "uses_threads", False)
         self._whole = not made.supports_return_generator
         if not self._whole:
-            options["return_as"] = "generator_unordered"
-            self._parallel = joblib.Parallel(n_jobs, **options)
+            self._options["return_as"] = "generator_unordered"
+        self._parallel = self._made()
+
+    def _made(self) -> Any:
+        return joblib.Parallel(self._n_jobs, **self._options)
 
     def __enter__(self) -> Self:
         """Keep the hosts over all rounds: workers end with the thread they are of."""
@@ -124,9 +126,18 @@ class JoblibEngine:
             log = f"{type(error).__name__}: {error}"
         else:
             return
+        self._renew()
         for number in ledger.at_work():
             ledger.losses.told[number] = LastWords(platform.node(), log, joint=True)
             yield number, None
+
+    def _renew(self) -> None:
+        """Take other hosts: a broken call of joblib may spoil the next ones."""
+        with _no_warnings():
+            with contextlib.suppress(Exception):
+                self._parallel.__exit__(None, None, None)
+            self._parallel = self._made()
+            self._parallel.__enter__()
 
 
 @contextlib.contextmanager
