@@ -94,18 +94,27 @@ def parent_killed(runs):
 
 
 def at_work(runs):
-    """Return a run whose first trials are recorded and whose others never end."""
+    """Return a run whose first trials are recorded and whose others never end.
+
+    What a host has not sent yet is lost with it.
+    """
     process = runs.start("endless", 12, batch_trials=1)
-    wait_for(lambda: runs.recorded() == 4, 60)
-    wait_for(lambda: len(runs.workers()) == 2, 60)
+    wait_for(lambda: runs.folder.is_dir() and runs.recorded() >= 1, 60)
+    before = -1
+    while runs.recorded() > before:
+        before = runs.recorded()
+        time.sleep(1.0)
+    assert len(runs.workers()) == 2
     return process
 
 
 def the_rest_runs(runs):
-    assert runs.recorded() == 4
+    """Run again: what is recorded stays, the rest is run once."""
+    recorded = runs.recorded()
+    assert 1 <= recorded <= 4
     runs.calls()
     assert runs("healthy", 12).code == 0
-    assert runs.calls() == [4, 5, 6, 7, 8, 9, 10, 11]
+    assert len(runs.calls()) == 12 - recorded
     complete(runs, 12)
 
 
@@ -174,8 +183,7 @@ def test_the_same_bits(engine, tmp_path, request):
         home = tmp_path / name.replace(" ", "-")
         home.mkdir()
         with engine_runs(home, name, slurm) as runs:
-            real = {"execute": "dp_erm_bench.runner.execute.run_batch"}
-            assert runs("", 40, **real, batch_trials=7).code == 0
+            assert runs("real", 40, batch_trials=7).code == 0
             found.append(without_clock(runs.folder))
     assert len(found[0]) == 40
     assert found[0] == found[1]

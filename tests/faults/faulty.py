@@ -95,6 +95,13 @@ def hanging(trials):
     return healthy(trials)
 
 
+def real(trials):
+    """Run the trials as they are."""
+    from dp_erm_bench.runner.execute import run_batch
+
+    return run_batch(trials)
+
+
 def wordy(trials):
     """Leave records of 4 kB."""
     return [{**record, "message": "x" * 4000} for record in healthy(trials)]

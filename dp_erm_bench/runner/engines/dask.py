@@ -90,7 +90,7 @@ class Connection:
                 n_workers=self.n_jobs,
                 threads_per_worker=1,
                 host=LOOPBACK,
-                dashboard_address=None,
+                dashboard_address=f"{LOOPBACK}:0",
                 silence_logs=logging.CRITICAL,
                 # Its children, which hold what there is, have a limit of their own.
                 memory_limit=0,
