@@ -106,7 +106,7 @@ def hosted(number: int, task: Sequence[Batch], job: Job, ship: bool = False) -> 
         this machine. Else it writes into the results folder.
     """
     if ship:
-        job = job._replace(folder=_scratch(), secret=_secret())
+        job = job._replace(folder=scratch(), secret=_secret())
     child = children.of_thread(task[0][0].owner)
     child.give(task, job)
     child.wait()
@@ -146,7 +146,7 @@ def _secret() -> str:
 
 
 @functools.cache
-def _scratch() -> str:
+def scratch() -> str:
     """Return a folder of this process alone; those of hosts that died are removed.
 
     A host holds the lock of its folder as long as it lives.

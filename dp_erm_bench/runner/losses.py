@@ -51,11 +51,14 @@ class Losses:
         Batches of the run that could be accused; the ledger counts them.
     joint : bool
         Whether the end of one host has ever ended all tasks at work.
+    machines : int
+        On which there are hosts now. One that loses all its hosts accuses nobody: a
+        batch is to blame only for losses on several, up to `LOSSES`, if there are any.
     """
 
     def __init__(self) -> None:
         self.told: dict[int, LastWords] = {}
-        self.stakes, self.joint = 0, False
+        self.stakes, self.joint, self.machines = 0, False, 1
         self._hosts: defaultdict[str, list[str]] = defaultdict(list)
         self._longest: dict[str, float] = {}
         self._tasks = self._lost = self._in_a_row = 0
@@ -119,8 +122,8 @@ class Losses:
         self._hosts[key].append(host)
         longest = max(self._longest.get(key, 0.0), seconds)
         self._longest[key] = longest
-        times = len(self._hosts[key])
-        if times < self.enough(longest):
+        times, places = len(self._hosts[key]), len(set(self._hosts[key]))
+        if times < self.enough(longest) or places < min(LOSSES, self.machines):
             return 0
         self._forget(batch)
         # These losses are explained, and say nothing against the hosts.

@@ -12,6 +12,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = map(str, (HERE, HERE.parent / "faults", HERE.parent / "runner"))
 
+from engines import Cluster, EngineRuns, ended_all  # noqa: E402
 from one_node_slurm import Unavailable, one_node_slurm  # noqa: E402
 
 
@@ -46,3 +47,19 @@ def seen():
                 file.write(json.dumps([fault, engine, outcome]) + "\n")
 
     return write
+
+
+@pytest.fixture
+def runs(tmp_path, heeded):
+    """Start runs that end with the test, with all that works for them."""
+    made = EngineRuns(tmp_path, {})
+    yield made
+    ended_all(made)
+
+
+@pytest.fixture
+def cluster(runs, tmp_path):
+    """A scheduler that has no worker yet, and lets a task lose as many as Dask does."""
+    made = Cluster(runs.log, tmp_path, workers=0)
+    yield made
+    made.end()

@@ -112,16 +112,22 @@ class Cluster:
         for _ in range(workers):
             self.add()
 
-    def add(self):
-        """Start a worker of one thread."""
-        return self._start("worker", self.address, "--nthreads", "1", "--no-dashboard")
+    def add(self, *options):
+        """Start a worker of one thread, with a nanny by default."""
+        usual = ("--nthreads", "1", "--no-dashboard")
+        return self._start("worker", self.address, *usual, *options)
 
-    def restart(self):
-        """Start the scheduler again at its address."""
-        host = self.address.removeprefix("tcp://").partition(":")
-        self.scheduler = self._start(
-            "scheduler", "--host", host[0], "--port", host[2], "--no-dashboard"
-        )
+    def restart(self, **environment):
+        """Start the scheduler again at its address, where it is soon."""
+        self.environment |= environment
+        host, _, port = self.address.removeprefix("tcp://").partition(":")
+        place = ("--host", host, "--port", port)
+        self.scheduler = self._start("scheduler", *place, "--no-dashboard")
+
+    def kill(self, process):
+        """Kill a process that was started here, and wait for its end."""
+        process.kill()
+        process.wait()
 
     def _start(self, what, *arguments):
         program = [sys.executable, "-m", f"distributed.cli.dask_{what}", *arguments]

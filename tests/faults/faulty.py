@@ -78,6 +78,15 @@ def killing_once(trials):
     return healthy(trials)
 
 
+def bereaving(trials):
+    """Kill the host, here the parent of this worker, which hears of it and ends."""
+    if guilty(trials):
+        print("the last words of a host", flush=True)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    return healthy(trials)
+
+
 def orphaning(trials):
     """Die, and leave a child behind that holds all that its parent had open."""
     if guilty(trials):

@@ -101,7 +101,7 @@ class Runs:
         return read_manifest(self.folder)["outcome"]
 
 
-def ended(process, seconds=30):
+def ended(process, seconds=60):
     out, err = process.communicate(timeout=seconds)
     return Ended(process.returncode, out, err)
 
@@ -112,6 +112,11 @@ def children(pid):
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         found += map(int, task.read_text().split())
     return found
+
+
+def descendants(pid):
+    """Return the live children of a process, theirs, and so on."""
+    return [one for child in children(pid) for one in (child, *descendants(child))]
 
 
 def alive(pid):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
@@ -34,6 +35,9 @@ BATCH = (
 )
 """Keys of a cluster's jobs."""
 
+ADDRESS = re.compile(r"(tcp|tls)://([\w.-]+|\[[\da-fA-F:]+\]):([1-9]\d{0,4})")
+"""A scheduler's address."""
+
 
 def check_engine(options: RunnerConfig) -> None:
     """Refuse, in a sentence, an engine's key that is wrong, or of another engine.
@@ -64,6 +68,11 @@ def check_engine(options: RunnerConfig) -> None:
     if not options.patience > 0:
         raise UsageError(
             f"runner.patience={options.patience}: must be positive seconds"
+        )
+    if options.address is not None and not ADDRESS.fullmatch(options.address):
+        raise UsageError(
+            f"runner.address={options.address}: must be as tcp://host:8786 or "
+            "tls://host:8786"
         )
     if jobs and options.address is not None:
         raise UsageError(

@@ -6,29 +6,33 @@ ever once a worker was killed.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextlib
-import logging
 import signal
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import dask
-from distributed import Client, LocalCluster, Security
+from distributed import Client, KilledWorker, LocalCluster, Security
 from distributed import Future as DaskFuture
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import EngineConfig
 from dp_erm_bench.runner.engines.cluster import Jobs
+from dp_erm_bench.runner.engines.local import LocalWorkers, signals_deferred, silence
 
 SETTINGS = {
     # A task whose worker is lost comes back to the ledger, which knows what to do.
     "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.work-stealing": False,
+    # Trials run in a child of the worker, which answers as long as its machine does.
+    "distributed.scheduler.worker-ttl": "60s",
     "distributed.worker.daemon": False,
     "distributed.admin.low-level-log-length": 100,
-    "distributed.scheduler.work-stealing": False,
+    "distributed.admin.large-graph-warning-threshold": "1TB",
 }
-LOOPBACK = "127.0.0.1"
 BRIEF = 5.0
 """Seconds in which a scheduler must take a connection."""
 
@@ -37,6 +41,20 @@ Future = DaskFuture[Any]
 
 class SchedulerLost(Exception):
     """The scheduler does not answer."""
+
+
+class Ending(NamedTuple):
+    """How a call on a worker ended: its value, or a problem.
+
+    `cancelled`: it ended with the connection to the scheduler.
+    """
+
+    value: Any = None
+    problem: str = ""
+    cancelled: bool = False
+
+
+GONE = Ending(problem="its worker is gone")
 
 
 class Connection:
@@ -52,8 +70,11 @@ class Connection:
 
     def __init__(self, options: EngineConfig, n_jobs: int | None) -> None:
         self.options, self.n_jobs = options, n_jobs
-        self.jobs: Jobs | None = None
+        self.workers: Jobs | LocalWorkers | None = None
         self._stack = contextlib.ExitStack()
+        self._brief = min(BRIEF, options.patience)
+        # Typed by itself in part only.
+        self._client: Any = None
 
     def __enter__(self) -> Self:
         """Start the cluster, or reach the scheduler at the address.
@@ -61,57 +82,57 @@ class Connection:
         Raises
         ------
         UsageError
-            If nothing answers at the address within `options.patience`.
+            If nothing answers at the address.
         """
-        self._stack.enter_context(dask.config.set(SETTINGS))
+        self._stack.push(silence())
+        wait = {"distributed.comm.timeouts.connect": self._brief}
+        self._stack.enter_context(dask.config.set(SETTINGS | wait))
         try:
             self._start()
-        except BaseException:
-            self._stack.close()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
             raise
         return self
 
     def __exit__(self, *error: Any) -> None:
         """End what was started here; a scheduler at an address stays."""
-        self._stack.close()
+        self._stack.__exit__(*error)
 
     def _start(self) -> None:
         if self.options.address:
             self._connect(self.options.address)
+            self._stack.callback(self._hang_up)
             return
+        made: Jobs | LocalWorkers = LocalWorkers(self.n_jobs, LocalCluster)
         if self.options.cluster != "local":
-            jobs = Jobs(self.options, self.n_jobs or 1, jobqueue(), _certificates())
-            self.jobs = self._stack.enter_context(jobs)
-            client = Client(self.jobs.cluster, set_as_default=False)
-            self._client = self._stack.enter_context(client)
-            return
-        cluster = self._stack.enter_context(
-            LocalCluster(
-                n_workers=self.n_jobs,
-                threads_per_worker=1,
-                host=LOOPBACK,
-                dashboard_address=f"{LOOPBACK}:0",
-                silence_logs=logging.CRITICAL,
-                # Its children, which hold what there is, have a limit of their own.
-                memory_limit=0,
-            )
-        )
-        self._client = self._stack.enter_context(Client(cluster, set_as_default=False))
+            made = Jobs(self.options, self.n_jobs or 1, jobqueue(), _certificates())
+        with signals_deferred():
+            self._stack.enter_context(made)
+            self.workers = made
+            self._client = Client(made.cluster, set_as_default=False)
+            self._stack.callback(self._hang_up)
 
     def _connect(self, address: str) -> None:
         until = time.monotonic() + self.options.patience
         while True:
             try:
-                client = Client(address, timeout=BRIEF, set_as_default=False)
-                break
-            except (OSError, TimeoutError, ValueError) as error:
-                if isinstance(error, ValueError) or time.monotonic() > until:
+                with signals_deferred():
+                    wait = {"timeout": self._brief, "set_as_default": False}
+                    self._client = Client(address, **wait)
+                return
+            except (OSError, TimeoutError):
+                if time.monotonic() > until:
                     raise UsageError(
-                        f"runner.address={address}: no scheduler answers "
-                        f"({str(error).splitlines()[0]}); what is recorded stays"
+                        f"runner.address={address}: no scheduler answered for "
+                        f"{self.options.patience:g} s; what is recorded stays"
                     ) from None
                 time.sleep(min(1.0, self.options.patience))
-        self._client = self._stack.enter_context(client)
+
+    def _hang_up(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(Exception):
+                client.close(timeout=BRIEF)
 
     def renew(self) -> None:
         """Reach the scheduler again after it was lost.
@@ -119,10 +140,9 @@ class Connection:
         Raises
         ------
         UsageError
-            If it does not come back.
+            If it does not come back within `options.patience`.
         """
-        with contextlib.suppress(Exception):
-            self._client.close(timeout=BRIEF)
+        self._hang_up()
         if not self.options.address:
             raise UsageError("runner=dask: its scheduler ended; what is recorded stays")
         self._connect(self.options.address)
@@ -136,36 +156,63 @@ class Connection:
             If the scheduler does not answer.
         """
         try:
-            found = dict(self._client.ncores())
+            wait = self.options.patience
+            ask = self._client.scheduler.ncores
+            found = dict(self._client.sync(ask, workers=None, callback_timeout=wait))
         except Exception as error:
             raise SchedulerLost(str(error)) from error
-        if self.jobs:
-            self.jobs.note()
+        if self.workers:
+            self.workers.note()
             if not found:
-                self.jobs.check()
+                self.workers.check()
         return found
 
+    def submit(
+        self,
+        address: str,
+        key: str,
+        call: tuple[Callable[[bytes], Any], bytes],
+        tell: Callable[[Ending], None],
+    ) -> Future:
+        """Return what stands for a call, named by a key, on one worker and no other.
+
+        `tell` is called with its `Ending` in another thread; never, if the worker is
+        lost and the scheduler waits for its return.
+
+        Raises
+        ------
+        SchedulerLost
+            If nothing can be sent.
+        """
+        try:
+            future: Future = self._client.submit(
+                *call, key=key, workers=[address], pure=False, retries=0
+            )
+            self._client.loop.add_callback(_followed, future, tell)
+        except Exception as error:
+            raise SchedulerLost(str(error)) from error
+        return future
+
     def log_of(self, address: str) -> str:
-        """Return the last lines of the log of a worker's job; empty if it had none."""
-        return self.jobs.log_of(address) if self.jobs else ""
+        """Return the last lines of the log of a worker; empty if it had none here."""
+        return self.workers.log_of(address) if self.workers else ""
 
     def absence(self) -> str:
         """Return why there may be no worker, as far as a batch system knows."""
-        return self.jobs.absence() if self.jobs else ""
+        return self.workers.absence() if self.workers else ""
 
-    def submit(
-        self, address: str, key: str, function: Callable[..., Any], *arguments: Any
-    ) -> Future:
-        """Return what will bring the value of a call on one worker and no other."""
-        future: Future = self._client.submit(
-            function,
-            *arguments,
-            key=key,
-            workers=[address],
-            pure=False,
-            retries=0,
-        )
-        return future
+
+async def _followed(future: Future, tell: Callable[[Ending], None]) -> None:
+    """Wait for a call and bring what it returned: the loop's thread alone waits."""
+    try:
+        ending = Ending(await future)
+    except (asyncio.CancelledError, concurrent.futures.CancelledError):
+        ending = Ending(problem="the scheduler was lost", cancelled=True)
+    except KilledWorker:
+        ending = GONE
+    except Exception as error:
+        ending = Ending(problem=f"{type(error).__name__}: {error}")
+    tell(ending)
 
 
 def jobqueue() -> Any:

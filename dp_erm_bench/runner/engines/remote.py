@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import queue
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.answers import Answer
 from dp_erm_bench.runner.engines.base import believed
-from dp_erm_bench.runner.engines.dask import Connection, Future, SchedulerLost
+from dp_erm_bench.runner.engines.dask import (
+    GONE,
+    Connection,
+    Ending,
+    Future,
+    SchedulerLost,
+)
 from dp_erm_bench.runner.host import shipped
 from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.losses import LastWords
@@ -51,7 +59,7 @@ class RemoteEngine:
     def __init__(self, connection: Connection, patience: float) -> None:
         self.connection, self.patience = connection, patience
         self._flights: dict[int, Flight] = {}
-        self._done: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[tuple[int, Ending]] = queue.SimpleQueue()
         self._threads: dict[str, int] = {}
         self._looked = 0.0
 
@@ -80,84 +88,103 @@ class RemoteEngine:
 
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
         """Yield the number and the answer of each task; None: lost with its worker."""
-        while True:
-            self._look(ledger)
-            self._hand_out(ledger)
-            if not self._flights:
-                if self.slots:
-                    return
+        while len(ledger):
+            try:
+                self._look(ledger)
+                self._hand_out(ledger)
+            except SchedulerLost:
+                self._start_anew(ledger)
+            if not self.slots:
                 self._await_workers()
-                continue
-            for number in self._ended():
-                flight = self._flights.pop(number)
-                answer = self._answer(number, flight, ledger)
+            for number, ending in self._endings():
+                flight = self._flights.pop(number, None)
+                if flight is None:
+                    continue
                 flight.future.release()
-                yield number, answer
+                if ending.cancelled:
+                    # By nobody's fault; whether the scheduler is there is seen next.
+                    ledger.put_back(number)
+                    self._looked = 0.0
+                else:
+                    yield number, self._answer(number, flight, ending, ledger)
 
     def _hand_out(self, ledger: Ledger) -> None:
-        """Give every free thread a task."""
+        """Give every free thread a task, on a machine that it was not lost with."""
         busy = Counter(flight.address for flight in self._flights.values())
-        for address, threads in self._threads.items():
-            for _ in range(threads - busy[address]):
-                number = ledger.take()
-                if number is None:
-                    return
+        free = [
+            address
+            for address, threads in self._threads.items()
+            for _ in range(threads - busy[address])
+        ]
+        while free and (number := ledger.take()) is not None:
+            shunned = ledger.shunned(number)
+            others = (a for a in free if shunned and machine(a) not in shunned)
+            address = next(others, free[-1])
+            free.remove(address)
+            try:
                 self._send(number, address, ledger)
+            except SchedulerLost:
+                ledger.put_back(number)
+                raise
 
     def _send(self, number: int, address: str, ledger: Ledger) -> None:
         job = ledger.job._replace(folder="", secret="")
-        task = ledger.batches(number)
-        future = self.connection.submit(
-            address, f"{job.run}-{number}", shipped, number, task, job
-        )
+        # Dask would look into every trial for futures.
+        task = pickle.dumps((number, ledger.batches(number), job))
+        tell = partial(self._tell, number)
+        key = f"{job.run}-{number}"
+        future = self.connection.submit(address, key, (received, task), tell)
         self._flights[number] = Flight(future, address)
-        future.add_done_callback(lambda _: self._done.put(number))
 
-    def _ended(self) -> list[int]:
-        """Return the tasks that are over, after `LOOK` seconds at most."""
-        numbers: list[int] = []
+    def _tell(self, number: int, ending: Ending) -> None:
+        self._ended.put((number, ending))
+
+    def _endings(self) -> Iterator[tuple[int, Ending]]:
+        """Yield the tasks that have ended and how, after `LOOK` seconds at most."""
         with contextlib.suppress(queue.Empty):
-            numbers.append(self._done.get(timeout=LOOK))
+            yield self._ended.get(timeout=LOOK)
             while True:
-                numbers.append(self._done.get_nowait())
-        return [number for number in numbers if number in self._flights]
+                yield self._ended.get_nowait()
 
-    def _answer(self, number: int, flight: Flight, ledger: Ledger) -> Answer | None:
-        reason: object = "its worker is gone"
-        if flight.future.status == "finished":
-            with contextlib.suppress(Exception):
-                _, data = flight.future.result()
-                return believed(data, number, ledger)
-        elif flight.future.status == "error":
-            reason = flight.future.exception()
-        log = self.connection.log_of(flight.address) or str(reason)
-        ledger.losses.told[number] = LastWords(flight.address, log)
+    def _answer(
+        self, number: int, flight: Flight, ending: Ending, ledger: Ledger
+    ) -> Answer | None:
+        if not ending.problem:
+            return believed(ending.value, number, ledger)
+        if ending == GONE:
+            # The scheduler may have told who was there just before.
+            self._threads.pop(flight.address, None)
+        log = self.connection.log_of(flight.address) or ending.problem
+        ledger.losses.told[number] = LastWords(machine(flight.address), log)
         return None
 
     def _look(self, ledger: Ledger) -> None:
         """See who is there; what was at work on others is over."""
         if time.monotonic() < self._looked + LOOK:
             return
-        try:
-            self._threads = self.connection.threads()
-        except SchedulerLost:
-            # By nobody's fault.
-            for number in list(self._flights):
-                ledger.put_back(number)
-            self._flights.clear()
-            self.connection.renew()
-            self._await_workers()
+        self._threads = self.connection.threads()
         self._looked, ledger.slots = time.monotonic(), self.slots
+        ledger.losses.machines = len(set(map(machine, self._threads)))
         for number, flight in self._flights.items():
-            if flight.address not in self._threads and not flight.future.done():
-                self._done.put(number)
+            if flight.address not in self._threads:
+                self._tell(number, GONE)
+
+    def _start_anew(self, ledger: Ledger) -> None:
+        """Have what was at work wait again, and reach a scheduler that was lost."""
+        for number in list(self._flights):
+            ledger.put_back(number)
+        self._flights.clear()
+        self._threads = {}
+        self.connection.renew()
 
     def _await_workers(self) -> None:
         """Wait until there is a worker."""
         until = time.monotonic() + self.patience
         while True:
-            with contextlib.suppress(SchedulerLost):
+            try:
                 self._threads = self.connection.threads()
+            except SchedulerLost:
+                self.connection.renew()
             if self._threads:
                 return
             if time.monotonic() > until:
@@ -167,3 +194,14 @@ class RemoteEngine:
                     f"{why and f' ({why})'}; what is recorded stays"
                 )
             time.sleep(LOOK / 10)
+
+
+def machine(address: str) -> str:
+    """Return the machine of a worker's address."""
+    return address.rpartition("://")[2].rpartition(":")[0]
+
+
+def received(task: bytes) -> bytes:
+    """Return the answer on a task that was sent to the worker which calls this."""
+    _, answer = shipped(*pickle.loads(task))
+    return answer
