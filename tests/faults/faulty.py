@@ -6,6 +6,7 @@ Every call is told to the file LOG, so that tests can count what was run.
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -114,3 +115,18 @@ def real(trials):
 def wordy(trials):
     """Leave records of 4 kB."""
     return [{**record, "message": "x" * 4000} for record in healthy(trials)]
+
+
+def cancelling(trials):
+    """Cancel the job of the batch system that this process is of."""
+    if guilty(trials):
+        subprocess.run(["scancel", os.environ["SLURM_JOB_ID"]], check=True)
+        time.sleep(60)
+    return healthy(trials)
+
+
+def genuine(trials):
+    """Run the trials as they are."""
+    from dp_erm_bench.runner.execute import run_batch
+
+    return run_batch(trials)

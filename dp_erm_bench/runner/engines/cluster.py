@@ -7,7 +7,8 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from dp_erm_bench.runner.engines.jobs import (
     SYSTEMS,
     ask,
     check_script,
+    listed,
     waits,
     worker,
 )
@@ -25,6 +27,12 @@ from dp_erm_bench.runner.engines.jobs import (
 LAST_LINES = 20
 END = 30.0
 """Seconds in which a cluster must end its jobs and itself."""
+
+ASK = 10.0
+"""Seconds between two questions to the batch system about jobs without a worker."""
+
+STILLBORN = 3
+"""So many jobs, for each there shall be, are submitted again that had no worker."""
 
 
 class Jobs:
@@ -56,6 +64,7 @@ class Jobs:
         self._class = private(getattr(jobqueue, SYSTEMS[options.cluster].cluster))
         self._ids: set[str] = set()
         self._of: dict[str, str] = {}
+        self._asked, self._stillborn = time.monotonic(), 0
 
     def __enter__(self) -> Self:
         """Start the scheduler in this process, and submit the jobs.
@@ -100,11 +109,24 @@ class Jobs:
 
     def note(self) -> None:
         """Take down the ids of the jobs, and whose workers they are."""
-        ids = {name: one.job_id for name, one in list(self.cluster.workers.items())}
-        self._ids.update(filter(None, ids.values()))
+        jobs = list(self.cluster.workers.items())
+        ids = {name: one.job_id for name, one in jobs if one.job_id}
+        self._ids.update(ids.values())
         for address, about in list(self.cluster.scheduler_info["workers"].items()):
-            if job := ids.get(about["name"]):
+            if job := ids.pop(about["name"], None):
                 self._of[address] = job
+        if self.options.adapt and time.monotonic() > self._asked + ASK:
+            self._replace(ids)
+            self._asked = time.monotonic()
+
+    def _replace(self, absent: Mapping[Any, str]) -> None:
+        """Submit jobs anew that ended before their worker came: Dask waits for them."""
+        there = listed(self.options.cluster, [*absent.values()])
+        ended = [name for name, job in absent.items() if job not in there]
+        self._stillborn += len(ended)
+        # They may never come.
+        if ended and self._stillborn <= STILLBORN * self.n_jobs:
+            self.cluster.loop.add_callback(self.cluster.scale_down, ended)
 
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of the job of a worker."""

@@ -26,7 +26,7 @@ from dp_erm_bench.runner.engines.jobs import (
     described,
     directives,
     exports,
-    is_there,
+    listed,
     said,
     waits,
 )
@@ -129,7 +129,7 @@ def _check_alone(folder: Path) -> None:
     try:
         record = json.loads((folder / RECORD).read_text())
         cluster, job = str(record["cluster"]), str(record["job"])
-        there = is_there(cluster, job)
+        there = job in listed(cluster, [job])
     except (OSError, ValueError, KeyError, TypeError):
         return
     if there:
@@ -153,7 +153,7 @@ def _heard(folder: Path, options: RunOptions, token: str, job: str) -> str:
     while True:
         there = True
         if time.monotonic() > asked + ASK:
-            there, asked = is_there(options.cluster, job), time.monotonic()
+            there, asked = job in listed(options.cluster, [job]), time.monotonic()
             waiting = waits(options, [job])
         # To list a folder makes a network file system look.
         if name in os.listdir(folder / LOGS):

@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,8 @@ LEAST_MEMORY = 1 << 20
 MARGIN = 60
 """Seconds of a job that are left to start a worker and to end it."""
 
+UNKNOWN = re.compile("invalid|unknown|not found|not exist", re.IGNORECASE)
+ENDED = re.compile(r"\b(DONE|EXIT)\b")
 ANSWER = 30.0
 """Seconds in which a command of a batch system must answer."""
 
@@ -140,7 +142,12 @@ def worker(
         They travel in the script, which only the user and the batch system can read,
         so that no file system need be shared.
     """
-    settings = {"DASK_DISTRIBUTED__WORKER__DAEMON": "False", **(secrets or {})}
+    settings = {
+        "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
+        # What is told of a lost job is the end of its log.
+        "DASK_LOGGING__DISTRIBUTED": "warning",
+        **(secrets or {}),
+    }
     return {
         **directives(options),
         "interface": options.interface,
@@ -220,13 +227,18 @@ def waits(options: EngineConfig, ids: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def is_there(cluster: str, job: str) -> bool:
-    """Return whether a job waits or runs."""
-    asked = ask(*SYSTEMS[cluster].listing, job)
-    # SLURM and LSF list jobs for a while that have ended: SLURM with its head only.
-    rows = [row for row in asked.stdout.splitlines() if re.search(rf"\b{job}\b", row)]
-    ended = cluster == "lsf" and re.search(r"\b(DONE|EXIT)\b", asked.stdout)
-    return asked.returncode == 0 and bool(rows) and not ended
+def listed(cluster: str, ids: Sequence[str]) -> set[str]:
+    """Return those of some jobs that wait or run; all, if the system does not say."""
+    if not ids:
+        return set()
+    listing = SYSTEMS[cluster].listing
+    asked = ask(*listing, *([",".join(ids)] if listing[-1] == "-j" else ids))
+    if asked.returncode and not UNKNOWN.search(asked.stderr):
+        return {*ids}
+    # LSF lists jobs for a while that have ended.
+    rows = [one for one in asked.stdout.splitlines() if not ENDED.search(one)]
+    words = {word for row in rows for word in re.findall(r"\d+", row)}
+    return {*ids} & words
 
 
 def exports(settings: Mapping[str, str]) -> list[str]:

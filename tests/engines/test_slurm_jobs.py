@@ -1,0 +1,219 @@
+"""Sweeps whose workers are jobs of a real SLURM, which lose what jobs lose."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent / "faults"), str(HERE.parent / "runner")]
+
+from launch import PATH, Runs, ended, wait_for  # noqa: E402
+
+pytestmark = pytest.mark.engines
+
+JOBS = {"engine": "dask", "cluster": "slurm", "interface": "lo", "memory": "300M"}
+
+
+@pytest.fixture
+def cluster(slurm, tmp_path, monkeypatch):
+    """Yield SLURM, whose commands and queue are those of all that a test starts."""
+    for name, value in slurm.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(PATH))
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield slurm
+    signal.signal(signal.SIGINT, before)
+    slurm.cancel()
+    wait_for(lambda: not slurm.jobs())
+
+
+@pytest.fixture
+def runs(cluster, tmp_path):
+    found = Runs(tmp_path)
+    yield found
+    for process in found.started:
+        process.kill()
+        process.communicate()
+
+
+def at_work(cluster, runs, execute="slow", seeds=150, **options):
+    """Return a run with two jobs at work and records of both, and the jobs' ids."""
+    process = runs.start(execute, seeds, batch_trials=1, **{**JOBS, **options})
+    wait_for(lambda: runs.recorded() >= 4 or process.poll() is not None, 40)
+    assert process.poll() is None, process.communicate()
+    wait_for(lambda: list(cluster.jobs().values()) == ["RUNNING"] * 2)
+    return process, sorted(cluster.jobs())
+
+
+def is_whole(process, runs, seeds=150):
+    found = ended(process, 120)
+    assert (found.code, found.err) == (0, "")
+    assert runs.statuses() == dict.fromkeys(range(seeds), "ok")
+    assert runs.lines("key") == seeds
+    return found
+
+
+def records(runs):
+    from dp_erm_bench.results.store import Store
+
+    store = Store(runs.folder)
+    found = {key: dict(store.record(key)) for key in store.index}
+    for record in found.values():
+        for name in ("seconds", "cost", "crc"):
+            record.pop(name, None)
+        record["trajectory"] = {**record["trajectory"], "seconds": None}
+    return found
+
+
+def test_jobs_compute_the_same_bits(cluster, runs, tmp_path):
+    found = ended(runs.start("genuine", 200, **JOBS), 120)
+    assert (found.code, found.err) == (0, ""), found
+    assert cluster.jobs() == {}
+    there = records(runs)
+    runs.folder = tmp_path / "local"
+    assert runs("genuine", 200).code == 0
+    assert len(there) == 200 and there == records(runs)
+
+
+def test_a_job_that_is_cancelled_is_replaced(cluster, runs):
+    process, jobs = at_work(cluster, runs)
+    cluster.cancel(jobs[0])
+    took = wait_for(lambda: len(set(cluster.jobs()) - set(jobs)) == 1, 40)
+    print("replaced after", took)
+    is_whole(process, runs)
+
+
+def test_all_jobs_are_cancelled(cluster, runs):
+    process, jobs = at_work(cluster, runs)
+    recorded = runs.recorded()
+    cluster.cancel()
+    took = wait_for(lambda: len(set(cluster.jobs()) - set(jobs)) == 2, 60)
+    print("replaced after", took, "recorded", recorded, runs.recorded())
+    is_whole(process, runs)
+
+
+def test_without_adapt_nothing_is_replaced(cluster, runs):
+    process, _ = at_work(cluster, runs, adapt=False, patience=5)
+    cluster.cancel()
+    found = ended(process, 60)
+    assert found.code == 2
+    assert re.fullmatch(
+        r"dp-erm-bench: runner=dask: no worker for runner.patience=5 s \(job \d+ said: "
+        r".*CANCELLED.*\); what is recorded stays\n",
+        found.err,
+    )
+
+
+def test_a_job_that_is_put_back_into_the_queue_costs_time_only(cluster, runs):
+    process, jobs = at_work(cluster, runs)
+    cluster.run("scontrol", "requeue", str(jobs[0]))
+    is_whole(process, runs)
+
+
+def test_a_preempted_job_costs_time_only(cluster, runs):
+    process, jobs = at_work(cluster, runs)
+    urgent = ("sbatch", "-p", "urgent", "--exclusive", "-o", "/dev/null")
+    done = cluster.run(*urgent, "--wrap", "sleep 3")
+    assert done.returncode == 0
+    wait_for(lambda: "PENDING" in cluster.jobs().values())
+    is_whole(process, runs)
+
+
+def test_a_job_that_reaches_its_walltime_is_replaced(cluster, runs):
+    process, jobs = at_work(cluster, runs, seeds=700)
+    cluster.run("scontrol", "update", f"JobId={jobs[0]}", "EndTime=now+1")
+    wait_for(lambda: cluster.job(jobs[0])["JobState"] == "TIMEOUT", 60)
+    wait_for(lambda: len(set(cluster.jobs()) - set(jobs)) == 1, 40)
+    is_whole(process, runs, 700)
+
+
+def test_the_log_of_a_lost_job_is_told(cluster, runs):
+    """A trial cancels the job that it is in, wherever it runs."""
+    process = runs.start("cancelling", 12, batch_trials=1, patience=120, **JOBS)
+    found = ended(process, 180)
+    assert (found.code, found.err) == (1, "")
+    assert runs.statuses() == dict.fromkeys(range(12), "ok") | {3: "killed"}
+    first, *log = runs.messages()[3].splitlines()
+    assert first.startswith("lost with its host ")
+    assert re.fullmatch(r"job \d+:", log[0])
+    assert "CANCELLED" in log[-1] and len(log) <= 21
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_end_from_outside_empties_the_queue(cluster, runs, number, code):
+    process, _ = at_work(cluster, runs)
+    start = time.monotonic()
+    os.killpg(process.pid, number)
+    found = ended(process)
+    print("ended after", time.monotonic() - start, found)
+    assert (found.code, found.err) == (code, "")
+    print("empty after", wait_for(lambda: not cluster.jobs(), 10))
+    assert runs.outcome() == "interrupted"
+
+
+def test_jobs_end_by_themselves_if_the_parent_is_killed(cluster, runs):
+    process, _ = at_work(cluster, runs)
+    process.kill()
+    print("empty after", wait_for(lambda: not cluster.jobs(), 60))
+
+
+def command(*changes, **environment):
+    """Return what a command line says, and how it ended."""
+    given = ("dataset=log1", "dataset.n=60", "dataset.p=5", "algorithm=random_cd")
+    given += ("algorithm.random_cd.clip=1", "seed=range(0,60)", "runner.n_jobs=2")
+    given += ("runner.batch_trials=1", "runner.memory=300M")
+    keys = {one.partition("=")[0] for one in changes}
+    given = [one for one in given if one.partition("=")[0] not in keys]
+    return subprocess.run(
+        [sys.executable, "-m", "dp_erm_bench", *given, *changes],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        env={**os.environ, **environment},
+    )
+
+
+SLURM = ("runner=dask", "runner.cluster=slurm", "runner.interface=lo")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("runner.queue=nowhere", "sbatch says: invalid partition specified: nowhere"),
+        ("runner.memory=10T", "sbatch says: allocation failure: Requested node"),
+        ("runner.walltime=3-00:00:00", r"job \d+ would wait for ever \(Partition"),
+    ],
+)
+@pytest.mark.parametrize("detach", ["false", "true"])
+def test_what_slurm_has_not_is_refused_at_once(
+    cluster, tmp_path, monkeypatch, change, why, detach
+):
+    monkeypatch.chdir(tmp_path)
+    start = time.monotonic()
+    changes = [*SLURM, f"runner.detach={detach}", change]
+    given = [one for one in changes]
+    done = command(*given)
+    assert time.monotonic() - start < 15
+    assert done.returncode == 2
+    (line,) = [one for one in done.stderr.splitlines() if "results:" not in one]
+    assert line.startswith("dp-erm-bench: runner.cluster=slurm") and change in line
+    assert re.search(why, line)
+    wait_for(lambda: not cluster.jobs())
+
+
+def test_a_detached_sweep_runs_by_itself(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    start = time.monotonic()
+    done = command(*SLURM, "runner.detach=true", "seed=range(0,2000)")
+    print("returned after", time.monotonic() - start)
+    (job,) = cluster.jobs()
+    assert done.returncode == 0
+    assert f"job {job} runs this sweep on " in done.stdout
+    assert f"look at it with: squeue -j {job}" in done.stdout
