@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import signal
 import threading
@@ -77,18 +78,18 @@ class Pool:
     def __init__(self, engine: Engine, job: Job) -> None:
         self.engine, self._ledger = engine, Ledger(job)
         self._on_sigterm: Any = None
+        self._engines = contextlib.ExitStack()
+        self._started = False
 
     def __enter__(self) -> Pool:
         """Have SIGTERM end the run as Ctrl-C does."""
         if threading.current_thread() is threading.main_thread():
             self._on_sigterm = signal.signal(signal.SIGTERM, _terminated)
-        self.engine.__enter__()
-        self._ledger.slots = self.engine.slots
         return self
 
     def __exit__(self, *error: Any) -> None:
         """End the workers, at once after an exception."""
-        self.engine.__exit__(*error)
+        self._engines.__exit__(*error)
         self._ledger.close()
         if self._on_sigterm is not None:
             signal.signal(signal.SIGTERM, self._on_sigterm)
@@ -96,12 +97,17 @@ class Pool:
     def run(self, batches: Iterable[Batch]) -> Iterator[list[Outcome]]:
         """Yield the outcomes of batches as they come in, those of a task together.
 
+        The engine starts with the first: who has nothing to do asks no cluster.
+
         Raises
         ------
         UsageError
             If the results folder cannot be written, no worker can be started, or all
             of them are lost.
         """
+        if not self._started:
+            self._engines.enter_context(self.engine)
+            self._ledger.slots, self._started = self.engine.slots, True
         self._ledger.add(batches)
         while len(self._ledger):
             for number, answer in self.engine.answers(self._ledger):

@@ -2,34 +2,31 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from launch import PATH, Runs, ended, wait_for
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent / "faults"), str(HERE.parent / "runner")]
-
-from launch import PATH, Runs, ended, wait_for  # noqa: E402
+from dp_erm_bench.results.store import Store
 
 pytestmark = pytest.mark.engines
 
+NAME = "dask on SLURM"
 JOBS = {"engine": "dask", "cluster": "slurm", "interface": "lo", "memory": "300M"}
 
 
 @pytest.fixture
-def cluster(slurm, tmp_path, monkeypatch):
+def cluster(slurm, tmp_path, monkeypatch, heeded):
     """Yield SLURM, whose commands and queue are those of all that a test starts."""
     for name, value in slurm.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(PATH))
     monkeypatch.setenv("LOG", str(tmp_path / "log"))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield slurm
-    signal.signal(signal.SIGINT, before)
     slurm.cancel()
     wait_for(lambda: not slurm.jobs())
 
@@ -57,12 +54,10 @@ def is_whole(process, runs, seeds=150):
     assert (found.code, found.err) == (0, "")
     assert runs.statuses() == dict.fromkeys(range(seeds), "ok")
     assert runs.lines("key") == seeds
-    return found
+    return f"{seeds} of {seeds} ok"
 
 
 def records(runs):
-    from dp_erm_bench.results.store import Store
-
     store = Store(runs.folder)
     found = {key: dict(store.record(key)) for key in store.index}
     for record in found.values():
@@ -73,30 +68,27 @@ def records(runs):
 
 
 def test_jobs_compute_the_same_bits(cluster, runs, tmp_path):
-    found = ended(runs.start("genuine", 200, **JOBS), 120)
+    found = ended(runs.start("real", 200, **JOBS), 120)
     assert (found.code, found.err) == (0, ""), found
     assert cluster.jobs() == {}
     there = records(runs)
     runs.folder = tmp_path / "local"
-    assert runs("genuine", 200).code == 0
+    assert runs("real", 200).code == 0
     assert len(there) == 200 and there == records(runs)
 
 
-def test_a_job_that_is_cancelled_is_replaced(cluster, runs):
+def test_jobs_that_are_cancelled_are_replaced(cluster, runs, seen):
+    """One, and later all of them."""
     process, jobs = at_work(cluster, runs)
     cluster.cancel(jobs[0])
-    took = wait_for(lambda: len(set(cluster.jobs()) - set(jobs)) == 1, 40)
-    print("replaced after", took)
-    is_whole(process, runs)
-
-
-def test_all_jobs_are_cancelled(cluster, runs):
-    process, jobs = at_work(cluster, runs)
-    recorded = runs.recorded()
+    one = wait_for(lambda: len(set(cluster.jobs()) - set(jobs)) == 1, 40)
+    wait_for(lambda: [*cluster.jobs().values()] == ["RUNNING"] * 2)
+    jobs = [*jobs, *cluster.jobs()]
     cluster.cancel()
-    took = wait_for(lambda: len(set(cluster.jobs()) - set(jobs)) == 2, 60)
-    print("replaced after", took, "recorded", recorded, runs.recorded())
-    is_whole(process, runs)
+    both = wait_for(lambda: len(set(cluster.jobs()) - set(jobs)) == 2, 60)
+    outcome = is_whole(process, runs)
+    seen("a job is cancelled", NAME, f"{outcome}; a new job after {one:.0f} s")
+    seen("all jobs are cancelled", NAME, f"{outcome}; new jobs after {both:.0f} s")
 
 
 def test_without_adapt_nothing_is_replaced(cluster, runs):
@@ -111,30 +103,31 @@ def test_without_adapt_nothing_is_replaced(cluster, runs):
     )
 
 
-def test_a_job_that_is_put_back_into_the_queue_costs_time_only(cluster, runs):
+def test_a_job_that_is_put_back_into_the_queue_costs_time_only(cluster, runs, seen):
     process, jobs = at_work(cluster, runs)
     cluster.run("scontrol", "requeue", str(jobs[0]))
-    is_whole(process, runs)
+    wait_for(lambda: "PENDING" in cluster.jobs().values())
+    seen("a job is requeued", NAME, is_whole(process, runs))
 
 
-def test_a_preempted_job_costs_time_only(cluster, runs):
-    process, jobs = at_work(cluster, runs)
+def test_a_preempted_job_costs_time_only(cluster, runs, seen):
+    process, _ = at_work(cluster, runs)
     urgent = ("sbatch", "-p", "urgent", "--exclusive", "-o", "/dev/null")
     done = cluster.run(*urgent, "--wrap", "sleep 3")
     assert done.returncode == 0
     wait_for(lambda: "PENDING" in cluster.jobs().values())
-    is_whole(process, runs)
+    seen("jobs are preempted", NAME, is_whole(process, runs))
 
 
-def test_a_job_that_reaches_its_walltime_is_replaced(cluster, runs):
+def test_a_job_that_reaches_its_walltime_is_replaced(cluster, runs, seen):
     process, jobs = at_work(cluster, runs, seeds=700)
     cluster.run("scontrol", "update", f"JobId={jobs[0]}", "EndTime=now+1")
     wait_for(lambda: cluster.job(jobs[0])["JobState"] == "TIMEOUT", 60)
     wait_for(lambda: len(set(cluster.jobs()) - set(jobs)) == 1, 40)
-    is_whole(process, runs, 700)
+    seen("a job reaches its walltime", NAME, is_whole(process, runs, 700))
 
 
-def test_the_log_of_a_lost_job_is_told(cluster, runs):
+def test_the_log_of_a_lost_job_is_told(cluster, runs, seen):
     """A trial cancels the job that it is in, wherever it runs."""
     process = runs.start("cancelling", 12, batch_trials=1, patience=120, **JOBS)
     found = ended(process, 180)
@@ -144,6 +137,7 @@ def test_the_log_of_a_lost_job_is_told(cluster, runs):
     assert first.startswith("lost with its host ")
     assert re.fullmatch(r"job \d+:", log[0])
     assert "CANCELLED" in log[-1] and len(log) <= 21
+    seen("a trial ends its job", NAME, "row `killed` with the job's log, others ok")
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -152,23 +146,24 @@ def test_an_end_from_outside_empties_the_queue(cluster, runs, number, code):
     start = time.monotonic()
     os.killpg(process.pid, number)
     found = ended(process)
-    print("ended after", time.monotonic() - start, found)
+    seconds = time.monotonic() - start
     assert (found.code, found.err) == (code, "")
-    print("empty after", wait_for(lambda: not cluster.jobs(), 10))
+    assert seconds < 15 and wait_for(lambda: not cluster.jobs(), 10) < 5
     assert runs.outcome() == "interrupted"
 
 
-def test_jobs_end_by_themselves_if_the_parent_is_killed(cluster, runs):
+def test_jobs_end_by_themselves_if_the_parent_is_killed(cluster, runs, seen):
     process, _ = at_work(cluster, runs)
     process.kill()
-    print("empty after", wait_for(lambda: not cluster.jobs(), 60))
+    seconds = wait_for(lambda: not cluster.jobs(), 60)
+    seen("jobs of a parent that is killed", NAME, f"gone after {seconds:.0f} s")
 
 
 def command(*changes, **environment):
     """Return what a command line says, and how it ended."""
     given = ("dataset=log1", "dataset.n=60", "dataset.p=5", "algorithm=random_cd")
     given += ("algorithm.random_cd.clip=1", "seed=range(0,60)", "runner.n_jobs=2")
-    given += ("runner.batch_trials=1", "runner.memory=300M")
+    given += ("runner.batch_trials=1",)
     keys = {one.partition("=")[0] for one in changes}
     given = [one for one in given if one.partition("=")[0] not in keys]
     return subprocess.run(
@@ -181,6 +176,7 @@ def command(*changes, **environment):
 
 
 SLURM = ("runner=dask", "runner.cluster=slurm", "runner.interface=lo")
+SLURM += ("runner.memory=300M",)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +194,7 @@ def test_what_slurm_has_not_is_refused_at_once(
     monkeypatch.chdir(tmp_path)
     start = time.monotonic()
     changes = [*SLURM, f"runner.detach={detach}", change]
-    given = [one for one in changes]
-    done = command(*given)
+    done = command(*changes)
     assert time.monotonic() - start < 15
     assert done.returncode == 2
     (line,) = [one for one in done.stderr.splitlines() if "results:" not in one]
@@ -208,12 +203,65 @@ def test_what_slurm_has_not_is_refused_at_once(
     wait_for(lambda: not cluster.jobs())
 
 
+DETACHED = (*SLURM, "runner.detach=true")
+
+
 def test_a_detached_sweep_runs_by_itself(cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    start = time.monotonic()
-    done = command(*SLURM, "runner.detach=true", "seed=range(0,2000)")
-    print("returned after", time.monotonic() - start)
+    done = command(*DETACHED, "seed=range(0,3000)")
+    assert (done.returncode, done.stderr) == (0, "results: results/sweep\n")
     (job,) = cluster.jobs()
-    assert done.returncode == 0
+    asked = cluster.job(job)
+    assert asked["NumCPUs"] == "2" and asked["MinMemoryNode"] == "600M"
     assert f"job {job} runs this sweep on " in done.stdout
     assert f"look at it with: squeue -j {job}" in done.stdout
+    again = command(*DETACHED, "seed=range(0,3000)")
+    assert again.returncode == 2
+    assert f"runner.detach=true: job {job} of slurm runs this sweep" in again.stderr
+    assert [*cluster.jobs()] == [job]
+    wait_for(lambda: not cluster.jobs(), 60)
+    assert cluster.job(job)["JobState"] == "COMPLETED"
+    here = command(*SLURM, "seed=range(0,3000)")
+    assert "sweep: 3000 trials (0 run now): 3000 ok" in here.stdout
+    later = cluster.run("scontrol", "show", "job", str(job + 1))
+    assert later.returncode, "nothing was left to do, and jobs were started"
+    (log,) = (tmp_path / "results/sweep/jobs").glob(f"*-{job}.out")
+    assert "3000 trials (3000 run now)" in log.read_text()
+
+
+def test_a_detached_sweep_may_wait(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other = ("sbatch", "--parsable", "--exclusive", "-o", "/dev/null")
+    other = int(cluster.run(*other, "--wrap", "sleep 600").stdout)
+    wait_for(lambda: cluster.jobs() == {other: "RUNNING"})
+    done = command(*DETACHED, "runner.patience=4")
+    assert (done.returncode, done.stderr) == (0, "results: results/sweep\n")
+    (job,) = {*cluster.jobs()} - {other}
+    assert re.search(rf"job {job} waits \((Resources|Priority)\) and will", done.stdout)
+    cluster.cancel(other)
+    wait_for(lambda: not cluster.jobs(), 60)
+    assert "60 trials (0 run now): 60 ok" in command().stdout
+
+
+def test_a_job_that_does_not_write_is_told(cluster, tmp_path, monkeypatch):
+    """The job's node has another folder where the parent has this one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bin").mkdir()
+    fake = tmp_path / "bin" / "sbatch"
+    fake.write_text(
+        "#!/bin/bash\n"
+        f"real={shutil.which('sbatch')}\n"
+        'if [ "$1" ]; then exec $real "$@"; fi\n'
+        f"sed s:{tmp_path}/results/:{tmp_path}/other/:g | $real\n"
+    )
+    fake.chmod(0o755)
+    (tmp_path / "other/sweep/jobs").mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    done = command(*DETACHED)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"dp-erm-bench: runner.detach=true: job \d+ did not write into results/sweep, "
+        r"which its node must share\n",
+        done.stderr,
+    )
+    wait_for(lambda: not cluster.jobs())

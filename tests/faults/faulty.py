@@ -123,10 +123,3 @@ def cancelling(trials):
         subprocess.run(["scancel", os.environ["SLURM_JOB_ID"]], check=True)
         time.sleep(60)
     return healthy(trials)
-
-
-def genuine(trials):
-    """Run the trials as they are."""
-    from dp_erm_bench.runner.execute import run_batch
-
-    return run_batch(trials)
