@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("trials", type=int)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--execute", default="nothing")
+    parser.add_argument("--append", action="store_true", help="as a sweep does")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--limit", type=float, default=3600.0)
     given = parser.parse_args()
@@ -57,6 +58,7 @@ def main() -> None:
         progress=False,
         batch_trials=given.batch,
         time_limit=given.limit,
+        append_plan=given.append,
         execute=EXECUTE if real else f"benchmarks.backends.{given.execute}",
     )
     code = run_experiment([block(given.kind, given.trials)], "", given.folder, options)

@@ -6,8 +6,8 @@ import pytest
 
 from dp_erm_bench.cli.folders import _parser
 from dp_erm_bench.results.compare import MEASURES, RANK, WAYS, Rule
+from dp_erm_bench.results.index import FAILED, FINISHED
 from dp_erm_bench.results.statistics import FLOOR, RESAMPLES
-from dp_erm_bench.results.store import FAILED, FINISHED
 from dp_erm_bench.runner.options import RunOptions
 
 HARNESS = (Path(__file__).resolve().parents[1] / "docs" / "harness.md").read_text()

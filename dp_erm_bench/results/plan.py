@@ -147,19 +147,25 @@ def _merge(path: Path, own: BinaryIO) -> None:
     A line of the same labels and spec but of another key is replaced: the code or the
     data behind it changed. A damaged line goes, and one that contradicts this run's.
     """
-    new = {_name(raw): raw[KEY] for raw in own}
-    own.seek(0)
-    ours = {raw[KEY]: raw for raw in own}
+    if not path.is_file():
+        _write(path, own)
+        return
+    new: dict[bytes, bytes] = {}
+    ours: dict[bytes, int] = {}
+    place = 0
+    for line in own:
+        new[_name(line)] = line[KEY]
+        ours[line[KEY]], place = place, place + len(line)
     there: set[bytes] = set()
     gone: set[bytes] = set()
-    stale = not (path.is_file() and files.has_checksums(path))
+    stale = not files.has_checksums(path)
     for raw in files.checked_lines(path):
         name = raw and _name(raw)
         if raw is None or name is None:
             stale = True
         elif name in new and new[name] == raw[KEY]:
             there.add(name)
-        elif name in new or not _agree(raw, ours.get(raw[KEY], raw)):
+        elif name in new or not _agree(raw, _line_at(own, ours.get(raw[KEY]), raw)):
             gone.add(raw)
     if stale or gone or len(there) < len(new):
         own.seek(0)
@@ -168,16 +174,26 @@ def _merge(path: Path, own: BinaryIO) -> None:
         _write(path, itertools.chain(kept, added))
 
 
+def _line_at(own: BinaryIO, place: int | None, default: bytes) -> bytes:
+    """Return the line at a place of a run's own lines."""
+    if place is None:
+        return default
+    own.seek(place)
+    return own.readline()
+
+
 def _twofold(path: Path) -> set[bytes]:
     """Return the keys that stand for two specs."""
-    seen: set[bytes] = set()
+    seen: set[int] = set()
     twice: set[bytes] = set()
     if path.is_file():
         with opened(path, path.parent) as file:
             for raw in files.lines_of(file):
-                if raw[KEY] in seen:
+                # In little memory; what only seems to be there twice agrees below.
+                name = hash(raw[KEY])
+                if name in seen:
                     twice.add(raw[KEY])
-                seen.add(raw[KEY])
+                seen.add(name)
     alike: dict[bytes, list[bytes]] = defaultdict(list)
     for good in filter(None, files.checked_lines(path) if twice else ()):
         if good[KEY] in twice:

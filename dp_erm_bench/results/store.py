@@ -13,46 +13,20 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
+from dp_erm_bench.results.index import STATUSES, Entry, Index
 from dp_erm_bench.results.segment import FORMAT
 
-FINISHED = ("ok", "skipped", "diverged")
-FAILED = ("error", "timeout", "killed")
 MIDDLE = b'","status":"'
 COST = re.compile(rb',"cost":(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?),')
 KEY = slice(len(files.START), len(files.START) + 64)
 STATUS = slice(KEY.stop, KEY.stop + len(MIDDLE))
 RUN = re.compile(r"(\d{20}-\w+-\d+)-")
 OPEN_FILES = 100
-
-
-class Entry(NamedTuple):
-    """The place of a record, with its most used fields.
-
-    Attributes
-    ----------
-    status : str
-        Status of its trial.
-    segment : Path
-        File that holds it.
-    offset, length : int
-        Its place there, in bytes.
-    cost : float
-        Seconds that its trial took; nan if that is not recorded.
-    run : str
-        The run that computed it; empty if that is not recorded.
-    """
-
-    status: str
-    segment: Path
-    offset: int
-    length: int
-    cost: float = math.nan
-    run: str = ""
 
 
 class Store:
@@ -71,7 +45,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.index: dict[str, Entry] = {}
+        self.index = Index()
         self._segments: dict[Path, _Segment] = {}
         self.refresh()
 
@@ -82,9 +56,7 @@ class Store:
         """
         for path in segments_of(self.folder):
             for key, entry in self._segments.setdefault(path, _Segment(path)).new():
-                old = self.index.get(key)
-                if not old or old.status not in FINISHED or entry.status in FINISHED:
-                    self.index[key] = entry
+                self.index.put(key, entry)
 
     def record(self, key: str) -> dict[str, Any] | None:
         """Return a record, or None if there is none or it cannot be read."""
@@ -219,7 +191,7 @@ class _Segment:
         """Yield the key and the entry of a record that stands in the current line."""
         end = line.find(b'"', STATUS.stop)
         status = line[STATUS.stop : end].decode(errors="replace")
-        if line[STATUS] != MIDDLE or status not in (*FINISHED, *FAILED):
+        if line[STATUS] != MIDDLE or status not in STATUSES:
             self.damaged += 1
             return
         seconds = COST.match(line, end + 1)

@@ -8,8 +8,9 @@ from typing import Any
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.experiment.trials import Kind, Trial
+from dp_erm_bench.results.index import FINISHED
 from dp_erm_bench.results.plan import read_plan
-from dp_erm_bench.results.store import FINISHED, Store
+from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner.options import EXECUTE, RunOptions
 from dp_erm_bench.runner.probe import tried
 

@@ -24,9 +24,9 @@ from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results import plan, table
 from dp_erm_bench.results.files import check_writable, locked, plural, shown, telling
+from dp_erm_bench.results.index import FAILED, FINISHED
 from dp_erm_bench.results.runs import check_run, note_ended, read_manifest
 from dp_erm_bench.results.segment import NAMED
-from dp_erm_bench.results.store import FAILED, FINISHED
 from dp_erm_bench.runner.engines.choice import ACTIVE
 from dp_erm_bench.runner.engines.joblib import is_active
 from dp_erm_bench.runner.manifest import doubts, plain_command, recorded, write_choices

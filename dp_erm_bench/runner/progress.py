@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from dp_erm_bench.results.store import FAILED
+from dp_erm_bench.results.index import FAILED
 
 STEPS = 20
 QUIET = 0.5

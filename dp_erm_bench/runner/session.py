@@ -2,6 +2,7 @@
 
 import itertools
 import secrets
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -116,8 +117,7 @@ class Session:
             new += added.values()
         for one in new:
             if one.key not in self.statuses:
-                entry = self.store.index.get(one.key)
-                status = entry.status if entry else "planned"
+                status = self.store.index.status(one.key) or "planned"
                 status = "planned" if status in self.options.retry else status
                 self.statuses[one.key] = status
                 if status == "planned":
@@ -156,6 +156,7 @@ class Session:
                 if todo:
                     self.write_plan()
                     self.execute(todo, pool, progress)
+        self._lines.clear()
 
     def execute(self, todo: list[Trial], pool: Pool, progress: Progress) -> None:
         """Run trials, keep their status and final objective."""
@@ -164,7 +165,10 @@ class Session:
         for outcomes in pool.run(batches):
             check_run(self.folder, self.run)
             for key, status, final, message in outcomes:
-                self.statuses[key], self.finals[key] = status, final
+                # Of 10^6 outcomes each would have a text of its own.
+                self.statuses[key] = sys.intern(status)
+                if self.tuners:
+                    self.finals[key] = final
                 if status in FAILED:
                     self.messages.setdefault(status, []).append(message)
                 elif status == "skipped":

@@ -5,14 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_erm_bench.results.index import FAILED, FINISHED
 from dp_erm_bench.results.segment import Segment, encoded
-from dp_erm_bench.results.store import (
-    FAILED,
-    FINISHED,
-    Store,
-    final_objective,
-    segments_of,
-)
+from dp_erm_bench.results.store import Store, final_objective, segments_of
 
 RUN = "00000000000000000001-here-1"
 
