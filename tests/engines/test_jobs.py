@@ -12,6 +12,7 @@ import pytest
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import RunnerConfig
 from dp_erm_bench.runner.engines import detach, jobs
+from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.engines.cluster import certificates, log_of, private
 from dp_erm_bench.runner.engines.dask import jobqueue
 from dp_erm_bench.runner.engines.detach import command_of, script_of
@@ -180,3 +181,22 @@ def test_a_worker_may_hold_half_of_its_job():
     runner = {key: options[key] for key in keys} | {"worker_memory": "auto"}
     config = {"runner": runner, "mode": "run", "profile": None}
     assert run_options(config, []).worker_memory == 1.5 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("address", "exposed"),
+    [
+        ("tcp://192.0.2.1:8786", True),
+        ("tcp://head:8786", True),
+        ("tcp://[2001:db8::1]:8786", True),
+        ("tls://192.0.2.1:8786", False),
+        ("tcp://127.0.0.1:8786", False),
+        ("tcp://[::1]:8786", False),
+        ("tcp://localhost:8786", False),
+    ],
+)
+def test_an_address_without_tls_is_warned_of_once(address, exposed, capsys):
+    options = RunOptions(engine="dask", address=address)
+    engine_of(options, 1)
+    warned = capsys.readouterr().err
+    assert warned.count("without TLS") == exposed == warned.count("\n")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import ipaddress
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
@@ -97,6 +100,15 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
     return bool(value == field.default)
 
 
+def is_exposed(address: str) -> bool:
+    """Return whether others on the network can listen at an address, or speak."""
+    protocol, host = address.split("://", 1)
+    name = host.rpartition(":")[0].strip("[]")
+    with contextlib.suppress(ValueError):
+        return protocol == "tcp" and not ipaddress.ip_address(name).is_loopback
+    return protocol == "tcp" and name != "localhost"
+
+
 def engine_of(
     options: EngineConfig, n_jobs: int | None, early: Worker | None = None
 ) -> Engine:
@@ -125,6 +137,13 @@ def engine_of(
                 "pip install 'dp_erm_bench[dask]'"
             ) from None
         from dp_erm_bench.runner.engines.remote import RemoteEngine
+
+        if options.address and is_exposed(options.address):
+            print(
+                f"dp-erm-bench: runner.address={options.address}: without TLS, whoever "
+                "reaches this port can run code on its workers and read what is sent",
+                file=sys.stderr,
+            )
 
         return RemoteEngine(Connection(options, n_jobs), options.patience)
     from dp_erm_bench.runner.engines.joblib import JoblibEngine

@@ -25,6 +25,10 @@ from dp_erm_bench.runner.engines.jobs import (
 )
 
 LAST_LINES = 20
+LOOPBACK = "127.0.0.1:0"
+KEEP = 7 * 86400.0
+"""Seconds for which logs stay of runs that could not remove them."""
+
 END = 30.0
 """Seconds in which a cluster must end its jobs and itself."""
 
@@ -74,10 +78,7 @@ class Jobs:
         UsageError
             If the batch system refuses them.
         """
-        # Beside what else every node of a cluster finds at the same path.
-        folder = cache_dir() / "jobs"
-        folder.mkdir(parents=True, exist_ok=True)
-        self.logs = Path(tempfile.mkdtemp(dir=folder))
+        self.logs = _log_folder()
         options = worker(self.options, self.logs, certificates(self.security))
         job = self._class.job_cls("tls://", name="worker", protocol="tls://", **options)
         try:
@@ -85,12 +86,16 @@ class Jobs:
         except UsageError:
             shutil.rmtree(self.logs, ignore_errors=True)
             raise
-        self.cluster = self._class(
-            security=self.security,
-            silence_logs=logging.CRITICAL,
-            scheduler_options={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-            **options,
-        )
+        try:
+            self.cluster = self._class(
+                security=self.security,
+                silence_logs=logging.CRITICAL,
+                scheduler_options={"dashboard": False, "dashboard_address": LOOPBACK},
+                **options,
+            )
+        except RuntimeError as error:
+            where = f"runner.interface={self.options.interface or 'null'}"
+            raise UsageError(f"{where}: no scheduler can be started: {error}") from None
         self.cluster.scale(self.n_jobs)
         if self.options.adapt:
             self.cluster.adapt(minimum=self.n_jobs, maximum=self.n_jobs)
@@ -151,6 +156,17 @@ class Jobs:
             if lines := log_of(self.logs, job).splitlines():
                 return f"job {job} said: {lines[-1]}"
         return ""
+
+
+def _log_folder() -> Path:
+    """Return a new folder for logs, where nodes find it that share the user's home."""
+    folder = cache_dir() / "jobs"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in _files(folder):
+        with contextlib.suppress(OSError):
+            if old.stat().st_mtime < time.time() - KEEP:
+                shutil.rmtree(old)
+    return Path(tempfile.mkdtemp(dir=folder))
 
 
 def private(cluster: Any) -> Any:
