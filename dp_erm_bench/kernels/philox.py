@@ -31,8 +31,6 @@ _BELOW_ONE = 1.0 - 2.0**-53
 CELL = 2.0**-52
 """Width of the cells of which a uniform is the middle."""
 
-# Counters that go through the rounds together; their words stay in the L1 cache.
-_LANES = 256
 # Further bits of a uniform: `_FURTHER` blocks from counter 2^63 + 16 position on, where
 # the counters of the uniforms themselves never come.
 _FURTHER = 16
@@ -47,15 +45,10 @@ def fill_uniforms(seed: Seed, first_block: int, out: Array) -> None:
     The 128-bit seed (four words) is the key and the upper half of the counter;
     the lower half counts blocks of two uniforms.
     """
-    words = np.empty((4, _LANES), dtype=np.uint64)
-    for start in range(0, out.size // 2, _LANES):
-        size = min(_LANES, out.size // 2 - start)
-        fill_words(seed, first_block + start, size, words)
-        a, b, c, d = words[0], words[1], words[2], words[3]
-        for i in range(size):
-            k = 2 * (start + i)
-            out[k] = _unit(a[i] << _SHIFT | b[i])
-            out[k + 1] = _unit(c[i] << _SHIFT | d[i])
+    pairs = out.view(np.uint64)
+    fill_words(seed, first_block, pairs)
+    for i in range(out.size):
+        out[i] = _unit(pairs[i])
 
 
 @exact
@@ -64,27 +57,27 @@ def _unit(bits: Word) -> float:
 
 
 @exact
-def fill_words(seed: Seed, first: int, size: int, words: Words) -> None:
-    """Write the four 32-bit words of ``size`` counters from ``first`` on, (4, size).
+def fill_words(seed: Seed, first: int, pairs: Words) -> None:
+    """Write the words of the counters from ``first`` on, as two pairs a counter.
 
-    Round by round over all of them: this vectorises. ``first`` is the counter's lower
-    half; negative, its highest bit is set.
+    ``first`` is the counter's lower half; negative, its highest bit is set. A pair is
+    64 bits, its first word the upper 32.
     """
-    k0, k1 = np.uint64(seed[0]), np.uint64(seed[1])
-    w0, w1, w2, w3 = words[0], words[1], words[2], words[3]
-    for i in range(size):
+    upper2, upper3 = np.uint64(seed[2]), np.uint64(seed[3])
+    for i in range(pairs.size // 2):
+        # One counter through all rounds, in registers: kept in arrays between rounds,
+        # its words would not be known to have 32 bits, and 64-bit products be taken.
+        # The rounds are unrolled, and the loop over counters is vector code.
         count = np.uint64(first + i)
-        w0[i], w1[i] = count & _MASK, count >> _SHIFT
-        w2[i], w3[i] = np.uint64(seed[2]), np.uint64(seed[3])
-    for _ in range(10):
-        for i in range(size):
-            high, low = _M0 * w0[i], _M1 * w2[i]
-            w0[i] = (low >> _SHIFT) ^ w1[i] ^ k0
-            w1[i] = low & _MASK
-            w2[i] = (high >> _SHIFT) ^ w3[i] ^ k1
-            w3[i] = high & _MASK
-        k0 = (k0 + _W0) & _MASK
-        k1 = (k1 + _W1) & _MASK
+        w0, w1, w2, w3 = count & _MASK, count >> _SHIFT, upper2, upper3
+        k0, k1 = np.uint64(seed[0]), np.uint64(seed[1])
+        for _ in range(10):
+            high, low = _M0 * w0, _M1 * w2
+            w0, w1 = (low >> _SHIFT) ^ w1 ^ k0, low & _MASK
+            w2, w3 = (high >> _SHIFT) ^ w3 ^ k1, high & _MASK
+            k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
+        pairs[2 * i] = w0 << _SHIFT | w1
+        pairs[2 * i + 1] = w2 << _SHIFT | w3
 
 
 @exact
@@ -94,12 +87,8 @@ def place(seed: Seed, position: int) -> float:
     A law with a tail asks for it where the uniform number ``position`` < 2^59 lies in
     an outermost cell, beyond which nothing would ever be drawn: once in 2^51 draws.
     """
-    words, pairs = np.empty((4, _FURTHER), np.uint64), np.empty(2 * _FURTHER, np.uint64)
-    # A size of no literal, so that it is compiled once.
-    fill_words(seed, _FURTHER * position + _FAR, words.shape[1], words)
-    for i in range(_FURTHER):
-        pairs[2 * i] = words[0, i] << _SHIFT | words[1, i]
-        pairs[2 * i + 1] = words[2, i] << _SHIFT | words[3, i]
+    pairs = np.empty(2 * _FURTHER, np.uint64)
+    fill_words(seed, _FURTHER * position + _FAR, pairs)
     return share(pairs)
 
 

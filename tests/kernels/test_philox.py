@@ -33,10 +33,10 @@ ALL_ONES = np.uint64(2**64 - 1)
 def words(counter, key):
     c0, c1, c2, c3 = counter
     first = np.array([c1 << 32 | c0], dtype=np.uint64).view(np.int64)[0]
-    out = np.empty((4, 1), dtype=np.uint64)
+    pairs = np.empty(2, dtype=np.uint64)
     seed = np.array([*key, c2, c3], dtype=np.uint32)
-    philox.fill_words(seed, int(first), 1, out)
-    return out[:, 0].tolist()
+    philox.fill_words(seed, int(first), pairs)
+    return [word for pair in pairs.tolist() for word in divmod(pair, 2**32)]
 
 
 def expected_pair(seed, index):
