@@ -159,6 +159,30 @@ def test_jobs_end_by_themselves_if_the_parent_is_killed(cluster, runs, seen):
     seen("jobs of a parent that is killed", NAME, f"gone after {seconds:.0f} s")
 
 
+def test_no_folder_need_be_shared(cluster, runs, tmp_path, monkeypatch):
+    """The jobs' logs would be in a folder that their node has not."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(cache))
+    fake_sbatch(tmp_path, monkeypatch, f"s:{cache}/jobs:/nowhere:g")
+    process, jobs = at_work(cluster, runs, seeds=40)
+    assert cluster.job(min(jobs) - 1)["Reason"] == "JobLaunchFailure"
+    is_whole(process, runs, 40)
+
+
+def fake_sbatch(home, monkeypatch, change):
+    """Have a script changed by sed on its way to SLURM."""
+    fake = home / "bin" / "sbatch"
+    fake.parent.mkdir()
+    fake.write_text(
+        f"#!/bin/bash\nreal={shutil.which('sbatch')}\n"
+        'if [ "$1" = --test-only ]; then exec $real "$@"; fi\n'
+        f'sed {change} ${{1:+"$1"}} | $real\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+
+
 def command(*changes, **environment):
     """Return what a command line says, and how it ended."""
     given = ("dataset=log1", "dataset.n=60", "dataset.p=5", "algorithm=random_cd")
@@ -245,17 +269,8 @@ def test_a_detached_sweep_may_wait(cluster, tmp_path, monkeypatch):
 def test_a_job_that_does_not_write_is_told(cluster, tmp_path, monkeypatch):
     """The job's node has another folder where the parent has this one."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "bin").mkdir()
-    fake = tmp_path / "bin" / "sbatch"
-    fake.write_text(
-        "#!/bin/bash\n"
-        f"real={shutil.which('sbatch')}\n"
-        'if [ "$1" ]; then exec $real "$@"; fi\n'
-        f"sed s:{tmp_path}/results/:{tmp_path}/other/:g | $real\n"
-    )
-    fake.chmod(0o755)
+    fake_sbatch(tmp_path, monkeypatch, f"s:{tmp_path}/results/:{tmp_path}/other/:g")
     (tmp_path / "other/sweep/jobs").mkdir(parents=True)
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
     done = command(*DETACHED)
     assert done.returncode == 2
     assert re.fullmatch(

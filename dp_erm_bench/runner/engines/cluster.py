@@ -25,6 +25,9 @@ from dp_erm_bench.runner.engines.jobs import (
 )
 
 LAST_LINES = 20
+UNWRITABLE = "JobLaunchFailure"
+"""What SLURM says of a job whose node cannot write its log: it shares no folder."""
+
 LOOPBACK = "127.0.0.1:0"
 KEEP = 7 * 86400.0
 """Seconds for which logs stay of runs that could not remove them."""
@@ -131,7 +134,18 @@ class Jobs:
         self._stillborn += len(ended)
         # They may never come.
         if ended and self._stillborn <= STILLBORN * self.n_jobs:
+            if UNWRITABLE in self._state(absent[ended[0]]):
+                asked = self.cluster.new_spec["options"]
+                asked["log_directory"] = tempfile.gettempdir()
             self.cluster.loop.add_callback(self.cluster.scale_down, ended)
+
+    def _state(self, job: str) -> str:
+        """Return what SLURM says of a job, as `FAILED, NonZeroExitCode`."""
+        if self.options.cluster != "slurm":
+            return ""
+        shown = ask("scontrol", "-o", "show", "job", job).stdout
+        words = dict(re.findall(r"(\w+)=(\S*)", shown))
+        return ", ".join(words[key] for key in ("JobState", "Reason") if key in words)
 
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of the job of a worker."""
@@ -155,6 +169,8 @@ class Jobs:
         for job in sorted(self._ids, reverse=True):
             if lines := log_of(self.logs, job).splitlines():
                 return f"job {job} said: {lines[-1]}"
+            if state := self._state(job):
+                return f"job {job}: {state}"
         return ""
 
 
