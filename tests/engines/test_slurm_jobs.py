@@ -1,5 +1,6 @@
 """Sweeps whose workers are jobs of a real SLURM, which lose what jobs lose."""
 
+import logging
 import os
 import re
 import shutil
@@ -7,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
+from distributed import Client, Security
 from launch import PATH, Runs, ended, wait_for
 
 from dp_erm_bench.results.store import Store
@@ -157,6 +160,31 @@ def test_jobs_end_by_themselves_if_the_parent_is_killed(cluster, runs, seen):
     process.kill()
     seconds = wait_for(lambda: not cluster.jobs(), 60)
     seen("jobs of a parent that is killed", NAME, f"gone after {seconds:.0f} s")
+
+
+def test_only_who_has_the_certificates_of_the_run_is_let_in(cluster, runs):
+    process, jobs = at_work(cluster, runs, seeds=200)
+    script = cluster.run("scontrol", "write", "batch_script", str(jobs[0]), "-").stdout
+    address = re.search(r"tls://[\d.]+:\d+", script)[0]
+    pem = r"TLS__WORKER__{}='(.*?)'"
+    cert, key = (re.search(pem.format(n), script, re.S)[1] for n in ("CERT", "KEY"))
+    ours = {"tls_ca_file": cert, "tls_client_cert": cert, "tls_client_key": key}
+    with Client(address, security=Security(**ours), timeout=10) as client:
+        assert len(client.ncores()) == 2
+    for other in (address.replace("tls", "tcp"), address):
+        made = Security.temporary() if other == address else None
+        with silent(), pytest.raises(OSError):
+            Client(other, security=made, timeout=1)
+    is_whole(process, runs, 200)
+
+
+@contextmanager
+def silent():
+    """Let Dask tell nobody of connections that fail."""
+    logger = logging.getLogger("distributed")
+    before, logger.level = logger.level, logging.CRITICAL + 1
+    yield
+    logger.level = before
 
 
 def test_no_folder_need_be_shared(cluster, runs, tmp_path, monkeypatch):
