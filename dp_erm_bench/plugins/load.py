@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
@@ -9,13 +10,13 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.plugins.names import broken, digest, label, sources
+from dp_erm_bench.paths import cache_dir
+from dp_erm_bench.plugins.names import broken, content, digest, label, sources
 
 CHECKS = {
     "algorithm": ("Solver", "dp_erm_bench.solvers.declared"),
@@ -25,6 +26,9 @@ CHECKS = {
 
 The module is imported where it is needed.
 """
+
+SHIPPED = "shipped_files"
+"""The folder of the cache with files that another machine has sent, by content."""
 
 MACHINE_CODE = "dp_erm_bench.kernels.compiled"
 """The module that knows where machine code is kept; imported by what compiles."""
@@ -40,13 +44,14 @@ def load(pin: str, group: str = "algorithm") -> Any:
         If the file has changed since, cannot be imported, or does not hold exactly
         one complete class of the group.
     """
-    path, _, content = pin.partition("#")
-    files = sources(path, group) if os.path.isfile(path) else {}
-    if not files or digest(files) != content:
+    path = place_of(pin, group)
+    if path is None:
+        named = f"{group}={pin.partition('#')[0]}"
         raise UsageError(
-            f"{group}={path}: was changed after the run had begun; start it again"
+            f"{named}: was changed after the run had begun; start it again"
         )
-    module = _executed(path, f"{label(path)}_{content[:12]}", files, group)
+    files = sources(path, group)
+    module = _executed(path, f"{label(path)}_{content(pin)[:12]}", files, group)
     kind, check = CHECKS[group]
     base = getattr(importlib.import_module(check), kind)
     types = [value for value in vars(module).values() if isinstance(value, type)]
@@ -62,6 +67,24 @@ def load(pin: str, group: str = "algorithm") -> Any:
     if group == "loss":
         classes[0].name, classes[0].pin = label(pin), pin
     return classes[0]
+
+
+def place_of(pin: str, group: str = "algorithm") -> str | None:
+    """Return the path of a file that holds what a pin stands for.
+
+    It is the pin's own, or, on another machine, that of the copy which was shipped
+    into the cache; None if neither holds it.
+    """
+    for path in (pin.partition("#")[0], str(shipped_place(pin))):
+        with contextlib.suppress(UsageError, OSError):
+            if os.path.isfile(path) and digest(sources(path, group)) == content(pin):
+                return path
+    return None
+
+
+def shipped_place(pin: str) -> Path:
+    """Return the path at which a file lies that was shipped into the cache."""
+    return cache_dir() / SHIPPED / content(pin) / f"{label(pin)}.py"
 
 
 def check_class(name: str, cls: Any, group: str) -> None:
@@ -85,7 +108,7 @@ def _executed(path: str, name: str, files: dict[str, Path], group: str) -> Modul
     compiling = importlib.import_module(MACHINE_CODE).machine_code_of if numba else None
     sys.meta_path.insert(0, finder)
     try:
-        with compiling(path) if compiling else nullcontext():
+        with compiling(path) if compiling else contextlib.nullcontext():
             loader.exec_module(module)
             # One that is imported in a function would be gone then.
             for helper in helpers:

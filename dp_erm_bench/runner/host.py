@@ -46,13 +46,14 @@ class Children:
         self._spare = [early] if early else []
         self._open = True
 
-    def of_thread(self, owner: str) -> Worker:
+    def of_thread(self, owner: str, run: str) -> Worker:
         """Return this thread's worker, a new one if it may not run an owner's solver.
 
-        It has run nothing but the solvers of one owner, and ours.
+        It has run nothing but the solvers of one owner, and ours; nothing of another
+        run, whose data it may hold.
         """
         own: Worker | None = getattr(self._own, "worker", None)
-        if own in self._all and own.owner in ("", owner):
+        if own in self._all and own.owner in ("", owner) and own.run in ("", run):
             return own
         if own is not None:
             self.let_go(own)
@@ -107,7 +108,7 @@ def hosted(number: int, task: Sequence[Batch], job: Job, ship: bool = False) -> 
     """
     if ship:
         job = job._replace(folder=scratch(), secret=_secret())
-    child = children.of_thread(task[0][0].owner)
+    child = children.of_thread(task[0][0].owner, job.run)
     child.give(task, job)
     child.wait()
     answer = _reported(number, child) or _mourned(number, child, task, job)

@@ -114,6 +114,8 @@ class Worker:
     owner : str
         The solver from outside the package that it has run, empty if none. It runs no
         other code then: what a solver does to its process is felt by itself alone.
+    run : str
+        The run whose tasks it has had, empty if none.
     fresh : bool
         Whether it has never had a task.
     sent : int
@@ -128,7 +130,7 @@ class Worker:
 
     def __init__(self, execute: str = "") -> None:
         self.task: Sequence[Batch] = ()
-        self.owner = ""
+        self.owner, self.run = "", ""
         self.overdue, self.fresh, self.hears, self.sent = False, True, True, 0
         self.report: Report | None = None
         self._said = b""
@@ -142,7 +144,7 @@ class Worker:
     def give(self, task: Sequence[Batch], job: Job) -> None:
         """Send a task; should the worker be dead, its report will be None."""
         self.task, self.fresh = task, False
-        self.owner = self.owner or task[0][0].owner
+        self.owner, self.run = self.owner or task[0][0].owner, job.run
         self.report, self._limit, self._due = None, job.limit, float("inf")
         if self.owner:
             # Its code could seal what it likes for the others.

@@ -1,5 +1,6 @@
 """One run of an experiment: what is asked, planned, recorded, and to do."""
 
+import functools
 import itertools
 import secrets
 import sys
@@ -17,6 +18,7 @@ from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import check_run, new_run_id
 from dp_erm_bench.results.store import Store, final_objective
 from dp_erm_bench.runner.engines.choice import engine_of
+from dp_erm_bench.runner.handshake import needs_of
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.pool import Pool, batches_of
 from dp_erm_bench.runner.process import Worker
@@ -145,7 +147,8 @@ class Session:
         options = self.options
         limits = (options.time_limit, options.worker_memory, secrets.token_hex(16))
         job = Job(str(self.folder), self.run, options.execute, *limits)
-        engine = engine_of(options, options.n_jobs, early)
+        needs = functools.partial(needs_of, self.lines)
+        engine = engine_of(options, options.n_jobs, early, needs)
         with (
             Pool(engine, job) as pool,
             Progress(self.name, options.progress, self.expected().total()) as progress,

@@ -3,8 +3,6 @@
 import contextlib
 import ctypes
 import functools
-import json
-import math
 import os
 import signal
 import sys
@@ -12,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dp_erm_bench.cached import vouch
 from dp_erm_bench.errors import UsageError, printable, traced
@@ -21,13 +19,14 @@ from dp_erm_bench.registry import locate
 from dp_erm_bench.results.segment import Segment, failed
 from dp_erm_bench.results.store import final_objective
 from dp_erm_bench.runner.options import own_memory
+from dp_erm_bench.runner.speaker import Speaker
+
+if TYPE_CHECKING:
+    from dp_erm_bench.datasets.load import DataPin
 
 PR_SET_PDEATHSIG = 1
 TASK_SECONDS = 1.0
 """A worker hands back what it has not begun after this time."""
-
-PAUSE = 0.1
-"""Seconds between beats: there may be thousands of batches in a second."""
 
 LONGEST = 1000
 """Characters of a message that the parent gets."""
@@ -43,7 +42,8 @@ class Job(NamedTuple):
     The results `folder` and the id of the `run`; the dotted name of the function that
     runs a batch; the seconds that a batch, or a trial alone, may take; the bytes after
     which a worker is replaced; and the secret of the run, see `cached.vouch`: if it is
-    empty, everything read is proved again.
+    empty, everything read is proved again. On another machine the datasets must be
+    those of `pins`; `names_cpu` has every record name the kind of CPU.
     """
 
     folder: str
@@ -52,6 +52,8 @@ class Job(NamedTuple):
     limit: float | None = None
     memory: float | None = None
     secret: str = ""
+    pins: "tuple[DataPin, ...]" = ()
+    names_cpu: bool = False
 
 
 class Outcome(NamedTuple):
@@ -82,42 +84,6 @@ class Report(NamedTuple):
     seconds: float
     problem: str = ""
     full: bool = False
-
-
-class Speaker:
-    """A worker's end of the pipe to its parent; a solver may close it.
-
-    Reports are lines of JSON, so that nothing that a solver writes here is executed
-    by the parent, or kept for a report. An empty line is a *beat*: it starts the
-    clock of what runs now anew.
-    """
-
-    def __init__(self, handle: int) -> None:
-        self._handle, self._file = handle, os.fstat(handle).st_ino
-        self._last = -math.inf
-
-    def beat(self) -> bool:
-        """Beat, if the last was not just now; return whether the parent takes it."""
-        now = time.monotonic()
-        if now - self._last < PAUSE:
-            return True
-        self._last = now
-        return self._say(b"\n")
-
-    def report(self, report: Report) -> bool:
-        """Send a report; return whether it went. The next beat is not left out."""
-        self._last = -math.inf
-        return self._say(f"\n{json.dumps(report)}\n".encode())
-
-    def _say(self, data: bytes) -> bool:
-        try:
-            if os.fstat(self._handle).st_ino != self._file:
-                return False
-            while data:
-                data = data[os.write(self._handle, data) :]
-        except OSError:
-            return False
-        return True
 
 
 def serve(handle: str, parent: str, execute: str = "") -> None:
@@ -169,6 +135,11 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report
     It ends early where the memory is full, or where the parent no longer hears.
     """
     vouch(job.secret)
+    if job.pins:
+        # What an empty job need not import takes as long as numpy.
+        from dp_erm_bench.datasets.load import pin_datasets
+
+        pin_datasets(job.pins)
     start, outcomes, number = time.monotonic(), [], 0
     problem, seconds, full, listening = "", 0.0, False, True
     while number < len(batches) and seconds < TASK_SECONDS and listening and not full:
@@ -196,6 +167,11 @@ def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
     segment.begin([trial.key for trial in batch])
     start = time.perf_counter()
     records = run_guarded(batch, job, beat)
+    if job.names_cpu:
+        from dp_erm_bench.runner.handshake import own_kind
+
+        for record in records:
+            record["facts"] = {**(record.get("facts") or {}), "cpu": own_kind()}
     segment.append(records, (time.perf_counter() - start) / len(batch))
     return list(map(Outcome.of, records))
 

@@ -7,12 +7,14 @@ import dataclasses
 import ipaddress
 import re
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import CLUSTERS, ENGINES, EngineConfig, RunnerConfig
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.engines.jobs import check_jobs
+from dp_erm_bench.runner.handshake import Needs
 
 if TYPE_CHECKING:
     from dp_erm_bench.runner.engines.base import Engine
@@ -110,7 +112,10 @@ def is_exposed(address: str) -> bool:
 
 
 def engine_of(
-    options: EngineConfig, n_jobs: int | None, early: Worker | None = None
+    options: EngineConfig,
+    n_jobs: int | None,
+    early: Worker | None = None,
+    needs: Callable[[], Needs] = Needs,
 ) -> Engine:
     """Return the engine that a configuration names.
 
@@ -122,6 +127,8 @@ def engine_of(
         Workers; None: as many as there are.
     early : Worker, optional
         One that was started already, for an engine of this process.
+    needs : callable
+        Returns what remote workers must have; it is asked for those alone.
 
     Raises
     ------
@@ -136,6 +143,7 @@ def engine_of(
                 f"runner=dask: the package {error.name} is not installed; "
                 "pip install 'dp_erm_bench[dask]'"
             ) from None
+        from dp_erm_bench.runner.engines.admission import Admission
         from dp_erm_bench.runner.engines.remote import RemoteEngine
 
         if options.address and is_exposed(options.address):
@@ -144,8 +152,9 @@ def engine_of(
                 "reaches this port can run code on its workers and read what is sent",
                 file=sys.stderr,
             )
-
-        return RemoteEngine(Connection(options, n_jobs), options.patience)
+        connection = Connection(options, n_jobs)
+        admission = Admission(connection, needs(), options.mixed_cpus)
+        return RemoteEngine(connection, options.patience, admission)
     from dp_erm_bench.runner.engines.joblib import JoblibEngine
 
     backend = options.backend if options.engine == "joblib" else "threading"

@@ -171,7 +171,7 @@ class Connection:
         self,
         address: str,
         key: str,
-        call: tuple[Callable[[bytes], Any], bytes],
+        call: tuple[Callable[[Any], Any], Any],
         tell: Callable[[Ending], None],
     ) -> Future:
         """Return what stands for a call, named by a key, on one worker and no other.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.answers import Answer
+from dp_erm_bench.runner.engines.admission import Admission
 from dp_erm_bench.runner.engines.base import believed
 from dp_erm_bench.runner.engines.dask import (
     GONE,
@@ -49,6 +50,8 @@ class RemoteEngine:
         To the scheduler.
     patience : float
         Seconds to wait for a worker where there is none.
+    admission : Admission
+        Tells which workers may have trials.
 
     Raises
     ------
@@ -56,8 +59,11 @@ class RemoteEngine:
         On entering, or later: if there is no scheduler, or no worker, for that long.
     """
 
-    def __init__(self, connection: Connection, patience: float) -> None:
+    def __init__(
+        self, connection: Connection, patience: float, admission: Admission
+    ) -> None:
         self.connection, self.patience = connection, patience
+        self.admission = admission
         self._flights: dict[int, Flight] = {}
         self._ended: queue.SimpleQueue[tuple[int, Ending]] = queue.SimpleQueue()
         self._threads: dict[str, int] = {}
@@ -128,9 +134,11 @@ class RemoteEngine:
                 raise
 
     def _send(self, number: int, address: str, ledger: Ledger) -> None:
+        batches = ledger.batches(number)
         job = ledger.job._replace(folder="", secret="")
+        job = self.admission.job(job, batches)
         # Dask would look into every trial for futures.
-        task = pickle.dumps((number, ledger.batches(number), job))
+        task = pickle.dumps((number, batches, job))
         tell = partial(self._tell, number)
         key = f"{job.run}-{number}"
         future = self.connection.submit(address, key, (received, task), tell)
@@ -162,7 +170,7 @@ class RemoteEngine:
         """See who is there; what was at work on others is over."""
         if time.monotonic() < self._looked + LOOK:
             return
-        self._threads = self.connection.threads()
+        self._threads = self.admission.accepted(self.connection.threads())
         self._looked, ledger.slots = time.monotonic(), self.slots
         ledger.losses.machines = len(set(map(machine, self._threads)))
         for number, flight in self._flights.items():
@@ -182,11 +190,13 @@ class RemoteEngine:
         until = time.monotonic() + self.patience
         while True:
             try:
-                self._threads = self.connection.threads()
+                self._threads = self.admission.accepted(self.connection.threads())
             except SchedulerLost:
                 self.connection.renew()
             if self._threads:
                 return
+            if self.admission.pending:
+                until = time.monotonic() + self.patience
             if time.monotonic() > until:
                 why = self.connection.absence()
                 raise UsageError(
