@@ -104,7 +104,7 @@ def at_work(runs):
     while runs.recorded() > before:
         before = runs.recorded()
         time.sleep(1.0)
-    assert len(runs.workers()) == 2
+    wait_for(lambda: len(runs.workers()) == 2, 60)
     return process
 
 

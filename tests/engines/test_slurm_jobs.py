@@ -130,6 +130,17 @@ def test_a_job_that_reaches_its_walltime_is_replaced(cluster, runs, seen):
     seen("a job reaches its walltime", NAME, is_whole(process, runs, 700))
 
 
+def test_a_trial_that_is_cancelled_with_its_jobs_is_not_to_blame(cluster, runs, seen):
+    """It is the only one: a worker that died at it twice would accuse it."""
+    process = runs.start("lasting", 1, **JOBS | {"n_jobs": 1})
+    for times in (1, 2):
+        wait_for(lambda: runs.log.exists(), 60)
+        wait_for(lambda n=times: len(runs.log.read_text().split()) == n, 60)
+        time.sleep(1)
+        cluster.cancel()
+    seen("jobs are cancelled twice at one trial", NAME, is_whole(process, runs, 1))
+
+
 def test_the_log_of_a_lost_job_is_told(cluster, runs, seen):
     """A trial cancels the job that it is in, wherever it runs."""
     process = runs.start("cancelling", 12, batch_trials=1, patience=120, **JOBS)

@@ -123,3 +123,10 @@ def cancelling(trials):
         subprocess.run(["scancel", os.environ["SLURM_JOB_ID"]], check=True)
         time.sleep(60)
     return healthy(trials)
+
+
+def lasting(trials):
+    """Tell of the call at once, and take long."""
+    found = healthy(trials)
+    time.sleep(8)
+    return found

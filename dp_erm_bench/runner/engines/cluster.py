@@ -38,6 +38,9 @@ END = 30.0
 ASK = 10.0
 """Seconds between two questions to the batch system about jobs without a worker."""
 
+CHECK = 1.0
+"""Seconds between two questions why jobs wait, where there is no worker."""
+
 STILLBORN = 3
 """So many jobs, for each there shall be, are submitted again that had no worker."""
 
@@ -71,7 +74,8 @@ class Jobs:
         self._class = private(getattr(jobqueue, SYSTEMS[options.cluster].cluster))
         self._ids: set[str] = set()
         self._of: dict[str, str] = {}
-        self._asked, self._stillborn = time.monotonic(), 0
+        self._asked = self._checked = time.monotonic()
+        self._stillborn = 0
 
     def __enter__(self) -> Self:
         """Start the scheduler in this process, and submit the jobs.
@@ -160,13 +164,15 @@ class Jobs:
         UsageError
             If the partition is why one waits.
         """
-        waits(self.options, self._ids)
+        if time.monotonic() > self._checked + CHECK:
+            self._checked = time.monotonic()
+            waits(self.options, self._ids)
 
     def absence(self) -> str:
         """Return why there may be no worker: what a job waits for, or last said."""
         for job, reason in waits(self.options, self._ids).items():
             return f"job {job} waits: {reason}"
-        for job in sorted(self._ids, reverse=True):
+        for job in sorted(self._ids, key=lambda one: (len(one), one), reverse=True):
             if lines := log_of(self.logs, job).splitlines():
                 return f"job {job} said: {lines[-1]}"
             if state := self._state(job):
