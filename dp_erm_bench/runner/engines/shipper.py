@@ -132,15 +132,17 @@ class Shipper:
 
     def _serve(self) -> None:
         while True:
-            address, tell = self._orders.get()
-            try:
-                tell(Ending(self._sent(address)))
-            except Gone:
-                continue
-            except SchedulerLost as error:
-                tell(Ending(problem=str(error), cancelled=True))
-            except Exception as error:  # of this thread nobody else would hear
-                tell(Ending(problem=str(error) or type(error).__name__))
+            self._serve_one(*self._orders.get())
+
+    def _serve_one(self, address: str, tell: Tell) -> None:
+        try:
+            tell(Ending(self._sent(address)))
+        except Gone:
+            return
+        except SchedulerLost as error:
+            tell(Ending(problem=str(error), cancelled=True))
+        except Exception as error:  # of this thread nobody else would hear
+            tell(Ending(problem=str(error) or type(error).__name__))
 
     def _sent(self, address: str) -> Any:
         """Return the introduction of a worker once it has what it lacked."""
