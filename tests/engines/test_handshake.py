@@ -216,6 +216,18 @@ def test_where_all_are_refused_the_first_reasons_are_told(needs, monkeypatch):
     assert str(error.value).endswith("; and 2 more")
 
 
+def test_workers_that_end_when_they_are_asked_do_not_make_it_wait_for_ever(needs):
+    class Ending:
+        def submit(self, address, key, call, tell):
+            """Never tell."""
+
+    asked = admission.Admission(Ending(), needs, False)
+    for number in range(admission.MOST_ENDED):
+        assert asked.accepted({f"worker {number}": 1}) == {} and asked.pending
+    with pytest.raises(UsageError, match="5 workers ended in the handshake"):
+        asked.accepted({})
+
+
 @pytest.mark.engines
 def test_a_copy_of_the_package_as_it_is_may_run(run, far, tmp_path):
     far.scheduler().worker("copy", PYTHONPATH=copied(tmp_path / "copy"))

@@ -138,8 +138,9 @@ def asked(monkeypatch):
 
 
 def test_a_table_is_sent_once_to_each_cache_and_is_the_same_there(
-    asked, table, tmp_path
+    asked, table, tmp_path, monkeypatch
 ):
+    monkeypatch.setattr(shipping, "PART", 100)
     one, two = tmp_path / "one" / "cache", tmp_path / "two" / "cache"
     other = Other(a=one, b=one, c=two)
     made = asked(other, block_of(of_table(table)))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dp_erm_bench.errors import UsageError, printable
-from dp_erm_bench.runner.engines.dask import Connection, Ending
+from dp_erm_bench.runner.engines.dask import GONE, Connection, Ending
 from dp_erm_bench.runner.engines.refusals import difference, lacking, parsed, title
 from dp_erm_bench.runner.engines.shipper import Caller, Shipper, Tell
 from dp_erm_bench.runner.handshake import (
@@ -28,6 +28,9 @@ GRACE = 5.0
 
 LONGEST = 600.0
 """Seconds after which nobody waits for a worker's introduction any more."""
+
+MOST_ENDED = 5
+"""So many workers may end in the handshake while none has come through it."""
 
 REASONS = 3
 """Refusals in a sentence."""
@@ -86,7 +89,7 @@ class Admission:
         self._visits: dict[str, Visit] = {}
         self._told: queue.SimpleQueue[tuple[str, int, int, Ending]]
         self._told = queue.SimpleQueue()
-        self._asked, self._heard = 0, 0.0
+        self._asked, self._heard, self._ended_early = 0, 0.0, 0
         self._said: set[str] = set()
 
     @property
@@ -109,13 +112,19 @@ class Admission:
         Raises
         ------
         UsageError
-            If all that are there were refused, and no other has come for `GRACE`.
+            If all that are there were refused, and no other has come for `GRACE`;
+            or if workers end while they are asked, one after the other.
         SchedulerLost
             If nobody can be asked.
         """
         self._caller.present = present.keys()
         for address in self._visits.keys() - present.keys():
-            del self._visits[address]
+            self._ended_early += self._visits.pop(address).refusal is None
+        if self._ended_early >= MOST_ENDED and not self.cpus:
+            raise UsageError(
+                f"runner=dask: {self._ended_early} workers ended in the handshake, and "
+                "none has come through it: their logs say why"
+            )
         for address in present.keys() - self._visits.keys():
             self._ask(address)
         while not self._told.empty():
@@ -127,7 +136,8 @@ class Admission:
 
     def job(self, job: Job, task: Sequence[Batch]) -> Job:
         """Return what a child on a worker must know to run a task as it would here."""
-        texts = {spelled(batch[0].setting.base.get("dataset")) for batch in task}
+        bases = {id(base): base for base in (one[0].setting.base for one in task)}
+        texts = {spelled(base.get("dataset")) for base in bases.values()}
         pins = tuple(pin for pin in self.needs.datasets if pin.text in texts)
         return job._replace(pins=pins, names_cpu=self.mixed)
 
@@ -149,7 +159,8 @@ class Admission:
         visit = self._visits.get(address)
         if visit is None or visit.number != number:
             return
-        if ending.cancelled:
+        if ending.cancelled or ending == GONE:
+            self._ended_early += ending == GONE
             del self._visits[address]
             return
         if stage == FOUND and not ending.problem:
