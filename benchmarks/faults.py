@@ -1,5 +1,6 @@
 """What a death or a hang costs: the parent's, a worker's, a trial's."""
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable
@@ -62,7 +63,11 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def children(pid: int) -> list[int]:
     """Return the processes that a process and its children have started."""
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    found: list[str] = []
+    # Any thread may have started one, and may be gone.
+    for threads in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += threads.read_text().split()
     return [one for child in map(int, found) for one in (child, *children(child))]
 
 

@@ -51,10 +51,16 @@ def main() -> None:
     parser.add_argument("--append", action="store_true", help="as a sweep does")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--limit", type=float, default=3600.0)
+    parser.add_argument("--engine", default="local")
+    parser.add_argument("--backend", default="threading")
+    parser.add_argument("--address")
     given = parser.parse_args()
     real = given.execute == "solver"
     options = RunOptions(
-        n_jobs=2,
+        engine=given.engine,
+        backend=given.backend,
+        address=given.address,
+        n_jobs=None if given.address else 2,
         progress=False,
         batch_trials=given.batch,
         time_limit=given.limit,

@@ -112,7 +112,7 @@ def hosted(number: int, task: Sequence[Batch], job: Job, ship: bool = False) -> 
     child.give(task, job)
     child.wait()
     answer = _reported(number, child) or _mourned(number, child, task, job)
-    lines = b"".join(_new_lines(child, job)) if ship else b""
+    lines = b"".join(_taken_lines(child, job)) if ship else b""
     if child.report and child.report.full:
         children.let_go(child)
     return answer._replace(lines=lines, host=f"{os.uname().nodename}:{os.getpid()}")
@@ -165,12 +165,16 @@ def scratch() -> str:
     return str(folder)
 
 
-def _new_lines(child: Worker, job: Job) -> Iterator[bytes]:
-    """Yield the marks and records that a child has written since the last task."""
+def _taken_lines(child: Worker, job: Job) -> Iterator[bytes]:
+    """Yield the marks and records that a child has written, and remove them there.
+
+    It is idle, or dead, and appends to a file that is empty then.
+    """
     segments = Path(job.folder, "segments").glob(f"{job.run}-{child.pid}-*.jsonl")
-    data = b"".join(path.read_bytes() for path in sorted(segments))
-    end = data.rfind(b"\n") + 1
-    new, child.sent = data[child.sent : end], end
-    for line in new.splitlines(keepends=True):
-        if line.startswith((files.BEGIN, files.START)):
-            yield line
+    for path in sorted(segments):
+        data = path.read_bytes()
+        os.truncate(path, 0)
+        # Who dies may leave half a line.
+        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+            if line.startswith((files.BEGIN, files.START)):
+                yield line

@@ -65,6 +65,7 @@ def recorded(session: Session) -> Iterator[dict[str, Any]]:
         seconds = round(time.monotonic() - clock, 3)
         manifest |= {"ended": now(), "seconds": seconds, "outcome": outcome}
         manifest |= {"trials_run": session.ran, "counts": session.counts()}
+        manifest |= session.pool.facts() if session.pool else {}
         # A run that fails has its own sentence; a full disk must not hide it.
         quiet = () if outcome == "complete" else (UsageError,)
         with contextlib.suppress(*quiet):

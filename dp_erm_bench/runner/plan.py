@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from dp_erm_bench.experiment.frame import FAILED
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.experiment.tune import Tuner
+from dp_erm_bench.runner.engines.choice import workers_of
 from dp_erm_bench.runner.estimate import Expected, costs_of
 from dp_erm_bench.runner.session import Label, Session
 
@@ -34,7 +35,7 @@ def print_plan(session: Session) -> None:
     if not lines:
         print("nothing to run: none of the datasets can be had")
         return
-    total, jobs = _total(lines.values()), session.options.workers
+    total, jobs = _total(lines.values()), workers_of(session.options)
     print(_row("panel", "line", "trials", "done", "failed", "to do", "time"))
     for (panel, name), line in {**lines, ("", "total"): total}.items():
         todo = line.trials - line.done - line.failed

@@ -80,6 +80,8 @@ class Pool:
         self._on_sigterm: Any = None
         self._engines = contextlib.ExitStack()
         self._started = False
+        self._hosts: defaultdict[str, set[str]] = defaultdict(set)
+        self._lost = 0
 
     def __enter__(self) -> Pool:
         """Have SIGTERM end the run as Ctrl-C does."""
@@ -111,8 +113,25 @@ class Pool:
         self._ledger.add(batches)
         while len(self._ledger):
             for number, answer in self.engine.answers(self._ledger):
+                if answer is None:
+                    self._lost += 1
+                else:
+                    machine, _, process = answer.host.rpartition(":")
+                    self._hosts[machine].add(process)
                 if outcomes := self._ledger.settle(number, answer):
                     yield outcomes
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a manifest says of hosts.
+
+        `hosts`: how many have answered on each machine, and its kind of CPU where it
+        was told; `lost_tasks`: how many were lost with theirs.
+        """
+        hosts: dict[str, dict[str, Any]] = {}
+        for machine, ones in sorted(self._hosts.items()):
+            cpu = self.engine.cpus.get(machine)
+            hosts[machine] = {"hosts": len(ones), **({"cpu": cpu} if cpu else {})}
+        return {"hosts": hosts, "lost_tasks": self._lost}
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

@@ -118,8 +118,6 @@ class Worker:
         The run whose tasks it has had, empty if none.
     fresh : bool
         Whether it has never had a task.
-    sent : int
-        Bytes of its segment that its host has sent on.
     overdue : bool
         Whether it was ended here since it took longer than it may.
     hears : bool
@@ -131,7 +129,7 @@ class Worker:
     def __init__(self, execute: str = "") -> None:
         self.task: Sequence[Batch] = ()
         self.owner, self.run = "", ""
-        self.overdue, self.fresh, self.hears, self.sent = False, True, True, 0
+        self.overdue, self.fresh, self.hears = False, True, True
         self.report: Report | None = None
         self._said = b""
         self._limit: float | None = None

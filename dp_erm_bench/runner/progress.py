@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dp_erm_bench.results.index import FAILED
@@ -26,10 +26,19 @@ class Progress:
         Whether to show anything.
     total : int
         Trials expected; it grows if more are announced.
+    workers : function, optional
+        Returns how many there are; it is not shown without.
     """
 
-    def __init__(self, title: str, enabled: bool, total: int) -> None:
+    def __init__(
+        self,
+        title: str,
+        enabled: bool,
+        total: int,
+        workers: Callable[[], int] | None = None,
+    ) -> None:
         self.title, self.enabled, self.total = title, enabled, total
+        self._workers = workers
         self.done = self.failed = self.ran = self.announced = 0
         self._bar: Any = None
         self._task: Any = None
@@ -46,12 +55,13 @@ class Progress:
             self._bar = progress.Progress(
                 "{task.description}",
                 *columns,
-                "{task.fields[failed]} failed",
+                "{task.fields[failed]} failed{task.fields[alive]}",
                 progress.TimeRemainingColumn(),
                 console=Console(stderr=True),
                 refresh_per_second=5,
             )
-            self._task = self._bar.add_task(self.title, total=self.total, failed=0)
+            fields = {"failed": 0, "alive": self._alive()}
+            self._task = self._bar.add_task(self.title, total=self.total, **fields)
             self._bar.start()
         return self
 
@@ -76,7 +86,8 @@ class Progress:
         self.ran += len(statuses)
         self.failed += sum(status in FAILED for status in statuses)
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.done, failed=self.failed)
+            fields = {"failed": self.failed, "alive": self._alive()}
+            self._bar.update(self._task, completed=self.done, **fields)
         elif self.enabled:
             self._line()
 
@@ -90,9 +101,16 @@ class Progress:
         left = spent / self.ran * (self.total - self.done)
         text = (
             f"{self.title}: {100 * self.done // self.total} % "
-            f"({self.done} of {self.total} trials, {self.failed} failed, "
-            f"{spent:.0f} s, {left:.0f} s left)"
+            f"({self.done} of {self.total} trials, {self.failed} failed"
+            f"{self._alive()}, {spent:.0f} s, {left:.0f} s left)"
         )
         # That nobody can read it is no reason to end a sweep.
         with contextlib.suppress(OSError):
             print(text, file=sys.stderr, flush=True)
+
+    def _alive(self) -> str:
+        """Return how many workers there are, to follow other words."""
+        if self._workers is None:
+            return ""
+        number = self._workers()
+        return f", {number} worker{'s' * (number != 1)}"

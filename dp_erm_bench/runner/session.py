@@ -57,6 +57,7 @@ class Session:
     ) -> None:
         self.name, self.folder, self.options = name, folder, options
         self.run = new_run_id()
+        self.pool: Pool | None = None
         self.store = Store(folder)
         self.plan = Plan(folder, options.append_plan)
         self.statuses: dict[str, str] = {}
@@ -149,16 +150,15 @@ class Session:
         job = Job(str(self.folder), self.run, options.execute, *limits)
         needs = functools.partial(needs_of, self.lines)
         engine = engine_of(options, options.n_jobs, early, needs)
-        with (
-            Pool(engine, job) as pool,
-            Progress(self.name, options.progress, self.expected().total()) as progress,
-        ):
+        workers = None if options.engine == "local" else lambda: engine.slots
+        shown = (self.name, options.progress, self.expected().total(), workers)
+        with Pool(engine, job) as self.pool, Progress(*shown) as progress:
             for planned in self.stages():
                 new, todo = self.announce(planned)
                 progress.announce(len(new) - len(todo), len(todo))
                 if todo:
                     self.write_plan()
-                    self.execute(todo, pool, progress)
+                    self.execute(todo, self.pool, progress)
         self._lines.clear()
 
     def execute(self, todo: list[Trial], pool: Pool, progress: Progress) -> None:

@@ -1,6 +1,7 @@
 """Faults of a scheduler at an address and of its workers."""
 
 import os
+import re
 import signal
 import time
 
@@ -8,6 +9,7 @@ import pytest
 from launch import ended, wait_for
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.runner.options import RunOptions
 
 TRIALS = 40
@@ -178,3 +180,21 @@ def test_a_trial_that_ends_its_host_three_times_is_killed(runs, cluster):
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(UsageError, match="^runner.address=.* must be as tcp://host:"):
         RunOptions(engine="dask", address=address)
+
+
+def test_a_plan_and_a_run_tell_of_the_workers_of_a_scheduler(runs, cluster):
+    workers(cluster, 3)
+    wait_for(lambda: len(cluster.processes()) >= 4)
+    process = runs.start("real", TRIALS, **asked(cluster, progress=True))
+    found = ended(process)
+    assert found.code == 0 and found.err.splitlines()[-1].endswith("s left)")
+    assert re.search(r" failed, \d workers?, ", found.err)
+    manifest = read_manifest(runs.folder)
+    (told,) = manifest["hosts"].values()
+    assert 1 <= told["hosts"] <= 3 and told["cpu"] and manifest["lost_tasks"] == 0
+    plan = asked(cluster, mode="plan")
+    found = ended(runs.start("real", 2 * TRIALS, **plan))
+    assert found.code == 0 and "on 3 workers, from recorded trials" in found.out
+    cluster.kill(cluster.scheduler)
+    found = ended(runs.start("real", 2 * TRIALS, **plan | {"patience": 1.0}))
+    assert found.code == 2 and f"{cluster.address}: no scheduler answered" in found.err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, Self
 
@@ -23,6 +23,10 @@ class Engine(AbstractContextManager["Engine"], Protocol):
     @property
     def slots(self) -> int:
         """Return the number of tasks that may be at work now."""
+
+    @property
+    def cpus(self) -> Mapping[str, str]:
+        """Return the kind of CPU of other machines that have worked, by their name."""
 
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
         """Yield the number and the answer of each task, until none can be handed out.

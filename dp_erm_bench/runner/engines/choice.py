@@ -18,6 +18,7 @@ from dp_erm_bench.runner.handshake import Needs
 
 if TYPE_CHECKING:
     from dp_erm_bench.runner.engines.base import Engine
+    from dp_erm_bench.runner.engines.dask import Connection
     from dp_erm_bench.runner.process import Worker
 
 HANG = {
@@ -34,6 +35,9 @@ KEYS = {
     "joblib": ("backend",),
     "dask": ("address", "cluster", "patience", "mixed_cpus"),
 }
+BRIEF = 5.0
+"""Seconds in which a scheduler must answer who only wants to know."""
+
 BATCH = (
     *("queue", "walltime", "memory", "interface", "job_extra_directives"),
     *("adapt", "detach"),
@@ -136,13 +140,7 @@ def engine_of(
         If a package is missing, or what it needs is not there.
     """
     if options.engine == "dask":
-        try:
-            from dp_erm_bench.runner.engines.dask import Connection
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"runner=dask: the package {error.name} is not installed; "
-                "pip install 'dp_erm_bench[dask]'"
-            ) from None
+        connection = _connection(options, n_jobs)
         from dp_erm_bench.runner.engines.admission import Admission
         from dp_erm_bench.runner.engines.remote import RemoteEngine
 
@@ -152,10 +150,39 @@ def engine_of(
                 "reaches this port can run code on its workers and read what is sent",
                 file=sys.stderr,
             )
-        connection = Connection(options, n_jobs)
         admission = Admission(connection, needs(), options.mixed_cpus)
         return RemoteEngine(connection, options.patience, admission)
     from dp_erm_bench.runner.engines.joblib import JoblibEngine
 
     backend = options.backend if options.engine == "joblib" else "threading"
     return JoblibEngine(n_jobs, backend, early)
+
+
+def _connection(options: EngineConfig, n_jobs: int | None) -> Connection:
+    try:
+        from dp_erm_bench.runner.engines.dask import Connection
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"runner=dask: the package {error.name} is not installed; "
+            "pip install 'dp_erm_bench[dask]'"
+        ) from None
+    return Connection(options, n_jobs)
+
+
+def workers_of(options: RunnerConfig) -> int:
+    """Return how many trials, or batches, an engine will run at once; start nothing.
+
+    Raises
+    ------
+    UsageError
+        If the scheduler at an address does not answer.
+    """
+    if options.engine == "dask" and options.address:
+        brief = dataclasses.replace(options, patience=min(options.patience, BRIEF))
+        with _connection(brief, None) as connection:
+            return max(sum(connection.threads().values()), 1)
+    if options.n_jobs is None:
+        import joblib
+
+        return int(joblib.effective_n_jobs(None))
+    return int(options.n_jobs)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import dask
-from distributed import Client, KilledWorker, LocalCluster, Security
+from distributed import Client, KilledWorker, LocalCluster, Security, rpc
 from distributed import Future as DaskFuture
 
 from dp_erm_bench.errors import UsageError
@@ -116,6 +116,8 @@ class Connection:
         until = time.monotonic() + self.options.patience
         while True:
             try:
+                # A client has no patience limit of its own with one that hangs.
+                asyncio.run(_answered(address, self._brief))
                 with signals_deferred():
                     wait = {"timeout": self._brief, "set_as_default": False}
                     self._client = Client(address, **wait)
@@ -200,6 +202,13 @@ class Connection:
     def absence(self) -> str:
         """Return why there may be no worker, as far as a batch system knows."""
         return self.workers.absence() if self.workers else ""
+
+
+async def _answered(address: str, seconds: float) -> None:
+    """Ask a scheduler who it is."""
+    known = Security().get_connection_args("client")
+    async with rpc(address, timeout=seconds, connection_args=known) as scheduler:
+        await asyncio.wait_for(scheduler.identity(), seconds)
 
 
 async def _followed(future: Future, tell: Callable[[Ending], None]) -> None:

@@ -94,6 +94,11 @@ class JoblibEngine:
         """Return the number of hosts."""
         return int(self._parallel._effective_n_jobs())
 
+    @property
+    def cpus(self) -> dict[str, str]:
+        """Return nothing: all is on this machine, as far as joblib knows."""
+        return {}
+
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
         """Yield the number and the answer of each task; a broken backend loses all."""
         results = self._parallel(self._calls(ledger))

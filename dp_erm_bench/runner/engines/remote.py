@@ -92,6 +92,11 @@ class RemoteEngine:
         """Return the number of threads of all workers."""
         return sum(self._threads.values())
 
+    @property
+    def cpus(self) -> dict[str, str]:
+        """Return the kind of CPU of every machine that was accepted, by its name."""
+        return self.admission.cpus
+
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
         """Yield the number and the answer of each task; None: lost with its worker."""
         while len(ledger):

@@ -1,0 +1,174 @@
+"""One sweep of real trials on Dask whose workers are killed, and its scheduler once.
+
+`python -m benchmarks.engines` starts a scheduler and workers, runs the sweep on its
+address, kills workers by `kill -9` at random moments of it and, half-way, the
+scheduler, which comes back. It ends with an error if a trial is lost, recorded twice or
+accused, or if the command does not end with exit code 0, at last when it is run again.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from benchmarks.__main__ import machine
+from benchmarks.faults import alive, children
+from benchmarks.harness import COMMAND, told
+from dp_erm_bench.results.runs import read_manifest
+
+PROBLEM = [
+    *("dataset=log1", "dataset.n=60", "dataset.p=5", "algorithm=random_cd"),
+    *("algorithm.random_cd.clip=1", "budget.epsilon=1", "runner.progress=false"),
+]
+ONE = ("--nthreads", "1", "--no-dashboard")
+AGAIN = 5
+"""So often the command may be run in all."""
+
+
+class Cluster:
+    """A scheduler and workers with nannies, which start lost workers anew."""
+
+    def __init__(self, workers: int) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.address, self.number = f"tcp://127.0.0.1:{self.port}", workers
+        self.start()
+
+    def start(self) -> None:
+        """Start the scheduler, and workers, which end with it."""
+        place = ("--host", "127.0.0.1", "--port", str(self.port))
+        self.scheduler = _started("scheduler", *place, "--no-dashboard")
+        self.nannies = [
+            _started("worker", self.address, *ONE) for _ in range(self.number)
+        ]
+
+    def workers(self) -> list[int]:
+        """Return the processes that host a worker of ours, whoever is at work."""
+        found = [pid for nanny in self.nannies for pid in children(nanny.pid)]
+        return [pid for pid in found if alive(pid) and children(pid)]
+
+    def restart(self) -> None:
+        """Kill the scheduler, and start it again at its address."""
+        self.scheduler.kill()
+        self.scheduler.wait()
+        before = self.nannies
+        self.start()
+        _end(before)
+
+    def end(self) -> None:
+        """End all of it."""
+        _end([self.scheduler, *self.nannies])
+
+
+def _started(what: str, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", f"distributed.cli.dask_{what}", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def recorded(folder: Path) -> int:
+    """Return about how many trials are recorded: all segments are of the parent."""
+    sizes = [path.stat().st_size for path in (folder / "segments").glob("*")]
+    if not sizes:
+        return 0
+    with max((folder / "segments").glob("*")).open("rb") as file:
+        head = file.read(1 << 18)
+    return int(sum(sizes) * head.count(b'\n{"key":') / max(len(head), 1))
+
+
+def swept(folder: Path, given: argparse.Namespace, cluster: Cluster) -> Counter[str]:
+    """Run the sweep until it ends well; return what was killed, and how often it ran.
+
+    When what is killed is drawn: after so many records, and a part of a second.
+    """
+    draw = random.Random(given.seed)
+    command = [*COMMAND, *PROBLEM, f"seed=range(0,{given.trials})"]
+    command += [f"algorithm.random_cd.passes={given.passes}"]
+    command += ["runner=dask", f"runner.address={cluster.address}"]
+    command += [f"results_dir={folder.parent}", f"name={folder.name}"]
+    due = sorted(draw.sample(range(given.trials * 9 // 10), given.kills))
+    done: Counter[str] = Counter()
+    while done["commands"] < AGAIN:
+        done["commands"] += 1
+        process = subprocess.Popen(command)
+        while process.poll() is None:
+            count = recorded(folder)
+            if not done["schedulers"] and count > given.trials // 2:
+                cluster.restart()
+                done["schedulers"] += 1
+            if due and count >= due[0] and (there := cluster.workers()):
+                time.sleep(draw.uniform(0.0, 0.5))
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(draw.choice(there), signal.SIGKILL)
+                    done["workers"] += 1
+                    due.pop(0)
+            time.sleep(0.05)
+        manifest = read_manifest(folder)
+        done["lost"] += manifest.get("lost_tasks", 0)
+        if process.returncode == 0:
+            return done
+        print(f"exit code {process.returncode}: again", file=sys.stderr)
+    raise SystemExit(f"the command failed {AGAIN} times")
+
+
+def main() -> None:
+    """Run the sweep, check what it left, print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=110)
+    parser.add_argument("--passes", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    print(f"{machine()}\n")
+    with tempfile.TemporaryDirectory() as name:
+        folder, cluster = Path(name, "sweep"), Cluster(given.workers)
+        start = time.monotonic()
+        try:
+            done = swept(folder, given, cluster)
+        finally:
+            cluster.end()
+        wall = time.monotonic() - start
+        statuses = Counter(one["status"] for one in told(folder, "key"))
+        keys = {one["key"] for one in told(folder, "key")}
+        cost = sum(one["cost"] for one in told(folder, "key"))
+    assert set(statuses) <= {"ok", "diverged"}, f"accused: {statuses}"
+    assert len(keys) == given.trials, f"lost: {given.trials - len(keys)}"
+    assert statuses.total() == given.trials, "recorded twice"
+    assert done["workers"] >= given.kills and done["schedulers"] == 1, done
+    rows = {
+        "trials, all recorded once, none accused": f"{given.trials:,}",
+        "workers of Dask, one thread each": given.workers,
+        "workers killed": done["workers"],
+        "schedulers killed and started again": done["schedulers"],
+        "tasks lost with their hosts, run again": done["lost"],
+        "times that the command was run": done["commands"],
+        "seconds": f"{wall:.0f}",
+        "seconds of trials in all": f"{cost:.0f}",
+    }
+    print("| what | number |\n|---|---|")
+    for what, number in rows.items():
+        print(f"| {what} | {number} |")
+
+
+if __name__ == "__main__":
+    main()
