@@ -77,13 +77,7 @@ class Connection:
         self._client: Any = None
 
     def __enter__(self) -> Self:
-        """Start the cluster, or reach the scheduler at the address.
-
-        Raises
-        ------
-        UsageError
-            If nothing answers at the address.
-        """
+        """Start the cluster, or reach the scheduler; a UsageError if none answers."""
         self._stack.push(silence())
         wait = {"distributed.comm.timeouts.connect": self._brief}
         self._stack.enter_context(dask.config.set(SETTINGS | wait))
@@ -99,9 +93,9 @@ class Connection:
         self._stack.__exit__(*error)
 
     def _start(self) -> None:
+        self._stack.callback(self._hang_up)
         if self.options.address:
             self._connect(self.options.address)
-            self._stack.callback(self._hang_up)
             return
         made: Jobs | LocalWorkers = LocalWorkers(self.n_jobs, LocalCluster)
         if self.options.cluster != "local":
@@ -116,11 +110,10 @@ class Connection:
         until = time.monotonic() + self.options.patience
         while True:
             try:
-                # A client has no patience limit of its own with one that hangs.
+                # A client would wait for ever for one that hangs.
                 asyncio.run(_answered(address, self._brief))
                 with signals_deferred():
-                    wait = {"timeout": self._brief, "set_as_default": False}
-                    self._client = Client(address, **wait)
+                    self._client = Client(address, set_as_default=False)
                 return
             except (OSError, TimeoutError):
                 if time.monotonic() > until:
@@ -137,13 +130,7 @@ class Connection:
                 client.close(timeout=BRIEF)
 
     def renew(self) -> None:
-        """Reach the scheduler again after it was lost.
-
-        Raises
-        ------
-        UsageError
-            If it does not come back within `options.patience`.
-        """
+        """Reach a lost scheduler again; a UsageError if it does not come back."""
         self._hang_up()
         if not self.options.address:
             raise UsageError("runner=dask: its scheduler ended; what is recorded stays")

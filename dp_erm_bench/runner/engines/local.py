@@ -22,6 +22,7 @@ TAIL = 1 << 14
 """Bytes of a log in which its last lines are looked for."""
 
 
+ENDED = ("closed", "failed")
 NOISY = ("distributed", "tornado", "asyncio")
 """Loggers that tell of every lost connection, with a traceback."""
 
@@ -71,7 +72,13 @@ class LocalWorkers:
         self.cluster.close()
 
     def note(self) -> None:
-        """See nothing: a worker's address tells where its log is."""
+        """Replace workers whose nannies have given up, as if a start takes too long."""
+        nannies = list(self.cluster.workers.items())
+        ended = [name for name, one in nannies if one.status.name in ENDED]
+        for name in ended:
+            self.cluster.workers.pop(name, None)
+        if ended:
+            self.cluster.loop.add_callback(self.cluster._correct_state)
 
     def check(self) -> None:
         """Refuse nothing: there is no batch system."""

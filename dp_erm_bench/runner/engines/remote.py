@@ -29,6 +29,9 @@ from dp_erm_bench.runner.losses import LastWords
 LOOK = 1.0
 """Seconds between two looks at who is there."""
 
+SOON = 0.1
+"""The same while a worker that has come is asked what it would compute with."""
+
 
 class Flight(NamedTuple):
     """A task at work: what will bring its answer, and the address of its host."""
@@ -149,13 +152,17 @@ class RemoteEngine:
         future = self.connection.submit(address, key, (received, task), tell)
         self._flights[number] = Flight(future, address)
 
+    @property
+    def _interval(self) -> float:
+        return SOON if self.admission.pending else LOOK
+
     def _tell(self, number: int, ending: Ending) -> None:
         self._ended.put((number, ending))
 
     def _endings(self) -> Iterator[tuple[int, Ending]]:
-        """Yield the tasks that have ended and how, after `LOOK` seconds at most."""
+        """Yield the tasks that have ended and how, until the next look at most."""
         with contextlib.suppress(queue.Empty):
-            yield self._ended.get(timeout=LOOK)
+            yield self._ended.get(timeout=self._interval)
             while True:
                 yield self._ended.get_nowait()
 
@@ -173,7 +180,7 @@ class RemoteEngine:
 
     def _look(self, ledger: Ledger) -> None:
         """See who is there; what was at work on others is over."""
-        if time.monotonic() < self._looked + LOOK:
+        if time.monotonic() < self._looked + self._interval:
             return
         self._threads = self.admission.accepted(self.connection.threads())
         self._looked, ledger.slots = time.monotonic(), self.slots
@@ -208,7 +215,7 @@ class RemoteEngine:
                     f"runner=dask: no worker for runner.patience={self.patience:g} s"
                     f"{why and f' ({why})'}; what is recorded stays"
                 )
-            time.sleep(LOOK / 10)
+            time.sleep(SOON)
 
 
 def machine(address: str) -> str:
