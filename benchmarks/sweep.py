@@ -10,9 +10,9 @@ from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.options import EXECUTE, RunOptions
 
 
-def block(kind: str, trials: int) -> dict[str, Any]:
+def block(kind: str, trials: int, passes: int = 1) -> dict[str, Any]:
     """Return a sweep over seeds, or one in which no two trials share a setting."""
-    algorithm: dict[str, Any] = {"name": "random_cd", "clip": 1.0, "passes": 1}
+    algorithm: dict[str, Any] = {"name": "random_cd", "clip": 1.0, "passes": passes}
     seeds = list(range(trials))
     if kind == "settings":
         algorithm["clip"] = [1 + k / 1000 for k in range(trials // 100)]
@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--execute", default="nothing")
     parser.add_argument("--append", action="store_true", help="as a sweep does")
+    parser.add_argument("--passes", type=int, default=1, help="of 5 iterations")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--limit", type=float, default=3600.0)
     parser.add_argument("--engine", default="local")
@@ -67,7 +68,8 @@ def main() -> None:
         append_plan=given.append,
         execute=EXECUTE if real else f"benchmarks.backends.{given.execute}",
     )
-    code = run_experiment([block(given.kind, given.trials)], "", given.folder, options)
+    blocks = [block(given.kind, given.trials, given.passes)]
+    code = run_experiment(blocks, "", given.folder, options)
     print(peak())
     sys.exit(code)
 

@@ -1,0 +1,146 @@
+"""What the parent of a run does for every task, measured part by part."""
+
+import queue
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from benchmarks.cluster import made
+from benchmarks.sweep import block
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.frame import EngineConfig
+from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.results.segment import encoded
+from dp_erm_bench.runner.answers import Answer, packed, unpacked
+from dp_erm_bench.runner.execute import run_batch
+from dp_erm_bench.runner.ledger import Ledger
+from dp_erm_bench.runner.pool import Pool
+from dp_erm_bench.runner.worker import Batch, Job, Outcome
+
+HOSTS = 1000
+
+
+def ledger(folder: Path, waiting: int) -> float:
+    """Return the CPU seconds to hand out and settle a task of one batch."""
+    book = Ledger(Job(str(folder), "1", "nothing"), HOSTS)
+    book.add(made(waiting))
+    work: deque[int] = deque()
+    start = time.process_time()
+    for _ in range(10_000):
+        number = cast(int, book.take())
+        work.append(number)
+        if len(work) > HOSTS:
+            book.settle(work[0], answer(book, work.popleft()))
+    return (time.process_time() - start) / 10_000
+
+
+def answer(book: Ledger, number: int) -> Answer:
+    """Return that all of a task is ok, and took a second each."""
+    keys = [trial.key for batch in book.batches(number) for trial in batch]
+    return Answer(number, [Outcome(key, "ok", 1.0) for key in keys], len(keys) * 1.0)
+
+
+def example() -> tuple[Trial, bytes]:
+    """Return a trial of 51 checkpoints, and the line of its record."""
+    lines, _ = expand([block("seeds", 1, 10)])
+    trial = next(lines[0].sweep(51))
+    (record,) = run_batch([trial])
+    return trial, encoded(record, 1.0)
+
+
+def believing(folder: Path, trial: Trial, line: bytes) -> float:
+    """Return the CPU seconds that the parent takes for a record of a large answer."""
+    book = Ledger(Job(str(folder), "2", "nothing"))
+    batch: Batch = (trial,) * 100
+    book.add([batch] * 200)
+    data = packed(Answer(1, [], 1.0, lines=line * 100))
+    start = time.process_time()
+    for _ in range(200):
+        number = cast(int, book.take())
+        book.settle(number, unpacked(data, book.batches(number)))
+    book.close()
+    return (time.process_time() - start) / 20_000
+
+
+class Echo:
+    """Stands for a scheduler whose workers answer one at a time, all others busy."""
+
+    def __init__(self, hosts: int, value: Callable[[int], bytes]) -> None:
+        self.hosts, self.value = hosts, value
+        self._calls: deque[tuple[Callable[[Any], None], int]] = deque()
+
+    def __enter__(self) -> "Echo":
+        """Return itself; nothing is started."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave nothing behind."""
+
+    def threads(self) -> dict[str, int]:
+        """Return one thread a worker; the engine asks every second, and at the end."""
+        while self._calls:
+            self._end()
+        return {f"tcp://10.0.{n // 250}.{n % 250}:9": 1 for n in range(self.hosts)}
+
+    def submit(self, address: str, key: str, call: object, tell: Any) -> Any:
+        """Take a call; answer the oldest if no worker is free."""
+        self._calls.append((tell, int(key.rpartition("-")[2])))
+        if len(self._calls) >= self.hosts:
+            self._end()
+        return SimpleNamespace(release=lambda: None)
+
+    def _end(self) -> None:
+        from dp_erm_bench.runner.engines.dask import Ending
+
+        tell, number = self._calls.popleft()
+        tell(Ending(self.value(number)))
+
+
+def parent(folder: Path, trial: Trial, line: bytes, hosts: int, tasks: int) -> float:
+    """Return the CPU seconds of the parent for a task, whatever Dask takes."""
+    from dp_erm_bench.runner.engines.remote import RemoteEngine
+
+    def value(number: int) -> bytes:
+        return packed(Answer(number, [], 1.0, lines=line))
+
+    engine = RemoteEngine(cast(Any, Echo(hosts, value)), 60.0)
+    start = time.process_time()
+    with Pool(engine, Job(str(folder), "3", "nothing")) as pool:
+        ends = sum(map(len, pool.run([(trial,)] * tasks)))
+    assert ends == tasks
+    return (time.process_time() - start) / tasks
+
+
+def dask(workers: int, calls: int) -> tuple[float, float, float]:
+    """Return seconds to start workers, calls a second, CPU seconds here for a call.
+
+    The scheduler is in this process, as in a run that starts its own workers.
+    """
+    from dp_erm_bench.runner.engines.dask import Connection
+
+    ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+    call, data = cast(Any, bytes), b"x" * 2000
+    start = time.perf_counter()
+    with Connection(EngineConfig(engine="dask"), workers) as connection:
+        while len(connection.threads()) < workers:
+            time.sleep(0.05)
+        started = time.perf_counter() - start
+        for address in connection.threads():
+            ended.put(address)
+        kept: dict[str, Any] = {}
+        begin, cpu = time.perf_counter(), time.process_time()
+        for number in range(calls):
+            address = ended.get()
+            if address in kept:
+                kept.pop(address).release()
+
+            def tell(_: object, address: str = address) -> None:
+                ended.put(address)
+
+            key = f"echo-{number}"
+            kept[address] = connection.submit(address, key, (call, data), tell)
+        took = time.perf_counter() - begin
+        return started, calls / took, (time.process_time() - cpu) / calls

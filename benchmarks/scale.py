@@ -1,0 +1,157 @@
+"""What the parts of a large run cost, and what follows for 10^6 and 10^7 trials."""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.cluster import Cluster, accused, made
+from benchmarks.measure import sweep, timed
+from benchmarks.parent import HOSTS, believing, dask, example, ledger, parent
+from dp_erm_bench.results.table import collect
+
+CULPRITS = {f"{number:064x}" for number in (7, 500, 9_999)}
+BLOCK = 100_000
+Cells = Sequence[object]
+
+
+def run(given: argparse.Namespace) -> None:
+    """Measure the parts, print the tables of docs/scale.md."""
+    few = 10 if given.quick else 1
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        head = "hosts", "tasks", "lost", "culprits", "accused", "wrongly", "took"
+        table(head, clusters(folder, 100_000 // few))
+        costs: dict[str, float] = {}
+        table(("part", "measured"), parts(folder, costs, few))
+        million, ten = (at(n, costs) for n in (10**6, 10**7))
+        rows = [(part, told, ten[part]) for part, told in million.items()]
+        table((f"extrapolated: {HOSTS} workers, 1 s a trial", "10^6", "10^7"), rows)
+
+
+def table(head: Cells, rows: Iterator[Cells] | Sequence[Cells]) -> None:
+    """Print rows in markdown as they come."""
+    for cells in (head, ["---"] * len(head), *rows):
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    print()
+
+
+def clusters(folder: Path, trials: int) -> Iterator[Cells]:
+    """Yield what the ledger made of clusters that are played."""
+    every = [(t + 0.5, 0.5) for t in range(3, 10_000, 7)]
+    kinds: dict[str, dict[str, Any]] = {
+        "live 20 tasks": {"chance": 1 / 20},
+        "live 2 tasks": {"chance": 1 / 2},
+        "never lost by chance": {},
+        "half of them lost every 7 s": {"waves": every},
+        "live 10 h, 200 tasks take 10 h, the others 1 s": {
+            "life": 36_000.0,
+            "seconds": lambda key: 36_000.0 if int(key, 16) < 200 else 1.0,
+        },
+    }
+    for told, kind in kinds.items():
+        for culprits in (set[str](), CULPRITS):
+            cluster = Cluster(HOSTS, culprits=culprits, **kind)
+            start = time.perf_counter()
+            guilty = set(accused(folder, cluster, made(trials)))
+            took = f"{time.perf_counter() - start:.1f} s"
+            told_of = len(culprits), len(guilty), len(guilty - culprits), took
+            yield f"{HOSTS}, {told}", cluster.tasks, cluster.lost, *told_of
+
+
+def parts(folder: Path, costs: dict[str, float], few: int) -> Iterator[Cells]:
+    """Yield what each part costs, and keep it by name: seconds, bytes, per trial."""
+    for waiting in (10_000, 1_000_000 // few):
+        costs["ledger"] = ledger(folder, waiting)
+        told = f"ledger: hand out and settle a task, {waiting:,} batches waiting"
+        yield told, f"{costs['ledger'] * 1e6:.1f} us"
+    trial, line = example()
+    yield "a record of 51 checkpoints", f"{len(line)} bytes"
+    costs["answer"] = believing(folder, trial, line)
+    rate = len(line) / costs["answer"] / 1e6
+    told = f"{1 / costs['answer']:,.0f} a second, {rate:.0f} MB/s"
+    yield "records into one parent, 100 in an answer: checked, copied, settled", told
+    for hosts in (10, HOSTS):
+        costs["parent"] = parent(folder, trial, line, hosts, 20_000 // few)
+        told = f"{costs['parent'] * 1e6:.0f} us"
+        yield f"parent without Dask, a task of one trial, {hosts} workers", told
+    for workers in (2, 10, 40)[: 2 if few > 1 else 3]:
+        start, rate, costs["dask"] = dask(workers, 5000 // few)
+        what = f"Dask on this machine, {workers} workers (processes)"
+        yield f"{what}: start", f"{start:.1f} s"
+        told = f"{rate:,.0f} a second, {costs['dask'] * 1e6:.0f} us of the parent's CPU"
+        yield f"{what}: empty tasks, 2 kB there and back", told
+    for kind in ("seeds", "settings"):
+        yield from held(folder, kind, costs, BLOCK // few)
+    yield from disk(folder, costs, 20_000 // few)
+
+
+class Sweep(NamedTuple):
+    """Seconds of a sweep and of its rerun, and the largest memory of both in MB."""
+
+    seconds: float
+    again: float
+    peak: float
+    peak_again: float
+
+
+def swept(folder: Path, kind: str, trials: int, *options: object) -> Sweep:
+    """Return what a sweep and its rerun cost, as processes of their own."""
+    command = sweep(folder, kind, trials, "--append", *options)
+    (first, said), (again, told) = timed(command), timed(command)
+    assert "(0 run now)" in told, "the code changed while it was measured"
+    return Sweep(first, again, float(said.split()[-1]), float(told.split()[-1]))
+
+
+def held(
+    folder: Path, kind: str, costs: dict[str, float], trials: int
+) -> Iterator[Cells]:
+    """Yield the parent's memory at two sizes, and what a trial adds to it."""
+    one, two = (swept(folder / f"{kind}{n}", kind, n * trials) for n in (1, 2))
+    slope = (two.peak - one.peak) / trials * 1e3
+    costs["memory"] = max(slope, costs.get("memory", 0.0))
+    costs["base"] = max(one.peak - slope * trials / 1e3, costs.get("base", 0.0))
+    told = f"{one.peak:.0f} MB, {two.peak:.0f} MB: {slope:.2f} kB a trial"
+    yield f"memory of the parent, {trials:,} and {2 * trials:,} trials, {kind}", told
+    more = (two.peak_again - one.peak_again) / trials * 1e3
+    told = f"{one.peak_again:.0f} MB, {two.peak_again:.0f} MB: {more:.2f} kB a trial"
+    yield "the same, of a rerun that finds all done", told
+
+
+def disk(folder: Path, costs: dict[str, float], trials: int) -> Iterator[Cells]:
+    """Yield sizes and times of a results folder with 51 checkpoints a trial."""
+    place = folder / "disk"
+    done = swept(place, "seeds", trials, "--execute", "solver", "--passes", 10)
+    names = {"segments": "segments/*", "plan": "plan.jsonl", "table": "*.parquet"}
+    for name, pattern in names.items():
+        costs[name] = sum(path.stat().st_size for path in place.glob(pattern)) / trials
+        yield f"{name} on disk, 51 checkpoints a trial", f"{costs[name]:.0f} bytes"
+    begin = time.perf_counter()
+    collect(place)
+    costs["collect"] = (time.perf_counter() - begin) / trials
+    told = f"{costs['collect'] * BLOCK:.1f} s"
+    yield "the table from segments and plan, per 100,000 trials", told
+    start = swept(folder / "few", "seeds", 2, "--execute", "solver").again
+    costs["rerun"] = (done.again - start) / trials
+    told = f"{costs['rerun'] * BLOCK:.1f} s"
+    yield "rerun that finds all done, without its start, per 100,000 trials", told
+
+
+def at(trials: int, costs: dict[str, float]) -> dict[str, str]:
+    """Return what so many trials of 1 s cost on `HOSTS` workers if all is linear."""
+    cpu = costs["parent"] + costs["dask"]
+    memory = costs["base"] + costs["memory"] * trials / 1e3
+    hours = max(trials / HOSTS, trials * cpu) / 3600
+    sizes = {name: costs[name] * trials / 1e9 for name in ("segments", "plan", "table")}
+    return {
+        "work, if nothing but workers counted": f"{trials / HOSTS / 3600:.2g} h",
+        "one core of the parent, with Dask's scheduler": f"{trials * cpu / 3600:.2g} h",
+        "so the run takes": f"{hours:.2g} h",
+        "workers that are kept busy": f"{min(HOSTS, 1 / cpu):,.0f}",
+        "memory of the parent": f"{memory / 1e3:.2g} GB",
+        **{f"{name} on disk": f"{size:.2g} GB" for name, size in sizes.items()},
+        "the table at the end": f"{costs['collect'] * trials / 60:.2g} min",
+        "a rerun that finds all done": f"{costs['rerun'] * trials / 60:.2g} min",
+    }
