@@ -1,6 +1,7 @@
 """What the parts of a large run cost, and what follows for 10^6 and 10^7 trials."""
 
 import argparse
+import itertools
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ def run(given: argparse.Namespace) -> None:
 
 def table(head: Cells, rows: Iterator[Cells] | Sequence[Cells]) -> None:
     """Print rows in markdown as they come."""
-    for cells in (head, ["---"] * len(head), *rows):
+    for cells in itertools.chain((head, ["---"] * len(head)), rows):
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
     print()
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import faults, harness
+from benchmarks import faults, harness, scale
 from benchmarks.measure import Other, Row, print_table, seconds, sweep, timed
+from benchmarks.parent import believing, example, ledger, parent
 from dp_erm_bench.results.table import load_results
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,3 +104,35 @@ def test_make_bench_passes_its_choices_on():
         text=True,
     )
     assert "-m benchmarks harness --benchopt=install" in said.stdout
+
+
+def test_the_parent_of_a_large_run_is_measured_on_real_records(tmp_path):
+    trial, line = example()
+    assert line.startswith(b'{"key":"' + trial.key.encode()) and len(line) > 2000
+    assert 0 < believing(tmp_path, trial, line) < 0.01
+    # The dispatch to so many workers needs Dask's client, an extra.
+    pytest.importorskip("distributed")
+    assert 0 < parent(tmp_path, trial, line, 10, 200) < 0.1
+
+
+def test_a_task_costs_the_ledger_the_same_whatever_waits(tmp_path):
+    few, many = (min(ledger(tmp_path, n) for _ in range(3)) for n in (12_000, 300_000))
+    assert many < 3 * few
+
+
+def test_clusters_that_are_played_accuse_the_culprits_alone(tmp_path):
+    for _, tasks, lost, culprits, accused, wrongly, _ in scale.clusters(
+        tmp_path, 10_000
+    ):
+        assert tasks > 10_000 or lost == 0
+        assert (accused, wrongly) == (culprits, 0)
+
+
+def test_what_is_extrapolated_is_bounded_by_the_slowest_part():
+    names = "parent dask memory base segments plan table collect rerun".split()
+    costs = dict.fromkeys(names, 1e-9)
+    assert scale.at(10**6, costs)["so the run takes"] == "0.28 h"
+    slow = scale.at(10**6, costs | {"dask": 0.002})
+    assert slow["so the run takes"] == "0.56 h"
+    assert slow["workers that are kept busy"] == "500"
+    assert scale.at(10**7, costs | {"memory": 1.0})["memory of the parent"] == "10 GB"
