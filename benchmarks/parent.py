@@ -85,6 +85,8 @@ class Echo:
             self._end()
         return {f"tcp://10.0.{n // 250}.{n % 250}:9": 1 for n in range(self.hosts)}
 
+    pending = False
+
     def accepted(self, present: dict[str, int]) -> dict[str, int]:
         """Return the workers that may have trials: all."""
         return present
