@@ -1,5 +1,6 @@
 """Engines to run trials on in tests, and what is seen of their processes."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from launch import PATH, Runs, alive, wait_for
 
@@ -15,6 +17,7 @@ THREADING = {"engine": "joblib", "backend": "threading"}
 LOKY = {"engine": "joblib", "backend": "loky"}
 DASK = {"engine": "dask"}
 SLURM = {"engine": "dask", "cluster": "slurm", "walltime": "01:10:00"}
+SLURM |= {"memory": "500M", "interface": "lo"}
 ENGINES = {
     "local": LOCAL,
     "joblib threading": THREADING,
@@ -105,8 +108,6 @@ class Cluster:
             str(port),
         )
         wait_for(port.exists)
-        import json
-
         time.sleep(0.2)
         self.address = json.loads(port.read_text())["address"]
         for _ in range(workers):
@@ -170,6 +171,11 @@ def engine_runs(home, name, slurm=None):
     """Yield runs on an engine; end whatever it started."""
     with ExitStack() as stack:
         runs = EngineRuns(home, ENGINES[name])
+        if slurm is not None:
+            # Jobs start with what the batch system hands on, and import the fakes.
+            path = {"PYTHONPATH": os.pathsep.join(PATH)}
+            stack.enter_context(patch.dict(os.environ, slurm.environment | path))
+            stack.callback(lambda: slurm.cancel(*slurm.jobs()))
         stack.callback(ended_all, runs)
         if name == "dask, address":
             runs.cluster = Cluster(runs.log, home)
