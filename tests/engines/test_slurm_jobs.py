@@ -291,6 +291,21 @@ def test_a_detached_sweep_runs_by_itself(cluster, tmp_path, monkeypatch):
     assert "2000 trials (2000 run now)" in log.read_text()
 
 
+def test_a_run_waits_in_the_queue_for_longer_than_its_patience(cluster, runs):
+    other = ("sbatch", "--parsable", "--exclusive", "-o", "/dev/null")
+    other = int(cluster.run(*other, "--wrap", "sleep 600").stdout)
+    wait_for(lambda: cluster.jobs() == {other: "RUNNING"})
+    process = runs.start("healthy", 12, patience=2, **JOBS)
+    time.sleep(8)
+    assert process.poll() is None
+    cluster.cancel(other)
+    done = ended(process, 60)
+    assert done.code == 0
+    assert re.fullmatch(
+        r"(dp-erm-bench: no worker yet \(job \d+ waits: \w+\)\n)+", done.err
+    )
+
+
 def test_a_detached_sweep_may_wait(cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     other = ("sbatch", "--parsable", "--exclusive", "-o", "/dev/null")

@@ -168,10 +168,14 @@ class Jobs:
             self._checked = time.monotonic()
             waits(self.options, self._ids)
 
-    def absence(self) -> str:
-        """Return why there may be no worker: what a job waits for, or last said."""
+    def turn(self) -> str:
+        """Return what a job waits for in its queue; empty if none is known to wait."""
         for job, reason in waits(self.options, self._ids).items():
             return f"job {job} waits: {reason}"
+        return ""
+
+    def absence(self) -> str:
+        """Return what the last job said or, if nothing, how it ended."""
         for job in sorted(self._ids, key=lambda one: (len(one), one), reverse=True):
             if lines := log_of(self.logs, job).splitlines():
                 return f"job {job} said: {lines[-1]}"

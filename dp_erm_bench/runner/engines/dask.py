@@ -186,6 +186,10 @@ class Connection:
         """Return the last lines of the log of a worker; empty if it had none here."""
         return self.workers.log_of(address) if self.workers else ""
 
+    def turn(self) -> str:
+        """Return what workers wait for in the queue of a batch system, if they do."""
+        return self.workers.turn() if isinstance(self.workers, Jobs) else ""
+
     def absence(self) -> str:
         """Return why there may be no worker, as far as a batch system knows."""
         return self.workers.absence() if self.workers else ""

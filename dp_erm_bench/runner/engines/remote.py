@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import queue
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -198,8 +199,8 @@ class RemoteEngine:
         self.connection.renew()
 
     def _await_workers(self) -> None:
-        """Wait until there is a worker."""
-        until = time.monotonic() + self.patience
+        """Wait until there is a worker; in a queue, for as long as that takes."""
+        until, told = time.monotonic() + self.patience, ""
         while True:
             try:
                 self._threads = self.admission.accepted(self.connection.threads())
@@ -209,6 +210,10 @@ class RemoteEngine:
                 return
             if self.admission.pending:
                 until = time.monotonic() + self.patience
+            if time.monotonic() > until and (turn := self.connection.turn()):
+                if turn != told:
+                    print(f"dp-erm-bench: no worker yet ({turn})", file=sys.stderr)
+                until, told = time.monotonic() + self.patience, turn
             if time.monotonic() > until:
                 why = self.connection.absence()
                 raise UsageError(
