@@ -68,4 +68,6 @@ class AdditiveMechanism(Mechanism):
             raise TypeError(
                 f"release {self.release.name} covers one number a use, not a vector"
             )
-        return self.unit_noise(uses, size) * self.scale[:, None, :]
+        noise = self.unit_noise(uses, size)
+        noise *= self.scale[:, None, :]
+        return noise

@@ -193,13 +193,20 @@ class Mechanism(ABC):
         return
 
     def unit_noise(self, uses: int, size: int) -> Array:
-        """Spend some uses and return their noise of scale 1, (B, uses, size)."""
+        """Spend some uses and return their noise of scale 1, (B, uses, size).
+
+        The array is the caller's own.
+        """
         self.spend(uses)
         # Not uses alone: calls of unequal size must not share a draw.
         start, self._drawn = self._drawn, self._drawn + uses * size
-        if not self.scale.any():
-            return np.zeros((len(self.seeds), uses, size))
-        return np.stack([self.release.unit(s, start, uses, size) for s in self.seeds])
+        noise = np.zeros((len(self.seeds), uses, size))
+        if self.scale.any():
+            # One trial after the other, so that one array alone is large: pages of
+            # memory that are touched first cost more than the draws.
+            for row, seed in zip(noise, self.seeds, strict=True):
+                row[:] = self.release.unit(seed, start, uses, size)
+        return noise
 
 
 class Mechanisms(dict[str, Mechanism]):

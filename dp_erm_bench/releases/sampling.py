@@ -85,8 +85,9 @@ class PoissonMechanism(AdditiveMechanism):
         # A second sample before a use, or more samples than the noise taken ahead.
         self._again |= before > 0 or before < 0 < self._left[trial]
         successes = self._coins[trial].successes(n * steps)
-        ends = np.arange(steps + 1) * n
-        return successes % n, np.searchsorted(successes, ends)
+        step = successes // n
+        sizes = np.bincount(step, minlength=steps)
+        return successes - step * n, np.concatenate([[0], np.cumsum(sizes)])
 
     def _require(self, uses: int) -> None:
         """Refuse unless all trials have taken one sample for each use."""

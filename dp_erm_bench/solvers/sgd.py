@@ -85,20 +85,22 @@ class StochasticState(SampledState):
         decay = np.asarray(solver.decay, np.float64)
         self.decay = np.broadcast_to(decay, self.step.shape)
 
-    def step_sizes(self, k: int) -> Array:
-        """Return the sizes of the next k steps, (B, k)."""
+    def step_sizes(self, trials: slice, k: int) -> Array:
+        """Return the sizes of the next k steps of some trials, (trials, k)."""
         t = np.arange(self.done, self.done + k)
-        return np.asarray(self.step / (1.0 + self.decay * t))
+        return np.asarray(self.step[trials] / (1.0 + self.decay[trials] * t))
 
     def make_step(self) -> None:
         """Make one step of Algorithm 1 in each trial."""
         (total,) = self.sums(self.oracle)
         noisy = self.sampled(total) / self.expected
-        step, oracle, problem = self.step_sizes(1), self.oracle, self.oracle.problem
+        step, oracle = self.step_sizes(slice(None), 1), self.oracle
+        problem = oracle.problem
         moved = problem.penalty.prox(oracle.w - step * noisy, step)
         oracle.move_to(problem.constraint.project(moved))
 
     def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:
         """Make the next steps of one trial, compiled."""
-        steps, clip = self.step_sizes(len(noise))[trial], self.clip[trial, 0]
+        (steps,) = self.step_sizes(slice(trial, trial + 1), len(noise))
+        clip = self.clip[trial, 0]
         self.oracle.stochastic_steps(trial, batches, noise, clip, steps, self.expected)

@@ -86,7 +86,7 @@ def reused(mechanism):
 
     def again(uses, size):
         first.append(noise(uses, size))
-        return first[0]
+        return first[0].copy()
 
     mechanism.unit_noise = again
 
