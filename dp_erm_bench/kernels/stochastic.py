@@ -7,12 +7,16 @@ import numpy as np
 
 from dp_erm_bench.kernels.compiled import Array, Indices, Three, kernel
 from dp_erm_bench.kernels.elementary import log
-from dp_erm_bench.kernels.projections import project, prox
+from dp_erm_bench.kernels.projections import WHOLE_SPACE, project, prox
 
 Batches = tuple[Indices, Indices, Array]  # records, offsets, noise
 Steps = tuple[float, Array, float]  # clip, steps, expected
 Scales = tuple[float, float, float]  # clip, step, expected
 Place = tuple[Array, tuple[int, float]]  # w, domain
+
+# Steps whose records are read at once, and numbers in a line of the cache.
+_AHEAD = 64
+_LINE = 8
 
 
 @kernel
@@ -41,7 +45,7 @@ def record_sum(
 @kernel
 def stochastic_steps(
     loss: Any, data: Three, psi: Array, at: Place, draws: Batches, scales: Steps
-) -> None:
+) -> float:
     """Make k proximal stochastic gradient steps of one trial, in place.
 
     Parameters
@@ -58,16 +62,44 @@ def stochastic_steps(
     scales : (clip, steps, expected)
         Threshold, step sizes, shape (k,), and the expected batch size q n, by which
         the noisy sum is divided.
+
+    Returns
+    -------
+    float
+        A sum of no meaning, for which the records are read ahead (``touch``).
     """
     records, offsets, noise = draws
     clip, steps, expected = scales
     w, domain = at
     g = np.empty(w.size)
-    for t in range(steps.size):
-        batch = records[offsets[t] : offsets[t + 1]]
-        record_sum(loss, data, w, batch, clip, g)
-        prox_gradient(w, g, noise[t], steps[t], expected, psi)
-        project(domain, w)
+    touched = 0.0
+    for first in range(0, steps.size, _AHEAD):
+        last = min(first + _AHEAD, steps.size)
+        touched += touch(data, records[offsets[first] : offsets[last]])
+        for t in range(first, last):
+            batch = records[offsets[t] : offsets[t + 1]]
+            record_sum(loss, data, w, batch, clip, g)
+            prox_gradient(w, g, noise[t], steps[t], expected, psi)
+            if domain[0] != WHOLE_SPACE:
+                project(domain, w)
+    return touched
+
+
+@kernel
+def touch(data: Three, records: Indices) -> float:
+    """Read one number of every line of the cache that records lie in; return the sum.
+
+    A step waits for the one before and for its own record, which lies anywhere. Read
+    for many steps at once, records arrive beside each other.
+    """
+    rows, y, norms = data
+    end = rows.shape[1] - 1
+    total = 0.0
+    for i in records:
+        total += y[i] + norms[i] + rows[i, end]
+        for j in range(0, end, _LINE):
+            total += rows[i, j]
+    return total
 
 
 @kernel
