@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import faults, harness, scale
+from benchmarks import compute, faults, harness, scale
 from benchmarks.measure import Other, Row, print_table, seconds, sweep, timed
 from benchmarks.parent import believing, example, ledger, parent
 from dp_erm_bench.results.table import load_results
@@ -74,6 +74,16 @@ def test_the_first_batch_begins_before_it_is_recorded(tmp_path):
     start = time.time()
     begun, recorded = harness.first_batch(tmp_path, "first")
     assert 0 < begun < recorded < time.time() - start
+
+
+def test_draws_and_steps_are_timed(monkeypatch):
+    monkeypatch.setattr(compute, "DRAWS", 1000)
+    monkeypatch.setattr(compute, "STEPS", 100)
+    *drawn, step = compute.rows()
+    laws = [row.matter.split()[2] for row in drawn]
+    assert laws == ["uniform", "Gaussian", "Laplace"]
+    assert all(0.1 < row.here < 1000 and row.unit == "ns" for row in drawn)
+    assert 1e-8 < step.here < 1e-3
 
 
 def test_orphans_are_seen_to_live_and_to_die():

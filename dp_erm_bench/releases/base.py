@@ -193,19 +193,14 @@ class Mechanism(ABC):
         return
 
     def unit_noise(self, uses: int, size: int) -> Array:
-        """Spend some uses and return their noise of scale 1, (B, uses, size).
-
-        The array is the caller's own.
-        """
+        """Spend some uses and return their noise of scale 1, a new (B, uses, size)."""
         self.spend(uses)
         # Not uses alone: calls of unequal size must not share a draw.
         start, self._drawn = self._drawn, self._drawn + uses * size
         noise = np.zeros((len(self.seeds), uses, size))
-        if self.scale.any():
-            # One trial after the other, so that one array alone is large: pages of
-            # memory that are touched first cost more than the draws.
-            for row, seed in zip(noise, self.seeds, strict=True):
-                row[:] = self.release.unit(seed, start, uses, size)
+        # Row by row: fresh memory for a second array of all costs more than the draws.
+        for b, seed in enumerate(self.seeds if self.scale.any() else ()):
+            noise[b] = self.release.unit(seed, start, uses, size)
         return noise
 
 

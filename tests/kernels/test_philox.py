@@ -60,6 +60,15 @@ def test_uniforms_come_from_the_published_generator(index):
     assert u.tolist() == expected
 
 
+@pytest.mark.parametrize("first", [0, 2**32 - 20, 2**40 + 3, -(2**63)])
+def test_counters_that_go_together_give_what_each_gives_alone(first):
+    together, alone = np.empty(100, np.uint64), np.empty(2, np.uint64)
+    philox.fill_words(SEED, first, together)
+    for i, pair in enumerate(together.reshape(-1, 2).tolist()):
+        philox.fill_words(SEED, first + i, alone)
+        assert pair == alone.tolist()
+
+
 @given(
     seed=st.lists(st.integers(0, 2**32 - 1), min_size=4, max_size=4),
     start=st.integers(0, 2**40),
