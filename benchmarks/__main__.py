@@ -4,10 +4,10 @@ import argparse
 import os
 import platform
 
-from benchmarks import harness, scale
+from benchmarks import constants, harness, scale
 
-BENCHES = {"harness": harness.run, "scale": scale.run}
-USUAL = ["harness"]
+BENCHES = {"harness": harness.run, "constants": constants.run, "scale": scale.run}
+USUAL = ["harness", "constants"]
 
 
 def main() -> None:

@@ -1,14 +1,17 @@
 """The Python interface: problems by name, and single fits."""
 
+import functools
 import secrets
+import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
@@ -21,7 +24,7 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import problem_of
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.run import Run
-from dp_erm_bench.runner.execute import facts, solver_of, trajectory
+from dp_erm_bench.runner.execute import solver_of, trajectory, uncharged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,11 +41,6 @@ class FitResult:
     ----------
     w : array of shape (p,)
         The last published iterate; read-only.
-    trajectory : DataFrame
-        One row per checkpoint: iteration, passes, seconds, objective, optimum,
-        relative_error, nnz, and test_objective, test_accuracy where there is a
-        test set. The trajectory is computed from the data at published iterates:
-        the objective values themselves are not private.
     epsilon_certified : float
         The epsilon proved for the mechanisms that were run, at the budget's delta,
         with all that ``uncharged`` lists taken as public. Infinite at epsilon=inf.
@@ -59,10 +57,14 @@ class FitResult:
     checked : bool
         Whether the algorithm is the package's own or has passed ``dp-erm-bench check``;
         otherwise ``epsilon_certified`` rests on the solver's own declarations.
+    columns : mapping
+        The columns of ``trajectory`` but the optimum and the relative error.
+    problem : Problem or None
+        The problem, with the smoothness constants of the fit. A pickled result has
+        none: its trajectory was made before.
     """
 
     w: Array
-    trajectory: "pd.DataFrame"
     epsilon_certified: float
     releases: tuple[Release, ...]
     reproducible: bool
@@ -70,6 +72,32 @@ class FitResult:
     accountant: str
     uncharged: tuple[str, ...]
     checked: bool
+    columns: Mapping[str, list[Any]] = field(repr=False)
+    problem: Problem | None = field(repr=False)
+
+    @functools.cached_property
+    def trajectory(self) -> "pd.DataFrame":
+        """Return one row per checkpoint, made when it is first read.
+
+        iteration, passes, seconds, objective, optimum, relative_error, nnz, and
+        test_objective, test_accuracy where there is a test set. They are computed from
+        the data at published iterates: the objective values themselves are not private.
+        """
+        # Not at the top: importing it takes longer than a fit.
+        import pandas as pd
+
+        assert self.problem is not None
+        with one_thread():
+            optimum = self.problem.optimum.value
+        frame = pd.DataFrame(self.columns)
+        frame["objective"] = frame["objective"].astype("float64")
+        frame["optimum"] = np.nan if optimum is None else optimum
+        frame["relative_error"] = frame["objective"] / frame["optimum"] - 1.0
+        return frame
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields and the trajectory, without the problem's records."""
+        return {"trajectory": self.trajectory, **vars(self), "problem": None}
 
 
 def load_problem(
@@ -172,7 +200,7 @@ def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
         raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
     else:
         identity = line.setting().identity(seed)
-    with threadpool_limits(limits=1):
+    with one_thread():
         solved = Run(line.problem, *how, [identity]).record(CHECKPOINTS)
         return result_of(solved, 0, seed is not None, not doubt)
 
@@ -189,26 +217,34 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def one_thread() -> AbstractContextManager[Any]:
+    """Return the context in which linear algebra uses one thread."""
+    limited: AbstractContextManager[Any]
+    limited = _libraries(frozenset(sys.modules)).limit(limits=1)
+    return limited
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries(modules: frozenset[str]) -> ThreadpoolController:
+    """Return the libraries with threads, found anew after an import: it takes long."""
+    return ThreadpoolController()
+
+
 def result_of(solved: Run, b: int, reproducible: bool, checked: bool) -> FitResult:
     """Return the fit result of trial b of a batch."""
-    import pandas as pd
-
-    summary, calibration = facts(solved, b), solved.calibration
+    problem, calibration = solved.problem, solved.calibration
     columns = {k: v for k, v in trajectory(solved.rows, b).items() if v}
-    frame = pd.DataFrame(columns)
-    frame["objective"] = frame["objective"].astype("float64")
-    frame["optimum"] = np.nan if summary["optimum"] is None else summary["optimum"]
-    frame["relative_error"] = frame["objective"] / frame["optimum"] - 1.0
     w = solved.rows.w[b].copy()
     w.setflags(write=False)
     return FitResult(
         w=w,
-        trajectory=frame,
         epsilon_certified=calibration.epsilon_certified,
         releases=(*solved.shares, *solved.releases),
         reproducible=reproducible,
         calibration=calibration.label,
         accountant=calibration.accountant,
-        uncharged=tuple(summary["uncharged"]),
+        uncharged=tuple(uncharged(problem, solved.solvers[b])),
         checked=checked,
+        columns=columns,
+        problem=problem,
     )

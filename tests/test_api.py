@@ -2,13 +2,17 @@
 
 import inspect
 import math
+import pickle
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 import dp_erm_bench
-from dp_erm_bench import fit, load_problem, problem_from_arrays, registry, run
+from dp_erm_bench import api, fit, load_problem, problem_from_arrays, registry, run
 from dp_erm_bench.errors import Unsupported, UsageError
 from tests.serving import constraint_of, known, parameters
 
@@ -513,3 +517,48 @@ def test_problems_of_other_declared_bounds_share_no_draw():
     given = {"epsilon": 1.0, "seed": 3, "clip": 1.0, "smoothness": "data"}
     first, second = (fit(problem, "random_cd", **given).w for problem in made)
     assert (first != second).all()
+
+
+def test_a_trajectory_is_made_when_it_is_first_read(monkeypatch):
+    problem = own_problem()
+    result = fit(problem, "gd", epsilon=1.0, clip=1.0, n_iter=3)
+    assert "optimum" not in vars(problem)
+    rows = result.trajectory
+    assert vars(problem)["optimum"].value == rows["optimum"].iloc[-1]
+    assert result.trajectory is rows and list(rows)[:2] == ["iteration", "passes"]
+    at_end = problem.value(result.w)
+    assert rows["objective"].iloc[-1] == pytest.approx(at_end, rel=1e-13)
+
+
+def test_a_fit_whose_trajectory_nobody_reads_needs_no_pandas():
+    code = (
+        "import sys; from dp_erm_bench import fit, problem_from_arrays; "
+        "problem = problem_from_arrays([[1.0]], [1.0], loss='logistic'); "
+        "fit(problem, 'gd', epsilon=1.0, delta=0.1, clip=1.0, n_iter=2); "
+        "print('pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_pickled_result_has_its_trajectory_and_no_records():
+    result = fit(own_problem(), "gd", epsilon=1.0, clip=1.0, n_iter=3)
+    sent = pickle.loads(pickle.dumps(result))
+    assert sent.problem is None and sent.trajectory.equals(result.trajectory)
+    np.testing.assert_array_equal(sent.w, result.w)
+
+
+def test_libraries_with_threads_are_found_anew_after_an_import(monkeypatch):
+    made, plain = [], api.ThreadpoolController
+
+    def counting():
+        made.append(1)
+        return plain()
+
+    monkeypatch.setattr(api, "ThreadpoolController", counting)
+    for number in range(6):
+        monkeypatch.setitem(sys.modules, f"a_new_module_{number // 3}", api)
+        with api.one_thread():
+            assert {one["num_threads"] for one in threadpool_info()} == {1}
+    assert len(made) == 2

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import compute, faults, harness, scale
+from benchmarks import compute, constants, faults, harness, scale
 from benchmarks.measure import Other, Row, print_table, seconds, sweep, timed
 from benchmarks.parent import believing, example, ledger, parent
+from dp_erm_bench.datasets.load import forget_datasets
 from dp_erm_bench.results.table import load_results
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -147,3 +148,26 @@ def test_what_is_extrapolated_is_bounded_by_the_slowest_part():
     assert slow["so the run takes"] == "0.56 h"
     assert slow["workers that are kept busy"] == "500"
     assert scale.at(10**7, costs | {"memory": 1.0})["memory of the parent"] == "10 GB"
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_constants_are_counted_in_every_batch_or_once(kept, monkeypatch):
+    monkeypatch.setattr(constants, "SIZE", {"n": 80, "p": 6})
+    calls, timing = [], constants.timing
+
+    def counting(compute, spent):
+        timed = timing(compute, spent)
+
+        def listening(*given):
+            calls.append(compute.__name__)
+            return timed(*given)
+
+        return listening
+
+    monkeypatch.setattr(constants, "timing", counting)
+    share, cost = constants.solved("gd", 12, 3, kept)
+    assert 0.0 < share < 1.0 and cost > 0.0
+    # Once before it is measured, then in one of the four batches, or in all.
+    assert calls.count("_largest_eigenvalue") == calls.count("certified_optimum")
+    assert calls.count("certified_optimum") == 1 + (1 if kept else 4)
+    forget_datasets()

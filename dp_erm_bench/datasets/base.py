@@ -103,6 +103,8 @@ class Dataset:
     loaded : mapping or None
         The specification by which ``load_dataset`` made it. A copy with other parts
         (``dataclasses.replace``) has none: it is no longer what that stands for.
+    derived : dict
+        Values computed from the features; a copy starts without any.
     """
 
     name: str
@@ -116,6 +118,7 @@ class Dataset:
     y_test: Array | None = None
     w_true: Array | None = None
     loaded: Mapping[str, Any] | None = field(default=None, init=False)
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def loaded_by(self, spec: Mapping[str, Any]) -> Dataset:
         """Return a copy whose `loaded` is a specification."""

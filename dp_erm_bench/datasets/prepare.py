@@ -200,8 +200,12 @@ def _frozen(X: Any) -> Features:
     features = as_features(X)
     dense = isinstance(features, np.ndarray)
     copy = features.copy(order="F") if dense else features.copy()
-    for array in base.parts(copy).values():
-        array.flags.writeable = False
+    for part in base.parts(copy).values():
+        array: Any = part
+        # Scipy holds views, whose bases nobody else has.
+        while isinstance(array, np.ndarray):
+            array.flags.writeable = False
+            array = array.base
     return copy
 
 

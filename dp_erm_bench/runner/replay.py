@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from threadpoolctl import threadpool_limits
-
 from dp_erm_bench import registry
-from dp_erm_bench.api import FitResult, result_of
+from dp_erm_bench.api import FitResult, one_thread, result_of
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.experiment.parameters import forget_problems
@@ -85,7 +83,7 @@ def replay(row: Row, folder: str | Path, *, algorithm: str | None = None) -> Fit
         trials, problems = zip(*map(_remade, specs, itertools.repeat(pin)), strict=True)
         if [trial.key for trial in trials] != mates:
             raise _Refused(_changed(trials[place], key, record))
-        with threadpool_limits(limits=1):
+        with one_thread():
             solved = solved_together(trials, problems[0])
             _check_numbers(record, solved, place)
             checked = has_passed(solver_digest(pin))

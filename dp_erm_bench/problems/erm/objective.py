@@ -1,7 +1,7 @@
 """The objective: a dataset, a loss, a penalty and a constraint."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -19,7 +19,9 @@ from dp_erm_bench.problems.erm.smoothness import (
     ReleasedSmoothness,
     Smoothness,
     clipped_squares,
+    is_read_only,
     largest_entries,
+    once,
     square_bounds,
 )
 
@@ -39,6 +41,12 @@ class ERM:
         The source of the smoothness constants (:class:`Smoothness`).
     released : ReleasedSmoothness, optional
         Published constants, which replace them.
+
+    Attributes
+    ----------
+    origin : ERM or None
+        The problem that this is but for its smoothness constants. A copy with other
+        parts (``dataclasses.replace``) has none.
     """
 
     kind: ClassVar[str] = "empirical risk minimisation"
@@ -49,6 +57,7 @@ class ERM:
     constraint: Constraint
     smoothness_kind: str = "auto"
     released: ReleasedSmoothness | None = None
+    origin: Self | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse labels and sets that do not fit, and false declarations of parts."""
@@ -79,6 +88,15 @@ class ERM:
     def p(self) -> int:
         """Return the number of features."""
         return self.dataset.p
+
+    @property
+    def fixed(self) -> bool:
+        """Return whether neither the records nor the parts can be changed in place."""
+        records = self.dataset.X, self.dataset.y
+        parts = self.loss, self.penalty, self.constraint
+        kinds = (getattr(type(one), "__dataclass_params__", None) for one in parts)
+        frozen = (kind is not None and kind.frozen for kind in kinds)
+        return all(map(is_read_only, records)) and all(frozen)
 
     @cached_property
     def key(self) -> str:
@@ -115,11 +133,17 @@ class ERM:
 
     def with_smoothness(self, kind: str) -> Self:
         """Return the same problem with smoothness constants of another origin."""
-        return replace(self, smoothness_kind=kind, released=None)
+        return self._with_constants(kind, None)
 
     def with_released(self, constants: ReleasedSmoothness) -> Self:
         """Return the same problem with published smoothness constants."""
-        return replace(self, smoothness_kind=constants.kind, released=constants)
+        return self._with_constants(constants.kind, constants)
+
+    def _with_constants(self, kind: str, released: ReleasedSmoothness | None) -> Self:
+        copy = replace(self, smoothness_kind=kind, released=released)
+        origin = self if self.origin is None else self.origin
+        object.__setattr__(copy, "origin", origin)
+        return copy
 
     def value(self, w: Array) -> Any:
         """Return F(w): a number for shape (p,), shape (B,) for (B, p)."""
@@ -149,7 +173,8 @@ class ERM:
 
     def largest_records(self) -> tuple[Array, float]:
         """Return max_i |x_ij|, shape (p,), and max_i norm2(x_i), from the data."""
-        return largest_entries(self.dataset.X), float(self.dataset.row_norms.max())
+        entries = once(self.dataset, largest_entries)
+        return entries, float(self.dataset.row_norms.max())
 
     def hessian(self, w: Array) -> Array:
         """Return the Hessian of the sum (not the mean) of the losses at w, (p, p)."""

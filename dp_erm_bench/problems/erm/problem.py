@@ -64,7 +64,14 @@ class ERMProblem(ERM, Problem):
 
     @cached_property
     def optimum(self) -> Optimum:
-        """Return the reference optimum with its certificate, cached on disk."""
+        """Return the reference optimum with its certificate, cached on disk.
+
+        Smoothness constants do not move it: a problem with others asks its origin, so
+        that it is found once for all batches and fits.
+        """
+        origin = self.origin
+        if origin is not None and self.fixed and origin.key == self.key:
+            return origin.optimum
         return certified_optimum(self)
 
     def uncharged(self, constants: bool) -> tuple[Uncharged, ...]:

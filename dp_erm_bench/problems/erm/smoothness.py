@@ -1,15 +1,21 @@
 """Smoothness constants of the data term: public, from the data, or published.
 
 Nothing here is private by itself: ``releases.smoothness`` adds the noise.
+
+What depends on the features alone is kept with the dataset (`once`), so that all
+problems, batches and fits on it share it. It is not kept on disk: to check an
+eigenvalue that was read costs as much as computing it, since a vector shows only that
+the largest one is no smaller.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Array, Dataset, Uncharged
+from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, parts
 from dp_erm_bench.errors import Unsupported, UsageError, refused
 from dp_erm_bench.losses.base import Loss
 
@@ -68,7 +74,7 @@ class Smoothness:
         H = self.loss.smoothness
         if self.kind == "public" and self.dataset.bounds is not None:
             return H * np.square(self.dataset.bounds.columns)
-        return H * mean_squares(self.dataset.X)
+        return np.asarray(H * once(self.dataset, mean_squares))
 
     @cached_property
     def norm(self) -> float:
@@ -76,7 +82,51 @@ class Smoothness:
         H = self.loss.smoothness
         if self.kind == "public" and self.dataset.bounds is not None:
             return H * self.dataset.bounds.norm**2
-        return H * _largest_eigenvalue(self.dataset.X)
+        return H * float(once(self.dataset, _largest_eigenvalue))
+
+
+def once(data: Dataset, compute: Callable[..., Any], *given: Any) -> Any:
+    """Return ``compute(X, *given)``, computed once for a dataset that cannot change.
+
+    Parameters
+    ----------
+    data : Dataset
+        Its ``derived`` keeps the last value of each function; nothing is kept of
+        features that can be written to.
+    compute : callable
+        A function of the module, of the features alone and of what is given.
+    *given : float or array
+
+    Returns
+    -------
+    float or array
+        Read-only where it is kept.
+    """
+    if not is_read_only(data.X):
+        return compute(data.X, *given)
+    key = [np.asarray(value).tobytes() for value in given]
+    if compute not in data.derived or data.derived[compute][0] != key:
+        value = compute(data.X, *given)
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+        data.derived[compute] = key, value
+    return data.derived[compute][1]
+
+
+def is_read_only(X: Features) -> bool:
+    """Return whether neither an array, or features, nor its bases can be written to."""
+    return all(map(_is_locked, parts(X).values()))
+
+
+def _is_locked(array: Any) -> bool:
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    try:
+        return array is None or memoryview(array).readonly
+    except TypeError:
+        return False  # who knows what it is
 
 
 def mean_squares(X: Any) -> Array:
@@ -165,18 +215,23 @@ def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str
             f"smoothness_bounds=declared: dataset {dataset.name} declares no bounds; "
             "use smoothness_bounds=data, or declare bounds"
         )
-    return H * np.square(largest_entries(dataset.X)), "data"
+    return H * np.square(once(dataset, largest_entries)), "data"
 
 
 def clipped_squares(dataset: Dataset, loss: Loss, bounds: Array) -> Array:
     """Return mean_i min(H x_ij^2, b_j), shape (p,)."""
-    X, H = dataset.X, loss.smoothness
+    exact: Array = once(dataset, _clipped_squares, loss.smoothness, bounds)
+    return exact
+
+
+def _clipped_squares(X: Any, H: float, bounds: Array) -> Array:
+    n, p = X.shape
     if isinstance(X, np.ndarray):
         pairs = zip(X.T, bounds, strict=True)
         return np.array([np.minimum(H * np.square(x), b).mean() for x, b in pairs])
-    columns = np.repeat(np.arange(dataset.p), np.diff(X.indptr))
+    columns = np.repeat(np.arange(p), np.diff(X.indptr))
     terms = np.minimum(H * np.square(X.data), bounds[columns])
-    return np.asarray(np.bincount(columns, terms, dataset.p) / dataset.n)
+    return np.asarray(np.bincount(columns, terms, p) / n)
 
 
 def largest_entries(X: Any) -> Array:

@@ -1,0 +1,118 @@
+"""How much of the time of solving goes into smoothness constants and the optimum."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks.measure import Row, print_table
+from dp_erm_bench import load_problem
+from dp_erm_bench.api import one_thread
+from dp_erm_bench.experiment.lines import FitLine
+from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.problems.erm import problem as problems
+from dp_erm_bench.problems.erm import smoothness
+from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.runner import execute
+
+COUNTED = (
+    (smoothness, "_largest_eigenvalue"),
+    (smoothness, "mean_squares"),
+    (problems, "certified_optimum"),
+)
+ALGORITHMS = ("gd", "greedy_cd")
+BUDGET = {"epsilon": 1.0, "delta": "1/n^2", "adjacency": "replace_one"}
+SIZE = {"n": 2600, "p": 500}
+BATCHES = (2, 32)
+
+
+def run(given: argparse.Namespace) -> None:
+    """Print the shares and the CPU time of a trial, for each size of batches."""
+    trials, rows = 64 if given.quick else 192, []
+    for algorithm, batch in itertools.product(ALGORITHMS, BATCHES):
+        where = f"{algorithm}, {SIZE['n']} x {SIZE['p']}, batches of {batch}"
+        for kept, what in ((False, "nothing kept"), (True, "kept")):
+            share, cost = solved(algorithm, trials, batch, kept)
+            # A short run pays for its first batch with few others.
+            target = 5.0 if kept and not given.quick else None
+            told = f"share of constants and optimum, {where}, {what}"
+            rows.append(Row(told, 100.0 * share, target, unit="%"))
+            rows.append(Row(f"a trial, {where}, {what}", cost))
+    print_table(rows, [])
+
+
+def solved(algorithm: str, trials: int, size: int, kept: bool) -> tuple[float, float]:
+    """Return the share of constants and the optimum, and the CPU seconds of a trial.
+
+    The trials run in batches in this process, which has not seen the data before.
+
+    Parameters
+    ----------
+    algorithm : str
+    trials, size : int
+        All trials, and those of a batch.
+    kept : bool
+        Whether a batch may use what an earlier one computed.
+    """
+    batches = list(batches_of(algorithm, trials, size))
+    problem = execute.problem_of(batches[0][0].spec)
+    assert isinstance(problem, ERMProblem)
+    spent, costs = [0.0], []
+    with one_thread(), counted(spent):
+        # Compiled before, and its optimum on disk, as in most runs.
+        execute.run_batch(batches[0])
+        spent[0] = 0.0
+        forget(problem)
+        for batch in batches:
+            start = time.thread_time()
+            records = execute.run_batch(batch)
+            costs.append(time.thread_time() - start)
+            assert all(one["status"] == "ok" for one in records), records[0]["message"]
+            if not kept:
+                forget(problem)
+    return spent[0] / sum(costs), statistics.median(costs[1:]) / size
+
+
+def batches_of(algorithm: str, trials: int, size: int) -> Iterator[list[Trial]]:
+    """Yield trials of an algorithm on dense data, in batches."""
+    params = {"smoothness": "data", "clip": 0.3}
+    line = FitLine(algorithm, load_problem("log1", **SIZE), params, BUDGET, "certified")
+    for first in range(0, trials, size):
+        seeds = range(first, first + size)
+        yield [line.setting().trial(seed, n_checkpoints=51) for seed in seeds]
+
+
+def forget(problem: ERMProblem) -> None:
+    """Drop what is kept for the next batches."""
+    problem.dataset.derived.clear()
+    vars(problem).pop("optimum", None)
+
+
+@contextmanager
+def counted(spent: list[float]) -> Iterator[None]:
+    """Add the CPU seconds of the constants and of the optimum to ``spent[0]``."""
+    plain = [(module, name, getattr(module, name)) for module, name in COUNTED]
+    for module, name, compute in plain:
+        setattr(module, name, timing(compute, spent))
+    try:
+        yield
+    finally:
+        for module, name, compute in plain:
+            setattr(module, name, compute)
+
+
+def timing(compute: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+    """Return a function whose time is added, without that of others within it."""
+
+    def timed(*given: Any) -> Any:
+        start, before = time.thread_time(), spent[0]
+        found = compute(*given)
+        spent[0] = before + time.thread_time() - start
+        return found
+
+    return timed
