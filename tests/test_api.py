@@ -533,7 +533,8 @@ def test_a_trajectory_is_made_when_it_is_first_read(monkeypatch):
 def test_a_fit_whose_trajectory_nobody_reads_needs_no_pandas():
     code = (
         "import sys; from dp_erm_bench import fit, problem_from_arrays; "
-        "problem = problem_from_arrays([[1.0]], [1.0], loss='logistic'); "
+        "X = [[1.0], [2.0]]; "
+        "problem = problem_from_arrays(X, [1.0, -1.0], loss='logistic'); "
         "fit(problem, 'gd', epsilon=1.0, delta=0.1, clip=1.0, n_iter=2); "
         "print('pandas' in sys.modules)"
     )
