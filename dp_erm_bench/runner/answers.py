@@ -6,8 +6,16 @@ import signal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from dp_erm_bench.errors import printable
 from dp_erm_bench.results import files
+from dp_erm_bench.results.index import STATUSES
 from dp_erm_bench.runner.worker import Batch, Outcome
+
+LONGEST = 200
+"""Characters of what an answer says of its host, or of what is wrong with it."""
+
+WRONG = (TypeError, LookupError, AttributeError, OverflowError)
+"""Raised by lines of JSON whose values are of other types than ours."""
 
 
 class Death(NamedTuple):
@@ -80,20 +88,21 @@ def unpacked(data: Any, task: Sequence[Batch]) -> Answer:
     Raises
     ------
     ValueError
-        If it is no whole answer on this task: a line is damaged, or of a trial that
-        the task has not.
+        If it is no whole answer on this task: a line is damaged, of a trial that the
+        task has not, or the second record of one.
     """
     if not isinstance(data, bytes):
         raise ValueError("an answer must be bytes")
-    first, *lines = data.splitlines(keepends=True)
+    first, *lines = data.splitlines(keepends=True) or [b""]
     keys = {trial.key for batch in task for trial in batch}
     head = files.parsed(first) if files.is_sealed(first) else None
+    outcomes: list[Outcome] = []
     try:
         answer = _head(dict(head or {}))
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"the first line of an answer: {error}") from None
-    outcomes: list[Outcome] = []
-    checked = b"".join(_checked(lines, keys, outcomes))
+        checked = b"".join(_checked(lines, keys, outcomes))
+    except WRONG as error:
+        reason = printable(str(error), LONGEST)
+        raise ValueError(f"a value of an answer: {reason}") from None
     if not (outcomes or answer.death or answer.problem):
         raise ValueError("an answer says nothing")
     return answer._replace(outcomes=outcomes, lines=checked)
@@ -107,14 +116,16 @@ def _head(head: dict[str, Any]) -> Answer:
         times = {str(key): float(time) for key, time in begun.items()}
         death = Death(int(code), bool(overdue), times)
     number, seconds = int(head["number"]), float(head["seconds"])
-    texts = (str(head["problem"]), death, b"", str(head["host"]))
-    return Answer(number, [], seconds, *texts)
+    problem = printable(str(head["problem"]), 5 * LONGEST)
+    host = printable(str(head["host"]), LONGEST)
+    return Answer(number, [], seconds, problem, death, b"", host)
 
 
 def _checked(
     lines: Iterable[bytes], keys: set[str], outcomes: list[Outcome]
 ) -> Iterator[bytes]:
     """Yield marks and records of these keys; collect the outcomes of the records."""
+    left = set(keys)
     for line in lines:
         content = files.parsed(line)
         if content is None:
@@ -124,8 +135,15 @@ def _checked(
             if not keys.issuperset(begun):
                 raise ValueError("a mark of an answer is of another task")
             yield files.line({"begin": begun, "time": float(content["time"])})
-        elif files.is_sealed(line) and content.get("key") in keys:
+        elif _is_record(line, content) and content["key"] in left:
+            left.remove(content["key"])
             outcomes.append(Outcome.of(content))
             yield line
         else:
             raise ValueError("a record of an answer is damaged, or of another task")
+
+
+def _is_record(line: bytes, content: dict[str, Any]) -> bool:
+    """Return whether a line is whole, and would be found in the results folder."""
+    found = files.RECORD.match(line) and files.is_sealed(line)
+    return bool(found) and content.get("status") in STATUSES

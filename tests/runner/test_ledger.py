@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import json
 import signal
 import statistics
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.cluster import Cluster, accused, made
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results import files
 from dp_erm_bench.results.segment import Segment, failed
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner.answers import Answer, Death, packed, unpacked
@@ -319,3 +321,57 @@ def test_an_answer_that_is_damaged_or_of_another_task_is_none(tmp_path, harm):
     wanted = [other] if harm == "foreign" else [task]
     with pytest.raises(ValueError):
         unpacked(harmed.get(harm, data if harm == "foreign" else "text"), wanted)
+
+
+HEAD = {"number": 7, "seconds": 1.0, "problem": "full", "death": None, "host": "h:1"}
+RECORD = {"status": "ok", "message": "", "facts": {}, "trajectory": {}}
+
+
+def sealed(value):
+    return files.sealed(files.line(value))
+
+
+@pytest.mark.parametrize(
+    ("head", "rest"),
+    [
+        ({"death": [1, False, [1]]}, {}),
+        ({"death": "abc"}, {}),
+        ({"number": None}, {}),
+        ({}, {"begin": None}),
+        ({}, {"begin": ["KEY"]}),
+        ({}, {"begin": ["KEY"], "time": []}),
+        ({}, {"key": "KEY"}),
+        ({}, {"key": ["KEY"], **RECORD}),
+        ({}, {"key": "KEY", **RECORD, "status": "fine"}),
+        ({}, {"key": "KEY", **RECORD, "status": ["ok"]}),
+        ({}, {**RECORD, "key": "KEY"}),
+        ({}, {"key": "KEY", **RECORD, "trajectory": {"objective": {"a": 1}}}),
+        ({}, {"key": "KEY", **RECORD, "trajectory": [1]}),
+    ],
+)
+def test_an_answer_with_values_of_other_types_is_none(head, rest):
+    """A host that is confused costs its task, not the run."""
+    (task,) = batches_of(1)
+    first = sealed({**HEAD, "problem": "" if rest else "full", **head})
+    text = json.dumps(rest).replace("KEY", task[0].key)
+    with pytest.raises(ValueError, match="answer"):
+        unpacked(first + (sealed(json.loads(text)) if rest else b""), [task])
+
+
+def test_an_answer_with_two_records_of_a_trial_is_none(tmp_path):
+    (task,) = batches_of(1)
+    record = sealed({"key": task[0].key, **RECORD})
+    assert len(unpacked(sealed(HEAD) + record, [task]).outcomes) == 1
+    with pytest.raises(ValueError, match="another task"):
+        unpacked(sealed(HEAD) + record + record, [task])
+
+
+def test_an_empty_answer_is_none():
+    with pytest.raises(ValueError, match="answer"):
+        unpacked(b"", batches_of(1))
+
+
+def test_what_an_answer_says_of_its_host_has_an_end():
+    long = unpacked(sealed({**HEAD, "problem": "x" * 10**6, "host": "h" * 10**6}), [])
+    assert len(long.problem) < 2000
+    assert len(long.host) < 1000
