@@ -33,8 +33,14 @@ from dp_erm_bench.plugins.names import content, is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
 from dp_erm_bench.registry import ALGORITHM, FROM_FILES, conf_dir
 
-VERSIONS = ("numpy", "scipy", "numba", "llvmlite", "dp-accounting", "scikit-learn")
-"""Packages that numbers depend on; what pandas has read is compared as data."""
+VERSIONS = (
+    *("numpy", "scipy", "numba", "llvmlite", "dp-accounting", "scikit-learn"),
+    *("intel-cmplr-lib-rt", "icc-rt"),
+)
+"""Packages that numbers depend on; what pandas has read is compared as data.
+
+Numba takes the exponential function of Intel's, where there is one.
+"""
 
 SETTINGS = (
     *("NUMBA_OPT", "NUMBA_DISABLE_JIT", "NUMBA_ENABLE_AVX", "NUMBA_LOOP_VECTORIZE"),
@@ -42,7 +48,10 @@ SETTINGS = (
 )
 """Variables that change what is computed."""
 
-CPU_SETTINGS = ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")
+CPU_SETTINGS = (
+    *("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES"),
+    "GLIBC_TUNABLES",
+)
 """Variables that have a library take the CPU for another one."""
 
 CPU, FEATURES, MACHINE, STALE = "cpu", "features", "machine", "stale"
@@ -149,6 +158,9 @@ def _itself() -> dict[str, str]:
     packages = {PACKAGE + name: digest for name, digest in _sources().items()}
     versions = {name: _version(name) for name in VERSIONS}
     versions["python"] = platform.python_version()
+    # Kernels call its exponential function and logarithm.
+    versions["libc"] = " ".join(platform.libc_ver())
+    versions["blas"] = _blas()
     settings = {name: os.environ[name] for name in SETTINGS if name in os.environ}
     return {
         MACHINE: platform.node(),
@@ -178,6 +190,15 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def _blas() -> str:
+    """Return the library that numpy was built with: one version has several."""
+    import numpy as np
+
+    built = np.show_config(mode="dicts") or {}
+    blas = built.get("Build Dependencies", {}).get("blas", {})
+    return f"{blas.get('name', '')} {blas.get('version', '')}".strip()
 
 
 def _sources() -> dict[str, str]:

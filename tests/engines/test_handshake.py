@@ -2,6 +2,8 @@
 
 import json
 import os
+import pickle
+from types import SimpleNamespace
 
 import pytest
 from far import BARE, CONF, SOURCES, VERSION, Far, copied
@@ -10,14 +12,18 @@ from made_blocks import make_block
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.results.segment import encoded, failed
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner import handshake
-from dp_erm_bench.runner.engines import admission, choice, refusals
+from dp_erm_bench.runner.answers import Answer, packed
+from dp_erm_bench.runner.engines import admission, choice, refusals, remote
 from dp_erm_bench.runner.engines.dask import Ending
 from dp_erm_bench.runner.engines.refusals import difference, lacking, parsed
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.handshake import Needs, expected, introduce, needs_of
+from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.options import RunOptions
+from dp_erm_bench.runner.worker import Job
 
 CHANGE = ("kernels/dense.py", b"0.0", b"0.1")
 
@@ -145,6 +151,17 @@ def test_the_settings_of_numba_and_the_cpu_it_compiles_for_are_told(monkeypatch)
     assert "NUMBA_SLP_VECTORIZE=1 there" in difference(introduced(), ours)
 
 
+def test_the_libraries_below_numpy_and_numba_are_told(monkeypatch):
+    ours = introduced()
+    assert ours["version libc"].startswith("glibc 2.")
+    assert ours["version blas"].split()[0]
+    assert ours["version intel-cmplr-lib-rt"] == ""
+    said = difference({**ours, "version libc": "glibc 2.17"}, ours)
+    assert said.startswith("it has libc glibc 2.17, here is glibc 2.")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-FMA")
+    assert "GLIBC_TUNABLES" in introduced()["features"]
+
+
 def test_every_source_and_every_yaml_of_a_part_counts():
     told = {key.partition(" ")[2] for key in introduced() if key[:8] == "package "}
     assert {str(p.relative_to(SOURCES)) for p in SOURCES.rglob("*.py")} <= told
@@ -226,6 +243,56 @@ def test_workers_that_end_when_they_are_asked_do_not_make_it_wait_for_ever(needs
         assert asked.accepted({f"worker {number}": 1}) == {} and asked.pending
     with pytest.raises(UsageError, match="5 workers ended in the handshake"):
         asked.accepted({})
+
+
+class Recorded(Here):
+    """Workers `a`, whose disk is full, and `b`; both answer at once."""
+
+    names = "ab"
+
+    def threads(self):
+        return dict.fromkeys(self.names, 1)
+
+    def submit(self, address, key, call, tell):
+        function, argument = call
+        if function is not remote.received:
+            return super().submit(address, key, call, tell)
+        number, batches, _ = pickle.loads(argument)
+        keys = [trial.key for batch in batches for trial in batch]
+        lines = b"".join(encoded(failed(key, "error", "")) for key in keys)
+        full = Answer(number, [], problem="no space left on device")
+        done = Answer(number, [], lines=lines)
+        tell(Ending(packed(full if address == "a" else done)))
+        return SimpleNamespace(release=lambda: None)
+
+
+def carried(needs, tmp_path, connection, trials):
+    """Return the outcomes of trials that a remote engine has carried."""
+    asked = admission.Admission(connection, needs, False)
+    engine = remote.RemoteEngine(connection, 1.0, asked)
+    ledger = Ledger(Job(str(tmp_path), "1", "nothing"))
+    setting = SimpleNamespace(base={})
+    keys = (f"{number:064x}" for number in range(trials))
+    ledger.add((SimpleNamespace(key=k, owner="", setting=setting),) for k in keys)
+    found = []
+    for number, answer in engine.answers(ledger):
+        found += ledger.settle(number, answer)
+    return found
+
+
+def test_a_worker_with_a_full_disk_gets_no_other_trial(needs, tmp_path, capsys):
+    found = carried(needs, tmp_path, Recorded(), 30)
+    assert sorted(one.key for one in found) == [f"{n:064x}" for n in range(30)]
+    assert {one.message for one in found} == {""}
+    said = capsys.readouterr().err
+    assert said.count("worker a gets no trial: there, no space left on device") == 1
+
+
+def test_where_every_disk_is_full_the_run_ends(needs, tmp_path, monkeypatch):
+    monkeypatch.setattr(admission, "GRACE", 0.0)
+    monkeypatch.setattr(Recorded, "names", "a")
+    with pytest.raises(UsageError, match="no worker is left: worker a .* no space"):
+        carried(needs, tmp_path, Recorded(), 30)
 
 
 @pytest.mark.engines

@@ -185,12 +185,18 @@ class Admission:
         machine = printable(theirs.get(MACHINE, ""), 100)
         if not why:
             self.cpus[machine] = kind_of_cpu(theirs)
-        where = f"worker {address}{machine and f' on {machine}'}"
-        told = why and f"{where} gets no trial: {why}"
-        self._visits[address], self._heard = (
-            visit._replace(refusal=told),
-            time.monotonic(),
-        )
+        self._judge(f"{address}{machine and f' on {machine}'}", address, why)
+
+    def refuse(self, address: str, why: str) -> None:
+        """Give a worker no other trial: it can record none."""
+        if address in self._visits:
+            self._judge(address, address, f"there, {why}")
+
+    def _judge(self, name: str, address: str, why: str) -> None:
+        """Take down why a worker gets no trial; empty if it may."""
+        refusal = why and f"worker {name} gets no trial: {why}"
+        self._visits[address] = self._visits[address]._replace(refusal=refusal)
+        self._heard = time.monotonic()
 
     def _tell(self) -> None:
         """Say who was refused: beside others that work, or that nobody is left.

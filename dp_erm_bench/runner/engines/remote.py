@@ -171,7 +171,14 @@ class RemoteEngine:
         self, number: int, flight: Flight, ending: Ending, ledger: Ledger
     ) -> Answer | None:
         if not ending.problem:
-            return believed(ending.value, number, ledger)
+            answer = believed(ending.value, number, ledger)
+            if answer is None or not answer.problem:
+                return answer
+            # Its disk is full, not ours: the others go on.
+            self.admission.refuse(flight.address, answer.problem)
+            self._threads.pop(flight.address, None)
+            self._looked = 0.0
+            return answer._replace(problem="")
         if ending == GONE:
             # The scheduler may have told who was there just before.
             self._threads.pop(flight.address, None)
