@@ -107,7 +107,13 @@ def sweep(
     DataUnavailable
         If no dataset is available.
     """
-    sections = [lines] if isinstance(lines, Mapping) else list(lines)
+    listed = [lines] if isinstance(lines, Mapping) else lines
+    if not isinstance(listed, Iterable) or isinstance(listed, str):
+        listed = [lines]
+    sections = [_plain(one) for one in listed]
+    for one in sections:
+        if not isinstance(one, dict):
+            raise UsageError(f"lines: {one!r:.80}: must be a mapping, as of a block")
     chosen = {key: check_setting(f"runner.{key}", one) for key, one in runner.items()}
     if "engine" not in chosen and is_active():
         chosen = {"engine": "joblib", "backend": ACTIVE, **chosen}
@@ -121,6 +127,16 @@ def sweep(
     folder = Path(folder)
     run_experiment(sections, folder.name, folder, options)
     return table.load_results(folder)
+
+
+def _plain(value: Any) -> Any:
+    """Return what Python's own types hold of a value of a block, as from yaml."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(one) for one in value]
+    # Numpy's numbers and arrays.
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 @contextlib.contextmanager

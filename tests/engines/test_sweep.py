@@ -6,6 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import joblib
+import numpy as np
 import pytest
 from joblib.parallel import ParallelBackendBase, register_parallel_backend
 
@@ -125,3 +126,18 @@ def test_what_is_wrong_is_refused_in_a_sentence(tmp_path, keys, said):
 def test_no_lines_are_refused(tmp_path):
     with pytest.raises(UsageError, match="nothing to run"):
         dp_erm_bench.sweep([], tmp_path / "none")
+
+
+def test_values_of_numpy_and_ranges_are_those_of_python(expected, tmp_path):
+    algorithm = {**LINES["algorithm"], "clip": np.array([0.5, 1.0])}
+    dataset = {"name": "log1", "n": np.int64(60), "p": np.int32(5)}
+    for seed in (range(3), np.arange(3)):
+        lines = {"dataset": dataset, "algorithm": algorithm, "seed": seed}
+        table = dp_erm_bench.sweep(lines, tmp_path / "numpy", progress=False)
+        assert rows(table).equals(expected)
+
+
+@pytest.mark.parametrize("lines", [5, None, "log1", [LINES, 5]])
+def test_lines_that_are_no_mappings_are_one_sentence(lines, tmp_path):
+    with pytest.raises(UsageError, match="lines: .*: must be a mapping"):
+        dp_erm_bench.sweep(lines, tmp_path / "none")
