@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from dp_erm_bench import paths
 from dp_erm_bench.results import files
@@ -153,7 +154,7 @@ def scratch() -> str:
     A host holds the lock of its folder as long as it lives.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
-        with contextlib.suppress(OSError), open(left / HELD, "rb") as file:
+        with contextlib.suppress(OSError), _lock_of(left) as file:
             paths.hold(file, wait=False)
             shutil.rmtree(left)
     folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
@@ -163,6 +164,12 @@ def scratch() -> str:
     # Closed with the process: the cache keeps what it returns alive, not the file.
     atexit.register(held.close)
     return str(folder)
+
+
+def _lock_of(folder: Path) -> BinaryIO:
+    """Open the lock of a folder, which anybody may have made: a pipe is not awaited."""
+    careful = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+    return open(os.open(folder / HELD, careful), "rb")
 
 
 def _taken_lines(child: Worker, job: Job) -> Iterator[bytes]:

@@ -1,8 +1,12 @@
 """Real worker processes: their faults, their threads, their end."""
 
 import json
+import os
 import shutil
 import signal
+import tempfile
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +14,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
-from dp_erm_bench.runner import process, worker
+from dp_erm_bench.runner import host, process, worker
 from dp_erm_bench.runner.engines.joblib import JoblibEngine
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import Job
@@ -143,3 +147,18 @@ def test_an_exception_is_told_with_its_traceback(block):
 def test_a_backend_that_cannot_be_imported_is_an_error_of_each_trial(block):
     records = guarded(batch(block, [1, 2]), "fakes.absent")
     assert [record["status"] for record in records] == ["error", "error"]
+
+
+def test_a_pipe_in_place_of_a_host_s_lock_is_not_awaited(tmp_path, monkeypatch):
+    """Others can write into the folder for temporary files, too."""
+    left = tmp_path / f"{host.SCRATCH}left"
+    left.mkdir()
+    os.mkfifo(left / host.HELD)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = []
+    asked = threading.Thread(
+        target=lambda: made.append(host.scratch.__wrapped__()), daemon=True
+    )
+    asked.start()
+    asked.join(10.0)
+    assert made and Path(made[0]).parent == tmp_path
