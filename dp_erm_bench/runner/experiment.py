@@ -80,8 +80,8 @@ def sweep(
 ) -> "pd.DataFrame":
     """Run every trial of some lines that is not recorded yet; return their table.
 
-    It does what a command line does: trials run in worker processes, each is recorded
-    as it ends, and what was interrupted goes on when it is called again.
+    It does what a command line does: trials run in worker processes, and what was
+    interrupted goes on when it is called again.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def sweep(
     Returns
     -------
     DataFrame
-        As of `load_results`: one row per checkpoint; ``status`` tells what failed.
+        As of `load_results`: a row per checkpoint; ``status`` tells what failed.
 
     Raises
     ------
@@ -107,13 +107,7 @@ def sweep(
     DataUnavailable
         If no dataset is available.
     """
-    listed = [lines] if isinstance(lines, Mapping) else lines
-    if not isinstance(listed, Iterable) or isinstance(listed, str):
-        listed = [lines]
-    sections = [_plain(one) for one in listed]
-    for one in sections:
-        if not isinstance(one, dict):
-            raise UsageError(f"lines: {one!r:.80}: must be a mapping, as of a block")
+    sections = _sections(lines)
     chosen = {key: check_setting(f"runner.{key}", one) for key, one in runner.items()}
     if "engine" not in chosen and is_active():
         chosen = {"engine": "joblib", "backend": ACTIVE, **chosen}
@@ -124,18 +118,25 @@ def sweep(
     text = json.dumps(sections, sort_keys=True, default=str)
     command = ("dp_erm_bench.sweep", sha256(text.encode()).hexdigest()[:NAMED])
     options = run_options(config, command, append_plan=True)
-    folder = Path(folder)
-    run_experiment(sections, folder.name, folder, options)
+    run_experiment(sections, Path(folder).name, Path(folder), options)
     return table.load_results(folder)
 
 
+def _sections(lines: Any) -> list[dict[str, Any]]:
+    """Return lines as blocks; a UsageError if one is no mapping."""
+    alone = isinstance(lines, str | Mapping) or not isinstance(lines, Iterable)
+    sections = [_plain(one) for one in ([lines] if alone else lines)]
+    if not all(isinstance(one, dict) for one in sections):
+        raise UsageError(f"lines={lines!r:.80}: must be a mapping, or a list of them")
+    return sections
+
+
 def _plain(value: Any) -> Any:
-    """Return what Python's own types hold of a value of a block, as from yaml."""
+    """Return a block's value in Python's own types; numpy's and ranges are others."""
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | range):
         return [_plain(one) for one in value]
-    # Numpy's numbers and arrays.
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -144,8 +145,7 @@ def early_worker(folder: Path, options: RunOptions) -> Iterator[Worker | None]:
     """Lend a worker that imports what it needs, if there is likely something to do.
 
     To import takes as long as to plan a small sweep, and there is more than one core.
-    It is not started where the last run was of the same command line and came to its
-    end: then there is nothing to do, unless something is retried.
+    None is started if the same command line came to its end and retries nothing.
     """
     last = read_manifest(folder) if options.mode != "plan" else {}
     same = last.get("command") == plain_command(options.command)

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.worker import Batch, Job, Outcome, Report
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
@@ -136,7 +137,10 @@ class Worker:
         self._due = float("inf")
         self._mark = secrets.token_hex(8)
         service = ("dp_erm_bench.runner.worker", [str(os.getpid()), execute])
-        self._process, self.pipe = start(*service, {MARK: self._mark})
+        try:
+            self._process, self.pipe = start(*service, {MARK: self._mark})
+        except OSError as error:
+            raise UsageError(f"no worker can be started: {error.strerror}") from None
         self.pid = self._process.pid
 
     def give(self, task: Sequence[Batch], job: Job) -> None:

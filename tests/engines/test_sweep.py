@@ -139,5 +139,5 @@ def test_values_of_numpy_and_ranges_are_those_of_python(expected, tmp_path):
 
 @pytest.mark.parametrize("lines", [5, None, "log1", [LINES, 5]])
 def test_lines_that_are_no_mappings_are_one_sentence(lines, tmp_path):
-    with pytest.raises(UsageError, match="lines: .*: must be a mapping"):
+    with pytest.raises(UsageError, match="lines=.*: must be a mapping"):
         dp_erm_bench.sweep(lines, tmp_path / "none")

@@ -1,5 +1,6 @@
 """Real worker processes: their faults, their threads, their end."""
 
+import errno
 import json
 import os
 import shutil
@@ -162,3 +163,12 @@ def test_a_pipe_in_place_of_a_host_s_lock_is_not_awaited(tmp_path, monkeypatch):
     asked.start()
     asked.join(10.0)
     assert made and Path(made[0]).parent == tmp_path
+
+
+def test_a_process_that_cannot_be_made_is_one_sentence(monkeypatch):
+    def refused(*command, **options):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(process.subprocess, "Popen", refused)
+    with pytest.raises(UsageError, match="no worker can be started: Resource temp"):
+        process.Worker()
