@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.results.segment import Segment, failed
 from dp_erm_bench.runner.answers import Answer, Death
 from dp_erm_bench.runner.losses import LastWords, Losses
@@ -213,7 +213,7 @@ class Ledger:
         self, batch: Batch, status: str, reason: str, seconds: float = 0.0
     ) -> Outcome:
         """Record what is held against the only trial of a batch."""
-        record = failed(batch[0].key, status, reason)
+        record = failed(batch[0].key, status, printable(reason))
         self._segment.append([record], seconds)
         return Outcome.of(record)
 

@@ -112,6 +112,34 @@ def test_only_a_command_line_is_detached(tmp_path):
         detach.submit(tmp_path, options)
 
 
+def test_a_job_of_another_system_that_may_wait_is_left_alone(
+    tmp_path, monkeypatch, capsys
+):
+    """PBS is not asked whether a job waits: it is not cancelled for having to."""
+    asked = []
+
+    def ask(*command, script=None):
+        asked.append(command[0])
+        return subprocess.CompletedProcess(command, 0, "12.server\n", "")
+
+    monkeypatch.setattr(detach, "check_script", lambda options, script: None)
+    monkeypatch.setattr(detach, "listed", lambda cluster, ids: {*ids})
+    monkeypatch.setattr(detach, "ask", ask)
+    detach.submit(tmp_path, made("pbs", command=("dp-erm-bench",), patience=0.1))
+    assert asked == ["qsub"]
+    assert capsys.readouterr().out.startswith("job 12 has not begun yet, or ")
+
+
+@pytest.mark.parametrize("job", ["-f", "1; ls", [1], None])
+def test_a_job_without_a_number_is_asked_of_nobody(job, tmp_path, monkeypatch):
+    (tmp_path / "job.json").write_text(json.dumps({"cluster": "pbs", "job": job}))
+    monkeypatch.setattr(detach, "listed", lambda cluster, ids: {*ids})
+    detach._check_alone(tmp_path)
+    (tmp_path / "job.json").write_text(json.dumps({"cluster": "pbs", "job": "12"}))
+    with pytest.raises(UsageError, match="job 12 of pbs runs this sweep already"):
+        detach._check_alone(tmp_path)
+
+
 def test_the_keys_of_engines_are_not_the_job_s():
     command = ("dp-erm-bench", "-cd", "conf", "runner.queue=a", "runner.retry=error")
     options = made("slurm", command=command, n_jobs=2)

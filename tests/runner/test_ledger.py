@@ -375,3 +375,17 @@ def test_what_an_answer_says_of_its_host_has_an_end():
     long = unpacked(sealed({**HEAD, "problem": "x" * 10**6, "host": "h" * 10**6}), [])
     assert len(long.problem) < 2000
     assert len(long.host) < 1000
+
+
+def test_the_log_of_a_lost_host_has_an_end(tmp_path):
+    ledger = Ledger(Job(str(tmp_path), "1", "fakes.bowl"))
+    ledger.add(batches_of(1))
+    accusation = []
+    while not accusation:
+        number = ledger.take()
+        ledger.losses.told[number] = LastWords("node", "x" * 10**6)
+        accusation = ledger.settle(number, None)
+    ledger.close()
+    (record,) = Store(tmp_path).records([accusation[0].key])
+    assert record["message"].startswith("lost with its host 3 times, the last node\nx")
+    assert len(record["message"]) < 20_000

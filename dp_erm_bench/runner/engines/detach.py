@@ -128,7 +128,8 @@ def _check_alone(folder: Path) -> None:
     """Refuse to have two jobs run one sweep."""
     try:
         record = json.loads((folder / RECORD).read_text())
-        cluster, job = str(record["cluster"]), str(record["job"])
+        # It goes into a command line, and the folder may be anybody's.
+        cluster, job = str(record["cluster"]), str(int(record["job"]))
         there = job in listed(cluster, [job])
     except (OSError, ValueError, KeyError, TypeError):
         return
@@ -168,6 +169,9 @@ def _heard(folder: Path, options: RunOptions, token: str, job: str) -> str:
                 f"waits ({waiting[job]}) and will run this sweep, if its node shares "
                 "the results folder"
             )
+        elif there and options.cluster != "slurm":
+            # It may wait: these systems are not asked. It looks for the folder itself.
+            return "has not begun yet, or its node does not share the results folder"
         else:
             break
     last = "".join(f" ({one})" for one in log_of(folder / LOGS, job).splitlines()[-1:])
