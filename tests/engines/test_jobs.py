@@ -11,7 +11,7 @@ import pytest
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import RunnerConfig
-from dp_erm_bench.runner.engines import detach, jobs
+from dp_erm_bench.runner.engines import cluster, detach, jobs
 from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.engines.cluster import certificates, log_of, private
 from dp_erm_bench.runner.engines.dask import jobqueue
@@ -110,6 +110,16 @@ def test_only_a_command_line_is_detached(tmp_path):
     options = made("slurm", command=("script.py",))
     with pytest.raises(UsageError, match="runner.detach=true: a job runs a command"):
         detach.submit(tmp_path, options)
+
+
+def test_known_jobs_are_cancelled_though_the_cluster_can_say_nothing(monkeypatch):
+    asked = []
+    monkeypatch.setattr(cluster, "ask", lambda *command: asked.append(command))
+    ours = cluster.Jobs(made("slurm"), 1, jobqueue(), SECURITY)
+    ours.cluster, ours.logs = SimpleNamespace(), "nowhere"
+    ours._ids = {"12"}
+    ours.__exit__(None, None, None)
+    assert asked == [("scancel", "12")]
 
 
 def test_a_job_of_another_system_that_may_wait_is_left_alone(

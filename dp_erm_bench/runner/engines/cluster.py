@@ -110,8 +110,10 @@ class Jobs:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Cancel the jobs; their logs stay if an error may be explained by them."""
-        self.note()
-        # Where a job was not taken the cluster cannot end as it should.
+        # Where a job was not taken the cluster cannot end as it should; what it knows
+        # of its jobs may be torn. Those that are known are cancelled all the same.
+        with contextlib.suppress(Exception):
+            self.note()
         with contextlib.suppress(Exception):
             self.cluster.close(timeout=END)
         if self._ids:
