@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dp_erm_bench import paths
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
 from dp_erm_bench.results.segment import traces_of
 from dp_erm_bench.runner.answers import Answer, Death, packed
@@ -120,8 +121,14 @@ def hosted(number: int, task: Sequence[Batch], job: Job, ship: bool = False) -> 
 
 
 def shipped(number: int, task: Sequence[Batch], job: Job) -> tuple[int, bytes]:
-    """Return the answer of a host that need not share a folder with the parent."""
-    return number, packed(hosted(number, task, job, ship=True))
+    """Return the answer of a host that need not share a folder with the parent.
+
+    Where its machine has no room for a process or a file, that is the answer's problem.
+    """
+    try:
+        return number, packed(hosted(number, task, job, ship=True))
+    except (UsageError, OSError) as error:
+        return number, packed(Answer(number, [], problem=str(error) or repr(error)))
 
 
 def _reported(number: int, child: Worker) -> Answer | None:

@@ -8,6 +8,7 @@ import signal
 import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import host, process, worker
+from dp_erm_bench.runner.answers import unpacked
 from dp_erm_bench.runner.engines.joblib import JoblibEngine
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import Job
@@ -172,3 +174,16 @@ def test_a_process_that_cannot_be_made_is_one_sentence(monkeypatch):
     monkeypatch.setattr(process.subprocess, "Popen", refused)
     with pytest.raises(UsageError, match="no worker can be started: Resource temp"):
         process.Worker()
+
+
+@pytest.mark.parametrize("error", [UsageError("no worker"), OSError(28, "no room")])
+def test_a_host_without_room_says_so_and_accuses_nobody(error, monkeypatch):
+    def refused(owner, run):
+        raise error
+
+    monkeypatch.setattr(host.children, "of_thread", refused)
+    task = [(SimpleNamespace(key="0" * 64, owner=""),)]
+    number, data = host.shipped(3, task, Job("", "1", "nothing"))
+    answer = unpacked(data, task)
+    assert (number, answer.number, answer.death) == (3, 3, None)
+    assert answer.problem == str(error)
