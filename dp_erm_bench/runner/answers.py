@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +11,7 @@ from typing import Any, NamedTuple
 from dp_erm_bench.errors import printable
 from dp_erm_bench.results import files
 from dp_erm_bench.results.index import STATUSES
-from dp_erm_bench.runner.worker import Batch, Outcome
+from dp_erm_bench.runner.worker import Batch, Outcome, Report
 
 LONGEST = 200
 """Characters of what an answer says of its host, or of what is wrong with it."""
@@ -147,3 +149,29 @@ def _is_record(line: bytes, content: dict[str, Any]) -> bool:
     """Return whether a line is whole, and would be found in the results folder."""
     found = files.RECORD.match(line) and files.is_sealed(line)
     return bool(found) and content.get("status") in STATUSES
+
+
+def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
+    """Return the report of a worker on a task that a line holds; None if it is none.
+
+    Whoever wrote the line: every value is of its type, and the outcomes are those of
+    the first batches of the task.
+    """
+    try:
+        outcomes, batches, seconds, problem, full = json.loads(text)
+        found = [
+            Outcome(str(key), _status(status), float(final), str(message))
+            for key, status, final, message in outcomes
+        ]
+        report = Report(found, int(batches), float(seconds), str(problem), bool(full))
+        due = [trial.key for batch in task[: report.batches] for trial in batch]
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    whole = due == [one.key for one in found] and 0 <= report.seconds < math.inf
+    return report if whole else None
+
+
+def _status(status: Any) -> str:
+    if status not in STATUSES:
+        raise ValueError(f"{status!r}: no status")
+    return str(status)

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -93,7 +93,13 @@ children = Children()
 atexit.register(children.end, 0.0)
 
 
-def hosted(number: int, task: Sequence[Batch], job: Job, ship: bool = False) -> Answer:
+def hosted(
+    number: int,
+    task: Sequence[Batch],
+    job: Job,
+    ship: bool = False,
+    wanted: Callable[[], bool] = lambda: True,
+) -> Answer:
     """Run a task in a child of this thread, and return how it ended.
 
     Parameters
@@ -107,12 +113,14 @@ def hosted(number: int, task: Sequence[Batch], job: Job, ship: bool = False) -> 
     ship : bool
         Whether the lines travel with the answer: the child writes into a folder of
         this machine. Else it writes into the results folder.
+    wanted : callable
+        Returns whether somebody waits for the answer; if not, the child is ended.
     """
     if ship:
         job = job._replace(folder=scratch(), secret=_secret())
     child = children.of_thread(task[0][0].owner, job.run)
     child.give(task, job)
-    child.wait()
+    child.wait(wanted)
     answer = _reported(number, child) or _mourned(number, child, task, job)
     lines = b"".join(_taken_lines(child, job)) if ship else b""
     if child.report and child.report.full:
@@ -120,13 +128,15 @@ def hosted(number: int, task: Sequence[Batch], job: Job, ship: bool = False) -> 
     return answer._replace(lines=lines, host=f"{os.uname().nodename}:{os.getpid()}")
 
 
-def shipped(number: int, task: Sequence[Batch], job: Job) -> tuple[int, bytes]:
+def shipped(
+    number: int, task: Sequence[Batch], job: Job, wanted: Callable[[], bool]
+) -> tuple[int, bytes]:
     """Return the answer of a host that need not share a folder with the parent.
 
     Where its machine has no room for a process or a file, that is the answer's problem.
     """
     try:
-        return number, packed(hosted(number, task, job, ship=True))
+        return number, packed(hosted(number, task, job, True, wanted))
     except (UsageError, OSError) as error:
         return number, packed(Answer(number, [], problem=str(error) or repr(error)))
 

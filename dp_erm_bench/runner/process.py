@@ -1,21 +1,20 @@
 """Processes of one thread: how they start, and a worker as its parent sees it."""
 
 import contextlib
-import json
 import os
 import secrets
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.runner.worker import Batch, Job, Outcome, Report
+from dp_erm_bench.runner.answers import understood
+from dp_erm_bench.runner.worker import Batch, Job, Report
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS}
@@ -190,10 +189,12 @@ class Worker:
         for line in filter(None, lines):
             self.report = self.report or understood(line, self.task)
 
-    def wait(self) -> Report | None:
-        """Wait for its report, and return it; None if it died before."""
+    def wait(self, wanted: Callable[[], bool]) -> Report | None:
+        """Wait for its report while that is wanted; None if it dies, or is ended."""
         ready: Sequence[object] = ()
         while not self._spoke(ready):
+            if not wanted():
+                self.kill()
             ready = wait([self.pipe] if self.hears else [], self._patience())
         return self.report
 
@@ -218,17 +219,6 @@ class Worker:
         if self.owner:
             end_strays(self._mark)
         return code
-
-
-def understood(text: bytes, task: Sequence[Sequence[Any]]) -> Report | None:
-    """Return the report on a task that a line by whomever holds, None if it is none."""
-    try:
-        outcomes, *rest = json.loads(text)
-        report = Report([Outcome(*one) for one in outcomes], *rest)
-        due = [trial.key for batch in task[: report.batches] for trial in batch]
-    except (ValueError, TypeError, RecursionError):
-        return None
-    return report if due == [one.key for one in report.outcomes] else None
 
 
 def end_strays(mark: str) -> None:

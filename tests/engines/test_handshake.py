@@ -17,7 +17,7 @@ from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner import handshake
 from dp_erm_bench.runner.answers import Answer, packed
 from dp_erm_bench.runner.engines import admission, choice, refusals, remote
-from dp_erm_bench.runner.engines.dask import Ending
+from dp_erm_bench.runner.engines.base import Ending
 from dp_erm_bench.runner.engines.refusals import difference, lacking, parsed
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.handshake import Needs, expected, introduce, needs_of

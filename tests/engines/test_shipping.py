@@ -28,7 +28,7 @@ from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner import shipping
 from dp_erm_bench.runner.engines import admission
 from dp_erm_bench.runner.engines.admission import Admission
-from dp_erm_bench.runner.engines.dask import Ending
+from dp_erm_bench.runner.engines.base import Ending
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.handshake import needs_of
 from dp_erm_bench.runner.options import RunOptions

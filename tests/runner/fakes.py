@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import time
 
 FATAL_SEED = 3
 ROWS = {"iteration": [0, 7], "passes": [0.0, 1.0], "seconds": [0.0, 0.5]}
@@ -71,6 +72,11 @@ def alarmed(trials):
     """Report the seconds that the kernel leaves this process."""
     left, _ = signal.getitimer(signal.ITIMER_REAL)
     return [record(trial, 1.0, message=str(left)) for trial in trials]
+
+
+def sleeping(trials):
+    time.sleep(60)
+    return bowl(trials)
 
 
 def threads(trials):

@@ -7,6 +7,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import host, process, worker
-from dp_erm_bench.runner.answers import unpacked
+from dp_erm_bench.runner.answers import understood, unpacked
 from dp_erm_bench.runner.engines.joblib import JoblibEngine
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import Job
@@ -183,7 +184,41 @@ def test_a_host_without_room_says_so_and_accuses_nobody(error, monkeypatch):
 
     monkeypatch.setattr(host.children, "of_thread", refused)
     task = [(SimpleNamespace(key="0" * 64, owner=""),)]
-    number, data = host.shipped(3, task, Job("", "1", "nothing"))
+    number, data = host.shipped(3, task, Job("", "1", "nothing"), lambda: True)
     answer = unpacked(data, task)
     assert (number, answer.number, answer.death) == (3, 3, None)
     assert answer.problem == str(error)
+
+
+OUTCOME = ["0" * 64, "ok", 1.0, ""]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        [[OUTCOME], 1, "x", "", False],
+        [[OUTCOME], 1, -1.0, "", False],
+        [[["0" * 64, ["ok"], 1.0, ""]], 1, 0.1, "", False],
+        [[["0" * 64, "fine", 1.0, ""]], 1, 0.1, "", False],
+        [[["0" * 64, "ok", "z", ""]], 1, 0.1, "", False],
+        [[["1" * 64, "ok", 1.0, ""]], 1, 0.1, "", False],
+        [[OUTCOME], 1, 0.1],
+        {"outcomes": []},
+    ],
+)
+def test_a_report_with_other_values_is_none(report):
+    task = [(SimpleNamespace(key="0" * 64, owner=""),)]
+    assert understood(json.dumps(report).encode(), task) is None
+    right = json.dumps([[OUTCOME], 1, 0.1, "", False]).encode()
+    assert understood(right, task).outcomes[0].key == "0" * 64
+
+
+def test_a_child_whose_answer_nobody_wants_is_ended(block, tmp_path):
+    task = [tuple(batch(block, [1]))]
+    job = Job(str(tmp_path), "1", "fakes.sleeping")
+    children = host.Children()
+    worker = children.of_thread("", "1")
+    worker.give(task, job)
+    start = time.monotonic()
+    assert worker.wait(lambda: time.monotonic() < start + 1) is None
+    assert time.monotonic() - start < 5 and worker.end() == -signal.SIGKILL

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dp_erm_bench.errors import UsageError, printable
-from dp_erm_bench.runner.engines.dask import GONE, Connection, Ending
+from dp_erm_bench.runner.engines.base import GONE, Ending
+from dp_erm_bench.runner.engines.dask import Connection
 from dp_erm_bench.runner.engines.refusals import difference, lacking, parsed, title
 from dp_erm_bench.runner.engines.shipper import Caller, Shipper, Tell
 from dp_erm_bench.runner.handshake import (

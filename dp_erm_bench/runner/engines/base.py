@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from dp_erm_bench.runner.answers import Answer, unpacked
 from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.losses import LastWords
+
+
+class SchedulerLost(Exception):
+    """The scheduler does not answer."""
+
+
+class Ending(NamedTuple):
+    """How a call on a worker ended: its value, or a problem.
+
+    `cancelled`: it ended with the connection to the scheduler.
+    """
+
+    value: Any = None
+    problem: str = ""
+    cancelled: bool = False
+
+
+GONE = Ending(problem="its worker is gone")
 
 
 class Engine(AbstractContextManager["Engine"], Protocol):

@@ -12,14 +12,15 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import dask
-from distributed import Client, KilledWorker, LocalCluster, Security, rpc
+from distributed import Client, KilledWorker, LocalCluster, Security, get_worker, rpc
 from distributed import Future as DaskFuture
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import EngineConfig
+from dp_erm_bench.runner.engines.base import GONE, Ending, SchedulerLost
 from dp_erm_bench.runner.engines.cluster import Jobs
 from dp_erm_bench.runner.engines.local import LocalWorkers, signals_deferred, silence
 
@@ -37,24 +38,6 @@ BRIEF = 5.0
 """Seconds in which a scheduler must take a connection."""
 
 Future = DaskFuture[Any]
-
-
-class SchedulerLost(Exception):
-    """The scheduler does not answer."""
-
-
-class Ending(NamedTuple):
-    """How a call on a worker ended: its value, or a problem.
-
-    `cancelled`: it ended with the connection to the scheduler.
-    """
-
-    value: Any = None
-    problem: str = ""
-    cancelled: bool = False
-
-
-GONE = Ending(problem="its worker is gone")
 
 
 class Connection:
@@ -213,6 +196,18 @@ async def _followed(future: Future, tell: Callable[[Ending], None]) -> None:
     except Exception as error:
         ending = Ending(problem=f"{type(error).__name__}: {error}")
     tell(ending)
+
+
+def wish() -> Callable[[], bool]:
+    """Return what tells whether the call that runs here is wanted: by its client."""
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def wanted() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is not None and task.state == "executing"
+
+    return wanted
 
 
 def jobqueue() -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import os
 import platform
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import joblib
@@ -20,6 +22,7 @@ from dp_erm_bench.runner.host import children, hosted, shipped
 from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.losses import LastWords
 from dp_erm_bench.runner.process import PATIENCE, Worker
+from dp_erm_bench.runner.worker import Batch, Job
 
 HANGING = {
     "dask": "DaskDistributedBackend",
@@ -114,7 +117,7 @@ class JoblibEngine:
 
     def _calls(self, ledger: Ledger) -> Iterator[Any]:
         """Yield the calls of the tasks of a round."""
-        run = joblib.delayed(hosted if self._local else shipped)
+        run = joblib.delayed(hosted if self._local else carried)
         # Of a backend that returns all or nothing, nothing waits for long.
         last = self.slots if self._whole else None
         for number in itertools.islice(ledger.tasks(), last):
@@ -143,6 +146,21 @@ class JoblibEngine:
                 self._parallel.__exit__(None, None, None)
             self._parallel = self._made()
             self._parallel.__enter__()
+
+
+def carried(number: int, task: Sequence[Batch], job: Job) -> tuple[int, bytes]:
+    """Return the answer of a process of joblib's, which ends when its parent has."""
+    parent = _parent(os.getpid())
+    answer = shipped(number, task, job, lambda: os.getppid() == parent)
+    if os.getppid() != parent:
+        os._exit(1)
+    return answer
+
+
+@functools.cache
+def _parent(pid: int) -> int:
+    """Return the process that started this one, `pid`, as of its first task."""
+    return os.getppid()
 
 
 @contextlib.contextmanager

@@ -15,14 +15,8 @@ from typing import Any, NamedTuple, Self
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.answers import Answer
 from dp_erm_bench.runner.engines.admission import Admission
-from dp_erm_bench.runner.engines.base import believed
-from dp_erm_bench.runner.engines.dask import (
-    GONE,
-    Connection,
-    Ending,
-    Future,
-    SchedulerLost,
-)
+from dp_erm_bench.runner.engines.base import GONE, Ending, SchedulerLost, believed
+from dp_erm_bench.runner.engines.dask import Connection, Future, wish
 from dp_erm_bench.runner.host import shipped
 from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.losses import LastWords
@@ -237,5 +231,6 @@ def machine(address: str) -> str:
 
 def received(task: bytes) -> bytes:
     """Return the answer on a task that was sent to the worker which calls this."""
-    _, answer = shipped(*pickle.loads(task))
+    number, batches, job = pickle.loads(task)
+    _, answer = shipped(number, batches, job, wish())
     return answer

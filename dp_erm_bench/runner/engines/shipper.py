@@ -15,7 +15,8 @@ from typing import Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner import shipping
-from dp_erm_bench.runner.engines.dask import Connection, Ending, SchedulerLost
+from dp_erm_bench.runner.engines.base import Ending, SchedulerLost
+from dp_erm_bench.runner.engines.dask import Connection
 from dp_erm_bench.runner.engines.refusals import lacking, parsed, title
 from dp_erm_bench.runner.handshake import DATA, FILE, Needs, introduce
 
