@@ -68,7 +68,7 @@ def start(
     said = subprocess.DEVNULL if quiet else None
     code = SERVE.format(len(arguments) + 2, module)
     try:
-        with theirs, _interrupts_held():
+        with theirs, interrupts_held():
             process = subprocess.Popen(
                 [sys.executable, "-c", code, str(handle), *arguments, *sys.path],
                 env={**os.environ, **ONE_THREAD, **own},
@@ -88,7 +88,7 @@ def start(
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
     """Let what is started here never hear of Ctrl-C: that is its parent's to handle."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:

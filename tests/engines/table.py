@@ -10,7 +10,10 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from engines import ENGINES
+HERE = Path(__file__).parent
+sys.path[:0] = map(str, (HERE.parent / "faults", HERE.parent / "runner"))
+
+from engines import ENGINES  # noqa: E402
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "harness.md"
 START, END = "<!-- faults: by make test-engines -->\n", "<!-- end of faults -->"

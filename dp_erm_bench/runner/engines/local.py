@@ -8,11 +8,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Self
 
 from dp_erm_bench.runner.engines.cluster import LAST_LINES
 from dp_erm_bench.runner.host import scratch
+from dp_erm_bench.runner.process import interrupts_held
 
 LOOPBACK = "127.0.0.1"
 LOGS = "DP_ERM_BENCH_WORKER_LOGS"
@@ -48,18 +50,22 @@ class LocalWorkers:
 
     def __enter__(self) -> Self:
         """Start the scheduler in this process, and the workers."""
-        self.cluster = self._class(
-            n_workers=self.n_jobs,
-            threads_per_worker=1,
-            host=LOOPBACK,
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": f"{LOOPBACK}:0"},
-            silence_logs=logging.CRITICAL,
-            # Its children, which hold what there is, have a limit of their own.
-            memory_limit=0,
-            preload=[__name__],
-            env={LOGS: scratch()},
-        )
+        # Its thread and processes inherit that they never hear of Ctrl-C, if the first
+        # of them need not start this one, which has its thread hear again.
+        resource_tracker.ensure_running()
+        with interrupts_held():
+            self.cluster = self._class(
+                n_workers=self.n_jobs,
+                threads_per_worker=1,
+                host=LOOPBACK,
+                dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": f"{LOOPBACK}:0"},
+                silence_logs=logging.CRITICAL,
+                # Its children, which hold what there is, have a limit of their own.
+                memory_limit=0,
+                preload=[__name__],
+                env={LOGS: scratch()},
+            )
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
