@@ -59,13 +59,15 @@ def test_lost_workers_cost_time_only(runs, cluster, failures):
     assert completed(runs, process)
 
 
-def test_a_scheduler_that_comes_back_costs_time_only(runs, cluster):
+def test_a_scheduler_that_comes_back_costs_time_only(runs, cluster, seen):
     workers(cluster)
     process = at_work(runs, cluster)
     cluster.kill(cluster.scheduler)
     cluster.restart()
     workers(cluster)
     assert completed(runs, process)
+    done = f"{TRIALS} of {TRIALS} ok"
+    seen("the scheduler is killed and comes back", "dask, address", done)
 
 
 @pytest.mark.engines
@@ -96,7 +98,7 @@ def test_a_scheduler_that_is_killed_again_and_again_costs_time_only(runs, cluste
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.engines)]
 )
-def test_a_scheduler_that_stays_away_is_one_sentence(runs, cluster, number):
+def test_a_scheduler_that_stays_away_is_one_sentence(runs, cluster, number, seen):
     workers(cluster)
     process = at_work(runs, cluster, patience=2.0)
     os.kill(cluster.scheduler.pid, number)
@@ -110,10 +112,13 @@ def test_a_scheduler_that_stays_away_is_one_sentence(runs, cluster, number):
     again = runs("slow", TRIALS, n_jobs=2)
     assert again.code == 0 and f"({TRIALS - before} run now)" in again.out
     assert runs.lines("key") == TRIALS
+    fault = "is killed" if number == signal.SIGKILL else "hangs"
+    outcome = "exit 2, one sentence; the same command does the rest"
+    seen(f"the scheduler {fault} for good", "dask, address", outcome)
 
 
 @pytest.mark.engines
-def test_workers_that_stay_away_are_one_sentence(runs, cluster):
+def test_workers_that_stay_away_are_one_sentence(runs, cluster, seen):
     there = workers(cluster)
     process = at_work(runs, cluster, patience=2.0)
     for one in there:
@@ -123,6 +128,8 @@ def test_workers_that_stay_away_are_one_sentence(runs, cluster):
         "dp-erm-bench: runner=dask: no worker for runner.patience=2"
     )
     assert (found.code, found.err.count("\n")) == (2, 1)
+    where = "all workers are killed for good", "dask, address"
+    seen(*where, "exit 2, one sentence")
 
 
 def test_who_does_not_answer_or_has_no_worker_is_one_sentence(runs, cluster):
