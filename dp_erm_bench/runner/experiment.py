@@ -28,7 +28,6 @@ from dp_erm_bench.results.index import FAILED, FINISHED
 from dp_erm_bench.results.runs import check_run, note_ended, read_manifest
 from dp_erm_bench.results.segment import NAMED
 from dp_erm_bench.runner.engines.choice import ACTIVE
-from dp_erm_bench.runner.engines.joblib import is_active
 from dp_erm_bench.runner.manifest import doubts, plain_command, recorded, write_choices
 from dp_erm_bench.runner.options import RunOptions, run_options
 from dp_erm_bench.runner.plan import print_plan
@@ -109,6 +108,9 @@ def sweep(
     """
     sections = _sections(lines)
     chosen = {key: check_setting(f"runner.{key}", one) for key, one in runner.items()}
+    # Not at the top: most of a command line needs no joblib.
+    from dp_erm_bench.runner.engines.joblib import is_active
+
     if "engine" not in chosen and is_active():
         chosen = {"engine": "joblib", "backend": ACTIVE, **chosen}
     if chosen.get("backend") == ACTIVE:
