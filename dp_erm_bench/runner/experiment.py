@@ -90,8 +90,7 @@ def sweep(
     folder : str or Path
         The results folder; trials of earlier sweeps stay in its table.
     **runner
-        Keys of the command line's ``runner``: ``n_jobs``, ``time_limit``, ``retry``,
-        ``engine`` and others. Without ``engine`` the backend of an active
+        Keys of the command line's ``runner``, such as ``n_jobs``, ``engine``. Without ``engine`` the backend of an active
         ``joblib.parallel_config`` hosts the workers, else threads of this process.
 
     Returns
@@ -104,12 +103,11 @@ def sweep(
     UsageError
         Before anything runs, for a key or a value that is wrong.
     DataUnavailable
-        If no dataset is available.
+        If there is no dataset.
     """
     sections = _sections(lines)
     chosen = {key: check_setting(f"runner.{key}", one) for key, one in runner.items()}
-    # Not at the top: most of a command line needs no joblib.
-    from dp_erm_bench.runner.engines.joblib import is_active
+    from dp_erm_bench.runner.engines.joblib import is_active  # imports joblib
 
     if "engine" not in chosen and is_active():
         chosen = {"engine": "joblib", "backend": ACTIVE, **chosen}
