@@ -90,8 +90,8 @@ def sweep(
     folder : str or Path
         The results folder; trials of earlier sweeps stay in its table.
     **runner
-        Keys of the command line's ``runner``, such as ``n_jobs``, ``engine``. Without ``engine`` the backend of an active
-        ``joblib.parallel_config`` hosts the workers, else threads of this process.
+        Keys of ``runner``, such as ``n_jobs``, ``engine``. Without ``engine`` the backend
+        of an active ``joblib.parallel_config`` hosts the workers, else threads.
 
     Returns
     -------
