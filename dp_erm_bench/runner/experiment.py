@@ -90,7 +90,7 @@ def sweep(
     folder : str or Path
         The results folder; trials of earlier sweeps stay in its table.
     **runner
-        Keys of ``runner``, such as ``n_jobs``, ``engine``. Without ``engine`` the backend
+        Keys of ``runner``, as ``n_jobs`` and ``engine``. Without ``engine`` the backend
         of an active ``joblib.parallel_config`` hosts the workers, else threads.
 
     Returns
