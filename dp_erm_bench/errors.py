@@ -12,6 +12,9 @@ from typing import Any
 LONGEST = 10_000
 """Characters of a message that is kept: more are cut out of its middle."""
 
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+"""What a terminal would obey, lines and tabs excepted."""
+
 WORD = re.compile(r"[\w.+-]{1,30}")
 PLACE = re.compile(r"\b(?:row|line) \d+(?:, column \d+)?")
 
@@ -66,11 +69,11 @@ def traced(error: BaseException, entries: int | None = None) -> str:
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    """Return a text without lone surrogates and NUL, shortened in its middle."""
+    """Return a text without lone surrogates and controls, shortened in its middle."""
     if len(text) > longest:
         half = longest // 2
         text = f"{text[:half]} [...] {text[-half:]}"
-    text = text.replace("\0", "\\x00")
+    text = CONTROL.sub(lambda one: f"\\x{ord(one[0]):02x}", text)
     return text.encode(errors="backslashreplace").decode()
 
 

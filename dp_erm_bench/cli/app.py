@@ -17,7 +17,7 @@ from dp_erm_bench.cli.blocks import Block, experiment_blocks, sweep_blocks
 from dp_erm_bench.cli.compose import Composer
 from dp_erm_bench.cli.files import check_config, check_experiment, experiments
 from dp_erm_bench.cli.request import read
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.runner.options import run_options
 
@@ -69,7 +69,7 @@ def sentence(error: BaseException) -> str:
         if text and not any(text in part for part in parts):
             parts.append(text)
         cause = cause.__cause__
-    return ": ".join(parts) or type(error).__name__
+    return printable(": ".join(parts) or type(error).__name__)
 
 
 def run_sweep(composer: Composer, command: Sequence[str]) -> int:

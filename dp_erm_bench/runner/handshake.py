@@ -48,6 +48,7 @@ SETTINGS = (
 )
 """Variables that change what is computed."""
 
+NUMBAS = ".numba_config.yaml"  # in the working folder: such settings, too
 CPU_SETTINGS = (
     *("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES"),
     "GLIBC_TUNABLES",
@@ -162,6 +163,8 @@ def _itself() -> dict[str, str]:
     versions["libc"] = " ".join(platform.libc_ver())
     versions["blas"] = _blas()
     settings = {name: os.environ[name] for name in SETTINGS if name in os.environ}
+    with contextlib.suppress(OSError):
+        settings[NUMBAS] = hashlib.sha256(Path(NUMBAS).read_bytes()).hexdigest()
     return {
         MACHINE: platform.node(),
         STALE: "yes" * (_sources() != _loaded()),

@@ -14,7 +14,7 @@ LOSSES = 3
 """A batch is to blame for the ends of its hosts after so many at least."""
 
 CHANCE = 1e-3
-"""Largest probability that hosts which end by themselves have a trial accused."""
+"""Aimed at: the probability that hosts which end by themselves have a trial accused."""
 
 COMMONEST = 0.5
 """Largest part of tasks that is believed to be lost by chance."""

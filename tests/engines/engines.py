@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -158,12 +158,7 @@ class Cluster:
 
     def end(self):
         """Kill all of them."""
-        for process in self.started:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
+        kill_groups(self.started)
 
 
 @contextmanager
@@ -186,14 +181,15 @@ def engine_runs(home, name, slurm=None):
 
 def ended_all(runs):
     """Kill what works for runs."""
-    for process in runs.started:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.communicate()
+    kill_groups(runs.started)
     for pid in runs.members():
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+
+
+def kill_groups(processes):
+    """Kill processes that lead a group, with all of it."""
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()

@@ -169,23 +169,25 @@ def test_nothing_is_lost_and_nobody_accused_wrongly(
 
 
 @pytest.mark.parametrize(
-    "engine",
+    "engine, trials",
     [
-        pytest.param(one, marks=pytest.mark.engines if "SLURM" in one else [])
+        pytest.param(one, trials, marks=pytest.mark.engines if trials > 40 else [])
         for one in ENGINES
         if one != "local"
+        for trials in (40, 2000)
+        if trials > 40 or "SLURM" not in one
     ],
 )
-def test_the_same_bits(engine, tmp_path, request):
+def test_the_same_bits(engine, trials, tmp_path, request):
     slurm = request.getfixturevalue("slurm") if "SLURM" in engine else None
     found = []
     for name in ("local", engine):
         home = tmp_path / name.replace(" ", "-")
         home.mkdir()
         with engine_runs(home, name, slurm) as runs:
-            assert runs("real", 40, batch_trials=7).code == 0
+            assert runs("real", trials, batch_trials=7).code == 0
             found.append(without_clock(runs.folder))
-    assert len(found[0]) == 40
+    assert len(found[0]) == trials
     assert found[0] == found[1]
 
 

@@ -23,8 +23,8 @@ from dp_erm_bench.runner.engines.jobs import (
     waits,
     worker,
 )
+from dp_erm_bench.runner.engines.local import LAST_LINES, last_lines
 
-LAST_LINES = 20
 UNWRITABLE = "JobLaunchFailure"
 """What SLURM says of a job whose node cannot write its log: it shares no folder."""
 
@@ -233,8 +233,7 @@ def log_of(folder: Path, job: str) -> str:
     lines: list[str] = []
     for path in _files(folder):
         if number.search(path.name):
-            with contextlib.suppress(OSError):
-                lines += path.read_text(errors="replace").splitlines()
+            lines += last_lines(path)
     return "\n".join(lines[-LAST_LINES:])
 
 

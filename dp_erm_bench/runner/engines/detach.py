@@ -77,6 +77,8 @@ def submit(folder: Path, options: RunOptions) -> None:
         asked = ask(system.submit, script=script)
         number = re.search(r"\d+", asked.stdout)
         if asked.returncode or not number:
+            # One that was taken after all finds no word of this command, and ends.
+            _write(folder, {"cluster": options.cluster})
             why = said(asked.stderr or asked.stdout)
             raise UsageError(f"{described(options)}: {system.submit} says: {why}")
         job = number[0]

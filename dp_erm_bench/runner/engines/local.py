@@ -12,7 +12,6 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Self
 
-from dp_erm_bench.runner.engines.cluster import LAST_LINES
 from dp_erm_bench.runner.host import scratch
 from dp_erm_bench.runner.process import interrupts_held
 
@@ -20,9 +19,9 @@ LOOPBACK = "127.0.0.1"
 LOGS = "DP_ERM_BENCH_WORKER_LOGS"
 """Names the folder in which a worker keeps its log."""
 
+LAST_LINES = 20
 TAIL = 1 << 14
 """Bytes of a log in which its last lines are looked for."""
-
 
 ENDED = ("closed", "failed")
 NOISY = ("distributed", "tornado", "asyncio")
@@ -91,15 +90,19 @@ class LocalWorkers:
 
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of a worker; empty if it has none."""
-        with contextlib.suppress(OSError), _log(scratch(), address).open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-            lines = file.read().decode(errors="replace").splitlines()
-            return "\n".join(lines[-LAST_LINES:])
-        return ""
+        return "\n".join(last_lines(_log(scratch(), address)))
 
     def absence(self) -> str:
         """Return nothing: no batch system knows why there is no worker."""
         return ""
+
+
+def last_lines(path: Path) -> list[str]:
+    """Return the last lines of a log; none if it cannot be read."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+        return file.read().decode(errors="replace").splitlines()[-LAST_LINES:]
+    return []
 
 
 def _log(folder: str, address: str) -> Path:

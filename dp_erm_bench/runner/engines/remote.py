@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.runner.answers import Answer
 from dp_erm_bench.runner.engines.admission import Admission
 from dp_erm_bench.runner.engines.base import GONE, Ending, SchedulerLost, believed
@@ -213,7 +213,8 @@ class RemoteEngine:
                 until = time.monotonic() + self.patience
             if time.monotonic() > until and (turn := self.connection.turn()):
                 if turn != told:
-                    print(f"dp-erm-bench: no worker yet ({turn})", file=sys.stderr)
+                    said = printable(f"dp-erm-bench: no worker yet ({turn})")
+                    print(said, file=sys.stderr)
                 until, told = time.monotonic() + self.patience, turn
             if time.monotonic() > until:
                 why = self.connection.absence()
