@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import secrets
 import sys
 from collections import Counter
@@ -16,7 +17,7 @@ from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import check_run, new_run_id
-from dp_erm_bench.results.store import Store, final_objective
+from dp_erm_bench.results.store import Store, final_value
 from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.handshake import needs_of
 from dp_erm_bench.runner.options import RunOptions
@@ -139,7 +140,7 @@ class Session:
             and self.statuses[one.key] != "planned"
         ]
         for key, record in zip(keys, self.store.records(keys), strict=True):
-            self.finals[key] = final_objective(record)
+            self.finals[key] = final_value(record)
             if record is not None and record["status"] == "skipped":
                 self.skipped[key] = str(record["message"])
 
@@ -162,16 +163,16 @@ class Session:
         self._lines.clear()
 
     def execute(self, todo: list[Trial], pool: Pool, progress: Progress) -> None:
-        """Run trials, keep their status and final objective."""
+        """Run trials, keep their status and, for tuners, their final objective."""
         options = self.options
         batches = batches_of(todo, options.batch_trials, options.batch_work)
         for outcomes in pool.run(batches):
             check_run(self.folder, self.run)
-            for key, status, final, message in outcomes:
+            for key, status, finals, message in outcomes:
                 # Of 10^6 outcomes each would have a text of its own.
                 self.statuses[key] = sys.intern(status)
                 if self.tuners:
-                    self.finals[key] = final
+                    self.finals[key] = finals.get("objective", math.inf)
                 if status in FAILED:
                     self.messages.setdefault(status, []).append(message)
                 elif status == "skipped":
