@@ -21,7 +21,7 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.experiment.tune import TUNING_CHECKPOINTS, tuners_of
-from dp_erm_bench.results.store import final_objective
+from dp_erm_bench.results.store import finals_of
 from dp_erm_bench.runner.execute import run_batch
 from dp_erm_bench.runner.pool import batches_of
 
@@ -138,12 +138,12 @@ class Trials:
 
     Attributes
     ----------
-    finals : dict of str to float
-        By key; infinite if the trial diverged or was refused.
+    finals : dict of str to dict
+        Last values by key and quantity; none if the trial diverged or was refused.
     """
 
     def __init__(self, run: Callable[..., list[dict[str, Any]]] = run_batch) -> None:
-        self.finals: dict[str, float] = {}
+        self.finals: dict[str, dict[str, float]] = {}
         self._run = run
 
     def of(self, trials: Iterable[Trial]) -> list[float]:
@@ -160,8 +160,8 @@ class Trials:
             for record in self._run(batch):
                 if record["status"] == "error":
                     raise UsageError(record["message"])
-                self.finals[record["key"]] = final_objective(record)
-        return [self.finals[one.key] for one in trials]
+                self.finals[record["key"]] = finals_of(record)
+        return [self.finals[one.key].get("objective", math.inf) for one in trials]
 
     def errors(self, line: FitLine, point: Point, seeds: Sequence[int]) -> Array:
         """Return F(w) / min F - 1 at the end of runs of a setting, of shape (seeds,).

@@ -166,7 +166,7 @@ def overhead(block: Mapping[str, Any]) -> float:
 
     The objective is a bowl in the logarithms of the parameters, with noise.
     """
-    line, finals = line_of(block), dict[str, float]()
+    line, finals = line_of(block), dict[str, dict[str, float]]()
     random = np.random.default_rng(0)
     (tuner,) = tuners_of([line], TUNING_CHECKPOINTS, finals)
     start, outside = time.process_time(), 0.0
@@ -175,7 +175,8 @@ def overhead(block: Mapping[str, Any]) -> float:
         for one in stage or ():
             point = np.array(one.setting.point, float)
             bowl = np.square(np.log(point) - 1.0).mean()
-            finals[one.key] = float(1.0 + bowl + 0.3 * random.random())
+            bowl = float(1.0 + bowl + 0.3 * random.random())
+            finals[one.key] = {"objective": bowl}
         outside += time.process_time() - entered
     return (time.process_time() - start - outside) / len(finals)
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import math
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -157,6 +158,12 @@ class Algorithm:
     def shares(self, parameter: str) -> bool:
         """Return whether a parameter must be equal within a batch."""
         return self.kinds[parameter] != "value"
+
+    def limits(self, parameter: str) -> tuple[float, float, float]:
+        """Return least, above and most of a parameter's field; infinite without one."""
+        field = self.cls.__dataclass_fields__[parameter].metadata
+        least, above = (field.get(name, -math.inf) for name in ("least", "above"))
+        return least, above, field.get("most", math.inf)
 
     def work(self, params: Mapping[str, Any], problem: Any) -> float:
         """Return the rough cost of one trial, about 1e8 a second.
