@@ -41,6 +41,10 @@ Array = NDArray[np.float64]
 Point = dict[str, Any]
 
 
+MOST_SEEDS = 16
+"""Tuning seeds of a search; a grid has two."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One algorithm on one problem of the leaderboard at one epsilon."""
@@ -92,7 +96,9 @@ class Cell:
         )
         block["budget"]["epsilon"] = self.epsilon
         kept = {key: block["tune"].get(key) for key in GRID}
-        seeds = seeds_of(repetition, 2)
+        seeds = seeds_of(repetition, MOST_SEEDS if tune.get("search") else 2)
+        if tune.get("search"):
+            kept.pop("extend", None)
         report = fresh(repetition, FRESH)
         block["tune"] = {**kept, "seeds": seeds, "report": report, **tune}
         return block

@@ -21,9 +21,9 @@ from benchmarks.cells import (
     seeds_of,
     tuned,
 )
+from dp_erm_bench.experiment.grid import TUNING_CHECKPOINTS
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.experiment.tune import TUNING_CHECKPOINTS
 from dp_erm_bench.experiment.values import product
 
 KEPT = Path(__file__).resolve().parents[1] / "results" / "regret" / "lattices.json"

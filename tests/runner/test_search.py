@@ -141,7 +141,7 @@ def test_a_setting_that_diverges_on_one_seed_is_not_chosen():
     tuner = tuner_of(searching(), finals)
 
     def score(params, seed):
-        if params["step"] > 0.2 and seed == 3:
+        if params["step"] > 0.2 and seed == 1:
             return math.inf
         return bowl(0.5, 8.0)(params, seed)
 
