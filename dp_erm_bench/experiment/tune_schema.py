@@ -177,28 +177,24 @@ def _search(fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any) -> S
     ratio = section.get("ratio", {})
     if not isinstance(ratio, Mapping):
         raise refused("tune.search.ratio", ratio, "a mapping from parameters to ratios")
-    for key in ratio:
-        check_key(key, (*axes, "default"), "tune.search.ratio")
-    race = section.get("race", Search.race)
     numbers = {
         name: _number(f"tune.search.{name}", section[name], *limits)
         for name, limits in NUMBERS.items()
         if name in section
     }
-    ratios = {
-        key: _number(f"tune.search.ratio.{key}", value, float, 1.01, 100.0)
-        for key, value in ratio.items()
-    }
-    rungs = race if is_list(race) else []
-    if len(rungs) != STAGES or not all(type(one) is int for one in rungs):
-        raise refused("tune.search.race", race, f"{STAGES} numbers of seeds")
-    if rungs[0] < 1 or list(rungs) != sorted(rungs):
-        raise refused("tune.search.race", race, "numbers >= 1 that do not fall")
+    ratios = {}
+    for key, value in ratio.items():
+        check_key(key, (*axes, "default"), "tune.search.ratio")
+        ratios[key] = _number(f"tune.search.ratio.{key}", value, float, 1.01, 100.0)
+    race = section.get("race", Search.race)
+    rungs = [*race] if is_list(race) else []
+    whole = len(rungs) == STAGES and all(type(one) is int for one in rungs)
+    if not whole or sorted([1, *rungs]) != [1, *rungs]:
+        allowed = f"{STAGES} numbers of seeds >= 1 that do not fall"
+        raise refused("tune.search.race", race, allowed)
     if len(seeds) < rungs[-1]:
-        raise UsageError(
-            f"tune.seeds: must be at least {rungs[-1]}, as tune.search.race asks, not "
-            f"{len(seeds)}"
-        )
+        asked = f"must be at least {rungs[-1]}, as tune.search.race asks"
+        raise UsageError(f"tune.seeds: {asked}, not {len(seeds)}")
     search = Search(ratio=ratios, race=tuple(rungs), **numbers)
     grid = math.prod(len(axis_values(values)) for values in axes.values()) * rungs[0]
     if search.trials < grid:
@@ -225,9 +221,7 @@ def _limits(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[float, floa
     for key, pair in limits.items():
         check_key(key, tuple(axes), "tune.limits")
         if not is_list(pair) or len(pair) != 2:
-            raise refused(
-                f"tune.limits.{key}", pair, "the lowest and the highest value"
-            )
+            raise refused(f"tune.limits.{key}", pair, "the least and the most")
         low, high = (typed(f"tune.limits.{key}", value, float) for value in pair)
         if not low < high:
             raise refused(f"tune.limits.{key}", pair, "two limits, the lower one first")
