@@ -62,6 +62,13 @@ class Recorder:
             self.measures.setdefault(name, []).append(values)
         self.w = w.copy()
 
+    def finish(self) -> None:
+        """Record what is measured at the last checkpoint only, nan before it."""
+        batch, before = len(self.w), len(self.iteration) - 1
+        for name, values in self.oracle.problem.last_measures(self.w).items():
+            none = [np.full(batch, np.nan) for _ in range(before)]
+            self.measures[name] = [*none, values]
+
 
 @dataclass(eq=False)
 class Run:
@@ -224,6 +231,8 @@ class Run:
             for checkpoint, w in zip(checkpoints, steps, strict=True):
                 elapsed += time.perf_counter() - start
                 self.rows.add(checkpoint, elapsed / oracle.batch, w)
+                if checkpoint == checkpoints[-1]:
+                    self.rows.finish()
                 yield self.rows
                 start = time.perf_counter()
 

@@ -40,7 +40,7 @@ def problem(loss="logistic", y_test=Y[40:], sparse=False, **given):
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_measures_are_those_of_scikit_learn(sparse):
     ours = problem(sparse=sparse)
-    found = ours.measures(W)
+    found = ours.measures(W) | ours.last_measures(W)
     for b, w in enumerate(W):
         margins, y = X[40:] @ w, Y[40:]
         answers = np.where(margins >= 0.0, 1.0, -1.0)
@@ -78,7 +78,7 @@ def test_one_class_has_neither_auc_nor_balanced_accuracy(side):
     ours = problem(y_test=np.full(20, side))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = ours.measures(W)
+        found = ours.measures(W) | ours.last_measures(W)
     assert np.isnan([found["auc"], found["balanced_accuracy"]]).all()
     assert np.isfinite([found["test_accuracy"], found["test_risk"]]).all()
     check_quantity(ours, "test_accuracy")
@@ -88,7 +88,8 @@ def test_one_class_has_neither_auc_nor_balanced_accuracy(side):
 
 def test_a_quantity_that_the_problem_lacks_is_refused():
     whole, regression = problem(y_test=None), problem("squared")
-    assert whole.measures(W) == {}
+    assert whole.measures(W) == whole.last_measures(W) == {}
+    assert regression.last_measures(W) == {}
     assert set(regression.measures(W)) == {"test_objective", "test_risk"}
     for ours in (whole, regression, problem()):
         check_quantity(ours, "objective")

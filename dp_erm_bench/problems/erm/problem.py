@@ -11,7 +11,7 @@ from dp_erm_bench.datasets.spec import LATER
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.problems.base import Optimum, Problem
-from dp_erm_bench.problems.erm.held_out import held_out, lacking
+from dp_erm_bench.problems.erm.held_out import held_out, lacking, ranking
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum.certified import certified_optimum
 from dp_erm_bench.registry import OBJECTIVE
@@ -108,6 +108,10 @@ class ERMProblem(ERM, Problem):
     def measures(self, w: Array) -> dict[str, Array]:
         """Return what the test set says, if there is one, see `held_out`."""
         return held_out(self, w)
+
+    def last_measures(self, w: Array) -> dict[str, Array]:
+        """Return the AUC on the test set, if there is one, see `ranking`."""
+        return ranking(self, w)
 
     def lacking(self, quantity: str) -> str:
         """Return why trials cannot be judged by a quantity, see `Problem.lacking`."""
