@@ -10,7 +10,7 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import forget_datasets
-from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
+from dp_erm_bench.datasets.spec import LATER, dataset_spec, usual_fields
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.experiment.values import canonical, plain, typed
 from dp_erm_bench.paths import later_defaults
@@ -96,7 +96,7 @@ def overrides_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def usual_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a dataset's yaml, and what `fields` say of keys that are not in it."""
-    return dataset_spec(name, **fields) | usual_fields(name)
+    return dataset_spec(name, **fields) | LATER | usual_fields(name)
 
 
 def like(key: str, value: Any, usual: Any) -> Any:
