@@ -64,10 +64,9 @@ class Recorder:
 
     def finish(self) -> None:
         """Record what is measured at the last checkpoint only, nan before it."""
-        batch, before = len(self.w), len(self.iteration) - 1
         for name, values in self.oracle.problem.last_measures(self.w).items():
-            none = [np.full(batch, np.nan) for _ in range(before)]
-            self.measures[name] = [*none, values]
+            before = [np.nan * values] * (len(self.iteration) - 1)
+            self.measures[name] = [*before, values]
 
 
 @dataclass(eq=False)
@@ -159,13 +158,7 @@ class Run:
             self.declare()
 
     def declare(self) -> Run:
-        """Publish private constants, declare, calibrate, make mechanisms; once.
-
-        Returns
-        -------
-        Run
-            Itself.
-        """
+        """Publish constants, declare, calibrate, make mechanisms once; return itself."""
         if self._declared:
             return self
         self._declared = True
@@ -219,6 +212,7 @@ class Run:
         iterations = self.solver.iterations(self.declare().problem)
         for _ in self.recording(checkpoints_of(iterations, n_checkpoints)):
             pass
+        self.rows.finish()
         return self
 
     def recording(self, checkpoints: Sequence[int]) -> Iterator[Recorder]:
@@ -231,8 +225,6 @@ class Run:
             for checkpoint, w in zip(checkpoints, steps, strict=True):
                 elapsed += time.perf_counter() - start
                 self.rows.add(checkpoint, elapsed / oracle.batch, w)
-                if checkpoint == checkpoints[-1]:
-                    self.rows.finish()
                 yield self.rows
                 start = time.perf_counter()
 
