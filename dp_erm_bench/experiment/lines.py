@@ -11,7 +11,6 @@ from hashlib import sha256
 from itertools import product
 from typing import Any
 
-from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.fingerprint import code_fingerprint
 from dp_erm_bench.experiment.parameters import (
     algorithm_of,
@@ -19,9 +18,9 @@ from dp_erm_bench.experiment.parameters import (
     normalised,
     problem_named,
 )
-from dp_erm_bench.experiment.space import space_of
 from dp_erm_bench.experiment.trials import BatchKey, Line, Setting
 from dp_erm_bench.experiment.values import canonical, plain
+from dp_erm_bench.experiment.work import work_of
 from dp_erm_bench.plugins.names import identity, label, named_in, shipped
 from dp_erm_bench.problems.base import Problem
 
@@ -46,8 +45,6 @@ class FitLine(Line):
         The calibration of the noise, a name of conf/calibration.
     axes : mapping
         Absolute values of the open parameters.
-    units : mapping
-        What the values of open parameters are multiples of, where that is not 1.
     """
 
     algorithm: str = field()  # none by default, unlike that of a task
@@ -56,7 +53,6 @@ class FitLine(Line):
     budget: Mapping[str, Any]
     calibration: str
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    units: Mapping[str, float] = field(default_factory=dict)
 
     _chosen: dict[tuple[Any, ...], Setting] = field(default_factory=dict, repr=False)
     _batch_keys: dict[tuple[Any, ...], BatchKey] = field(
@@ -81,16 +77,12 @@ class FitLine(Line):
         return tuple(self._settings(self.axes))
 
     def check(self) -> None:
-        """Raise UsageError for a value that is refused, a point of a sweep, a limit."""
+        """Raise UsageError if the solver refuses a value, or a point of a sweep."""
         solver, first = algorithm_of(self.algorithm).solver, self._first(self.axes)
         solver(first)
         for key, values in self.axes.items():
             for value in values[1:]:
                 solver({**first, key: value})
-        if self.tune is not None and self.tune.search is not None:
-            space_of(self)
-        if self.tune is not None and (why := self.problem.lacking(self.tune.quantity)):
-            raise UsageError(f"tune.quantity={self.tune.quantity}: {why}")
         if self.tune is None and not algorithm_of(self.algorithm).separate:
             _ = self.settings
 
@@ -156,7 +148,7 @@ class FitLine(Line):
             partial(code_fingerprint, algorithm.target),
             group,
             getattr(algorithm.cls, "batchable", True),
-            cache(partial(algorithm.work, *trial)),
+            cache(partial(work_of, algorithm, *trial, self.budget, self.calibration)),
             cache(partial(algorithm.iterations, *trial)),
         )
 

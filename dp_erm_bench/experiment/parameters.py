@@ -3,14 +3,13 @@
 import dataclasses
 import functools
 import json
-import math
 import typing
 from collections.abc import Mapping
 from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import forget_datasets
-from dp_erm_bench.datasets.spec import LATER, dataset_spec, usual_fields
+from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.experiment.values import canonical, plain, typed
 from dp_erm_bench.paths import later_defaults
@@ -18,9 +17,6 @@ from dp_erm_bench.plugins.names import is_file, is_pinned, label, named_in
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import problem_of
 from dp_erm_bench.registry import ALGORITHM, OBJECTIVE
-
-PER_ITERATION = 100.0
-PER_FEATURE = 10.0
 
 
 def problem_named(
@@ -96,7 +92,7 @@ def overrides_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def usual_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a dataset's yaml, and what `fields` say of keys that are not in it."""
-    return dataset_spec(name, **fields) | LATER | usual_fields(name)
+    return dataset_spec(name, **fields) | usual_fields(name)
 
 
 def like(key: str, value: Any, usual: Any) -> Any:
@@ -159,31 +155,6 @@ class Algorithm:
         """Return whether a parameter must be equal within a batch."""
         return self.kinds[parameter] != "value"
 
-    def limits(self, parameter: str) -> tuple[float, float, float]:
-        """Return least, above and most of a parameter's field; infinite without one."""
-        field = self.cls.__dataclass_fields__[parameter].metadata
-        least, above = (field.get(name, -math.inf) for name in ("least", "above"))
-        return least, above, field.get("most", math.inf)
-
-    def work(self, params: Mapping[str, Any], problem: Any) -> float:
-        """Return the rough cost of one trial, about 1e8 a second.
-
-        The records read, in numbers, and what an iteration costs by itself: many
-        cheap iterations (batches of one record) take longer than their passes say.
-        """
-        solver = self.solver(params)
-        try:
-            iterations = solver.iterations(problem)
-            passes = solver.passes_at(problem, iterations)
-        except Unsupported:
-            return 0.0
-        except OverflowError:
-            raise UsageError(
-                f"algorithm.{self.name}: asks for more iterations than can be counted"
-            ) from None
-        step = PER_ITERATION + PER_FEATURE * problem.p
-        return float(passes * problem.n * problem.p + iterations * step)
-
     def iterations(self, params: Mapping[str, Any], problem: Any) -> int:
         """Return the number of iterations of one trial, 0 if it is refused."""
         try:
@@ -213,20 +184,6 @@ def algorithm_of(name: str) -> Algorithm:
         later={key: plain(value) for key, value in later_defaults(cls).items()},
         separate=getattr(cls, "__post_init__", None) is Solver.__post_init__,
     )
-
-
-def check_quantity(problem: Problem, quantity: Any) -> None:
-    """Refuse what the tuned trials of a problem cannot be judged by.
-
-    Raises
-    ------
-    UsageError
-        If it is none of `registry.QUANTITIES`, or the problem lacks it.
-    """
-    key = "tune.quantity"
-    registry.check_choice(key, quantity, [*registry.QUANTITIES])
-    if reason := problem.lacking(quantity):
-        raise UsageError(f"{key}={quantity}: {reason}")
 
 
 def normalised(algorithm: str, parameter: str, value: Any) -> Any:

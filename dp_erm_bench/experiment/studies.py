@@ -9,7 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -19,6 +19,7 @@ from dp_erm_bench.experiment.fingerprint import code_fingerprint
 from dp_erm_bench.experiment.schema import Block
 from dp_erm_bench.experiment.trials import BatchKey, Line, Setting, Trial
 from dp_erm_bench.experiment.values import seeds_of
+from dp_erm_bench.experiment.work import Work
 from dp_erm_bench.paths import entering, later_defaults
 
 GROUP = "task"
@@ -72,7 +73,8 @@ class Study(Line):
         digest = sha256(text.encode()).hexdigest()
         own = f"{type(task).__module__}.{type(task).__name__}"
         code = f"{code_fingerprint(own)} {code_fingerprint(target) if target else ''}"
-        batch_key = BatchKey(lambda: code, digest, False, lambda: task.work(base))
+        work = cache(lambda rows: Work(own=task.work(base)))
+        batch_key = BatchKey(lambda: code, digest, False, work)
         return Setting(base, (), (), digest, batch_key, self)
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from dp_erm_bench.experiment.tune_schema import Tune
+from dp_erm_bench.experiment.schema import Tune
+from dp_erm_bench.experiment.work import Work
 from dp_erm_bench.registry import foreign
 
 Kind = tuple[str, int]
@@ -72,8 +73,8 @@ class BatchKey:
     batchable : bool
         Whether more than one trial may run at once.
     work : callable
-        Returns the rough cost of one trial; 1e8 is about a second. Called for trials
-        that are to run only.
+        Returns the work of one trial of so many checkpoints. Called for trials that
+        are to run only.
     iterations : callable
         Returns the number of iterations of one trial; 1 if it has none.
     """
@@ -81,7 +82,7 @@ class BatchKey:
     code: Callable[[], str] = str
     group: str = ""
     batchable: bool = False
-    work: Callable[[], float] = float
+    work: Callable[[int], Work] = lambda rows: Work()
     iterations: Callable[[], int] = lambda: 1
 
 
@@ -186,9 +187,9 @@ class Trial:
         return self.setting.batch_key.group, self.n_checkpoints
 
     @property
-    def work(self) -> float:
-        """Return its rough cost; 1e8 is about a second."""
-        return self.setting.batch_key.work()
+    def work(self) -> Work:
+        """Return what it costs, by itself and together with others in a batch."""
+        return self.setting.batch_key.work(self.n_checkpoints)
 
     @property
     def owner(self) -> str:

@@ -63,6 +63,11 @@ class Problem(ABC):
         """Return the number of coordinates."""
 
     @property
+    def entries(self) -> int:
+        """Return the number of stored entries of the records: n p if they are dense."""
+        return self.n * self.p
+
+    @property
     @abstractmethod
     def spec(self) -> Mapping[str, Any]:
         """Return the part of a trial's spec that describes the problem, JSON-able."""
@@ -154,21 +159,6 @@ class Problem(ABC):
     def measures(self, w: Array) -> dict[str, Array]:
         """Return columns of the trajectory beside the objective, (B, p) to (B,)."""
         return {}
-
-    def last_measures(self, w: Array) -> dict[str, Array]:
-        """Return columns of the last checkpoint alone, as `measures` does."""
-        return {}
-
-    def lacking(self, quantity: str) -> str:
-        """Return why trials cannot be judged by a quantity, empty if they can.
-
-        Parameters
-        ----------
-        quantity : str
-            ``objective``, or a column of `measures` or `last_measures`.
-        """
-        known = quantity == "objective"
-        return "" if known else f"a problem of {self.kind} has its objective only"
 
 
 class Oracle:

@@ -8,26 +8,28 @@ from typing import Any
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.experiment.trials import Kind, Trial
+from dp_erm_bench.experiment.work import SECOND, Work
 from dp_erm_bench.results.index import FINISHED
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner.options import EXECUTE, RunOptions
-from dp_erm_bench.runner.probe import tried
+from dp_erm_bench.runner.probe import Example, Probe, Sort, examples_of, tried
 
 SAMPLE = 30
 """Records that are read per kind of trial; their median counts."""
 
-MODEL = 1e-8
-"""Seconds per unit of work where nothing tells better."""
-
 SAME = "recorded trials of the same parameters"
 TRIED = "short runs of their kinds"
-SCALED = "other trials of the same algorithm, scaled by work"
+SCALED = "other trials, scaled by work"
 GUESSED = "a model of the work, for nothing like it is recorded"
 BASES = (SAME, TRIED, SCALED, GUESSED)
-Sample = dict[str, float]
+Sample = dict[str, Work]
 """Keys of recorded trials of a kind, or of an algorithm, and the work of each."""
 
+Rates = dict[tuple[str, ...], float]
+"""Measured over modelled seconds: of what, from the nearest to all that was run."""
+
+Probes = Mapping[Sort, tuple[Example, Probe]]
 Expected = tuple[Trial, int]
 """A trial like some that have no name yet, and how many batches may hold."""
 
@@ -56,32 +58,108 @@ def costs_of(
     options : RunOptions, optional
         How they will be run; nothing is tried without.
     """
-    examples = {one.kind: one for one in reversed(asked)}
     members = Counter(one.kind for one in asked)
+    asked_for: dict[Kind, Trial] = {}
+    for one in asked:
+        asked_for.setdefault(one.kind, one)
     for one, number in later:
-        examples.setdefault(one.kind, one)
+        asked_for.setdefault(one.kind, one)
         members.setdefault(one.kind, number)
-    recorded, rates = _recorded(store, planned, examples)
-    unknown = {kind: one for kind, one in examples.items() if kind not in recorded}
-    probes: dict[Kind, float] = {}
+    costs, by_algorithm = _recorded(store, planned, asked_for)
+    bases = {SAME} if costs else set()
+    chosen = options or RunOptions()
+    unknown = [one for kind, one in asked_for.items() if kind not in costs]
+    examples = examples_of(unknown, members, chosen)
+    costs |= {example.one.kind: 0.0 for example in examples}
+    # What is refused costs nothing, and is not tried.
+    left = [example for example in examples if example.modelled > 0.0]
+    probes: Probes = {}
     if options is not None and options.execute == EXECUTE:
-        probes = tried(unknown.values(), members, options)
-    least: dict[str, float] = {}
-    by_probe: defaultdict[str, list[float]] = defaultdict(list)
-    for kind, seconds in probes.items():
-        if (work := examples[kind].work) > 0:
-            name = _algorithm(examples[kind])
-            least[name] = min(seconds, least.get(name, seconds))
-            by_probe[name].append(seconds / work)
-    rates = {name: median(values) for name, values in by_probe.items()} | rates
-    costs, bases = {**recorded, **probes}, {SAME} if recorded else set()
+        probes = tried(left)
     bases |= {TRIED} if probes else set()
-    for kind, one in unknown.items():
-        if kind not in probes:
-            name = _algorithm(one)
-            costs[kind] = max(one.work * rates.get(name, MODEL), least.get(name, 0.0))
-            bases.add(SCALED if name in rates else GUESSED)
+    steady, scaled = _steady(left, probes, by_algorithm)
+    bases |= scaled
+    once = _once(left, probes, chosen.workers)
+    for example in left:
+        kind = example.one.kind
+        costs[kind] = steady[kind] + once[kind] / example.members
     return costs, "; ".join(basis for basis in BASES if basis in bases)
+
+
+def _steady(
+    examples: Sequence[Example], probes: Probes, by_algorithm: Mapping[str, float]
+) -> tuple[dict[Kind, float], set[str]]:
+    """Return the seconds of a trial in a batch that is not the first of its process.
+
+    By kind, and the bases of those that no probe tells of.
+    """
+    seconds: dict[Kind, float] = {}
+    for example in examples:
+        if example.sort in probes:
+            rows, probe = example.one.n_checkpoints, probes[example.sort][1]
+            seconds[example.one.kind] = (
+                probe.seconds(example.iterations, rows) / probe.size
+            )
+    rates = _rates([e for e in examples if e.one.kind in seconds], seconds)
+    if by_algorithm:
+        rates = {(): median(by_algorithm.values())} | rates
+        rates |= {(name,): rate for name, rate in by_algorithm.items()}
+    bases = set()
+    for example in examples:
+        if example.one.kind not in seconds:
+            near = next((key for key in _nearest(example) if key in rates), None)
+            rate = 1.0 if near is None else rates[near]
+            seconds[example.one.kind] = example.modelled * rate
+            bases.add(GUESSED if near is None else SCALED)
+    return seconds, bases
+
+
+def _nearest(example: Example) -> list[tuple[str, ...]]:
+    """Return what the rates of an example may be taken from, the nearest first."""
+    problem, shape, _ = example.sort
+    name = _algorithm(example.one)
+    return [(problem, shape), (problem, name), (shape,), (name,), ()]
+
+
+def _rates(examples: Iterable[Example], seconds: Mapping[Kind, float]) -> Rates:
+    """Return the medians of the rates of examples whose seconds were measured."""
+    found: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+    for example in examples:
+        for key in _nearest(example):
+            found[key].append(seconds[example.one.kind] / example.modelled)
+    return {key: median(rates) for key, rates in found.items()}
+
+
+def _once(
+    examples: Sequence[Example], probes: Probes, workers: int
+) -> dict[Kind, float]:
+    """Return the seconds of each kind that its first batches take longer than others.
+
+    The first batch on a problem loads it, the first of a sort loads its kernels, and
+    each worker does so by itself; a calibration is computed once for all.
+    """
+    tried = {sort: probe for sort, (_, probe) in probes.items()}
+    usual = {
+        place: median([getattr(probe, place) for probe in tried.values()] or [0.0])
+        for place in ("load", "cold", "fresh")
+    }
+    once = {example.one.kind: 0.0 for example in examples}
+    for place, length in (("load", 1), ("cold", 2)):
+        groups: defaultdict[tuple[Any, ...], list[Example]] = defaultdict(list)
+        for example in examples:
+            groups[example.sort[:length]].append(example)
+        for group in groups.values():
+            known = [getattr(tried[e.sort], place) for e in group if e.sort in tried]
+            seconds = max(known, default=usual[place])
+            processes = min(workers, sum(example.batches for example in group))
+            once[max(group, key=Example.precedes).one.kind] += seconds * processes
+    for example in examples:
+        probe = tried.get(example.sort)
+        if probe is None:
+            once[example.one.kind] += usual["fresh"]
+        elif probes[example.sort][0].one.kind[0] != example.one.kind[0]:
+            once[example.one.kind] += probe.fresh
+    return once
 
 
 def _recorded(
@@ -108,10 +186,13 @@ def _recorded(
         if min(map(len, missing.values())) == SAMPLE:
             break
     keys = [key for sample in (*kinds.values(), *runs.values()) for key in sample]
-    records = zip(keys, store.records(keys), strict=True)
-    costs = {key: float((record or {}).get("cost") or 0) for key, record in records}
-    ran = [item for sample in runs.values() for item in sample.items() if item[1] > 0]
-    rates = {key: costs[key] / work for key, work in ran}
+    records = dict(zip(keys, store.records(keys), strict=True))
+    costs = {key: float((one or {}).get("cost") or 0) for key, one in records.items()}
+    rates = {}
+    for key, work in (item for sample in runs.values() for item in sample.items()):
+        size = ((records[key] or {}).get("facts") or {}).get("batch_size", 1)
+        if work.own > 0:
+            rates[key] = costs[key] / (work.batch(size) / size / SECOND)
     return _medians(kinds, costs), _medians(runs, rates)
 
 
@@ -130,11 +211,12 @@ def _algorithm(one: Trial) -> str:
     return str(one.setting.base["algorithm"]["name"])
 
 
-def _work(spec: dict[str, Any]) -> float | None:
+def _work(spec: dict[str, Any]) -> Work | None:
     """Return the work of an earlier trial, None if it cannot be told by now."""
     try:
         # A file that only a plan names is not imported.
         own = any("file" in spec[part] for part in ("algorithm", "loss"))
-        return None if own else line_of(spec).setting().batch_key.work()
+        key = None if own else line_of(spec).setting().batch_key
+        return None if key is None else key.work(spec["n_checkpoints"])
     except (UsageError, DataUnavailable, KeyError, TypeError):
         return None

@@ -49,7 +49,8 @@ class RunOptions(RunnerConfig):
     batch_trials : int
         Most trials in one batch.
     batch_work : float
-        Work of one batch that splitting aims at; 1e8 is about a second.
+        Work of one batch that splitting aims at, without what its trials share; 1e8 is
+        about a second.
     time_limit : float or None
         Seconds that a trial may take before its worker is ended, and the trial is a
         `timeout`; None for no limit. A batch, whose trials run at once, may take as

@@ -20,6 +20,9 @@ from dp_erm_bench.runner.worker import Batch, Job, Outcome
 LEAST = 2
 """Smaller batches are not made for balance: their kernels would be slower."""
 
+GAIN = 3.0
+"""A batch is not split below so many times the work that its trials share."""
+
 
 def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
     """Return batches of trials that may share one, the longest work first.
@@ -34,7 +37,7 @@ def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
     most : int
         Most trials in a batch.
     aim : float
-        Work of one batch, in the unit of `Trial.work`.
+        Work of one batch, without what its trials share; 1e8 is about a second.
     """
     kinds: defaultdict[Kind, list[Trial]] = defaultdict(list)
     for one in planned:
@@ -45,12 +48,7 @@ def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
         count = _count(members[0], len(members), most, aim)
         cuts = [len(members) * i // count for i in range(count + 1)]
         batches += [tuple(members[a:b]) for a, b in pairwise(cuts)]
-    return sorted(batches, key=work_of, reverse=True)
-
-
-def work_of(batch: Batch) -> float:
-    """Return the work of a batch, in the unit of `Trial.work`."""
-    return batch[0].work * len(batch)
+    return sorted(batches, key=lambda batch: -batch[0].work.batch(len(batch)))
 
 
 def batch_size(one: Trial, members: int, most: int, aim: float) -> int:
@@ -62,7 +60,9 @@ def _count(one: Trial, members: int, most: int, aim: float) -> int:
     """Return the number of batches of some trials of a kind."""
     if not one.setting.batch_key.batchable:
         return members
-    size = most if one.work <= 0 else int(min(aim / one.work, most))
+    own, shared = one.work
+    # Each part of a batch would do again what its trials share.
+    size = most if own <= 0 else int(min(max(aim, GAIN * shared) / own, most))
     return math.ceil(members / max(size, min(LEAST, most)))
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.experiment.trials import Kind, Trial
+from dp_erm_bench.experiment.work import SECOND
 from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.registry import PARTS
 from dp_erm_bench.runner.options import RunOptions
@@ -35,6 +36,9 @@ OVER = -1
 
 PATIENCE = 15.0
 """Seconds without a word after which a probe is ended, should it only wait."""
+
+PHASES = ("sweep", "tune", "report")
+"""In the order in which they are run."""
 
 LENGTHS = ("n_iter", "passes")
 """Parameters that set the number of iterations and nothing else: one run tells all."""
@@ -56,8 +60,13 @@ class Probe(NamedTuple):
         Trials in the batch.
     load : float
         To load its problem; next to nothing if an earlier probe did.
-    fresh, setup : float
-        To declare and calibrate it; more of it where no cache on disk knows it yet.
+    fresh : float
+        To calibrate it where no cache on disk knows its noise yet.
+    cold : float
+        What the first such batch of a process takes longer than the others: kernels
+        and modules to load, constants of the data to compute.
+    setup : float
+        To declare and calibrate it.
     first : float
         To its first iteration.
     step : float
@@ -71,6 +80,7 @@ class Probe(NamedTuple):
     size: int
     load: float = 0.0
     fresh: float = 0.0
+    cold: float = 0.0
     setup: float = 0.0
     first: float = 0.0
     step: float = 0.0
@@ -148,19 +158,23 @@ class Example(NamedTuple):
         """Return how long it is."""
         return self.one.setting.batch_key.iterations()
 
-    def precedes(self) -> tuple[bool, float]:
+    @property
+    def batches(self) -> int:
+        """Return how many batches there are."""
+        return math.ceil(self.members / self.size)
+
+    @property
+    def modelled(self) -> float:
+        """Return the seconds of a trial by the model of the work."""
+        return self.one.work.batch(self.size) / self.size / SECOND
+
+    def precedes(self) -> tuple[int, float]:
         """Return what is greatest for the batch that loads its problem: the first.
 
-        Sweeps are run before what is tuned, the heaviest batches before others.
+        Sweeps are run before what is tuned, that before its reports, and the
+        heaviest batches before others.
         """
-        return self.one.phase == "sweep", self.one.work * self.size
-
-    def seconds(self, probe: Probe, group: str, load: float, n_jobs: int) -> float:
-        """Return those of each trial of the kind, from a probe of a group."""
-        batch = probe.seconds(self.iterations, self.one.n_checkpoints) / probe.size
-        once = load * min(n_jobs, math.ceil(self.members / self.size))
-        once += 0.0 if group == self.one.kind[0] else probe.fresh
-        return batch + once / self.members
+        return -PHASES.index(self.one.phase), self.one.work.batch(self.size)
 
     def batch(self) -> Batch:
         """Return a batch of trials that differ in their seeds."""
@@ -168,10 +182,10 @@ class Example(NamedTuple):
         return tuple(one.setting.trial(seed, one.n_checkpoints) for seed in seeds)
 
 
-def tried(
+def examples_of(
     asked: Iterable[Trial], members: Mapping[Kind, int], options: RunOptions
-) -> dict[Kind, float]:
-    """Return the seconds of a trial of each kind that short runs tell of.
+) -> list[Example]:
+    """Return the examples of some kinds.
 
     Parameters
     ----------
@@ -182,34 +196,23 @@ def tried(
     options : RunOptions
         How they will be run.
     """
-    sorts: defaultdict[Sort, list[Example]] = defaultdict(list)
-    problems: defaultdict[str, list[Example]] = defaultdict(list)
+    found = []
     for one in asked:
         number = members[one.kind]
         size = batch_size(one, number, options.batch_trials, options.batch_work)
-        sort = _sort(one.spec, size)
-        sorts[sort].append(Example(one, number, size, sort))
-        problems[sort[0]].append(sorts[sort][-1])
+        found.append(Example(one, number, size, _sort(one.spec, size)))
+    return found
+
+
+def tried(examples: Sequence[Example]) -> dict[Sort, tuple[Example, Probe]]:
+    """Return the probe of each sort that short runs tell of, and what was probed."""
+    sorts: defaultdict[Sort, list[Example]] = defaultdict(list)
+    for example in examples:
+        sorts[example.sort].append(example)
     order = _order(sorts)
     longest = [max(sorts[sort], key=lambda one: one.iterations) for sort in order]
     probes = probed([example.batch() for example in longest])
-    places = {order[place]: place for place in probes}
-    # A batch of another size tells more than another algorithm does.
-    near = {sort[:2]: place for sort, place in reversed(places.items())}
-    loads: defaultdict[str, float] = defaultdict(float)
-    for sort, place in places.items():
-        loads[sort[0]] = max(loads[sort[0]], probes[place].load)
-    seconds = {}
-    for problem, examples in problems.items():
-        first = max(examples, key=Example.precedes)
-        for example in examples:
-            place = places.get(example.sort, near.get(example.sort[:2], OVER))
-            if place != OVER:
-                group = longest[place].one.kind[0]
-                load = loads[problem] if example is first else 0.0
-                cost = example.seconds(probes[place], group, load, options.workers)
-                seconds[example.one.kind] = cost
-    return seconds
+    return {order[place]: (longest[place], probes[place]) for place in probes}
 
 
 def _order(sorts: Mapping[Sort, Sequence[Example]]) -> list[Sort]:
@@ -218,7 +221,7 @@ def _order(sorts: Mapping[Sort, Sequence[Example]]) -> list[Sort]:
     Sizes of batches of what is tried already come last.
     """
     heavy = sorted(
-        sorts, key=lambda sort: -sum(e.one.work * e.members for e in sorts[sort])
+        sorts, key=lambda sort: -sum(e.modelled * e.members for e in sorts[sort])
     )
     both = chain.from_iterable(zip(heavy, reversed(heavy), strict=True))
     order = list(dict.fromkeys(both))

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from typing import ClassVar
 
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.experiment.studies import task_of
@@ -20,13 +21,10 @@ LONGEST, SHORTEST = 0.5, 0.02
 """Seconds of steps after which a probe stops, as far as the others leave them."""
 
 AGAIN = 0.1
-"""What took less runs twice more, and the shorter counts.
-
-The first time it loads what it needs, and other work on the machine only adds.
-"""
+"""What took less is run again: the first time it loads and imports what it needs."""
 
 TICK = 0.02
-"""Seconds by which the processor's clock may lag."""
+"""Seconds by which the processor's clock may lag at most."""
 
 LIMIT = 5.0
 """CPU seconds after which the kernel ends this process, no message having come."""
@@ -71,29 +69,48 @@ def _probe(batch: Batch, seconds: float, bare: bool, tell: Tell) -> Probe:
         clock = Clock()
         task_of(spec["task"]).facts(batch[0])
         return Probe(1, first=clock.lap())
-    warm_up(spec["algorithm"]["name"], json.dumps(spec["loss"], sort_keys=True))
     clock = Clock()
+    warm_up(spec["algorithm"]["name"], json.dumps(spec["loss"], sort_keys=True))
+    cold = clock.lap()
     problem_of(spec)
     load = clock.lap()
     tell(None)
     before, clock = _calibrations(), Clock()
-    early, fresh = _ready(batch), clock.lap()
+    early, first = _ready(batch), clock.lap()
     new = _calibrations() != before
     clock.lap()
     run, setup = _ready(batch), clock.lap()
-    probe = Probe(len(batch), load, max(fresh - setup, 0.0) if new else 0.0, setup)
+    late = max(first - setup, 0.0)
+    fresh, cold = (late, cold) if new else (0.0, cold + late)
+    probe = Probe(len(batch), load, fresh, cold, setup)
     if early is None or run is None:
         return probe
-    best = _timed(probe, batch, early, seconds)
-    iterations = early.rows.iteration[-1]
-    if best.seconds(iterations, 0) < AGAIN:
-        again, later = Clock(), _ready(batch)
-        probe = probe._replace(setup=min(setup, again.lap()))
-        ready = [one for one in (run, later) if one is not None]
-        tried = (_timed(probe, batch, one, seconds) for one in ready)
-        best = min(tried, key=lambda probe: probe.seconds(iterations, 51))
+    best = _best(probe, batch, (early, run), seconds)
     tell(best)
-    return best if bare else best._replace(end=_recorded(early, run))
+    if bare:
+        return best
+    # Once the optimum is on disk.
+    _ = early.problem.optimum
+    ends = [_recorded(early), _recorded(early)]
+    return best._replace(cold=best.cold + ends[0] - min(ends), end=min(ends))
+
+
+def _best(probe: Probe, batch: Batch, runs: tuple[Run, Run], seconds: float) -> Probe:
+    """Return the probe of a run that has been made before, for its first is cold."""
+    early, again = runs
+    iterations = early.solver.iterations(early.problem)
+    first = _timed(probe, batch, early, seconds)
+    if first.seconds(iterations, 0) < AGAIN:
+        second = _timed(probe, batch, again, seconds)
+        row, step = min(first.row, second.row), min(first.step, second.step)
+        late = (first.row - row) * len(early.rows.iteration)
+    else:
+        # Its first steps are enough.
+        second = _timed(probe, batch, again, 0.0)
+        row, step, late = first.row, first.step, 0.0
+    start = min(first.first, second.first)
+    cold = probe.cold + first.first - start + late
+    return probe._replace(cold=cold, first=start, step=step, row=row)
 
 
 def _calibrations() -> int:
@@ -129,11 +146,9 @@ def _timed(probe: Probe, batch: Batch, run: Run, seconds: float) -> Probe:
     return probe._replace(first=share * first, step=step, row=row)
 
 
-def _recorded(solved: Run, other: Run) -> float:
-    """Return the seconds that the records take, once the optimum is on disk."""
-    _ = solved.problem.optimum
+def _recorded(solved: Run) -> float:
+    """Return the seconds that the records take."""
     clock = Clock()
-    _ = other.problem.optimum
     for place in range(len(solved.solvers)):
         facts(solved, place)
         trajectory(solved.rows, place)
@@ -147,6 +162,8 @@ class Clock:
     coarse on some machines: what the ticks allow is the most that counts.
     """
 
+    _tick: ClassVar[float | None] = None
+
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
@@ -154,4 +171,15 @@ class Clock:
         """Return them, and begin anew."""
         wall, cpu = self._wall, self._cpu
         self._wall, self._cpu = time.perf_counter(), time.process_time()
-        return min(self._wall - wall, self._cpu - cpu + TICK)
+        return min(self._wall - wall, self._cpu - cpu + self.tick())
+
+    @classmethod
+    def tick(cls) -> float:
+        """Return the seconds by which the processor's clock goes on, found once."""
+        if cls._tick is None:
+            start = last = time.process_time()
+            begin = time.perf_counter()
+            while last == start and time.perf_counter() - begin < TICK:
+                last = time.process_time()
+            cls._tick = last - start if last > start else TICK
+        return cls._tick

@@ -18,6 +18,7 @@ from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.problems.erm.smoothness import KINDS, SOURCES
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms
+from dp_erm_bench.solvers.work import StepWork, usual_step
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -167,8 +168,7 @@ class Solver(ABC):
         """Return the reason why a problem is refused, None if it is served.
 
         A solver serves problems of its class (by name: a file may be loaded again)
-        with losses that kernels compute and constraints that it keeps: its bounds may
-        rest on them.
+        with losses that kernels compute and constraints that it keeps.
         """
         name = type(self).__name__
         if problem.kind != self.serves.kind:
@@ -230,6 +230,10 @@ class Solver(ABC):
     @abstractmethod
     def passes_at(self, problem: Any, iteration: int) -> float:
         """Return the work of some iterations in units of n record gradients."""
+
+    def step_work(self, problem: Any) -> StepWork:
+        """Return what an iteration does on average, by default what passes say."""
+        return usual_step(self, problem)
 
     def plan(self, problem: Any, identities: Sequence[str]) -> Any:
         """Return the random part of the schedule, drawn without the data."""

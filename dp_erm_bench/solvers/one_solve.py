@@ -13,11 +13,19 @@ from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.solvers.base import Array, Counts, Limit, Solver, shape
 from dp_erm_bench.solvers.bounds import projection_refusal
 from dp_erm_bench.solvers.terms import ERM, Gaussian, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork, full_gradient
 
 LAWS: dict[str, type[Gaussian] | type[NormLaplace]] = {
     "gaussian": Gaussian,
     "gamma": NormLaplace,
 }
+
+
+NEWTON, PROXIMAL = 8, 400
+"""Steps of a usual solution, measured."""
+
+HESSIAN, CONJUGATE = 0.2, 60.0
+"""A Hessian's products with the features per column; those of a system without it."""
 
 
 def noise_field() -> Any:
@@ -95,6 +103,17 @@ class OneSolve(SingleAnswer):
     def modulus(self, problem: ERM) -> float:
         """Return the modulus of strong convexity."""
         return problem.penalty.strong_convexity + self.ridge
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of Newton steps, or of proximal ones (``minimise_perturbed``)."""
+        n, p, entries = problem.n, problem.p, problem.entries
+        if problem.constraint.bounded or not problem.penalty.quadratic:
+            done = full_gradient(problem, True)._replace(calls=2.0, features=3 * p)
+            return done.times(PROXIMAL)
+        # The Hessian, or conjugate gradients in its place.
+        system = HESSIAN * min(n, p) if entries == n * p else CONJUGATE
+        step = StepWork(calls=10.0, products=(2.0 + system) * entries, rows=10 * n)
+        return step.times(NEWTON)
 
     def unsupported(self, problem: ERM) -> str | None:
         """Refuse problems that are not strongly convex, or have no projection."""

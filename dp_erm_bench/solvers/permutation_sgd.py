@@ -14,6 +14,7 @@ from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, va
 from dp_erm_bench.solvers.bounds import norm_bound, projection_refusal
 from dp_erm_bench.solvers.runs import clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork, full_gradient
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,18 @@ class PermutationSGD(one_solve.SingleAnswer):
     def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes of the one answer."""
         return float(iteration * self.passes)
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of all passes: they are one iteration."""
+        n, p = problem.n, problem.p
+        if self.batch_size == "full":
+            gradient = full_gradient(problem, self.clips)
+            done = gradient._replace(calls=1.0, features=3 * p)
+        else:
+            steps = math.ceil(n / self.batch(problem))
+            done = sampled.sampled_step(problem, n)._replace(features=p * steps)
+        # The permutation is sorted.
+        return done.times(self.passes).plus(StepWork(draws=20.0 * n))
 
     def batch(self, problem: ERM) -> int:
         """Return b; a pass ends with a smaller batch where b does not divide n."""

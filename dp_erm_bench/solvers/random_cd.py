@@ -13,6 +13,7 @@ from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, va
 from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, take
 from dp_erm_bench.solvers.runs import Iterative, State, clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork
 
 # Coordinate steps whose noise is drawn at once.
 CHUNK = 1 << 14
@@ -70,6 +71,15 @@ class RandomCD(Iterative):
     def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes: p coordinate steps read the data once."""
         return iteration / problem.p
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of a compiled step: one column and one number of noise."""
+        p, column = problem.p, problem.entries / problem.p
+        if problem.by_moments(self.clips):
+            done = StepWork(walked=p, draws=2.0)
+        else:
+            done = StepWork(walked=column, rows=0.5 * column, draws=2.0)
+        return done._replace(features=p) if self.n_inner else done
 
     def plan(self, problem: ERM, identities: Sequence[str]) -> Indices:
         """Return the coordinates of all steps, drawn without the data, (B, T K)."""

@@ -12,6 +12,7 @@ import numpy as np
 from dp_erm_bench.solvers.base import Array, Counts, Releases, Solver, shape, value
 from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork, full_gradient
 
 Step = Callable[[int], None]
 
@@ -97,6 +98,13 @@ class FullBatch(Solver):
         """Return the passes: one a step."""
         return float(iteration)
 
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of a step along one column: the margins follow."""
+        p, done = problem.p, StepWork(calls=1.0, draws=problem.p)
+        if problem.by_moments(self.clips):
+            return done._replace(features=2 * p)
+        return done._replace(products=problem.entries, rows=problem.n, features=p)
+
     @abstractmethod
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
         """Return the function that makes step t = 0, 1, ... in each trial."""
@@ -134,6 +142,11 @@ class FullGradient(FullBatch):
         """Yield one noisy sum per step."""
         change = adjacency.of_sum(norm_bound(problem, self.clip))
         yield Gaussian("gradient", change, self.n_iter)
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of a full gradient, its noise and a prox."""
+        p, gradient = problem.p, full_gradient(problem, self.clips)
+        return gradient._replace(calls=1.0, draws=p, features=3 * p)
 
     def noisy_mean(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
         """Publish the noisy mean gradient at the iterates, (B, p)."""

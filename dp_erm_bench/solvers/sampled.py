@@ -11,6 +11,7 @@ from dp_erm_bench.solvers.base import Array, Indices, shape
 from dp_erm_bench.solvers.bounds import inverse, norm_bound
 from dp_erm_bench.solvers.runs import Iterative, State
 from dp_erm_bench.solvers.terms import ERM, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork, full_gradient
 
 # Numbers of noise drawn at once per trial: half a megabyte, which caches hold.
 CHUNK = 1 << 16
@@ -35,6 +36,11 @@ def batch_refusal(problem: ERM, batch_size: int | str) -> str | None:
     return None
 
 
+def sampled_step(problem: ERM, records: float) -> StepWork:
+    """Return the operations of a compiled step that reads some records, but noise."""
+    return StepWork(walked=records * problem.entries / problem.n, records=records)
+
+
 class Sampled(Iterative):
     """An algorithm on samples of the records; its class has the fields below."""
 
@@ -53,6 +59,14 @@ class Sampled(Iterative):
     def rate(self, problem: ERM) -> float:
         """Return q."""
         return self.expected_batch(problem) / problem.n
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of a compiled step, or of a full gradient where q is 1."""
+        p, size = problem.p, self.expected_batch(problem)
+        if size == problem.n:
+            gradient = full_gradient(problem, self.clips)
+            return gradient._replace(calls=1.0, draws=p, features=3 * p)
+        return sampled_step(problem, size)._replace(draws=p)
 
 
 class SampledState(State):

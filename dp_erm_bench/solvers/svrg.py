@@ -13,6 +13,7 @@ from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.runs import State, clip_field
 from dp_erm_bench.solvers.sampled import Batches, Sampled, SampledState, batch_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork, full_gradient
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,13 @@ class SVRG(Sampled):
         """Return the passes: n gradients a snapshot, 2 q n an inner step."""
         snapshots = epochs_begun(iteration, self.epoch_length(problem))
         return snapshots + 2 * self.rate(problem) * iteration
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of a step at two points, and its part of a snapshot."""
+        step, snapshot = super().step_work(problem), full_gradient(problem, self.clips)
+        often = step._replace(draws=0.0).plus(step)
+        length = min(self.epoch_length(problem), max(self.iterations(problem), 1))
+        return often.plus(snapshot._replace(calls=1.0).times(1.0 / length))
 
     def weight(self, problem: ERM) -> float:
         """Return z0 / z1, the ratio of the two noise multipliers.

@@ -1,6 +1,5 @@
 """Backends for the runner's tests: they stand where `runner.execute.run_batch` does."""
 
-import json
 import math
 import os
 import signal
@@ -91,15 +90,13 @@ def threads(trials):
 def timed(trials):
     """Run the trials as they are, and record the seconds of work of each.
 
-    What a new process must import, and kernels that it loads, are no work of theirs.
+    What a new process must import is no work of theirs.
     """
     from dp_accounting.pld import privacy_loss_distribution  # noqa: F401
 
-    from dp_erm_bench.runner.execute import run_batch, warm_up
+    from dp_erm_bench.runner.execute import run_batch
     from dp_erm_bench.runner.timed import Clock
 
-    if "task" not in (spec := trials[0].spec):
-        warm_up(spec["algorithm"]["name"], json.dumps(spec["loss"], sort_keys=True))
     clock = Clock()
     records = run_batch(trials)
     seconds = clock.lap() / len(trials)

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,11 +8,13 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.parameters import algorithm_of, problem_named
 from dp_erm_bench.experiment.trials import BatchKey, Setting
+from dp_erm_bench.experiment.work import Work
+from dp_erm_bench.experiment.work import work_of as work_of_trial
 from dp_erm_bench.runner.pool import LEAST, batches_of
 
 
 def planned(group, count, work=1.0, batchable=True, n_checkpoints=51):
-    batch_key = BatchKey(lambda: "code", group, batchable, lambda: work)
+    batch_key = BatchKey(lambda: "code", group, batchable, lambda rows: Work(own=work))
     setting = Setting({}, (), (), group, batch_key)
     return [setting.trial(seed, n_checkpoints) for seed in range(count)]
 
@@ -77,17 +81,59 @@ def test_value_parameters_share_a_group_and_shape_parameters_do_not(block):
     assert len(groups_of(with_(), block(line="b", calibration="paper"))) == 2
 
 
-def test_many_cheap_iterations_weigh_more_than_their_passes(block):
-    def work(batch_size):
-        algorithm = {"name": "sgd", "clip": 1, "passes": 5, "batch_size": batch_size}
-        (line,), _ = expand([block(algorithm=algorithm)])
-        return line.setting().batch_key.work()
+def work_of(block, n=60, p=5, rows=2, **given):
+    """The work of a trial, its dataset and its algorithm given."""
+    algorithm = {"name": "sgd", "clip": 1, **given}
+    data = {"name": "log1", "n": n, "p": p}
+    (line,), _ = expand([block(dataset=data, algorithm=algorithm)])
+    return next(line.sweep(rows)).work
 
-    assert work("full") < work(10) < work(1)
-    assert work(1) > 5 * 60 * 100
+
+def test_a_step_counts_what_it_reads(block):
+    """A coordinate step reads one column, a sampled one its records, a full one all."""
+
+    def step(name, **given):
+        short, long = (
+            work_of(block, 20_000, 100, n_iter=k, name=name, **given) for k in (10, 110)
+        )
+        return (long.own - short.own) / 100
+
+    assert step("sgd") < step("sgd", batch_size=50) < step("sgd", batch_size="full")
+    assert step("random_cd") * 10 < step("greedy_cd")
+    assert step("sgd") * 100 < step("gd")
+
+
+def test_a_line_that_is_known_to_be_refused_costs_nothing(block):
+    ball = {"penalty": "none", "constraint": {"name": "l1_ball", "radius": 1.0}}
+    unbounded = {"name": "frank_wolfe", "clip": None}
+    for refused in (
+        block(algorithm={"name": "frank_wolfe", "clip": 1}),
+        block(algorithm=unbounded, dataset={"name": "log1", "bounds": None}, **ball),
+        block(algorithm={"name": "gd", "clip": 1}, calibration="paper"),
+    ):
+        (line,), _ = expand([refused])
+        assert next(line.sweep(51)).work == (0.0, 0.0)
+    (line,), _ = expand([block(algorithm={"name": "frank_wolfe", "clip": 1}, **ball)])
+    assert min(next(line.sweep(51)).work) > 0.0
+
+
+def test_what_trials_share_is_not_paid_again_for_balance():
+    """Ten thousand steps in Python take a second, however few trials make them."""
+    (one,) = planned("a", 1)
+    key = dataclasses.replace(one.setting.batch_key, work=lambda rows: Work(2e7, 1e8))
+    setting = dataclasses.replace(one.setting, batch_key=key)
+    trials = [setting.trial(seed, 2) for seed in range(32)]
+    assert [len(batch) for batch in batches_of(trials, 32, 1e8)] == [11, 11, 10]
 
 
 def test_more_iterations_than_can_be_counted_are_refused():
     problem = problem_named("log1", {"n": 60, "p": 5}, "auto", "auto", "none")
     with pytest.raises(UsageError, match="more iterations than can be counted"):
-        algorithm_of("random_cd").work({"passes": 1e308}, problem)
+        work_of_trial(
+            algorithm_of("random_cd"),
+            {"passes": 1e308, "clip": 1.0},
+            problem,
+            {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace_one"},
+            "certified",
+            51,
+        )

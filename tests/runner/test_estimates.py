@@ -20,12 +20,11 @@ from dp_erm_bench.runner.probe import Probe, probed
 from dp_erm_bench.runner.timed import Clock
 from tests.contract.own import SOUND
 
-FACTOR, SHARE = 3.0, 0.9
+FACTOR, SUM, TENTHS = 3.0, 2.0, 0.2
 TOTAL = ("", "total")
 # Seconds that a process may need to start where much else is running.
 PATIENT = 60.0
-# Lines of 0.05 s or more on generated data, which tell of the code and not of what
-# else the machine does; DP_ERM_BENCH_ESTIMATES=all takes whole profiles.
+# On generated data; DP_ERM_BENCH_ESTIMATES=all takes whole profiles.
 SOME = [
     ("talwar2015", "panel=lasso_n,ball_epsilon"),
     ("mangold2022", "panel=sparse_lasso"),
@@ -99,19 +98,29 @@ def test_a_plan_tells_the_seconds(name, panels, predicted, measured, tmp_path, c
             took, measured([*command, *place], tmp_path / str(attempt) / "own")
         )
         assert set(took) == set(told)
-        ratios = {label: told[label] / took[label] for label in took}
-        total = ratios.pop(TOTAL)
-        far = {k: v for k, v in ratios.items() if not 1 / FACTOR <= v <= FACTOR}
+        far, total = off(told, took), told[TOTAL] / took[TOTAL]
         with capsys.disabled():
             if WHOLE:
                 print(
                     f"\n{name}: {told[TOTAL]:.3g} s planned, {took[TOTAL]:.3g} s "
-                    f"taken, {len(far)} of {len(ratios)} lines off"
+                    f"taken, {far} off"
                 )
-        few = max(1, round((1 - SHARE) * len(ratios)))
-        if len(far) <= few and 1 / FACTOR <= total <= FACTOR:
+        if not far and 1 / SUM <= total <= SUM:
             return
-    pytest.fail(f"total {total:.3g}, {len(far)} of {len(ratios)} lines off: {far}")
+    pytest.fail(f"total {total:.3g}, lines off: {far}")
+
+
+def off(told, took):
+    """Return the ratios that are off, of lines of some tenths of a second.
+
+    Shorter ones are mostly what the first batch of a process must load. Whose that is
+    depends on the order, so that they are compared together.
+    """
+    small = {k for k in took if took[k] < TENTHS and k != TOTAL}
+    pairs = [(k, told[k], took[k]) for k in took if k not in small and k != TOTAL]
+    sums = (sum(found[k] for k in small) for found in (told, took))
+    pairs += [("small", *sums)] if sum(took[k] for k in small) > TENTHS else []
+    return {k: a / b for k, a, b in pairs if not 1 / FACTOR <= a / b <= FACTOR}
 
 
 def least(known, found):
@@ -168,7 +177,7 @@ def test_what_never_ends_costs_its_own_estimate_only(
 
 
 def test_a_length_is_extrapolated_and_its_rows_counted():
-    found = Probe(4, 9.0, 9.0, setup=1.0, first=2.0, step=0.5, row=0.25, end=1.0)
+    found = Probe(4, 9.0, 9.0, 9.0, setup=1.0, first=2.0, step=0.5, row=0.25, end=1.0)
     assert found.seconds(11, 3) == 1.0 + 2.0 + 10 * 0.5 + 3 * 0.25 + 1.0
     assert found.seconds(1, 51) == 1.0 + 2.0 + 2 * 0.25 + 1.0
     assert found.seconds(0, 51) == 1.0 + 2.0 + 1 * 0.25 + 1.0

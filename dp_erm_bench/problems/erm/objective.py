@@ -9,8 +9,9 @@ import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Bounds, Dataset
-from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
 from dp_erm_bench.plugins.names import origin
@@ -27,6 +28,9 @@ from dp_erm_bench.problems.erm.smoothness import (
 
 BOUNDS = ("lipschitz", "record_smoothness", "smoothness", "square_bounds")
 """The members that sensitivities depend on."""
+
+MOST_FEATURES = 4096
+"""Above this many features X'X no longer pays (128 MB)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,27 +73,6 @@ class ERM:
             part.check_features(self.p)
             if origin(type(part)):
                 check_set(part, self.p, self.dataset.bounds)
-        self._check_intercept()
-
-    def _check_intercept(self) -> None:
-        """Refuse domains that leave the weight of an intercept's column one sign."""
-        data, parts = self.dataset, []
-        if not data.intercept:
-            return
-        if self.constraint.bounded:
-            last = np.zeros((2, self.p))
-            last[:, -1] = 1.0, -1.0
-            least, most = self.constraint.linear_minimiser(last)[:, -1]
-            parts += [(f"constraint={self.constraint.name}", least, most)]
-        if isinstance(box := self.penalty, SeparablePenalty):
-            parts += [(f"penalty={box.name}", box.lower, box.upper)]
-        key = f"dataset.intercept={data.intercept:g}"
-        for part, least, most in parts:
-            if not least < 0.0 < most:
-                raise UsageError(
-                    f"{key}: has no meaning with {part}, which leaves its weight in "
-                    f"[{least:g}, {most:g}], one sign only"
-                )
 
     def __init_subclass__(cls) -> None:
         """Refuse constants that are not those of the parts."""
@@ -109,6 +92,17 @@ class ERM:
     def p(self) -> int:
         """Return the number of features."""
         return self.dataset.p
+
+    @property
+    def entries(self) -> int:
+        """Return the number of stored entries of the features."""
+        return int(self.dataset.X.size)
+
+    def by_moments(self, clipped: bool) -> bool:
+        """Return whether gradients follow from X'X: least squares need no records."""
+        small = self.p <= min(self.n, MOST_FEATURES)
+        squared = isinstance(self.loss, Squared)
+        return squared and small and not clipped and not self.dataset.sparse
 
     @property
     def fixed(self) -> bool:
