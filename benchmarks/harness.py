@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import compute, faults, others
+from benchmarks import compute, faults, others, regret
 from benchmarks.measure import (
     Row,
     print_table,
@@ -41,7 +41,8 @@ def run(given: argparse.Namespace) -> None:
         if given.benchopt is not None:
             found.insert(0, others.benchopt(folder / "benchopt", given.benchopt))
         rows = [*overheads(folder, few), *reruns(folder, many), *starts(folder)]
-        print_table([*rows, *faults.rows(folder), *compute.rows()], found)
+        rows += [*faults.rows(folder), *compute.rows(), *regret.rows()]
+        print_table(rows, found)
 
 
 def overheads(folder: Path, trials: int) -> list[Row]:

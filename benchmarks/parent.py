@@ -42,7 +42,11 @@ def ledger(folder: Path, waiting: int) -> float:
 def answer(book: Ledger, number: int) -> Answer:
     """Return that all of a task is ok, and took a second each."""
     keys = [trial.key for batch in book.batches(number) for trial in batch]
-    return Answer(number, [Outcome(key, "ok", 1.0) for key in keys], len(keys) * 1.0)
+    return Answer(
+        number,
+        [Outcome(key, "ok", {"objective": 1.0}) for key in keys],
+        len(keys) * 1.0,
+    )
 
 
 def example() -> tuple[Trial, bytes]:

@@ -79,9 +79,9 @@ class FitResult:
     def trajectory(self) -> "pd.DataFrame":
         """Return one row per checkpoint, made when it is first read.
 
-        iteration, passes, seconds, objective, optimum, relative_error, nnz, and
-        test_objective, test_accuracy where there is a test set. They are computed from
-        the data at published iterates: the objective values themselves are not private.
+        iteration, passes, seconds, objective, optimum, relative_error, nnz; where there
+        is a test set test_objective, test_risk, test_accuracy, balanced_accuracy, auc.
+        They are computed from the data at published iterates: they are not private.
         """
         # Not at the top: importing it takes longer than a fit.
         import pandas as pd
@@ -90,7 +90,7 @@ class FitResult:
         with one_thread():
             optimum = self.problem.optimum.value
         frame = pd.DataFrame(self.columns)
-        frame["objective"] = frame["objective"].astype("float64")
+        frame = frame.astype({key: float for key in frame if frame[key].dtype == "O"})
         frame["optimum"] = np.nan if optimum is None else optimum
         frame["relative_error"] = frame["objective"] / frame["optimum"] - 1.0
         return frame

@@ -34,6 +34,9 @@ AUTO = ("loss", "penalty")
 CHOSEN = (*PARTS, ALGORITHM, "calibration")
 """Groups whose choices may be swept."""
 
+QUANTITIES = {"objective": 1.0, "test_risk": 1.0, "test_accuracy": -1.0, "auc": -1.0}
+"""What settings may be chosen by, and the sign that makes the least the best."""
+
 
 def conf_dir() -> Path:
     """Return the folder of the config groups: the checkout's, else the wheel's."""

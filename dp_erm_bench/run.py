@@ -62,6 +62,12 @@ class Recorder:
             self.measures.setdefault(name, []).append(values)
         self.w = w.copy()
 
+    def finish(self) -> None:
+        """Record what is measured at the last checkpoint only, nan before it."""
+        for name, values in self.oracle.problem.last_measures(self.w).items():
+            before = [np.nan * values] * (len(self.iteration) - 1)
+            self.measures[name] = [*before, values]
+
 
 @dataclass(eq=False)
 class Run:
@@ -152,13 +158,7 @@ class Run:
             self.declare()
 
     def declare(self) -> Run:
-        """Publish private constants, declare, calibrate, make mechanisms; once.
-
-        Returns
-        -------
-        Run
-            Itself.
-        """
+        """Publish constants, declare, calibrate, make mechanisms; return itself."""
         if self._declared:
             return self
         self._declared = True
@@ -212,6 +212,7 @@ class Run:
         iterations = self.solver.iterations(self.declare().problem)
         for _ in self.recording(checkpoints_of(iterations, n_checkpoints)):
             pass
+        self.rows.finish()
         return self
 
     def recording(self, checkpoints: Sequence[int]) -> Iterator[Recorder]:

@@ -46,7 +46,7 @@ FOLDER = ("-cd", "--config-dir")
 FLAGS = ("--cfg", "--config-dir", "--config-name", "--help", "--multirun", "--version")
 COMMON = (
     *("standardise", "positive", "test_fraction", "seed"),
-    *("drop_empty", "densify", "clip_to_bounds"),
+    *("drop_empty", "densify", "clip_to_bounds", "intercept"),
 )
 """Keys of every dataset; its yaml has more."""
 

@@ -56,7 +56,8 @@ Keys
   algorithm.NAME.PARAMETER  a parameter of a chosen algorithm (see `list`)
   dataset.KEY               a key of the dataset's yaml: standardise, seed, ...
                             of every one: standardise=true|false|scale, positive,
-                            test_fraction, drop_empty, densify, clip_to_bounds
+                            test_fraction, drop_empty, densify, clip_to_bounds,
+                            intercept (the constant of a last column)
   dataset.name              with dataset=libsvm: a set of libsvmdata, such as a9a
   penalty.strength          a number or 1/n; auto: the dataset's usual one
   budget.epsilon  budget.delta  budget.adjacency=replace_one|zero_out

@@ -85,8 +85,8 @@ class Dataset:
     y : array of shape (n,)
         Labels: -1 and +1 for classification, real numbers for regression.
     bounds : Bounds or None
-        Declared bounds; None where the yaml declares none, or where the data
-        were transformed by their own statistics and records not clipped after that.
+        Declared bounds; None without, or where records were transformed by their own
+        statistics and not clipped after that.
     content_hash : str
         SHA-256 of the content, part of every trial's key.
     usual : Usual or None
@@ -97,6 +97,8 @@ class Dataset:
         Held-out records; ``X_test`` is sparse where ``X`` is.
     w_true : array of shape (p,) or None
         The parameter that labels were drawn from, where it is known.
+    intercept : float
+        The constant in a column that was added last; 0 for none.
 
     Attributes
     ----------
@@ -117,6 +119,7 @@ class Dataset:
     X_test: Features | None = None
     y_test: Array | None = None
     w_true: Array | None = None
+    intercept: float = 0.0
     loaded: Mapping[str, Any] | None = field(default=None, init=False)
     derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -234,8 +237,7 @@ def norms(X: Features) -> Array:
     """Return the euclidean norm of each record, shape (n,)."""
     if isinstance(X, np.ndarray):
         return np.asarray(np.linalg.norm(X, axis=1))
-    lengths: Array = np.sqrt(np.bincount(X.indices, X.data**2, X.shape[0]))
-    return lengths
+    return np.asarray(np.sqrt(np.bincount(X.indices, X.data**2, X.shape[0])))
 
 
 def scaled(X: Features, *, rows: ArrayLike = 1.0, columns: ArrayLike = 1.0) -> Features:

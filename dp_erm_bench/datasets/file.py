@@ -10,6 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_erm_bench.datasets.intercept import check_names
 from dp_erm_bench.datasets.libsvm import parse_svmlight
 from dp_erm_bench.datasets.published import DECOMPRESS, decompressed, sha256
 from dp_erm_bench.errors import UsageError, place_of, word
@@ -37,7 +38,8 @@ class File:
     csv ``label``, the name or the index of the label's column, else the last one, and
     ``header``, which ``auto`` finds by the first row being text; for svmlight ``p``,
     the number of features where the last ones may be empty; ``set``, a label for
-    tables.
+    tables. With ``intercept`` no column of a csv may be called one: whether one is
+    constant is not looked up, for that is private.
     """
 
     covered = ("path",)
@@ -51,6 +53,7 @@ class File:
         header: str | bool = "auto",
         p: int | None = None,
         set: str | None = None,  # noqa: A002
+        intercept: float = 0.0,
     ) -> Raw:
         """Return raw X and y.
 
@@ -64,7 +67,7 @@ class File:
         try:
             content = decompressed(file, file.read_bytes())
             if kind == "csv":
-                return parse_csv(content, path, label, header)
+                return parse_csv(content, path, label, header, intercept)
             if kind == "npz":
                 return parse_npz(content)
             return parse_svmlight(content, p=p, first="auto")
@@ -134,7 +137,11 @@ def parse_npz(content: bytes) -> Raw:
 
 
 def parse_csv(
-    content: bytes, path: str | None, label: str | int | None, header: str | bool
+    content: bytes,
+    path: str | None,
+    label: str | int | None,
+    header: str | bool,
+    intercept: float = 0.0,
 ) -> Raw:
     """Return X and y of a table of numbers separated by commas.
 
@@ -143,7 +150,7 @@ def parse_csv(
     Raises
     ------
     UsageError
-        If a column holds text or there is no such label column.
+        If a column holds text, there is no such label column, or a second intercept.
     """
     import pandas as pd
 
@@ -159,6 +166,8 @@ def parse_csv(
     if not len(table):
         raise UsageError(f"dataset.path={path}: holds no records")
     y = table.pop(_label_column(list(table.columns), label))
+    if intercept:
+        check_names(table.columns, intercept)
     for column in table.columns:
         if table[column].dtype.kind not in "biuf":
             texts = pd.to_numeric(table[column], errors="coerce").isna()

@@ -9,6 +9,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from dp_erm_bench import paths
 from dp_erm_bench.datasets.base import PARTS, Dataset, Features, assembled, parts
+from dp_erm_bench.datasets.intercept import with_bound
 from dp_erm_bench.datasets.prepare import prepare
 from dp_erm_bench.datasets.records import check_bounds, content_hash
 from dp_erm_bench.datasets.spec import TASKS, Spec, asked, check_spec
@@ -79,10 +81,10 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
     """Return the dataset of a specification, prepared.
 
     Labels of a classification become -1 and +1; then rows are split, columns
-    standardised, records clipped to declared bounds where that is asked for, and
-    arrays made float64, column-major and read-only. Prepared arrays of a source that
-    has a check-sum are cached on disk and memory-mapped, so that workers share them;
-    within a process a dataset is loaded once.
+    standardised, records clipped to declared bounds and an intercept's column added
+    where that is asked for, and arrays made float64, column-major and read-only.
+    Prepared arrays of a source that has a check-sum are cached on disk and
+    memory-mapped, so that workers share them; a process loads a dataset once.
 
     Parameters
     ----------
@@ -122,15 +124,17 @@ def _load(text: str, mirror: str | None, cache: str, pin: DataPin | None) -> Dat
             f"dataset {spec.name}: its content has the hash {content[:12]} on this "
             f"machine, and {pin.content[:12]} where the run was started"
         )
-    X, y, bounds = arrays["X"], arrays["y"], None
+    X, y, bounds, constant = arrays["X"], arrays["y"], None, spec.recipe.intercept
     if spec.bounds is not None:
-        bounds = spec.bounds.of(spec.name, X.shape[1])
+        bounds = spec.bounds.of(spec.name, X.shape[1] - bool(constant))
+        bounds = with_bound(bounds, constant) if constant else bounds
         check_bounds(spec.name, X, y, bounds)
-    others = {key: arrays.get(key) for key in ("X_test", "y_test", "w_true")}
+    others: dict[str, Any] = {
+        key: arrays.get(key) for key in ("X_test", "y_test", "w_true")
+    }
     uncharged = spec.recipe.uncharged
-    return Dataset(
-        spec.name, X, y, bounds, content, spec.usual, uncharged, **others
-    ).loaded_by(fields)
+    made = Dataset(spec.name, X, y, bounds, content, spec.usual, uncharged, **others)
+    return replace(made, intercept=constant).loaded_by(fields)
 
 
 def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:

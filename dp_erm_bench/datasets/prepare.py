@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.datasets import base, records
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, as_features
+from dp_erm_bench.datasets.intercept import with_column
 from dp_erm_bench.errors import UsageError
 
 
@@ -35,6 +36,8 @@ class Recipe:
         Whether sparse features become a dense array.
     clip : Declared or None
         base.Bounds to which records are clipped, after columns are rescaled.
+    intercept : float
+        The constant of a last column, added after all that; none where it is 0.
     """
 
     classification: bool = True
@@ -45,12 +48,16 @@ class Recipe:
     drop_empty: bool = False
     densify: bool = False
     clip: records.Declared | None = None
+    intercept: float = 0.0
 
     @property
     def key(self) -> list[Any]:
         """Return the key of a recipe, JSON-able."""
         clip = None if self.clip is None else self.clip.key
-        return [clip, *(v for k, v in vars(self).items() if k != "clip")]
+        others = {k: v for k, v in vars(self).items() if k != "clip"}
+        # Arrays without an intercept keep their place in the cache.
+        constant = others.pop("intercept")
+        return [clip, *others.values(), *[constant] * bool(constant)]
 
     @property
     def uncharged(self) -> tuple[Uncharged, ...]:
@@ -111,6 +118,8 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
         arrays.pop("w_true", None)
     if recipe.clip is not None:
         arrays |= records.clipped(name, arrays, recipe.clip)
+    if recipe.intercept:
+        arrays |= with_column(arrays, recipe.intercept)
     return {key: _frozen(array) for key, array in arrays.items()}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.datasets.base import Usual
+from dp_erm_bench.datasets.intercept import KEY as INTERCEPT
 from dp_erm_bench.datasets.prepare import Recipe
 from dp_erm_bench.datasets.records import Declared
 from dp_erm_bench.errors import UsageError
@@ -23,9 +24,9 @@ DEFAULTS: dict[str, Any] = {
     **{"task": None, "positive": None, "standardise": False, "test_fraction": 0.0},
     **{"seed": 0, "drop_empty": False, "densify": False, "usual": None},
     **{"usual_standardised": None, "usual_regression": None, "bounds": None},
-    "clip_to_bounds": False,
+    **{"clip_to_bounds": False, INTERCEPT: 0.0},
 }
-LATER: dict[str, Any] = {}
+LATER: dict[str, Any] = {INTERCEPT: 0.0}
 """Keys, and options of loaders, that came after results had been published.
 
 Each with the value that does what was done before: only off it such a key enters the
@@ -77,7 +78,7 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     name : str
         Of a yaml, or ``yaml:member`` (``libsvm:a9a``) where it stands for many.
     **overrides : Any
-        Keys of the yaml and options of the loader.
+        Keys of the yaml and options of the loader; an intercept of null or 0 is none.
 
     Raises
     ------
@@ -86,7 +87,12 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     """
     fields = usual_fields(name)
     _check_keys(name, overrides, locate(fields["_target_"]))
-    return _named({**fields, **overrides})
+    spec = _named({**fields, **overrides})
+    given = spec.pop(INTERCEPT, None)
+    constant = 0.0 if given is None else number(given)
+    # One that is no number is refused as it was given.
+    kept = given if math.isnan(constant) else constant
+    return {**spec, INTERCEPT: kept} if kept != 0.0 else spec
 
 
 def usual_fields(name: str) -> dict[str, Any]:
@@ -124,7 +130,7 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
         Naming the key, its value and what is allowed.
     """
     options = dict(spec)
-    name, target = options.pop("name", None), options.pop("_target_", None)
+    name, target = (options.pop(key, None) for key in ("name", "_target_"))
     if not isinstance(name, str) or not isinstance(target, str):
         raise UsageError("dataset: needs a name and a _target_, the loader")
     loader = locate(target)
@@ -135,6 +141,8 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
     if "seed" in _parameters(loader):
         options["seed"] = common["seed"]
     recipe = _recipe(name, common)
+    if recipe.intercept and INTERCEPT in _parameters(loader):
+        options[INTERCEPT] = recipe.intercept
     # Bounds of records as they are hold for those only, unless they are clipped again.
     holds = not recipe.standardise or recipe.clip is not None
     usual, bounds = _usual(common), _declared(common["bounds"]) if holds else None
@@ -169,18 +177,20 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
     positive = common["positive"]
     if positive is not None and not classification:
         raise refused("positive", positive, "null for a regression")
-    if not isinstance(positive, list | tuple | None):
-        positive = [positive]
+    positive = positive if isinstance(positive, list | tuple | None) else [positive]
     if not 0.0 <= number(common["test_fraction"]) < 1.0:
         raise refused("test_fraction", common["test_fraction"], "a number in [0, 1)")
     if not is_seed(common["seed"]):
         raise refused("seed", common["seed"], "an integer >= 0 and below 2^63")
+    if not 0.0 <= number(common[INTERCEPT]) < math.inf:
+        raise refused(INTERCEPT, common[INTERCEPT], "a finite number >= 0, or null")
     same = ("standardise", "seed", "drop_empty", "densify")
     return Recipe(
         classification=classification,
         positive=positive and list(positive),
         test_fraction=number(common["test_fraction"]),
         clip=_declared(common["bounds"]) if clip else None,
+        intercept=number(common[INTERCEPT]),
         **{key: common[key] for key in same},
     )
 

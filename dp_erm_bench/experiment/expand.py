@@ -92,6 +92,8 @@ def _trials(block: Block) -> int:
     if block.tune is None:
         return count * len(axis_values(block.seed))
     tuning = _count(block.tune.axes) * len(block.tune.seeds)
+    if block.tune.search is not None:
+        tuning = block.tune.search.trials
     return count * (tuning + len(block.tune.report))
 
 
@@ -123,30 +125,35 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
         for (algorithm, fixed, tuned), privacy in choices:
             measured = any(unit for _, unit in (*fixed.values(), *tuned.values()))
             axes, open_ = _absolute(fixed, problem), _absolute(tuned, problem)
+            units = {key: _unit(problem) for key, (_, unit) in tuned.items() if unit}
             if tune is None:
                 single = {key: v[0] for key, v in axes.items() if len(v) == 1}
                 points = [(single, {k: v for k, v in axes.items() if len(v) > 1})]
             else:
                 points = [(params, open_) for params in product(axes)]
             for params, opened in points:
-                parts = (algorithm, problem, params, *privacy, opened)
+                parts = (algorithm, problem, params, *privacy, opened, units)
                 line = FitLine(*parts, measured=measured, **shared)
                 line.check()
                 yield line
 
 
 def _absolute(axes: Axes, problem: Problem) -> dict[str, tuple[Any, ...]]:
-    """Return values in no unit; `gradient_rms` is rounded to 12 digits.
+    """Return values in no unit."""
+    absolute = {key: tuple(values) for key, (values, _) in axes.items()}
+    for key, (values, measured) in axes.items():
+        if measured:
+            absolute[key] = tuple(value * _unit(problem) for value in values)
+    return absolute
+
+
+def _unit(problem: Problem) -> float:
+    """Return `gradient_rms` to 12 digits.
 
     Sums differ in the last bits with the number of threads, which must not change a
     key.
     """
-    absolute = {key: tuple(values) for key, (values, _) in axes.items()}
-    for key, (values, measured) in axes.items():
-        if measured:
-            unit = float(f"{problem.gradient_rms:.12g}")
-            absolute[key] = tuple(value * unit for value in values)
-    return absolute
+    return float(f"{problem.gradient_rms:.12g}")
 
 
 def _algorithms(block: Block) -> Iterator[tuple[str, Axes, Axes]]:

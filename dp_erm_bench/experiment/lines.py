@@ -11,6 +11,7 @@ from hashlib import sha256
 from itertools import product
 from typing import Any
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.fingerprint import code_fingerprint
 from dp_erm_bench.experiment.parameters import (
     algorithm_of,
@@ -18,6 +19,7 @@ from dp_erm_bench.experiment.parameters import (
     normalised,
     problem_named,
 )
+from dp_erm_bench.experiment.space import space_of
 from dp_erm_bench.experiment.trials import BatchKey, Line, Setting
 from dp_erm_bench.experiment.values import canonical, plain
 from dp_erm_bench.experiment.work import work_of
@@ -45,6 +47,8 @@ class FitLine(Line):
         The calibration of the noise, a name of conf/calibration.
     axes : mapping
         Absolute values of the open parameters.
+    units : mapping
+        What the values of open parameters are multiples of, where that is not 1.
     """
 
     algorithm: str = field()  # none by default, unlike that of a task
@@ -53,6 +57,7 @@ class FitLine(Line):
     budget: Mapping[str, Any]
     calibration: str
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    units: Mapping[str, float] = field(default_factory=dict)
 
     _chosen: dict[tuple[Any, ...], Setting] = field(default_factory=dict, repr=False)
     _batch_keys: dict[tuple[Any, ...], BatchKey] = field(
@@ -77,12 +82,16 @@ class FitLine(Line):
         return tuple(self._settings(self.axes))
 
     def check(self) -> None:
-        """Raise UsageError if the solver refuses a value, or a point of a sweep."""
+        """Raise UsageError for a value that is refused, a point of a sweep, a limit."""
         solver, first = algorithm_of(self.algorithm).solver, self._first(self.axes)
         solver(first)
         for key, values in self.axes.items():
             for value in values[1:]:
                 solver({**first, key: value})
+        if self.tune is not None and self.tune.search is not None:
+            space_of(self)
+        if self.tune is not None and (why := self.problem.lacking(self.tune.quantity)):
+            raise UsageError(f"tune.quantity={self.tune.quantity}: {why}")
         if self.tune is None and not algorithm_of(self.algorithm).separate:
             _ = self.settings
 

@@ -3,13 +3,14 @@
 import dataclasses
 import functools
 import json
+import math
 import typing
 from collections.abc import Mapping
 from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import forget_datasets
-from dp_erm_bench.datasets.spec import dataset_spec, usual_fields
+from dp_erm_bench.datasets.spec import LATER, dataset_spec, usual_fields
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.experiment.values import canonical, plain, typed
 from dp_erm_bench.paths import later_defaults
@@ -92,7 +93,7 @@ def overrides_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def usual_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a dataset's yaml, and what `fields` say of keys that are not in it."""
-    return dataset_spec(name, **fields) | usual_fields(name)
+    return dataset_spec(name, **fields) | LATER | usual_fields(name)
 
 
 def like(key: str, value: Any, usual: Any) -> Any:
@@ -155,6 +156,12 @@ class Algorithm:
         """Return whether a parameter must be equal within a batch."""
         return self.kinds[parameter] != "value"
 
+    def limits(self, parameter: str) -> tuple[float, float, float]:
+        """Return least, above and most of a parameter's field; infinite without one."""
+        field = self.cls.__dataclass_fields__[parameter].metadata
+        least, above = (field.get(name, -math.inf) for name in ("least", "above"))
+        return least, above, field.get("most", math.inf)
+
     def iterations(self, params: Mapping[str, Any], problem: Any) -> int:
         """Return the number of iterations of one trial, 0 if it is refused."""
         try:
@@ -184,6 +191,20 @@ def algorithm_of(name: str) -> Algorithm:
         later={key: plain(value) for key, value in later_defaults(cls).items()},
         separate=getattr(cls, "__post_init__", None) is Solver.__post_init__,
     )
+
+
+def check_quantity(problem: Problem, quantity: Any) -> None:
+    """Refuse what the tuned trials of a problem cannot be judged by.
+
+    Raises
+    ------
+    UsageError
+        If it is none of `registry.QUANTITIES`, or the problem lacks it.
+    """
+    key = "tune.quantity"
+    registry.check_choice(key, quantity, [*registry.QUANTITIES])
+    if reason := problem.lacking(quantity):
+        raise UsageError(f"{key}={quantity}: {reason}")
 
 
 def normalised(algorithm: str, parameter: str, value: Any) -> Any:

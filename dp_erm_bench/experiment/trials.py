@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from dp_erm_bench.experiment.schema import Tune
+from dp_erm_bench.experiment.tune_schema import Tune
 from dp_erm_bench.experiment.work import Work
 from dp_erm_bench.registry import foreign
 

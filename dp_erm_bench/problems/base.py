@@ -160,6 +160,21 @@ class Problem(ABC):
         """Return columns of the trajectory beside the objective, (B, p) to (B,)."""
         return {}
 
+    def last_measures(self, w: Array) -> dict[str, Array]:
+        """Return columns of the last checkpoint alone, as `measures` does."""
+        return {}
+
+    def lacking(self, quantity: str) -> str:
+        """Return why trials cannot be judged by a quantity, empty if they can.
+
+        Parameters
+        ----------
+        quantity : str
+            ``objective``, or a column of `measures` or `last_measures`.
+        """
+        known = quantity == "objective"
+        return "" if known else f"a problem of {self.kind} has its objective only"
+
 
 class Oracle:
     """The iterates of B trials on a problem, to be asked for and moved.

@@ -151,7 +151,7 @@ def write_log(drawing: Drawing, drawn: Sequence[PanelRuns]) -> Path:
             why = "; ".join(dict.fromkeys(one.missing.values()))
             command = f"dp-erm-bench experiment={paper} profile={profile}"
             text += [f"{one.panel.name}: not run ({why}); then: {command}", ""]
-    text += ["Values at an edge of a tuning grid", *edges(beside), ""]
+    text += ["Choices beyond which a better setting may lie", *open_choices(beside), ""]
     names = caption.runs_of(run for one in drawn for run in one.curves)
     runs = [f"  runs/{name}.json: {caption.commit(beside, name)}" for name in names]
     text += ["Runs", *(runs or ["  unknown: the records name none"]), ""]
@@ -188,8 +188,8 @@ def _numbers(name: str, run: Curves) -> str:
     )
 
 
-def edges(folder: Path) -> list[str]:
-    """Return the chosen values that lie on an edge of their grid.
+def open_choices(folder: Path) -> list[str]:
+    """Return the choices that are open: a better setting may lie beyond them.
 
     Parameters
     ----------
@@ -205,9 +205,9 @@ def edges(folder: Path) -> list[str]:
         table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
         lines = [
             f"  {row['panel']} / {row['line']}, epsilon = {row['epsilon']}: "
-            f"{row['edges']} in {row['chosen']}"
+            f"{row['open']} in {row['chosen']}"
             for row in table.to_dict("records")
-            if row["edges"]
+            if row["open"]
         ]
     except (ValueError, KeyError):
         return ["  unknown: choices.csv is damaged"]

@@ -48,17 +48,18 @@ def locked(folder: Path) -> Iterator[None]:
     holder dies.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / LOCK, "ab", opener=_lock) as file:
+    with open(folder / LOCK, "ab", opener=careful) as file:
         # Some network file systems have no locks: there one run at a time.
         with contextlib.suppress(OSError):
             paths.hold(file)
         yield
 
 
-def _lock(path: str, flags: int) -> int:
-    """Open a lock, and no link or pipe that somebody put in its place."""
+def careful(path: str, flags: int) -> int:
+    """Open a file to write to, and no link or pipe that somebody put in its place."""
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
-        raise OSError(errno.EINVAL, f"{LOCK} must be a regular file; remove it")
+        name = os.path.basename(path)
+        raise OSError(errno.EINVAL, f"{name} must be a regular file; remove it")
     careful = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     return os.open(path, flags | careful, 0o666)
 

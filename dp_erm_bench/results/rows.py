@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 TEXT, FLAG, COUNT, NUMBER = "string", "bool", "int64", "float64"
 LABELS = ("experiment", "panel", "line", "phase")
+HELD_OUT = (
+    *("test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "auc"),
+)
+"""What held-out records say; missing where there are none."""
+
 COLUMNS = {
     **dict.fromkeys(("trial", *LABELS), TEXT),
     "tuned": FLAG,
@@ -44,7 +49,7 @@ COLUMNS = {
     **dict.fromkeys(("passes", "seconds", "objective", "optimum"), NUMBER),
     "relative_error": NUMBER,
     "nnz": COUNT,
-    **dict.fromkeys(("test_objective", "test_accuracy"), NUMBER),
+    **dict.fromkeys(HELD_OUT, NUMBER),
     **dict.fromkeys(("status", "message", "run"), TEXT),
 }
 """Names and types of the columns, in order.
@@ -222,7 +227,8 @@ def read(file: BinaryIO) -> pd.DataFrame:
     # What else the file says of its columns is nothing to act upon.
     columns = table.read(use_threads=False).replace_schema_metadata()
     frame: pd.DataFrame = columns.to_pandas(use_threads=False)
-    return frame
+    # Tables of earlier versions have none of some.
+    return frame.assign(**dict.fromkeys(set(HELD_OUT) - set(frame), float("nan")))
 
 
 def _seal(file: BinaryIO) -> tuple[int, bytes, bytes]:

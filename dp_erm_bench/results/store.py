@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
 from dp_erm_bench.results.index import STATUSES, Entry, Index
 from dp_erm_bench.results.segment import FORMAT
@@ -111,12 +112,22 @@ def segments_of(folder: Path) -> list[Path]:
     return paths.listed(folder / "segments", ".jsonl")
 
 
-def final_objective(record: Mapping[str, Any] | None) -> float:
-    """Return the last objective of a trial; infinity if it failed or diverged."""
+def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return the last values of a trial by quantity, as numbers to be minimised.
+
+    Accuracy and AUC are negated. Those of `QUANTITIES` that the trajectory lacks are
+    left out, all of them where the trial failed or diverged.
+    """
     if record is None or record.get("status") != "ok":
-        return math.inf
-    objective = (record.get("trajectory") or {}).get("objective") or [None]
-    return math.inf if objective[-1] is None else float(objective[-1])
+        return {}
+    trajectory = record.get("trajectory") or {}
+    last = {name: (trajectory.get(name) or [None])[-1] for name in QUANTITIES}
+    return {k: QUANTITIES[k] * float(v) for k, v in last.items() if v is not None}
+
+
+def final_value(record: Mapping[str, Any] | None, quantity: str = "objective") -> float:
+    """Return one of `finals_of` a trial, infinity where it is left out."""
+    return finals_of(record).get(quantity, math.inf)
 
 
 def _read(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dp_erm_bench.errors import printable
+from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
 from dp_erm_bench.results.index import STATUSES
 from dp_erm_bench.runner.worker import Batch, Outcome, Report
@@ -160,8 +161,8 @@ def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
     try:
         outcomes, batches, seconds, problem, full = json.loads(text)
         found = [
-            Outcome(str(key), _status(status), float(final), str(message))
-            for key, status, final, message in outcomes
+            Outcome(str(key), _status(status), _finals(finals), str(message))
+            for key, status, finals, message in outcomes
         ]
         report = Report(found, int(batches), float(seconds), str(problem), bool(full))
         due = [trial.key for batch in task[: report.batches] for trial in batch]
@@ -175,3 +176,7 @@ def _status(status: Any) -> str:
     if status not in STATUSES:
         raise ValueError(f"{status!r}: no status")
     return str(status)
+
+
+def _finals(finals: Any) -> dict[str, float]:
+    return {name: float(finals[name]) for name in QUANTITIES if name in finals}

@@ -197,8 +197,6 @@ def trajectory(rows: Recorder, b: int) -> dict[str, list[Any]]:
         "seconds": [round(value, 6) for value in rows.seconds],
         "objective": [_number(values[b]) for values in rows.objective],
         "nnz": [int(values[b]) for values in rows.nnz],
-        "test_objective": [],
-        "test_accuracy": [],
         **{
             name: [_number(values[b]) for values in seen]
             for name, seen in rows.measures.items()

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.experiment.choice import Choice
 from dp_erm_bench.experiment.frame import RunnerConfig, check_setting
-from dp_erm_bench.experiment.tune import Choice
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results import plan, table

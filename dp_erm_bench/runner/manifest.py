@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.choice import Choice, rounded
 from dp_erm_bench.experiment.trials import Line
-from dp_erm_bench.experiment.tune import Choice
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.runs import check_run, environment, note, now, write_run
@@ -27,13 +27,22 @@ from dp_erm_bench.results.segment import FORMAT
 from dp_erm_bench.runner.session import Session
 
 LEAST_RANGE = 3
+OPEN = {
+    "top": "{} {:.3g} is the highest value tried",
+    "bottom": "{} {:.3g} is the lowest value tried",
+    "limit": "{} {:.3g} is its limit",
+    "trials": "the search ran out of trials",
+}
+"""What the words of `Choice.open` say."""
+
 ELSEWHERE = ("config", "command", "files")
 """Options that are not in the manifest's section of options."""
 
 CHOICES = "choices.csv"
 HEADER = (
     "experiment,panel,line,dataset,standardise,algorithm,params,epsilon,delta,adjacency,"
-    "calibration,chosen,mean_objective,seeds,settings,edges,extended\n"
+    "calibration,quantity,chosen,mean,scatter,lead_low,lead_high,seeds,settings,trials,"
+    "open,extended\n"
 )
 
 
@@ -125,7 +134,7 @@ def plain_command(command: Sequence[str]) -> list[str]:
 
 
 def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> None:
-    """Write one row per choice; parameters as JSON, edges as `clip top`."""
+    """Write one row per choice; parameters as JSON, see `Choice` for the columns."""
     text = io.StringIO()
     text.write(HEADER)
     rows = csv.writer(text, lineterminator="\n")
@@ -143,13 +152,16 @@ def _row(experiment: str, choice: Choice) -> list[Any]:
     budget = [line.budget[key] for key in ("epsilon", "delta", "adjacency")]
     where = [experiment, line.panel, line.line, dataset["name"], standardise]
     how = [label(line.algorithm), params, *budget, line.calibration]
-    result = [chosen, choice.mean, choice.n_seeds, choice.n_settings]
-    edges = ["; ".join(choice.edges), "; ".join(choice.extended)]
-    return [*where, *how, *result, *edges]
+    lead = ("", "") if choice.lead is None else choice.lead
+    scatter = "" if math.isnan(choice.scatter) else rounded(choice.scatter)
+    result = [choice.quantity, chosen, rounded(choice.mean), scatter, *lead]
+    spent = [len(choice.finals), choice.n_settings, len(choice.tried)]
+    ends = ["; ".join(choice.open), "; ".join(choice.extended)]
+    return [*where, *how, *result, *spent, *ends]
 
 
 def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence per line whose choice is none, or on the edge of a grid.
+    """Yield a sentence per line whose choice is none, or open.
 
     `skipped` tells of each skipped trial why.
     """
@@ -160,8 +172,14 @@ def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[st
         if all(reasons):
             yield f"{where}: every setting was skipped: {reasons[0]}"
         elif choice.mean == math.inf:
-            yield f"{where}: no setting had a finite mean objective"
-        elif choice.edges:
-            values = ((edge, choice.values[edge.split()[0]]) for edge in choice.edges)
-            edges = ", ".join(f"{edge} ({value:.3g})" for edge, value in values)
-            yield f"{where}: best value on the edge of its grid: {edges}"
+            yield f"{where}: no setting had a finite mean"
+        elif choice.open:
+            beyond = ", ".join(_reasons(choice))
+            yield f"{where}: a better setting may lie beyond: {beyond}"
+
+
+def _reasons(choice: Choice) -> Iterator[str]:
+    """Yield in words why a choice is open."""
+    for end in choice.open:
+        *keys, why = end.split()
+        yield OPEN[why].format(*keys, *(choice.values[key] for key in keys))

@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from dp_erm_bench.experiment.frame import FAILED
+from dp_erm_bench.experiment.grid import Tuner
 from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.experiment.tune import Tuner
 from dp_erm_bench.runner.engines.choice import workers_of
 from dp_erm_bench.runner.estimate import Expected, costs_of
 from dp_erm_bench.runner.session import Label, Session

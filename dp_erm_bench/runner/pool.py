@@ -48,7 +48,12 @@ def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
         count = _count(members[0], len(members), most, aim)
         cuts = [len(members) * i // count for i in range(count + 1)]
         batches += [tuple(members[a:b]) for a, b in pairwise(cuts)]
-    return sorted(batches, key=lambda batch: -batch[0].work.batch(len(batch)))
+    return sorted(batches, key=work_of, reverse=True)
+
+
+def work_of(batch: Batch) -> float:
+    """Return the work of a batch, in the unit of `Trial.work`."""
+    return batch[0].work.batch(len(batch))
 
 
 def batch_size(one: Trial, members: int, most: int, aim: float) -> int:

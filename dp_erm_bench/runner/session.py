@@ -14,16 +14,17 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.frame import FAILED
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.experiment.tune import tuners_of
+from dp_erm_bench.results.asked import Asked
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import check_run, new_run_id
-from dp_erm_bench.results.store import Store, final_objective
+from dp_erm_bench.results.store import Store, finals_of
 from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.handshake import needs_of
 from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.pool import Pool, batches_of
+from dp_erm_bench.runner.pool import Pool, batches_of, work_of
 from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.progress import Progress
-from dp_erm_bench.runner.worker import Job
+from dp_erm_bench.runner.worker import Batch, Job
 
 Label = tuple[str, str]
 """Panel and line."""
@@ -61,7 +62,7 @@ class Session:
         self.store = Store(folder)
         self.plan = Plan(folder, options.append_plan)
         self.statuses: dict[str, str] = {}
-        self.finals: dict[str, float] = {}
+        self.finals: dict[str, Mapping[str, float]] = {}
         self.messages: dict[str, list[str]] = {}
         self.skipped: dict[str, str] = {}
         self.ran = 0
@@ -71,7 +72,9 @@ class Session:
         self._unwritten: list[Trial] = []
         self.blocks = blocks
         self.lines, self.missing = expand(blocks)
-        self.tuners = tuners_of(self.lines, options.n_checkpoints, self.finals)
+        asked = Asked(folder, options.mode != "plan")
+        self.tuners = tuners_of(self.lines, options.n_checkpoints, self.finals, asked)
+        self._tuning: list[Batch] = []
 
     def expected(self) -> Counter[Label]:
         """Return the number of trials of each line if no axis is extended."""
@@ -107,10 +110,10 @@ class Session:
     def announce(self, planned: Iterable[Trial]) -> tuple[list[Trial], list[Trial]]:
         """Take new trials into the plan; return them, and those that are to do.
 
-        A trial wanted by two lines is to do once.
+        A trial wanted by two lines is to do once. The batches of a tuning stage depend
+        on the stage alone: of one that was torn all trials are to do again.
         """
         new: list[Trial] = []
-        todo: list[Trial] = []
         for labels, members in itertools.groupby(planned, lambda one: one.labels):
             label = (labels["panel"], labels["line"], labels["phase"])
             line = self._lines.setdefault(label, set())
@@ -118,13 +121,18 @@ class Session:
             line.update(added)
             self.digest.update(f"{label}{''.join(added)}".encode())
             new += added.values()
-        for one in new:
-            if one.key not in self.statuses:
-                status = self.store.index.status(one.key) or "planned"
-                status = "planned" if status in self.options.retry else status
-                self.statuses[one.key] = status
-                if status == "planned":
-                    todo.append(one)
+        first = {one.key: one for one in new if one.key not in self.statuses}
+        for key in first:
+            status = self.store.index.status(key) or "planned"
+            status = "planned" if status in self.options.retry else status
+            self.statuses[key] = status
+        tuning = [one for one in first.values() if one.phase == "tune"]
+        if any(self.statuses[one.key] == "planned" for one in tuning):
+            for batch in self._batches(tuning):
+                if any(self.statuses[one.key] == "planned" for one in batch):
+                    self.statuses.update((one.key, "planned") for one in batch)
+                    self._tuning.append(batch)
+        todo = [o for o in first.values() if self.statuses[o.key] == "planned"]
         self._unwritten += new
         self._read_finals(new)
         return new, todo
@@ -139,7 +147,7 @@ class Session:
             and self.statuses[one.key] != "planned"
         ]
         for key, record in zip(keys, self.store.records(keys), strict=True):
-            self.finals[key] = final_objective(record)
+            self.finals[key] = finals_of(record)
             if record is not None and record["status"] == "skipped":
                 self.skipped[key] = str(record["message"])
 
@@ -162,22 +170,26 @@ class Session:
         self._lines.clear()
 
     def execute(self, todo: list[Trial], pool: Pool, progress: Progress) -> None:
-        """Run trials, keep their status and final objective."""
-        options = self.options
-        batches = batches_of(todo, options.batch_trials, options.batch_work)
+        """Run trials, keep their status and what tuners choose by."""
+        others = self._batches(one for one in todo if one.phase != "tune")
+        batches = sorted([*self._tuning, *others], key=work_of, reverse=True)
+        self._tuning = []
         for outcomes in pool.run(batches):
             check_run(self.folder, self.run)
-            for key, status, final, message in outcomes:
+            for key, status, finals, message in outcomes:
                 # Of 10^6 outcomes each would have a text of its own.
                 self.statuses[key] = sys.intern(status)
                 if self.tuners:
-                    self.finals[key] = final
+                    self.finals[key] = finals
                 if status in FAILED:
                     self.messages.setdefault(status, []).append(message)
                 elif status == "skipped":
                     self.skipped[key] = message
             self.ran += len(outcomes)
             progress.advance(outcome.status for outcome in outcomes)
+
+    def _batches(self, trials: Iterable[Trial]) -> list[Batch]:
+        return batches_of(trials, self.options.batch_trials, self.options.batch_work)
 
     def counts(self) -> dict[str, int]:
         """Return the number of distinct trials by status."""

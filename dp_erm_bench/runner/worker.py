@@ -17,7 +17,7 @@ from dp_erm_bench.errors import UsageError, printable, traced
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.segment import Segment, failed
-from dp_erm_bench.results.store import final_objective
+from dp_erm_bench.results.store import finals_of
 from dp_erm_bench.runner.options import own_memory
 from dp_erm_bench.runner.speaker import Speaker
 
@@ -57,11 +57,14 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the parent learns of a trial; the rest is in the store."""
+    """What the parent learns of a trial; the rest is in the store.
+
+    `finals` are its last values by quantity, see `store.finals_of`.
+    """
 
     key: str
     status: str
-    final: float
+    finals: Mapping[str, float]
     message: str = ""
 
     @classmethod
@@ -69,7 +72,7 @@ class Outcome(NamedTuple):
         """Return the outcome of a record: the first line of its message."""
         message = str(record.get("message") or "").partition("\n")[0]
         said = printable(message, LONGEST)
-        return cls(record["key"], record["status"], final_objective(record), said)
+        return cls(record["key"], record["status"], finals_of(record), said)
 
 
 class Report(NamedTuple):

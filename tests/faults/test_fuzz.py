@@ -18,7 +18,7 @@ from dp_erm_bench.cli import folders
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import sealed_json, unsealed_json
-from dp_erm_bench.report.paper import edges
+from dp_erm_bench.report.paper import open_choices
 from dp_erm_bench.results import runs
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.runs import note, read_manifest, read_run, write_run
@@ -29,7 +29,7 @@ CASES = 2000
 WHOLE = 40
 """Of so many cases one is read through the table as well."""
 
-CHOICES = "panel,line,epsilon,chosen,edges\n" + "".join(
+CHOICES = "panel,line,epsilon,chosen,open\n" + "".join(
     f'p,"l{i}",0.{i},"{{""step"": {i}}}",{"step top" * (i % 2)}\n' for i in range(6)
 )
 CLAIMS = "figure,statement,measured,threshold,value,verdict,profile\n" + "".join(
@@ -206,13 +206,13 @@ def test_manifests(folder):
 
 def test_choices(folder):
     path = folder / "choices.csv"
-    before = edges(folder)
+    before = open_choices(folder)
     assert len(before) == 3
     for _, data in damages(path.read_bytes()):
         path.write_bytes(data)
-        assert edges(folder) == ["  unknown: choices.csv is damaged"]
+        assert open_choices(folder) == ["  unknown: choices.csv is damaged"]
     path.unlink()
-    assert edges(folder) == ["  unknown: choices.csv is damaged"]
+    assert open_choices(folder) == ["  unknown: choices.csv is damaged"]
 
 
 def test_claims(folder, capsys):

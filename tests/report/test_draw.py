@@ -166,34 +166,34 @@ def test_log_names_every_run_behind_the_figures(tabulate, tmp_path, quick):
 @pytest.mark.parametrize("data", [b"", b"\xff\x00", b"a,b\n1,2\n", b'"'])
 def test_log_says_that_the_choices_are_damaged(tmp_path, data):
     (tmp_path / "choices.csv").write_bytes(data)
-    assert paper.edges(tmp_path) == ["  unknown: choices.csv is damaged"]
+    assert paper.open_choices(tmp_path) == ["  unknown: choices.csv is damaged"]
 
 
-def test_log_lists_values_on_grid_edges(tabulate, tmp_path, quick):
+def test_log_lists_open_choices(tabulate, tmp_path, quick):
     folder = tmp_path / "figures"
     (tmp_path / "choices.csv").write_text(
-        "panel,line,epsilon,chosen,edges\n"
+        "panel,line,epsilon,chosen,open\n"
         'log1,DP-GCD tight,1.0,"{""clip"": 0.25}",clip top\n'
         'log1,DP-CD cyclic,1.0,"{""clip"": 0.05}",\n'
     )
     table = tabulate(*panel_lines(mangold2023.PANELS[0]))
     mangold2023.draw(table, folder, {"profile": "smoke"})
     log = (folder / "log.txt").read_text()
-    found = log.partition("edge of a tuning grid\n")[2].splitlines()
+    found = log.partition("better setting may lie\n")[2].splitlines()
     assert (
         found[0] == '  log1 / DP-GCD tight, epsilon = 1.0: clip top in {"clip": 0.25}'
     )
     assert found[1] == ""
 
 
-def test_log_of_a_run_without_edges_or_choices(tabulate, tmp_path, quick):
+def test_log_of_a_run_without_choices(tabulate, tmp_path, quick):
     folder = tmp_path / "figures"
     table = tabulate({})
     mangold2023.draw(table, folder, {"profile": "smoke"})
     assert "there is no choices.csv" in (folder / "log.txt").read_text()
-    (tmp_path / "choices.csv").write_text("panel,line,epsilon,chosen,edges\na,b,1,c,\n")
+    (tmp_path / "choices.csv").write_text("panel,line,epsilon,chosen,open\na,b,1,c,\n")
     mangold2023.draw(table, folder, {"profile": "smoke"})
-    assert "tuning grid\n  none\n" in (folder / "log.txt").read_text()
+    assert "better setting may lie\n  none\n" in (folder / "log.txt").read_text()
 
 
 def test_legend_names_our_lines_then_the_authors(tabulate, sheet):

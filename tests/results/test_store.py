@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results.index import FAILED, FINISHED
 from dp_erm_bench.results.segment import Segment, encoded
-from dp_erm_bench.results.store import Store, final_objective, segments_of
+from dp_erm_bench.results.store import Store, final_value, finals_of, segments_of
 
 RUN = "00000000000000000001-here-1"
 
@@ -137,16 +138,24 @@ def test_records_keep_the_order_asked_for(tmp_path):
     assert found == [8, 0, None, 5, 3]
 
 
+SEEN = {"objective": [3.0, 2.0], "test_risk": [0.7, 0.5], "auc": [0.5, None]}
+
+
 @pytest.mark.parametrize(
     "given, expected",
     [
-        (None, math.inf),
-        (record(1, trajectory={"objective": [3.0, 2.0]}), 2.0),
-        (record(1, trajectory={"objective": [3.0, None]}), math.inf),
-        (record(1, "diverged", trajectory={"objective": [3.0, 2.0]}), math.inf),
-        (record(1, "error", trajectory={}), math.inf),
-        (record(1), math.inf),
+        (None, {}),
+        (record(1, trajectory=SEEN), {"objective": 2.0, "test_risk": 0.5}),
+        (record(1, trajectory={"test_accuracy": [0.5, 0.9]}), {"test_accuracy": -0.9}),
+        (record(1, trajectory={"auc": [0.5, 0.8]}), {"auc": -0.8}),
+        (record(1, trajectory={"objective": [3.0, None]}), {}),
+        (record(1, "diverged", trajectory=SEEN), {}),
+        (record(1, "error", trajectory={}), {}),
+        (record(1), {}),
     ],
 )
-def test_only_a_trial_that_is_ok_has_a_final_objective(given, expected):
-    assert final_objective(given) == expected
+def test_the_last_values_of_a_trial_are_to_be_minimised(given, expected):
+    assert finals_of(given) == expected
+    for quantity in QUANTITIES:
+        assert final_value(given, quantity) == expected.get(quantity, math.inf)
+    assert final_value(given) == expected.get("objective", math.inf)

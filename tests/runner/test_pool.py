@@ -190,7 +190,8 @@ def test_a_host_without_room_says_so_and_accuses_nobody(error, monkeypatch):
     assert answer.problem == str(error)
 
 
-OUTCOME = ["0" * 64, "ok", 1.0, ""]
+FINALS = {"objective": 1.0}
+OUTCOME = ["0" * 64, "ok", FINALS, ""]
 
 
 @pytest.mark.parametrize(
@@ -198,10 +199,11 @@ OUTCOME = ["0" * 64, "ok", 1.0, ""]
     [
         [[OUTCOME], 1, "x", "", False],
         [[OUTCOME], 1, -1.0, "", False],
-        [[["0" * 64, ["ok"], 1.0, ""]], 1, 0.1, "", False],
-        [[["0" * 64, "fine", 1.0, ""]], 1, 0.1, "", False],
-        [[["0" * 64, "ok", "z", ""]], 1, 0.1, "", False],
-        [[["1" * 64, "ok", 1.0, ""]], 1, 0.1, "", False],
+        [[["0" * 64, ["ok"], FINALS, ""]], 1, 0.1, "", False],
+        [[["0" * 64, "fine", FINALS, ""]], 1, 0.1, "", False],
+        [[["0" * 64, "ok", 1.0, ""]], 1, 0.1, "", False],
+        [[["0" * 64, "ok", {"auc": "z"}, ""]], 1, 0.1, "", False],
+        [[["1" * 64, "ok", FINALS, ""]], 1, 0.1, "", False],
         [[OUTCOME], 1, 0.1],
         {"outcomes": []},
     ],

@@ -148,7 +148,8 @@ def test_held_out_records_are_measured(problem):
     squared = build_problem(held, "squared", "none")
     rows = run(squared, [made("greedy_cd")], INFINITE).rows
     assert {name: len(values) for name, values in rows.measures.items()} == {
-        "test_objective": 4
+        "test_objective": 4,
+        "test_risk": 4,
     }
 
 

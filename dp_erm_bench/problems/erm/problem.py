@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dp_erm_bench.datasets.base import Array, Uncharged
 from dp_erm_bench.datasets.spec import LATER
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.problems.base import Optimum, Problem
+from dp_erm_bench.problems.erm.held_out import held_out, lacking, ranking
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum.certified import certified_optimum
 from dp_erm_bench.registry import OBJECTIVE
@@ -102,17 +101,16 @@ class ERMProblem(ERM, Problem):
         }
 
     def measures(self, w: Array) -> dict[str, Array]:
-        """Return the objective and the accuracy on the test set, if there is one."""
-        data = self.dataset
-        if data.X_test is None or data.y_test is None:
-            return {}
-        margins = w @ data.X_test.T
-        losses = self.loss.value(data.y_test, margins).mean(axis=1)
-        columns = {"test_objective": losses + self.penalty.value(w)}
-        if self.loss.classification:
-            right = np.where(margins >= 0.0, 1.0, -1.0) == data.y_test
-            columns["test_accuracy"] = right.mean(axis=1)
-        return columns
+        """Return what the test set says, if there is one, see `held_out`."""
+        return held_out(self, w)
+
+    def last_measures(self, w: Array) -> dict[str, Array]:
+        """Return the AUC on the test set, if there is one, see `ranking`."""
+        return ranking(self, w)
+
+    def lacking(self, quantity: str) -> str:
+        """Return why trials cannot be judged by a quantity, see `Problem.lacking`."""
+        return lacking(self, quantity)
 
 
 def _described(part: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dp_erm_bench.report.layout import Sheet, save
 from dp_erm_bench.report.leaderboard import standings
 from dp_erm_bench.report.leaderboard.page import page, published
 from dp_erm_bench.report.leaderboard.standings import BOARDS, ZERO
-from dp_erm_bench.report.paper import edges, write_text
+from dp_erm_bench.report.paper import open_choices, write_text
 from dp_erm_bench.report.style import Style
 from dp_erm_bench.results.runs import read_manifest
 
@@ -72,8 +72,10 @@ class Leaderboard(Figure):
         """
         table, folder, name = drawing.table, drawing.folder, drawing.profile
         ranking, beside = standings.standings(table), folder.parent
-        on_edges, manifest = edges(beside), read_manifest(beside)
-        log = "\n".join(["Values at an edge of a grid", *on_edges, ""])
+        on_edges, manifest = open_choices(beside), read_manifest(beside)
+        log = "\n".join(
+            ["Choices beyond which a better setting may lie", *on_edges, ""]
+        )
         texts = {
             beside / "leaderboard.md": page(ranking, table, name, on_edges, manifest),
             beside / "leaderboard.csv": published(ranking).to_csv(index=False),

@@ -1,0 +1,218 @@
+"""How good the choices of a tuner are, on cells of the leaderboard.
+
+`python -m benchmarks.regret ratio [CELL ...]` compares `tune.search` with the default
+grid, `... lattice [CELL ...]` finds the best setting of a fine lattice, and
+`... curves [CELL ...]` draws regret against it over trials. A cell is
+PANEL/LINE/EPSILON, as dense_l2/gd/1.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks import curves, lattice
+from benchmarks.cells import Array, Cell, Chosen, Trials, line_of, tuned
+from benchmarks.measure import Row
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.grid import TUNING_CHECKPOINTS
+from dp_erm_bench.experiment.tune import tuners_of
+
+CELLS = (
+    "breast_cancer_l2/gd/1",
+    "breast_cancer_l2/greedy_cd/1",
+    "breast_cancer_l2/random_cd/1",
+    "breast_cancer_l2/mirror_descent/1",
+    "electricity_l2/greedy_cd/1",
+    "electricity_l2/gd/1",
+    "dense_l2/gd/1",
+    "dense_l2/sgd/1",
+    "dense_l1/frank_wolfe/1",
+    "dense_l1/gd/1",
+    "a9a_l2/gd/1",
+    "a9a_l2/random_cd/1",
+    "madelon_l2/random_cd/3",
+    "madelon_l2/gd/3",
+)
+"""Cells on which search was compared with the grid before it was built."""
+
+SEARCH: dict[str, Any] = {"name": "pattern", "trials": 250}
+DRAWS = 4000
+
+MOST_RATIO, MOST_CELL = 0.8, 1.05
+"""Aims: geometric mean of the ratios; lower end of each cell's interval."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Choices of search and grid on one cell, of several repetitions.
+
+    Attributes
+    ----------
+    cell : Cell
+    search, grid : list of Chosen
+        One per repetition.
+    """
+
+    cell: Cell
+    search: Sequence[Chosen]
+    grid: Sequence[Chosen]
+
+    @property
+    def ratio(self) -> float:
+        """Return search / grid: geometric means over repetitions of median errors."""
+        return level(errors_of(self.search)) / level(errors_of(self.grid))
+
+    def interval(self, draws: int = DRAWS) -> tuple[float, float]:
+        """Return a 95 % bootstrap interval of the ratio.
+
+        Repetitions are drawn, and for each its fresh seeds.
+        """
+        random = np.random.default_rng(0)
+        ratios = [
+            level(redrawn(errors_of(self.search), random))
+            / level(redrawn(errors_of(self.grid), random))
+            for _ in range(draws)
+        ]
+        low, high = np.quantile(ratios, [0.025, 0.975])
+        return float(low), float(high)
+
+    def cells(self) -> list[str]:
+        """Return its row of the table."""
+        low, high = self.interval()
+        spent = [
+            np.mean([one.spent for one in row]) for row in (self.search, self.grid)
+        ]
+        return [
+            str(self.cell),
+            f"{level(errors_of(self.grid)):.4g} ({spent[1]:.0f})",
+            f"{level(errors_of(self.search)):.4g} ({spent[0]:.0f})",
+            f"{self.ratio:.2f} [{low:.2f}, {high:.2f}]",
+        ]
+
+
+def errors_of(choices: Sequence[Chosen]) -> Array:
+    """Return the errors of choices on fresh seeds, (repetitions, seeds)."""
+    return np.array([one.errors for one in choices])
+
+
+def level(errors: Array) -> float:
+    """Return the geometric mean over repetitions of the medians over seeds."""
+    medians = np.maximum(np.median(errors, axis=1), 1e-9)
+    return float(np.exp(np.log(medians).mean()))
+
+
+def redrawn(errors: Array, random: np.random.Generator) -> Array:
+    """Return errors of repetitions drawn with replacement, seeds within each too."""
+    rows, seeds = errors.shape
+    row = random.integers(rows, size=(rows, 1))
+    return errors[row, random.integers(seeds, size=(rows, seeds))]
+
+
+def compared(cell: Cell, repetitions: int, search: Mapping[str, Any]) -> Compared:
+    """Return what grid and search choose on a cell, each with the same tuning seeds."""
+    trials, every = Trials(), range(repetitions)
+    found = [tuned(cell.block(number, search=dict(search)), trials) for number in every]
+    return Compared(
+        cell, found, [tuned(cell.block(number), trials) for number in every]
+    )
+
+
+def ratio(cells: Sequence[Cell], repetitions: int) -> bool:
+    """Print search / grid on cells; return whether it is what is aimed at."""
+    print("| cell | grid (trials) | search (trials) | search / grid |")
+    print("| --- | --- | --- | --- |")
+    ratios, good = [], True
+    for cell in cells:
+        row = compared(cell, repetitions, SEARCH)
+        print(f"| {' | '.join(row.cells())} |", flush=True)
+        for chosen in row.search:
+            print(f"    {settings(cell, chosen)}", flush=True)
+        ratios.append(row.ratio)
+        good &= row.interval()[0] <= MOST_CELL
+    mean = math.exp(np.mean(np.log(ratios)))
+    print(f"\ngeometric mean {mean:.3f} (aim: at most {MOST_RATIO})")
+    return good and mean <= MOST_RATIO
+
+
+def settings(cell: Cell, chosen: Chosen) -> str:
+    """Return a choice in a line, clips in the unit of the cell's block."""
+    unit = unit_of(cell)
+    values = {k: v / unit if k == "clip" else v for k, v in chosen.values.items()}
+    told = ", ".join(f"{key} {value:.3g}" for key, value in values.items())
+    return f"{told}: {chosen.median:.4g} ({chosen.spent} trials)"
+
+
+def unit_of(cell: Cell) -> float:
+    """Return the unit in which the leaderboard gives a cell's clips."""
+    given = cell.block()["tune"]["axes"].get("clip")
+    if not isinstance(given, Mapping):
+        return 1.0
+    return float(line_of(cell.block()).axes["clip"][0] / given["values"][0])
+
+
+def rows() -> Iterator[Row]:
+    """Yield what tuners themselves take, per trial: no fit is run."""
+    cell = Cell.named("breast_cancer_l2/gd/1")
+    taken = [overhead(cell.block(number)) for number in range(5)]
+    yield Row("tuner, grid: per trial, none run", float(np.median(taken)), 0.5e-3)
+
+
+def overhead(block: Mapping[str, Any]) -> float:
+    """Return the CPU seconds per trial that the tuner of a block takes.
+
+    The objective is a bowl in the logarithms of the parameters, with noise.
+    """
+    line, finals = line_of(block), dict[str, dict[str, float]]()
+    random = np.random.default_rng(0)
+    (tuner,) = tuners_of([line], TUNING_CHECKPOINTS, finals)
+    start, outside = time.process_time(), 0.0
+    for stage in tuner.stages():
+        entered = time.process_time()
+        for one in stage or ():
+            point = np.array(one.setting.point, float)
+            bowl = np.square(np.log(point) - 1.0).mean()
+            bowl = float(1.0 + bowl + 0.3 * random.random())
+            finals[one.key] = {"objective": bowl}
+        outside += time.process_time() - entered
+    return (time.process_time() - start - outside) / len(finals)
+
+
+def main() -> None:
+    """Do what the command line says; one sentence for what is wrong."""
+    try:
+        run()
+    except UsageError as error:
+        raise SystemExit(str(error)) from None
+
+
+def run() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.regret")
+    parser.add_argument("what", choices=("ratio", "lattice", "curves"))
+    parser.add_argument("cells", nargs="*", metavar="CELL")
+    parser.add_argument("--repetitions", type=int, default=8)
+    given = parser.parse_args()
+    usual = CELLS if given.what == "ratio" else tuple(lattice.LATTICES)
+    cells = [Cell.named(name) for name in given.cells or usual]
+    if given.what == "ratio":
+        raise SystemExit(not ratio(cells, given.repetitions))
+    for cell in cells:
+        found = lattice.reference(cell, Trials())
+        print(f"{cell}: {found.median:.4g}, the best of {found.points} points")
+        values = ", ".join(f"{key} {value:.4g}" for key, value in found.values.items())
+        print(f"    {values} ({found.trials} trials)", flush=True)
+    if given.what == "curves":
+        points = curves.measured(cells, given.repetitions)
+        table = curves.summary(points)
+        print(table.to_string(index=False))
+        table.to_csv(curves.TABLE, index=False)
+        curves.draw(table, curves.FIGURE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""What held-out records say, against scikit-learn."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csc_array
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    log_loss,
+    roc_auc_score,
+)
+
+from dp_erm_bench.datasets.base import as_features
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.parameters import check_quantity
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.held_out import auc
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3))
+Y = np.where(X @ [1.0, -2.0, 0.5] + RNG.normal(size=60) > 0.0, 1.0, -1.0)
+W = np.vstack([np.zeros(3), RNG.normal(size=(3, 3)), np.round(X[0])])
+
+
+def problem(loss="logistic", y_test=Y[40:], sparse=False, **given):
+    kind = csc_array if sparse else np.asarray
+    data = dataset_from_arrays(kind(X[:40]), Y[:40])
+    held = None if y_test is None else as_features(kind(X[40:]))
+    data = replace(data, X_test=held, y_test=y_test)
+    return build_problem(data, loss, {"name": "l2", "strength": 0.3}, **given)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_measures_are_those_of_scikit_learn(sparse):
+    ours = problem(sparse=sparse)
+    found = ours.measures(W) | ours.last_measures(W)
+    for b, w in enumerate(W):
+        margins, y = X[40:] @ w, Y[40:]
+        answers = np.where(margins >= 0.0, 1.0, -1.0)
+        expected = {
+            "test_risk": log_loss(y, 1.0 / (1.0 + np.exp(-margins))),
+            "test_accuracy": accuracy_score(y, answers),
+            "balanced_accuracy": balanced_accuracy_score(y, answers),
+            "auc": roc_auc_score(y, margins),
+        }
+        expected["test_objective"] = expected["test_risk"] + 0.15 * w @ w
+        assert {k: v[b] for k, v in found.items()} == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=40))
+def test_ties_count_one_half(records):
+    scores, positive = map(np.array, zip(*records, strict=True))
+    (found,) = auc(scores[None, :] / 3.0, positive)
+    if positive.all() or not positive.any():
+        assert np.isnan(found)
+    else:
+        assert found == pytest.approx(roc_auc_score(positive, scores), abs=1e-14)
+
+
+def test_rows_do_not_see_each_other():
+    scores = RNG.normal(size=(4, 20))
+    scores[1], scores[2, 3], scores[3, 0] = 0.5, np.nan, np.inf
+    both = auc(scores, Y[:20] > 0.0)
+    assert both[1] == 0.5 and np.isnan(both[2])
+    for row, found in zip(scores, both, strict=True):
+        np.testing.assert_equal(auc(row[None, :], Y[:20] > 0.0)[0], found)
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_one_class_has_neither_auc_nor_balanced_accuracy(side):
+    ours = problem(y_test=np.full(20, side))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ours.measures(W) | ours.last_measures(W)
+    assert np.isnan([found["auc"], found["balanced_accuracy"]]).all()
+    assert np.isfinite([found["test_accuracy"], found["test_risk"]]).all()
+    check_quantity(ours, "test_accuracy")
+    with pytest.raises(UsageError, match="quantity=auc: all records of the test part"):
+        check_quantity(ours, "auc")
+
+
+def test_a_quantity_that_the_problem_lacks_is_refused():
+    whole, regression = problem(y_test=None), problem("squared")
+    assert whole.measures(W) == whole.last_measures(W) == {}
+    assert regression.last_measures(W) == {}
+    assert set(regression.measures(W)) == {"test_objective", "test_risk"}
+    for ours in (whole, regression, problem()):
+        check_quantity(ours, "objective")
+    for quantity in ("test_risk", "test_accuracy", "auc"):
+        check_quantity(problem(), quantity)
+        with pytest.raises(UsageError, match=f"quantity={quantity}: .*test_fraction"):
+            check_quantity(whole, quantity)
+    check_quantity(regression, "test_risk")
+    with pytest.raises(UsageError, match="quantity=auc: loss squared is of a regress"):
+        check_quantity(regression, "auc")
+    with pytest.raises(UsageError, match="quantity=risk.* must be one of objective,"):
+        check_quantity(whole, "risk")
+    assert "its objective only" in Problem.lacking(whole, "auc")

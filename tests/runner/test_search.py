@@ -1,0 +1,307 @@
+"""tune.search: it leaves its grid, ends in time, and says where it may be wrong."""
+
+import csv
+import json
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_blocks import make_tuned
+from test_tune import follow, phases
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.space import Axis
+from dp_erm_bench.experiment.tune import tuners_of
+from dp_erm_bench.results.asked import NAME, Asked
+
+SEEDS = list(range(16))
+
+
+def searching(tune=None, search=None, **changes):
+    """A line whose grid of steps and clips is searched beyond."""
+    section = {"seeds": SEEDS, "search": search or {}, **(tune or {})}
+    return make_tuned(section, **changes)
+
+
+def tuner_of(block, finals, *ask):
+    (tuner,) = tuners_of(expand([block])[0], 51, finals, *ask)
+    return tuner
+
+
+def bowl(step, clip, scatter=0.0):
+    """Return an objective whose lowest point is anywhere, with noise by the seed."""
+
+    def score(params, seed):
+        noise = (
+            random.Random(f"{params} {seed}").gauss(0.0, scatter) if scatter else 0.0
+        )
+        far = (
+            math.log(params["step"] / step) ** 2 + math.log(params["clip"] / clip) ** 2
+        )
+        return 1.0 + far + noise
+
+    return score
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(-4, 4), st.floats(-4, 4), st.sampled_from([0.0, 0.05]))
+def test_it_finds_a_lowest_point_outside_its_grid(log_step, log_clip, scatter):
+    finals = {}
+    tuner = tuner_of(searching(), finals)
+    step, clip = 0.3 * math.exp(log_step), 5.7 * math.exp(log_clip)
+    score = bowl(step, clip, scatter)
+    seen = follow(tuner, finals, score)
+    tuning = [one for one in seen if one.phase == "tune"]
+    assert len({one.key for one in tuning}) == len(tuning) <= 250
+    grid = min(
+        score({"step": a, "clip": b}, None) if not scatter else math.inf
+        for a in (0.1, 0.3, 1.0)
+        for b in (2.0, 4.0, 8.0, 16.0)
+    )
+    clean = bowl(step, clip)(tuner.choice.values, 0)
+    assert clean <= grid
+    # A grid's nearest point is up to e^4 away in each: 33.
+    assert clean < 1.6 or "trials" in tuner.choice.open
+
+
+def test_the_grid_comes_first_and_its_trials_are_those_of_a_grid():
+    finals, plain = {}, {}
+    first = next(tuner_of(searching(), finals).stages())
+    grid = make_tuned({"seeds": [0, 1]})
+    assert [one.key for one in first] == [
+        one.key for one in next(tuner_of(grid, plain).stages())
+    ]
+
+
+def test_a_flat_search_ends_early_and_chooses_the_shortest_run():
+    finals = {}
+    block = searching({"axes": {"passes": [4, 2, 8], "step": [0.3]}})
+    block["algorithm"] = {"name": "random_cd", "clip": 1.0}
+    tuner = tuner_of(block, finals)
+    follow(tuner, finals, lambda params, seed: 1.0)
+    assert len(finals) < 200
+    assert tuner.choice.values["passes"] <= 2.0
+    assert tuner.choice.scatter == 0.0
+    assert tuner.choice.lead == (0.0, 0.0)
+
+
+def test_a_stage_depends_on_the_stages_before_it_only():
+    """Another run, with last digits from other batches, asks for the same trials."""
+    score, seen = bowl(3.0, 40.0, 0.1), []
+    for wobble in (0.0, 1e-13, -1e-13):
+        finals = {}
+        wobbly = lambda params, seed, w=wobble: score(params, seed) * (1 + w)  # noqa: E731
+        tuner = tuner_of(searching(), finals)
+        seen.append([one.key for one in follow(tuner, finals, wobbly)])
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_more_trials_go_on_where_fewer_stopped():
+    score, keys = bowl(30.0, 400.0, 0.1), {}
+    for trials in (150, 400):
+        finals = {}
+        tuner = tuner_of(searching(search={"trials": trials}), finals)
+        follow(tuner, finals, score)
+        keys[trials] = [*tuner.choice.tried]
+        assert len(keys[trials]) <= trials
+    shared = len(set(keys[150]) & set(keys[400]))
+    assert shared > 0.6 * len(keys[150])
+
+
+@pytest.mark.parametrize(
+    "tune, search, lowest, told",
+    [
+        ({"limits": {"clip": [1.0, 16.0]}}, {}, (0.3, 900.0), "clip limit"),
+        ({"limits": {"step": [0.1, 4.0]}}, {}, (0.001, 8.0), "step limit"),
+        ({}, {"trials": 110}, (1e4, 1e4), "trials"),
+    ],
+)
+def test_a_choice_that_may_be_better_beyond_is_open(tune, search, lowest, told):
+    finals = {}
+    tuner = tuner_of(searching(tune, search), finals)
+    follow(tuner, finals, bowl(*lowest))
+    assert told in tuner.choice.open
+
+
+def test_a_choice_inside_is_not_open():
+    finals = {}
+    tuner = tuner_of(searching(), finals)
+    follow(tuner, finals, bowl(0.35, 7.0, 0.01))
+    assert tuner.choice.open == ()
+    low, high = tuner.choice.lead
+    assert low < high and tuner.choice.scatter > 0.0
+    assert len(tuner.choice.finals) == 16
+
+
+def test_a_setting_that_diverges_on_one_seed_is_not_chosen():
+    finals = {}
+    tuner = tuner_of(searching(), finals)
+
+    def score(params, seed):
+        if params["step"] > 0.2 and seed == 1:
+            return math.inf
+        return bowl(0.5, 8.0)(params, seed)
+
+    follow(tuner, finals, score)
+    assert tuner.choice.values["step"] <= 0.2 and tuner.choice.mean < math.inf
+
+
+def test_whole_numbers_words_and_zero_have_neighbours():
+    axis = Axis((2, 8), ratio=2**0.5)
+    assert [*axis.beside(2, 1.42)] == [1, 3]
+    assert [*axis.beside(1, 1.42)] == [2]
+    assert axis.last(1) and not axis.last(2)
+    words = Axis(("uniform", "cyclic"))
+    assert [*words.beside("cyclic", 2.0)] == ["uniform"]
+    zero = Axis((0.0, 0.1, 1.0), low=0.0)
+    (above,) = zero.beside(0.0, 2.5)
+    assert 0.03 < above < 0.1 and zero.last(0.0)
+    assert zero.holds(above) and zero.holds(0.0) and not zero.holds(above * 1.01)
+
+
+def test_points_are_in_the_unit_of_their_axis():
+    axes = {"clip": {"unit": "gradient_rms", "values": [1.0]}}
+    block = searching({"axes": axes, "limits": {"clip": [0.5, 2.0]}})
+    finals = {}
+    tuner = tuner_of(block, finals)
+    (unit,) = tuner.line.axes["clip"]
+    follow(tuner, finals, lambda params, seed: -params["clip"])
+    assert tuner.choice.values == {"clip": 2.0 * unit}
+    assert tuner.choice.open == ("clip limit",)
+
+
+def with_asked(folder, score):
+    """Run a search that writes down what it asks for; return the keys of its trials."""
+    finals = {}
+    tuner = tuner_of(searching(), finals, Asked(folder, True))
+    return [one.key for one in follow(tuner, finals, score)]
+
+
+def test_what_was_asked_is_asked_again(tmp_path, monkeypatch):
+    score = bowl(3.0, 40.0, 0.1)
+    first = with_asked(tmp_path, score)
+    lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
+    assert len(lines) >= 2
+    monkeypatch.setattr("dp_erm_bench.experiment.search.sobol", lambda *given: iter(()))
+    assert with_asked(tmp_path, score) == first
+    (tmp_path / NAME).write_bytes(b"")
+    assert with_asked(tmp_path, score) != first
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-40],
+        lambda text: text.replace(b"step", b"stop"),
+        lambda text: b"\xff\n" + text,
+        lambda text: text + b'{"case":"x"',
+    ],
+)
+def test_a_damaged_line_is_asked_anew(tmp_path, damage):
+    score = bowl(3.0, 40.0, 0.1)
+    first = with_asked(tmp_path, score)
+    path = tmp_path / NAME
+    path.write_bytes(damage(path.read_bytes()))
+    assert with_asked(tmp_path, score) == first
+    assert with_asked(tmp_path, score) == first
+
+
+def test_points_of_a_file_are_those_of_the_space_or_none(tmp_path):
+    score, finals = bowl(3.0, 40.0, 0.1), {}
+
+    def foreign(case, number, make):
+        wrong = [{"step": 1e9, "clip": 2.0}, {"step": "x", "clip": 2.0}, {"clip": 1.0}]
+        return [*wrong, {"step": math.nan, "clip": 2.0}, {"step": -1.0, "clip": 2.0}]
+
+    block = searching({"limits": {"step": [0.01, 100.0]}})
+    tuner = tuner_of(block, finals, foreign)
+    seen = follow(tuner, finals, score)
+    steps = {one.spec["algorithm"]["params"]["step"] for one in seen}
+    assert steps <= {0.1, 0.3, 1.0} | {v for v in steps if 0.01 <= v <= 100.0}
+    assert 1e9 not in steps
+
+
+def choice_of(folder):
+    with (folder / "choices.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    return row
+
+
+def test_a_run_writes_what_its_choice_rests_on(inline, capsys):
+    block = searching({"limits": {"step": [0.05, 2.0]}}, {"trials": 200})
+    assert inline(block) == 0
+    row = choice_of(inline.folder)
+    chosen = json.loads(row["chosen"])
+    assert abs(math.log(chosen["step"] / 0.3)) < 0.2
+    assert abs(math.log(chosen["clip"] / 8.0)) < 0.2
+    assert row["quantity"] == "objective" and row["seeds"] == "16"
+    assert int(row["trials"]) <= 200 and float(row["scatter"]) < 1e-6
+    assert float(row["lead_low"]) <= float(row["lead_high"])
+    assert phases(inline.folder) == {"tune": int(row["trials"]), "report": 2}
+    before = (inline.folder / "choices.csv").read_bytes()
+    assert inline(block) == 0
+    assert "(0 run now)" in capsys.readouterr().out
+    assert (inline.folder / "choices.csv").read_bytes() == before
+
+
+def test_a_grid_becomes_the_first_stage_of_a_search(inline, capsys):
+    assert inline(make_tuned({"seeds": [0, 1]})) == 0
+    capsys.readouterr()
+    assert inline(searching(search={"trials": 200})) == 0
+    row = choice_of(inline.folder)
+    # 24 trials of the grid, and the two reports if the choice is the same.
+    told = capsys.readouterr().out
+    most = int(row["trials"]) - 24 + 2
+    assert f"({most} run now)" in told or f"({most - 2} run now)" in told
+
+
+@pytest.mark.parametrize(
+    "tune, search, told",
+    [
+        ({}, {"trials": 23}, "tune.search.trials=23: must be at least 24"),
+        ({}, {"trials": 2.5}, "tune.search.trials=2.5: must be an integer"),
+        ({}, {"name": "tpe"}, "tune.search.name=tpe: must be pattern"),
+        ({}, {"race": [2, 4]}, "tune.search.race"),
+        ({}, {"race": [4, 2, 8, 16]}, "tune.search.race"),
+        ({}, {"radius": 1}, "tune.search.radius=1: must be a number >= 1.01"),
+        ({}, {"ratio": {"stop": 2}}, "tune.search.ratio: stop: no such key; did you"),
+        ({}, {"trails": 100}, "did you mean tune.search.trials"),
+        ({"seeds": [0, 1]}, {}, "tune.seeds: must be at least 16, as tune.search.race"),
+        ({"extend": ["clip"]}, {}, "tune.extend=[clip]: must be left out"),
+        ({"limits": {"clip": [4, 8]}}, {}, "must hold its grid, which has 2"),
+        ({"limits": {"clip": [8, 4]}}, {}, "tune.limits.clip=[8,4]: must be two"),
+        ({"limits": {"clip": [-1, 99]}}, {}, "tune.limits.clip=[-1, 99]: must be > 0"),
+        ({"limits": {"clip": 3}}, {}, "tune.limits.clip=3: must be"),
+        ({"limits": {"clap": [1, 99]}}, {}, "tune.limits: clap: no such key"),
+        ({"quantity": "auk"}, {}, "tune.quantity=auk (did you mean auc?): must be one"),
+        ({"quantity": "auc"}, {}, "tune.quantity=auc: the dataset has no test part"),
+    ],
+)
+def test_bad_input_gets_a_sentence(tune, search, told):
+    with pytest.raises(UsageError) as error:
+        expand([searching(tune, search)])
+    assert told in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("quantity, best", [("test_risk", 0.1), ("auc", 1.0)])
+def test_another_quantity_may_decide(quantity, best):
+    dataset = {"name": "log1", "n": 60, "p": 5, "test_fraction": 0.2}
+    grid = {"seeds": [0, 1], "quantity": quantity}
+    (tuner,) = tuners_of(
+        expand([make_tuned(grid, dataset=dataset)])[0], 51, finals := {}
+    )
+    for stage in tuner.stages():
+        for one in stage:
+            step = one.spec["algorithm"]["params"]["step"]
+            values = {"test_risk": step, "auc": -step, "objective": abs(step - 0.3)}
+            finals[one.key] = values
+    assert tuner.choice.values["step"] == best
+    assert tuner.choice.quantity == quantity
+
+
+def test_limits_without_a_search_are_refused():
+    with pytest.raises(UsageError, match="left out without tune.search"):
+        expand([make_tuned({"limits": {"clip": [1, 20]}})])
