@@ -22,7 +22,7 @@ from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Bounds
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.penalties.base import Penalty, SeparablePenalty
 
 ENTRIES = 10**6
 """Numbers of one set of random points at most."""
@@ -51,6 +51,32 @@ def check_loss(loss: Loss) -> None:
     wrong = loss.uncompiled or next(_wrong_loss(loss), None)
     if wrong:
         raise UsageError(wrong)
+
+
+def check_intercept(
+    constant: float, p: int, penalty: Penalty, constraint: Constraint
+) -> None:
+    """Refuse a domain that leaves the last of p weights, an intercept's, one sign.
+
+    Raises
+    ------
+    UsageError
+        Naming the constant, the penalty or the constraint, and the range.
+    """
+    ranges: dict[str, Any] = {}
+    if constraint.bounded:
+        last = np.zeros((2, p))
+        last[:, -1] = 1.0, -1.0
+        ends = constraint.linear_minimiser(last)[:, -1]
+        ranges[f"constraint={constraint.name}"] = ends
+    if isinstance(penalty, SeparablePenalty):
+        ranges[f"penalty={penalty.name}"] = penalty.lower, penalty.upper
+    for part, (least, most) in ranges.items():
+        if not least < 0.0 < most:
+            raise UsageError(
+                f"dataset.intercept={constant:g}: has no meaning with {part}, which "
+                f"leaves its weight in [{least:g}, {most:g}], one sign only"
+            )
 
 
 def check_set(part: Penalty | Constraint, p: int, bounds: Bounds | None) -> None:

@@ -9,13 +9,13 @@ import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Bounds, Dataset
-from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
 from dp_erm_bench.plugins.names import origin
-from dp_erm_bench.problems.erm.declared import check_loss, check_set
+from dp_erm_bench.problems.erm.declared import check_intercept, check_loss, check_set
 from dp_erm_bench.problems.erm.smoothness import (
     ReleasedSmoothness,
     Smoothness,
@@ -69,31 +69,13 @@ class ERM:
         if self.loss.source and not self.loss.uncompiled:
             check_loss(self.loss)
         self.loss.check_labels(self.dataset.y)
-        for part in (self.penalty, self.constraint):
+        parts = (self.penalty, self.constraint)
+        for part in parts:
             part.check_features(self.p)
             if origin(type(part)):
                 check_set(part, self.p, self.dataset.bounds)
-        self._check_intercept()
-
-    def _check_intercept(self) -> None:
-        """Refuse domains that leave the weight of an intercept's column one sign."""
-        data, parts = self.dataset, []
-        if not data.intercept:
-            return
-        if self.constraint.bounded:
-            last = np.zeros((2, self.p))
-            last[:, -1] = 1.0, -1.0
-            least, most = self.constraint.linear_minimiser(last)[:, -1]
-            parts += [(f"constraint={self.constraint.name}", least, most)]
-        if isinstance(box := self.penalty, SeparablePenalty):
-            parts += [(f"penalty={box.name}", box.lower, box.upper)]
-        key = f"dataset.intercept={data.intercept:g}"
-        for part, least, most in parts:
-            if not least < 0.0 < most:
-                raise UsageError(
-                    f"{key}: has no meaning with {part}, which leaves its weight in "
-                    f"[{least:g}, {most:g}], one sign only"
-                )
+        if self.dataset.intercept:
+            check_intercept(self.dataset.intercept, self.p, *parts)
 
     def __init_subclass__(cls) -> None:
         """Refuse constants that are not those of the parts."""
