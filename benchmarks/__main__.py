@@ -4,10 +4,16 @@ import argparse
 import os
 import platform
 
-from benchmarks import constants, harness, scale
+from benchmarks import batches, constants, harness, rates, scale
 
-BENCHES = {"harness": harness.run, "constants": constants.run, "scale": scale.run}
-USUAL = ["harness", "constants"]
+BENCHES = {
+    "harness": harness.run,
+    "constants": constants.run,
+    "batches": batches.run,
+    "rates": rates.run,
+    "scale": scale.run,
+}
+USUAL = ["harness", "constants", "batches"]
 
 
 def main() -> None:

@@ -55,5 +55,6 @@ from dp_erm_bench.solvers.bounds import inverse as inverse
 from dp_erm_bench.solvers.bounds import norm_bound as norm_bound
 from dp_erm_bench.solvers.one_solve import OneSolve as OneSolve
 from dp_erm_bench.solvers.runs import steps_between as steps_between
+from dp_erm_bench.solvers.work import StepWork as StepWork
 
 __all__ = [name for name in dir() if not name.startswith("_")]

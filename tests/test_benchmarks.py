@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import compute, constants, faults, harness, scale
+from benchmarks import batches, compute, constants, faults, harness, rates, scale
 from benchmarks.measure import Other, Row, print_table, seconds, sweep, timed
 from benchmarks.parent import believing, example, ledger, parent
 from dp_erm_bench.datasets.load import forget_datasets
@@ -171,3 +171,20 @@ def test_constants_are_counted_in_every_batch_or_once(kept, monkeypatch):
     assert calls.count("_largest_eigenvalue") == calls.count("certified_optimum")
     assert calls.count("certified_optimum") == 1 + (1 if kept else 4)
     forget_datasets()
+
+
+def test_a_batch_of_32_costs_less_than_its_like_of_2():
+    size, before, now = batches.costs("gd", {"n": 200, "p": 10}, {}, {}, times=3)
+    assert size == 32
+    assert 0.0 < now < before
+
+
+@pytest.mark.parametrize("shape", [(400, 30, 0), (400, 300, 20)])
+def test_the_model_tells_what_steps_take(shape):
+    """Of every solver, for batches of one and many; rates fit what they are made of."""
+    found = list(rates.measured([shape], seconds=0.02))
+    assert {one.size for one in found} == set(rates.BATCHES)
+    wrong = {one[:5]: one.told / one.taken for one in found}
+    assert {k: v for k, v in wrong.items() if not 1 / 5 < v < 5} == {}
+    fitted = {name: (shared, own) for name, shared, own, _ in rates.fitted(found)}
+    assert sum(sum(pair) for pair in fitted.values()) > 0.0

@@ -136,7 +136,8 @@ def _once(
     """Return the seconds of each kind that its first batches take longer than others.
 
     The first batch on a problem loads it, the first of a sort loads its kernels, and
-    each worker does so by itself; a calibration is computed once for all.
+    each worker does so by itself. A calibration is computed, or what the disk has of
+    it proved, once for all.
     """
     tried = {sort: probe for sort, (_, probe) in probes.items()}
     usual = {
@@ -154,11 +155,12 @@ def _once(
             processes = min(workers, sum(example.batches for example in group))
             once[max(group, key=Example.precedes).one.kind] += seconds * processes
     for example in examples:
-        probe = tried.get(example.sort)
-        if probe is None:
-            once[example.one.kind] += usual["fresh"]
-        elif probes[example.sort][0].one.kind[0] != example.one.kind[0]:
-            once[example.one.kind] += probe.fresh
+        kind, found = example.one.kind, probes.get(example.sort)
+        if found is None:
+            once[kind] += usual["fresh"]
+        else:
+            own = found[0].one.kind[0] == kind[0]
+            once[kind] += found[1].proof if own else found[1].fresh
     return once
 
 

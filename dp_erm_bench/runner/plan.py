@@ -13,6 +13,9 @@ from dp_erm_bench.runner.engines.choice import workers_of
 from dp_erm_bench.runner.estimate import Expected, costs_of
 from dp_erm_bench.runner.session import Label, Session
 
+START = 1.0
+"""Seconds until workers, which start together, have imported what a batch needs."""
+
 Later = tuple[list[Expected], int]
 
 
@@ -39,13 +42,14 @@ def print_plan(session: Session) -> None:
     print(_row("panel", "line", "trials", "done", "failed", "to do", "time"))
     for (panel, name), line in {**lines, ("", "total"): total}.items():
         todo = line.trials - line.done - line.failed
-        time = duration(wall(line.costs.values(), jobs)) if line.costs else "-"
+        start = START if line is total else 0.0
+        seconds = start + wall(line.costs.values(), jobs)
+        time = duration(seconds) if line.costs else "-"
         print(_row(panel, name, line.trials, line.done, line.failed, todo, time))
     if total.costs:
         workers = "1 worker" if jobs == 1 else f"{jobs} workers"
-        lead = "less than 1 s" if time == "< 1 s" else f"about {time}"
         print(f"{math.fsum(total.costs.values()):.3g} s of computing in all")
-        print(f"{lead} on {workers}, from {basis}")
+        print(f"about {time} on {workers}, from {basis}")
 
 
 def _row(panel: str, line: str, *columns: object) -> str:

@@ -25,7 +25,7 @@ from dp_erm_bench.runner.pool import batch_size
 from dp_erm_bench.runner.process import start
 from dp_erm_bench.runner.worker import Batch
 
-SECONDS = 20.0
+SECONDS = 15.0
 """CPU seconds that all probes together may take, whatever they are of."""
 
 SLOWEST = 2.0
@@ -60,8 +60,9 @@ class Probe(NamedTuple):
         Trials in the batch.
     load : float
         To load its problem; next to nothing if an earlier probe did.
-    fresh : float
-        To calibrate it where no cache on disk knows its noise yet.
+    fresh, proof : float
+        To calibrate other trials of its sort, which no cache on disk may know yet; to
+        prove what the disk has of its own.
     cold : float
         What the first such batch of a process takes longer than the others: kernels
         and modules to load, constants of the data to compute.
@@ -80,6 +81,7 @@ class Probe(NamedTuple):
     size: int
     load: float = 0.0
     fresh: float = 0.0
+    proof: float = 0.0
     cold: float = 0.0
     setup: float = 0.0
     first: float = 0.0

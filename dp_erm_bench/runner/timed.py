@@ -9,6 +9,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import ClassVar
 
+from dp_erm_bench.accounting.calibration import forget_calibrations
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.experiment.studies import task_of
 from dp_erm_bench.paths import cache_dir
@@ -78,11 +79,13 @@ def _probe(batch: Batch, seconds: float, bare: bool, tell: Tell) -> Probe:
     before, clock = _calibrations(), Clock()
     early, first = _ready(batch), clock.lap()
     new = _calibrations() != before
+    forget_calibrations()
     clock.lap()
+    _, second = _ready(batch), clock.lap()
     run, setup = _ready(batch), clock.lap()
-    late = max(first - setup, 0.0)
-    fresh, cold = (late, cold) if new else (0.0, cold + late)
-    probe = Probe(len(batch), load, fresh, cold, setup)
+    proof, late = max(second - setup, 0.0), max(first - second, 0.0)
+    fresh, cold = (proof + late, cold) if new else (proof, cold + late)
+    probe = Probe(len(batch), load, fresh, proof, cold, setup)
     if early is None or run is None:
         return probe
     best = _best(probe, batch, (early, run), seconds)

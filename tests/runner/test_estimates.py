@@ -177,7 +177,9 @@ def test_what_never_ends_costs_its_own_estimate_only(
 
 
 def test_a_length_is_extrapolated_and_its_rows_counted():
-    found = Probe(4, 9.0, 9.0, 9.0, setup=1.0, first=2.0, step=0.5, row=0.25, end=1.0)
+    found = Probe(
+        4, 9.0, 9.0, 9.0, 9.0, setup=1.0, first=2.0, step=0.5, row=0.25, end=1.0
+    )
     assert found.seconds(11, 3) == 1.0 + 2.0 + 10 * 0.5 + 3 * 0.25 + 1.0
     assert found.seconds(1, 51) == 1.0 + 2.0 + 2 * 0.25 + 1.0
     assert found.seconds(0, 51) == 1.0 + 2.0 + 1 * 0.25 + 1.0

@@ -55,7 +55,7 @@ def test_it_counts_and_writes_nothing(run, block, capsys):
     assert rows["other"][:4] == ["2", "0", "0", "2"]
     assert rows["total"][:4] == ["5", "0", "0", "5"]
     assert last == (
-        "less than 1 s on 1 worker, from a model of the work, "
+        "about 1 s on 1 worker, from a model of the work, "
         "for nothing like it is recorded"
     )
     assert not run.folder.exists()
