@@ -164,6 +164,14 @@ class Problem(ABC):
         """Return columns of the last checkpoint alone, as `measures` does."""
         return {}
 
+    @property
+    def references(self) -> dict[str, dict[str, float]]:
+        """Return `measures` and `last_measures` of models to compare with, by name.
+
+        They are no private outputs. Records keep them; there are none here.
+        """
+        return {}
+
     def lacking(self, quantity: str) -> str:
         """Return why trials cannot be judged by a quantity, empty if they can.
 

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 TEXT, FLAG, COUNT, NUMBER = "string", "bool", "int64", "float64"
 LABELS = ("experiment", "panel", "line", "phase")
-HELD_OUT = (
-    *("test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "auc"),
-)
+HELD_OUT = ("test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "auc")
 """What held-out records say; missing where there are none."""
 
 COLUMNS = {
@@ -50,15 +48,15 @@ COLUMNS = {
     "relative_error": NUMBER,
     "nnz": COUNT,
     **dict.fromkeys(HELD_OUT, NUMBER),
-    **dict.fromkeys(("status", "message", "run"), TEXT),
+    **dict.fromkeys(("references", "status", "message", "run"), TEXT),
 }
 """Names and types of the columns, in order.
 
-`params` and `dataset_options` are JSON: the parameters of the algorithm, and the keys
-of the dataset that differ from its yaml. `solver` is the digest of the sources of an
-algorithm from outside the package, empty for the package's own; `checked` tells whether
-these passed `check` where the table was made, true for the package's own. `run` leads
-to ``runs/<run>.json``; it is empty where a version without runs recorded the trial.
+`params`, `dataset_options` and `references` are JSON: the parameters of the algorithm,
+the keys of the dataset that differ from its yaml, and `Problem.references`. `solver` is
+the digest of the sources of an algorithm from outside the package, empty for the
+package's own; `checked` tells whether these passed `check` where the table was made,
+true for the package's own. `run` leads to ``runs/<run>.json``, empty of old versions.
 """
 
 FACTS = (
@@ -149,6 +147,7 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
         "strength": _number(facts.get("strength", spec["penalty"].get("strength"))),
         "algorithm": algorithm["name"],
         "params": SORTED(facts.get("params", algorithm["params"])),
+        "references": SORTED(facts.get("references", {})),
         "solver": solver,
         "epsilon": float(budget["epsilon"]),
         "delta": _number(facts.get("delta", budget["delta"])),
@@ -228,7 +227,8 @@ def read(file: BinaryIO) -> pd.DataFrame:
     columns = table.read(use_threads=False).replace_schema_metadata()
     frame: pd.DataFrame = columns.to_pandas(use_threads=False)
     # Tables of earlier versions have none of some.
-    return frame.assign(**dict.fromkeys(set(HELD_OUT) - set(frame), float("nan")))
+    added: Row = {"references": "{}", **dict.fromkeys(HELD_OUT, float("nan"))}
+    return frame.assign(**{k: v for k, v in added.items() if k not in frame})
 
 
 def _seal(file: BinaryIO) -> tuple[int, bytes, bytes]:

@@ -186,6 +186,7 @@ def facts(solved: Run, b: int) -> dict[str, Any]:
         "batch_size": len(solved.solvers),
         "optimum": optimum.value,
         "optimum_reason": optimum.reason,
+        **({"references": _plain(problem.references)} if problem.references else {}),
     }
 
 
@@ -201,6 +202,13 @@ def trajectory(rows: Recorder, b: int) -> dict[str, list[Any]]:
             name: [_number(values[b]) for values in seen]
             for name, seen in rows.measures.items()
         },
+    }
+
+
+def _plain(references: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    return {
+        name: {key: _number(value) for key, value in measures.items()}
+        for name, measures in references.items()
     }
 
 

@@ -103,3 +103,26 @@ def test_a_quantity_that_the_problem_lacks_is_refused():
     with pytest.raises(UsageError, match="quantity=risk.* must be one of objective,"):
         check_quantity(whole, "risk")
     assert "its objective only" in Problem.lacking(whole, "auc")
+
+
+def test_references_are_the_optimum_and_the_base_rate():
+    ours = problem()
+    found, y = ours.references, Y[40:]
+    w, share = ours.optimum.w, np.mean(Y[:40] > 0.0)
+    assert found["optimum"]["auc"] == pytest.approx(roc_auc_score(y, X[40:] @ w))
+    expected = {name: values[0] for name, values in ours.measures(w[None]).items()}
+    assert found["optimum"] | expected == found["optimum"]
+    constant = np.full(len(y), share)
+    assert found["base_rate"]["test_risk"] == pytest.approx(log_loss(y, constant))
+    answers = np.full(len(y), 1.0 if share >= 0.5 else -1.0)
+    assert found["base_rate"]["test_accuracy"] == accuracy_score(y, answers)
+    assert found["base_rate"]["auc"] == found["base_rate"]["balanced_accuracy"] == 0.5
+    assert ours.with_smoothness("data").references is found
+    assert problem(y_test=None).references == problem("squared").references == {}
+
+
+def test_a_training_part_of_one_class_has_no_base_rate():
+    data = replace(problem().dataset, y=np.ones(40))
+    found = build_problem(data, "logistic", {"name": "l2", "strength": 0.3}).references
+    assert np.isnan(found["base_rate"]["test_risk"])
+    assert found["base_rate"]["test_accuracy"] == np.mean(Y[40:] > 0.0)

@@ -250,11 +250,20 @@ def test_a_table_from_before_a_measure_has_none_of_it(tmp_path):
     Segment(tmp_path, RUN).append([record(1)])
     replace_plan(tmp_path, [line(1)])
     path = collect(tmp_path)
-    pd.read_parquet(path).drop(columns=["auc", "test_risk"]).to_parquet(path)
+    later = ["auc", "test_risk", "references"]
+    pd.read_parquet(path).drop(columns=later).to_parquet(path)
     shutil.rmtree(tmp_path / "segments")
     frame = load_results(tmp_path)
     assert set(frame) == set(COLUMNS) and len(frame) == 3
     assert frame[["auc", "test_risk"]].isna().all(axis=None)
+    assert frame["references"].eq("{}").all()
+
+
+def test_references_are_a_column_of_json(load):
+    facts = {**FACTS, "references": {"base_rate": {"auc": 0.5, "test_risk": None}}}
+    frame = load([line(1), line(2)], [record(1, facts=facts), record(2)])
+    texts = frame.groupby("trial")["references"].first()
+    assert json.loads(texts[key(1)]) == facts["references"] and texts[key(2)] == "{}"
 
 
 def test_every_row_names_the_run_that_computed_it(tmp_path):

@@ -247,6 +247,8 @@ def test_held_out_records_are_measured():
     rows = record["trajectory"]
     assert {len(rows[k]) for k in ROWS | TESTS} == {5}
     assert all(0.0 <= value <= 1.0 for value in rows["test_accuracy"])
+    models = record["facts"]["references"]
+    assert set(models) == {"optimum", "base_rate"} and models["base_rate"]["auc"] == 0.5
     # A sort at every checkpoint would take a fifth of the time.
     assert rows["auc"][:-1] == [None] * 4 and 0.0 <= rows["auc"][-1] <= 1.0
 

@@ -50,6 +50,38 @@ def ranking(problem: ERM, w: Array) -> dict[str, Array]:
     return {"auc": auc(w @ data.X_test.T, data.y_test > 0.0)}
 
 
+def references(problem: ERM, minimiser: Array | None) -> dict[str, dict[str, float]]:
+    """Return what the test part of a classification says of models to compare with.
+
+    Without a test part, or of a regression, nothing.
+
+    Returns
+    -------
+    dict
+        By name of the model its measures: ``optimum``, the `minimiser` (left out where
+        none is certified), and ``base_rate``, which answers the log-odds of the
+        training part's classes for every record.
+    """
+    data = problem.dataset
+    if data.X_test is None or data.y_test is None or not problem.loss.classification:
+        return {}
+    found = {}
+    if minimiser is not None:
+        w = minimiser[None]
+        seen = held_out(problem, w) | ranking(problem, w)
+        found["optimum"] = {name: float(values[0]) for name, values in seen.items()}
+    share, positive = float(np.mean(data.y > 0.0)), data.y_test > 0.0
+    odds = math.log(share / (1.0 - share)) if 0.0 < share < 1.0 else math.nan
+    risk = problem.loss.value(data.y_test, np.full(positive.size, odds))
+    half = 0.5 if 0 < positive.sum() < positive.size else math.nan
+    found["base_rate"] = {
+        "test_risk": float(risk.mean()),
+        "test_accuracy": float(np.mean(positive == (share >= 0.5))),
+        **dict.fromkeys(("balanced_accuracy", "auc"), half),
+    }
+    return found
+
+
 def lacking(problem: ERM, quantity: str) -> str:
     """Return why models cannot be judged by a quantity, empty if they can.
 

@@ -10,7 +10,12 @@ from dp_erm_bench.datasets.base import Array, Uncharged
 from dp_erm_bench.datasets.spec import LATER
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.problems.base import Optimum, Problem
-from dp_erm_bench.problems.erm.held_out import held_out, lacking, ranking
+from dp_erm_bench.problems.erm.held_out import (
+    held_out,
+    lacking,
+    ranking,
+    references,
+)
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum.certified import certified_optimum
 from dp_erm_bench.registry import OBJECTIVE
@@ -107,6 +112,17 @@ class ERMProblem(ERM, Problem):
     def last_measures(self, w: Array) -> dict[str, Array]:
         """Return the AUC on the test set, if there is one, see `ranking`."""
         return ranking(self, w)
+
+    @cached_property
+    def references(self) -> dict[str, dict[str, float]]:
+        """Return what the test set says of the optimum and the base rate.
+
+        A problem with other smoothness constants asks its origin, as for the optimum.
+        """
+        origin = self.origin
+        if origin is not None and self.fixed and origin.key == self.key:
+            return origin.references
+        return references(self, self.optimum.w)
 
     def lacking(self, quantity: str) -> str:
         """Return why trials cannot be judged by a quantity, see `Problem.lacking`."""
