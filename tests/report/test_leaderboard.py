@@ -27,10 +27,12 @@ from dp_erm_bench.report.leaderboard.page import page, published
 from dp_erm_bench.report.leaderboard.standings import (
     BOARDS,
     COLUMNS,
+    HELD_OUT,
     ZERO,
     boards,
     problems,
     profile,
+    references,
     standings,
     winners,
 )
@@ -39,6 +41,11 @@ from dp_erm_bench.report.make import check_report
 START, SHARE = 1.0, 0.3
 SEEDS = 9
 OPTIONS = {"test_fraction": 0.2}
+BASE, BEST = (
+    {"test_risk": risk, "test_accuracy": 0.7, "balanced_accuracy": 0.5, "auc": area}
+    for risk, area in ((0.6, 0.5), (0.3, 0.95))
+)
+MODELS = {"base_rate": BASE, "optimum": {**BEST, "test_objective": 0.31}}
 
 
 def runs(
@@ -48,6 +55,8 @@ def runs(
     *,
     epsilon=1.0,
     accuracy=0.8,
+    risk=0.4,
+    models=MODELS,
     seconds=0.02,
     status="ok",
     message="",
@@ -79,7 +88,13 @@ def runs(
                     "seed": seed,
                     "iteration": float(place),
                     "relative_error": value,
+                    "objective": 0.25 * (1.0 + value),
+                    "optimum": 0.25,
+                    "test_risk": risk if place else math.log(2.0),
                     "test_accuracy": accuracy if place else SHARE,
+                    "balanced_accuracy": 0.75 if place else 0.5,
+                    "auc": 0.9 if place else math.nan,
+                    "references": json.dumps(models),
                     "seconds": seconds * place,
                     "batch_size": float(batch),
                     "uncharged": "tuning",
@@ -90,9 +105,13 @@ def runs(
     return found
 
 
+MEASURED = ("test_risk", "test_accuracy", "balanced_accuracy", "auc")
+
+
 def skipped(panel, line, reason, epsilon=1.0):
     row = runs(panel, line, [math.nan], epsilon=epsilon, status="skipped")[:1]
-    empty = {"iteration": None, "relative_error": None, "test_accuracy": None}
+    names = ("iteration", "relative_error", "objective", "optimum", *MEASURED)
+    empty = dict.fromkeys(names) | {"references": "{}"}
     empty |= {"n": None, "p": None, "seconds": None, "batch_size": None}
     return [{**row[0], **empty, "message": reason, "phase": "sweep"}]
 
@@ -146,6 +165,57 @@ def test_a_row_holds_medians_quantiles_and_what_w_0_is_worth(table):
     assert (row["zero"], row["runs"], row["batch"]) == (START, SEEDS, 1)
     assert row["majority"] == pytest.approx(1 - SHARE)
     assert (row["accuracy"], row["seconds"]) == (0.8, 0.02)
+    assert (row["test_risk"], row["balanced_accuracy"], row["auc"]) == (0.4, 0.75, 0.9)
+    assert row["objective"] == pytest.approx(0.25 * 1.1)
+
+
+def test_references_are_the_optimum_the_base_rate_and_w_0(table):
+    found = references(table)
+    assert (
+        tuple(found.columns) == COLUMNS
+        and not found.duplicated(["panel", "line"]).any()
+    )
+    own = found[found["panel"] == "a9a_l2"].set_index("line")
+    assert own["status"].to_dict() == {
+        ZERO: "no data",
+        "base rate": "not private",
+        "optimum": "not private",
+    }
+    assert own["epsilon"].tolist() == [0.0, math.inf, math.inf]
+    assert own["test_risk"].tolist() == [math.log(2.0), 0.6, 0.3]
+    assert own["accuracy"].tolist() == pytest.approx([1 - SHARE, 0.7, 0.7])
+    assert own["auc"].tolist() == [0.5, 0.5, 0.95]
+    assert own["objective"].to_dict() == pytest.approx(
+        {ZERO: 0.5, "base rate": math.nan, "optimum": 0.25}, nan_ok=True
+    )
+    assert own["median"].to_dict() == pytest.approx(
+        {ZERO: START, "base rate": math.nan, "optimum": 0.0}, nan_ok=True
+    )
+
+
+WILD = [
+    *("", "nonsense", "[]", '{"optimum": 3}', '{"optimum": {"auc": "x"}}'),
+    *("[" * 100_000, '{"base_rate": {"test_risk": [1]}}'),
+]
+
+
+@pytest.mark.parametrize("text", WILD)
+def test_what_others_wrote_of_references_is_read_with_care(text, table):
+    found = references(table.assign(references=text))
+    models = found[found["line"] != ZERO]
+    assert models[[*HELD_OUT]].isna().all(axis=None)
+    wild = table.assign(references=text)
+    assert "| *optimum, not private* | - | - |" in text_of(wild)
+
+
+def test_tables_from_before_held_out_measures_have_none(table, tmp_path):
+    names = ["test_risk", "balanced_accuracy", "auc"]
+    old = table.assign(references="{}", **dict.fromkeys(names, math.nan))
+    assert standings(old)[names].isna().all(axis=None)
+    assert "- / 0.800 / - / -" in text_of(old)
+    written = {path.stem for path in draw(old, tmp_path)}
+    assert "leaderboard_accuracy" in written
+    assert not {"leaderboard_auc", "leaderboard_risk"} & written
 
 
 def test_one_row_per_problem_epsilon_and_algorithm(table):
@@ -238,10 +308,12 @@ def test_lost_runs_predict_nothing_right():
     good = runs("a9a_l2", "gd", around(0.5))
     bad = runs("a9a_l2", "sgd", around(0.1), accuracy=0.9)
     for row in bad[1 : 2 * 5 : 2]:
-        lost = {"relative_error": math.nan, "test_accuracy": math.nan}
+        lost = dict.fromkeys(("relative_error", *MEASURED), math.nan)
         row.update(status="error", **lost)
     found = standings(table_of(good, bad))
     assert row_of(found, "a9a_l2", "sgd")["accuracy"] == 0.0
+    assert row_of(found, "a9a_l2", "sgd")["auc"] == 0.0
+    assert row_of(found, "a9a_l2", "sgd")["test_risk"] == math.inf
     assert row_of(found, "a9a_l2", "gd")["accuracy"] == 0.8
 
 
@@ -303,7 +375,7 @@ def drawn(tmp_path_factory):
 
 def test_draw_writes_figures_page_and_table(drawn, table):
     folder = drawn[0] / "figures"
-    for stem in ("profiles", "heat", "error", "accuracy"):
+    for stem in ("profiles", "heat", "error", "risk", "accuracy", "auc"):
         assert (folder / f"leaderboard_{stem}.pdf").stat().st_size
         path = folder / f"leaderboard_{stem}.png"
         assert path.stat().st_size <= MAX_PNG_BYTES
@@ -312,7 +384,10 @@ def test_draw_writes_figures_page_and_table(drawn, table):
     text = (drawn[0] / "leaderboard.md").read_text()
     assert text.startswith("# Leaderboard") and "profile smoke" in text
     kept = pd.read_csv(drawn[0] / "leaderboard.csv")
-    assert kept["median"].notna().sum() == (standings(table)["status"] == "ok").sum()
+    ok = kept["status"] == "ok"
+    assert ok.sum() == (standings(table)["status"] == "ok").sum()
+    assert kept.loc[ok, ["median", "test_risk", "auc"]].notna().all(axis=None)
+    assert (kept["status"] == "not private").sum() == 2 * kept["panel"].nunique()
     assert (folder / "log.txt").is_file()
 
 
@@ -344,7 +419,8 @@ def test_titles():
 
 
 def text_of(table, edges=(), manifest=None):
-    return page(standings(table), table, "default", edges, manifest or {})
+    models = references(table)
+    return page(standings(table), models, table, "default", edges, manifest or {})
 
 
 def test_the_page_says_who_wins_where(table):
@@ -361,11 +437,33 @@ def test_the_page_says_where_the_majority_is_as_good(table):
     )
 
 
+def test_the_page_says_where_the_base_rate_is_as_good():
+    good = runs("a9a_l2", "gd", around(0.1), risk=0.59)
+    bad = runs("madelon_l2", "gd", around(0.1), risk=0.6)
+    assert "(the base rate is as good): madelon_l2 at epsilon 1\n" in text_of(
+        table_of(good, bad)
+    )
+
+
+def test_held_out_records_are_told_at_every_epsilon():
+    parts = [
+        runs("a9a_l2", "gd", around(0.1), epsilon=e, risk=0.1 * e, accuracy=0.9)
+        for e in (1.0, 3.0)
+    ]
+    text = text_of(table_of(*parts))
+    cells = ("0.1 / 0.900 / 0.750 / 0.900", "0.3 / 0.900 / 0.750 / 0.900")
+    assert f"| gd | {' | '.join(cells)} |" in text
+    best = "0.3 / 0.700 / 0.500 / 0.950"
+    assert f"| *optimum, not private* | {best} | {best} |" in text
+    assert "| *base rate, not private* | 0.6 / 0.700 / 0.500 / 0.500 |" in text
+    assert "| *w = 0* | 0.693 / 0.700 / 0.500 / 0.500 |" in text
+
+
 def test_the_page_has_every_number_and_every_refusal(table):
     text = text_of(table)
     assert "**0.1 [0.0984, 0.102]**" in text
     assert "| random_cd | 0.4 [" in text
-    assert "| *w = 0* | 1 | 1 | 0.700 | 0 |" in text
+    assert "| *w = 0* | 1 | 1 | 0 |" in text
     assert "- skipped: random_cd at epsilon 1, 10: it does not serve madelon" in text
     assert "l2 penalty 0.01" in text and "constraint l1_ball" in text
 
@@ -401,10 +499,11 @@ def test_tables_have_as_many_cells_as_heads(table):
 
 def test_the_published_table_is_small(table):
     found = standings(table)
-    text = published(found).to_csv(index=False)
+    text = published(found, references(table)).to_csv(index=False)
     assert "reason" not in text
-    # 16 problems, 5 epsilons, 11 algorithms.
-    assert len(text) / len(found) * 16 * 5 * 11 < 100_000
+    # 16 problems, 5 epsilons, 11 algorithms, and three references to a problem.
+    whole = len(found) + len(references(table))
+    assert len(text) / whole * 16 * (5 * 11 + 3) < 150_000
 
 
 # The experiment
@@ -472,7 +571,7 @@ def test_both_boards_have_the_same_records_clipped_to_declared_bounds(config):
         name = block["panel"].rpartition("_")[0]
         assert specs.setdefault(name, spec) == spec
         assert spec["clip_to_bounds"] and set(spec["bounds"]) == {"columns", "norm"}
-        assert spec["test_fraction"] == 0.2
+        assert spec["test_fraction"] == 0.2 and spec["intercept"] == 1.0
 
 
 def test_budgets_and_seeds(config):

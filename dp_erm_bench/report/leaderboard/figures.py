@@ -15,7 +15,7 @@ from dp_erm_bench.report.figure import Drawing, Figure
 from dp_erm_bench.report.layout import Sheet, save
 from dp_erm_bench.report.leaderboard import standings
 from dp_erm_bench.report.leaderboard.page import page, published
-from dp_erm_bench.report.leaderboard.standings import BOARDS, ZERO
+from dp_erm_bench.report.leaderboard.standings import BOARDS, NOT_PRIVATE, ZERO
 from dp_erm_bench.report.paper import open_choices, write_text
 from dp_erm_bench.report.style import Style
 from dp_erm_bench.results.runs import read_manifest
@@ -57,8 +57,20 @@ CAPTIONS = {
     "w = 0 is beaten. White: refused. AMP, output, objective: perturbation; "
     "permutation: permutation_sgd.",
     "error": "Dashed: w = 0. Errors above 10 times that are left out.",
-    "accuracy": "Dashed: share of the larger class in the test set.",
+    "risk": "Mean loss of held-out records, without penalty. Dashed: the base rate; "
+    "dotted: the optimum; neither is private. Risks above twice log 2 are left out.",
+    "accuracy": "Dashed: share of the larger class in the test set; dotted: the "
+    "optimum, not private.",
+    "auc": "Area under the ROC curve of held-out records. Dashed: without data; "
+    "dotted: the optimum, not private.",
 }
+PROBLEMS = {
+    "error": ("median", "relative error"),
+    "risk": ("test_risk", "test risk"),
+    "accuracy": ("accuracy", "test accuracy"),
+    "auc": ("auc", "test AUC"),
+}
+"""Figures with axes for each problem: the column of the standings, and its words."""
 
 
 @dataclass(frozen=True)
@@ -72,23 +84,28 @@ class Leaderboard(Figure):
         """
         table, folder, name = drawing.table, drawing.folder, drawing.profile
         ranking, beside = standings.standings(table), folder.parent
+        models = standings.references(table)
         on_edges, manifest = open_choices(beside), read_manifest(beside)
         log = "\n".join(
             ["Choices beyond which a better setting may lie", *on_edges, ""]
         )
         texts = {
-            beside / "leaderboard.md": page(ranking, table, name, on_edges, manifest),
-            beside / "leaderboard.csv": published(ranking).to_csv(index=False),
+            beside / "leaderboard.md": page(
+                ranking, models, table, name, on_edges, manifest
+            ),
+            beside / "leaderboard.csv": published(ranking, models).to_csv(index=False),
             folder / "log.txt": log,
         }
         written = [write_text(path, text) for path, text in texts.items()]
         with style.house_style():
-            for stem, sheet in _sheets(ranking, name).items():
+            for stem, sheet in _sheets(ranking, models, name).items():
                 written += save(sheet, folder / f"leaderboard_{stem}")
         return written
 
 
-def _sheets(ranking: pd.DataFrame, profile: str) -> dict[str, Sheet]:
+def _sheets(
+    ranking: pd.DataFrame, models: pd.DataFrame, profile: str
+) -> dict[str, Sheet]:
     """Return the sheets of a profile's standings by name, none where nothing ran."""
     parts = standings.boards(ranking)
     if not parts:
@@ -96,12 +113,15 @@ def _sheets(ranking: pd.DataFrame, profile: str) -> dict[str, Sheet]:
     panels = ranking[ranking["status"] == "ok"].groupby("panel", sort=False)
     columns, first = min(4, len(panels)), next(iter(parts.values()))
     size = WIDTH, ROW * (max(rows["line"].nunique() for rows in parts.values()) + 1)
-    error, accuracy = (partial(_problem, column=c) for c in ("median", "accuracy"))
+    # Tables of earlier versions lack some.
+    seen = [of for of in PROBLEMS.items() if ranking[of[1][0]].notna().any()]
     kinds: tuple[tuple[Any, ...], ...] = (
         ("profiles", _profile, first, len(parts), PROFILE, "share of problems"),
         ("heat", _factors, first, 1, size, ""),
-        ("error", error, ranking, columns, SMALL, "relative error"),
-        ("accuracy", accuracy, ranking, columns, SMALL, "test accuracy"),
+        *(
+            (stem, partial(_problem, column, models), ranking, columns, SMALL, words)
+            for stem, (column, words) in seen
+        ),
     )
     sheets = {}
     for stem, draw, about, *shape in kinds:
@@ -174,16 +194,28 @@ def _factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     ax.set_title(BOARDS[name])
 
 
-def _problem(ax: Axes, name: str, rows: pd.DataFrame, column: str) -> None:
+def _problem(
+    column: str, models: pd.DataFrame, ax: Axes, name: str, rows: pd.DataFrame
+) -> None:
     """Draw a column of the standings of one problem against epsilon."""
     epsilons = sorted(set(rows["epsilon"]))
-    base = float(rows["zero" if column == "median" else "majority"].iloc[0])
-    shown = rows[rows["median"] <= 10.0 * rows["zero"]] if column == "median" else rows
+    own = models[models["panel"] == name].set_index("line")
+    base = {
+        "median": float(rows["zero"].iloc[0]),
+        "test_risk": float(own[column][NOT_PRIVATE["base_rate"]]),
+        "accuracy": float(rows["majority"].iloc[0]),
+        "auc": 0.5,
+    }[column]
+    most = {"median": 10.0 * base, "test_risk": 2.0 * math.log(2.0)}
+    shown = rows[~(rows[column] > most.get(column, math.inf))]
     for line in (line for line in STYLES if line in set(shown["line"])):
         points = shown[shown["line"] == line].sort_values("epsilon")
         look = STYLES[line].curve() | {"linewidth": 1.1, "markersize": 3.5}
         ax.plot(points["epsilon"], points[column], **look)
     ax.axhline(base, color=style.BLACK, linewidth=1.0, linestyle="dashed")
+    if column != "median":
+        end = float(own[column][NOT_PRIVATE["optimum"]])
+        ax.axhline(end, color=style.BLACK, linewidth=1.0, linestyle="dotted")
     ax.set_title(title(name))
     ax.set_xlabel(r"$\varepsilon$")
     layout.scale_epsilon(ax, epsilons)

@@ -9,22 +9,33 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.report.leaderboard import standings
-from dp_erm_bench.report.leaderboard.standings import BOARDS, LOSES, TIES, WINS
+from dp_erm_bench.report.leaderboard.standings import (
+    BOARDS,
+    HELD_OUT,
+    LOSES,
+    NOT_PRIVATE,
+    TIES,
+    WINS,
+)
 from dp_erm_bench.results.statistics import quantile
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def published(ranking: pd.DataFrame) -> pd.DataFrame:
-    """Return the standings without reasons, to four digits: less than 100 kB."""
-    columns = ranking.drop(columns=["reason", "runs", "batch"])
+def published(ranking: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
+    """Return standings and references without reasons, to four digits: below 150 kB."""
+    import pandas as pd
+
+    rows = pd.concat([part.astype(ranking.dtypes) for part in (ranking, models)])
+    columns = rows.drop(columns=["reason", "runs", "batch"])
     numbers = columns.select_dtypes(float)
     return columns.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
 
 
 def page(
     ranking: pd.DataFrame,
+    models: pd.DataFrame,
     table: pd.DataFrame,
     profile: str,
     edges: Sequence[str],
@@ -34,8 +45,8 @@ def page(
 
     Parameters
     ----------
-    ranking : DataFrame
-        The result of `standings`.
+    ranking, models : DataFrame
+        The results of `standings` and `references`.
     table : DataFrame
         The tidy table behind the ranking.
     profile : str
@@ -61,7 +72,7 @@ def page(
         tuned=int(ranking["status"].eq("ok").sum()),
         batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
         uncharged=", ".join(sorted(uses)) or "none",
-        boards="".join(_board(*one, table) for one in parts.items()),
+        boards="".join(_board(*one, models, table) for one in parts.items()),
         missing="\n## Not run\n\n" + "\n".join(lines) + "\n" if lines else "",
     )
 
@@ -71,7 +82,9 @@ def _template(name: str) -> Template:
     return Template(path.read_text(encoding="utf-8").removesuffix("\n"))
 
 
-def _board(board: str, rows: pd.DataFrame, table: pd.DataFrame) -> str:
+def _board(
+    board: str, rows: pd.DataFrame, models: pd.DataFrame, table: pd.DataFrame
+) -> str:
     """Return the part of one board."""
     problems = [ran for _, ran in rows.groupby("panel", sort=False)]
     return _template("board").substitute(
@@ -79,8 +92,8 @@ def _board(board: str, rows: pd.DataFrame, table: pd.DataFrame) -> str:
         total=rows.groupby(["panel", "epsilon"]).ngroups,
         summary=_summary(rows),
         places=_places(rows),
-        nothing=_nothing(rows),
-        problems="".join(_problem(ran, table) for ran in problems),
+        nothing=_nothing(rows, models),
+        problems="".join(_problem(ran, models, table) for ran in problems),
     )
 
 
@@ -110,11 +123,14 @@ def _places(rows: pd.DataFrame) -> str:
     return _table(head, body)
 
 
-def _nothing(rows: pd.DataFrame) -> str:
-    """Return the problems on which no algorithm beats w = 0, or the majority."""
+def _nothing(rows: pd.DataFrame, models: pd.DataFrame) -> str:
+    """Return the problems on which no algorithm beats w = 0, or the classes alone."""
     accurate = rows["accuracy"] > rows["majority"]
+    base = models[models["line"] == NOT_PRIVATE["base_rate"]]
+    risks = rows["panel"].map(base.set_index("panel")["test_risk"])
     verdicts = {
         "objective": rows["beats_zero"] == "yes",
+        "test risk (the base rate is as good)": rows["test_risk"] < risks,
         "test accuracy (the larger class is as good)": accurate,
     }
     lines = []
@@ -128,35 +144,55 @@ def _nothing(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def _problem(rows: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return the section of one problem, from its standings and the tidy table."""
+def _problem(rows: pd.DataFrame, models: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Return the section of one problem: errors, then what held-out records say."""
     panel = rows["panel"].iloc[0]
     epsilons = sorted(set(rows["epsilon"]))
     ran = rows[rows["status"] == "ok"]
     middle = epsilons[len(epsilons) // 2]
-    body = []
+    errors, held_out = [], []
     for line, own in ran.groupby("line"):
-        at = dict.fromkeys(epsilons, ("-", "-", "-"))
-        at |= {row["epsilon"]: _cells(row) for row in own.to_dict("records")}
-        body.append(
-            (str(line), *(median for median, *_ in at.values()), *at[middle][1:])
-        )
+        by = {row["epsilon"]: row for row in own.to_dict("records")}
+        at = [by.get(epsilon) for epsilon in epsilons]
+        time = f"{1e3 * by[middle]['seconds']:.1f}" if middle in by else "-"
+        errors.append((str(line), *map(_error, at), time))
+        held_out.append((str(line), *map(_held_out, at)))
     if len(ran):
-        zero, share = ran[["zero", "majority"]].iloc[0]
-        body.append(("*w = 0*", *[_number(zero)] * len(epsilons), f"{share:.3f}", "0"))
+        zero = _number(ran["zero"].iloc[0])
+        errors.append(("*w = 0*", *[zero] * len(epsilons), "0"))
+    for row in models[models["panel"] == panel].to_dict("records"):
+        name = row["line"] + f", {row['status']}" * (row["line"] != standings.ZERO)
+        held_out.append((f"*{name}*", *[_held_out(row)] * len(epsilons)))
     head = ("algorithm", *(f"epsilon = {e:g}" for e in epsilons))
-    more = (f"accuracy at {middle:g}", f"ms at {middle:g}")
-    facts = _facts(table[table["panel"] == panel])
-    parts = (facts, "", _table((*head, *more), body), *_skipped(rows), "")
+    parts = (
+        _facts(table[table["panel"] == panel]),
+        "",
+        _table((*head, f"ms at {middle:g}"), errors),
+        "Held-out records: test risk / accuracy / balanced accuracy / AUC.\n",
+        _table(head, held_out),
+        *_skipped(rows),
+        "",
+    )
     return f"\n### {panel}\n\n" + "\n".join(parts)
 
 
-def _cells(row: Mapping[Hashable, Any]) -> tuple[str, str, str]:
-    """Return median and quantiles, bold for a winner; accuracy; milliseconds."""
+def _error(row: Mapping[Hashable, Any] | None) -> str:
+    """Return median and quantiles of the error, bold for a winner."""
+    if row is None:
+        return "-"
     low, high = _number(row["low"]), _number(row["high"])
     text = f"{_number(row['median'])} [{low}, {high}]"
-    bold = f"**{text}**" if row["place"] != LOSES else text
-    return bold, f"{row['accuracy']:.3f}", f"{1e3 * row['seconds']:.1f}"
+    return f"**{text}**" if row["place"] != LOSES else text
+
+
+def _held_out(row: Mapping[Hashable, Any] | None) -> str:
+    """Return the medians of what held-out records say, in the order of `HELD_OUT`."""
+    values = [math.nan if row is None else float(row[name]) for name in HELD_OUT]
+    if all(map(math.isnan, values)):
+        return "-"
+    risk, *shares = values
+    words = [_number(risk), *(f"{share:.3f}" for share in shares)]
+    return " / ".join(words).replace("nan", "-")
 
 
 def _facts(runs: pd.DataFrame) -> str:
@@ -185,7 +221,7 @@ def _skipped(rows: pd.DataFrame) -> Iterator[str]:
 def _number(value: float) -> str:
     """Return a number to three digits."""
     if not math.isfinite(value):
-        return "inf"
+        return f"{value}"
     return f"{value:.3g}" if value < 1e4 else f"{value:.0e}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
+from dp_erm_bench.errors import number
 from dp_erm_bench.results import statistics
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
 from dp_erm_bench.results.statistics import FLOOR, Array, quantile
@@ -19,10 +22,21 @@ if TYPE_CHECKING:
 ZERO = "w = 0"
 """The vector that needs no data: what an algorithm must beat."""
 
+NOT_PRIVATE = {"base_rate": "base rate", "optimum": "optimum"}
+"""The models that a table has beside them, and their names here."""
+
 LIKELY = 0.95
+MEDIANS = {
+    **{"objective": ("objective", math.inf), "test_risk": ("test_risk", math.inf)},
+    "accuracy": ("test_accuracy", 0.0),
+    **{"balanced_accuracy": ("balanced_accuracy", 0.0), "auc": ("auc", 0.0)},
+}
+"""Columns that are medians of a table's, and what a run that was lost is worth."""
+
+HELD_OUT = tuple(MEDIANS)[1:]
 COLUMNS = (
     *("panel", "epsilon", "line", "status", "reason"),
-    *("median", "low", "high", "accuracy", "seconds", "runs", "batch"),
+    *("median", "low", "high", *MEDIANS, "seconds", "runs", "batch"),
     *("zero", "majority", "factor", "beats_zero", "place"),
 )
 WINS, TIES, LOSES = "wins", "ties", ""
@@ -44,11 +58,12 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         `COLUMNS`. `status` is ok or skipped (with the `reason`); `median`, `low` and
         `high` (10 and 90 % quantiles) of the relative error, runs that were lost
-        counting as infinite; `factor`, the median over the best one of the problem,
-        w = 0 included; `beats_zero`, whether the 95 % bootstrap interval of the median
-        lies below the error of w = 0 (yes), above (no) or around it (tie); `place`:
-        of those that beat w = 0, wins for the best, ties for those that the bootstrap
-        cannot tell from it.
+        counting as infinite; `MEDIANS` of the last checkpoint, of which `test_risk` is
+        the mean loss of held-out records; `factor`, the median over the best one of
+        the problem, w = 0 included; `beats_zero`, whether the 95 % bootstrap interval
+        of the median lies below the error of w = 0 (yes), above (no) or around it
+        (tie); `place`: of those that beat w = 0, wins for the best, ties for those
+        that the bootstrap cannot tell from it.
     """
     reports = table[table["phase"] != "tune"]
     finals = final_rows(reports)
@@ -88,20 +103,70 @@ def _centre(column: pd.Series[float]) -> float:
     return float(quantile(values, 0.5)) if len(values) else math.nan
 
 
+def _median(column: pd.Series[float], lost: float) -> float:
+    """Return the median of runs of which some are lost, nan if it was not measured."""
+    return _centre(column.fillna(lost) if column.notna().any() else column)
+
+
+def references(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what to compare standings with, in their columns: three rows a problem.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table of a leaderboard.
+
+    Returns
+    -------
+    DataFrame
+        ``w = 0`` at epsilon 0, of status ``no data``; ``base rate``, which answers the
+        share of each class in the training part, and ``optimum``, both at epsilon
+        infinite and of status ``not private``. Numbers that the table has not are nan.
+    """
+    found: list[dict[str, Any]] = []
+    for panel, rows in table.groupby("panel", sort=False):
+        starts = rows[rows["iteration"] == 0]
+        zero = {name: _centre(starts[of]) for name, (of, _) in MEDIANS.items()}
+        share = zero["accuracy"]
+        # All its scores are equal, and it answers one class.
+        zero |= {"accuracy": max(share, 1.0 - share), "balanced_accuracy": 0.5}
+        zero |= {"auc": 0.5, "median": _centre(starts["relative_error"])}
+        first = {"panel": str(panel), "epsilon": 0.0, "line": ZERO, "status": "no data"}
+        found.append(first | zero)
+        models = _models(rows)
+        for name, line in NOT_PRIVATE.items():
+            own = seen if isinstance(seen := models.get(name), dict) else {}
+            row = {key: number(own.get(of)) for key, (of, _) in MEDIANS.items()}
+            if name == "optimum":
+                row |= {"objective": _centre(rows["optimum"]), "median": 0.0}
+            named = {"epsilon": math.inf, "line": line, "status": "not private"}
+            found.append({"panel": str(panel), **named, **row})
+    return pd.DataFrame(found, columns=list(COLUMNS))
+
+
+def _models(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the measures of the models of a problem, whatever a table says of them."""
+    for text in rows["references"].dropna().unique():
+        with contextlib.suppress(ValueError, RecursionError):
+            models = json.loads(str(text))
+            if isinstance(models, dict) and models:
+                return models
+    return {}
+
+
 def _line(runs: pd.DataFrame) -> dict[str, Any]:
     """Return the columns that one line has by itself on one problem at one epsilon."""
     skipped = runs[runs["status"] == "skipped"]
     if len(skipped):
         reason = str(skipped["message"].iloc[0])
         return {"status": "skipped", "reason": reason, "place": LOSES}
-    errors, right = runs["error"].to_numpy(float), runs["test_accuracy"]
+    errors = runs["error"].to_numpy(float)
     spread = {"median": 0.5, "low": 0.1, "high": 0.9}
     return {
         **{name: float(quantile(errors, q)) for name, q in spread.items()},
         "status": "ok",
         "reason": "",
-        # A run that was lost predicts nothing right.
-        "accuracy": _centre(right.fillna(0.0) if right.notna().any() else right),
+        **{name: _median(runs[of], lost) for name, (of, lost) in MEDIANS.items()},
         "seconds": float(quantile(runs["seconds"].to_numpy(float), 0.5)),
         "runs": len(runs),
         "batch": float(runs["batch_size"].max()),
