@@ -85,6 +85,9 @@ class RunnerConfig(EngineConfig):
     progress: bool = says(True, "show the progress on stderr")
     n_checkpoints: int = says(51, "rows of a trajectory, the start included")
     batch_trials: int = says(32, "most trials in one batch")
+    report_trials: int | None = says(
+        None, "most trials in a batch of tuned lines' reports; null: as batch_trials"
+    )
     batch_work: float = says(2e8, "work of one batch; 1e8 is about a second")
     time_limit: float | None = says(3600.0, "seconds a trial may take; null: any")
     worker_memory: Any = says(

@@ -23,6 +23,9 @@ LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_by
 
 LEAST = 1 << 20
 
+LEASTS = {"n_jobs": 1, "n_checkpoints": 2, "batch_trials": 1, "report_trials": 1}
+"""Least values of whole numbers."""
+
 EXECUTE = "dp_erm_bench.runner.execute.run_batch"
 
 
@@ -48,6 +51,9 @@ class RunOptions(RunnerConfig):
         tuning trials record the first and the last iterate only.
     batch_trials : int
         Most trials in one batch.
+    report_trials : int or None
+        Most trials in one batch of what tuned lines report, None for `batch_trials`:
+        with 1 their times are their own, while tuning runs in lock-step.
     batch_work : float
         Work of one batch that splitting aims at, without what its trials share; 1e8 is
         about a second.
@@ -90,9 +96,9 @@ class RunOptions(RunnerConfig):
 
     def __post_init__(self) -> None:
         """Refuse values out of range with one sentence."""
-        for name, least in (("n_jobs", 1), ("n_checkpoints", 2), ("batch_trials", 1)):
+        for name, least in LEASTS.items():
             value = getattr(self, name)
-            if name == "n_jobs" and value is None:
+            if value is None and name in ("n_jobs", "report_trials"):
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 rule = f"must be an integer of at least {least}"
@@ -108,6 +114,11 @@ class RunOptions(RunnerConfig):
             rule = f"positive seconds up to {LONGEST:g}, or null for no limit"
             raise refused("time_limit", self.time_limit, rule)
         check_engine(self)
+
+    def most_of(self, phase: str) -> int:
+        """Return the most trials in a batch of a phase."""
+        alone = self.report_trials if phase == "report" else None
+        return alone or self.batch_trials
 
     @property
     def workers(self) -> int:

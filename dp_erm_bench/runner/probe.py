@@ -201,7 +201,7 @@ def examples_of(
     found = []
     for one in asked:
         number = members[one.kind]
-        size = batch_size(one, number, options.batch_trials, options.batch_work)
+        size = batch_size(one, number, options.most_of(one.phase), options.batch_work)
         found.append(Example(one, number, size, _sort(one.spec, size)))
     return found
 

@@ -4,7 +4,7 @@ import functools
 import itertools
 import secrets
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -189,7 +189,12 @@ class Session:
             progress.advance(outcome.status for outcome in outcomes)
 
     def _batches(self, trials: Iterable[Trial]) -> list[Batch]:
-        return batches_of(trials, self.options.batch_trials, self.options.batch_work)
+        """Return batches; reports have a size of their own, where one is asked for."""
+        most: defaultdict[int, list[Trial]] = defaultdict(list)
+        for one in trials:
+            most[self.options.most_of(one.phase)].append(one)
+        aim = self.options.batch_work
+        return [b for size, ones in most.items() for b in batches_of(ones, size, aim)]
 
     def counts(self) -> dict[str, int]:
         """Return the number of distinct trials by status."""
