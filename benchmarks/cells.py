@@ -34,12 +34,11 @@ FIRST_FRESH = 10**9
 FRESH = 100
 """Seeds that no tuner sees, on which each choice is measured."""
 
-GRID = ("axes", "seeds", "refine", "extend")
-"""Keys of `tune` that a grid has."""
+EXTENDED = (["step", "clip"], ["ridge"])
+"""Axes that a grid extends upwards, of an algorithm that has the first of them."""
 
 Array = NDArray[np.float64]
 Point = dict[str, Any]
-
 
 MOST_SEEDS = 16
 """Tuning seeds of a search; a grid has two."""
@@ -82,6 +81,8 @@ class Cell:
     def block(self, repetition: int = 0, /, **tune: Any) -> dict[str, Any]:
         """Return its block in the leaderboard's default profile, tuned by the grid.
 
+        The dataset has no intercept.
+
         Parameters
         ----------
         repetition : int
@@ -95,12 +96,16 @@ class Cell:
             if (one["panel"], one["line"]) == (self.panel, self.line)
         )
         block["budget"]["epsilon"] = self.epsilon
-        kept = {key: block["tune"].get(key) for key in GRID}
-        seeds = seeds_of(repetition, MOST_SEEDS if tune.get("search") else 2)
+        # So that the numbers compare with those of before it had one.
+        block["dataset"].pop("intercept", None)
+        axes, limits = block["tune"]["axes"], block["tune"].get("limits")
         if tune.get("search"):
-            kept.pop("extend", None)
+            usual = {"limits": limits, "seeds": seeds_of(repetition, MOST_SEEDS)}
+        else:
+            extend = [key for one in EXTENDED for key in one if one[0] in axes]
+            usual = {"extend": extend, "seeds": seeds_of(repetition, 2)}
         report = fresh(repetition, FRESH)
-        block["tune"] = {**kept, "seeds": seeds, "report": report, **tune}
+        block["tune"] = {"axes": axes, "report": report, **usual, **tune}
         return block
 
 

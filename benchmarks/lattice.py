@@ -38,9 +38,9 @@ LATTICES: dict[str, dict[str, Span]] = {
         "clip": (0.03, 4, 2 ** (1 / 3)),
     },
     "dense_l2/gd/1": {
-        "n_iter": (8, 256, 2**0.5),
-        "step": (0.5, 64, 2**0.5),
-        "clip": (0.1, 4, 2**0.5),
+        "n_iter": (32, 1024, 2**0.5),
+        "step": (0.5, 32, 2**0.5),
+        "clip": (0.15, 1.2, 2**0.5),
     },
     "breast_cancer_l2/random_cd/1": {
         "passes": (0.25, 64, 2**0.5),

@@ -158,8 +158,11 @@ def unit_of(cell: Cell) -> float:
 def rows() -> Iterator[Row]:
     """Yield what tuners themselves take, per trial: no fit is run."""
     cell = Cell.named("breast_cancer_l2/gd/1")
-    taken = [overhead(cell.block(number)) for number in range(5)]
-    yield Row("tuner, grid: per trial, none run", float(np.median(taken)), 0.5e-3)
+    tunes: dict[str, dict[str, Any]] = {"grid": {}, "search": {"search": SEARCH}}
+    for name, tune in tunes.items():
+        taken = [overhead(cell.block(number, **tune)) for number in range(5)]
+        matter = f"tuner, {name}: per trial, none run"
+        yield Row(matter, float(np.median(taken)), 0.5e-3)
 
 
 def overhead(block: Mapping[str, Any]) -> float:
@@ -196,7 +199,7 @@ def run() -> None:
     parser.add_argument("what", choices=("ratio", "lattice", "curves"))
     parser.add_argument("cells", nargs="*", metavar="CELL")
     parser.add_argument("--repetitions", type=int, default=8)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     usual = CELLS if given.what == "ratio" else tuple(lattice.LATTICES)
     cells = [Cell.named(name) for name in given.cells or usual]
     if given.what == "ratio":

@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -67,9 +66,26 @@ def test_a_block_is_the_leaderboards_with_seeds_of_its_own():
         assert not {*one["tune"]["seeds"]} & {*other["tune"]["seeds"]}
         assert not {*one["tune"]["report"]} & {*other["tune"]["report"]}
     assert cell.block(0, extend=[])["tune"]["extend"] == []
+    searched = cell.block(0, search=regret.SEARCH)["tune"]
+    assert "extend" not in searched
+    assert searched["seeds"][:2] == blocks[0]["tune"]["seeds"]
     # The leaderboard itself stays as it is.
     usual = [one for one in leaderboard() if one["panel"] == "dense_l2"]
     assert all(len(one["budget"]["epsilon"]) == 5 for one in usual)
+
+
+@pytest.mark.parametrize(
+    "line, extended",
+    [
+        ("dense_l2/gd", ["step", "clip"]),
+        ("dense_l2/output_perturbation", ["ridge"]),
+        ("dense_l1/frank_wolfe", []),
+    ],
+)
+def test_a_grid_grows_upwards_where_it_always_did(line, extended):
+    tune = Cell.named(f"{line}/1").block()["tune"]
+    assert tune["extend"] == extended and "search" not in tune
+    assert len(tune["seeds"]) == 2
 
 
 def test_the_grid_is_tuned_and_its_choice_runs_on_fresh_seeds(bowl):
@@ -159,13 +175,17 @@ def test_sobol_points_are_within_the_box_and_within_the_budget(small, bowl):
 
 
 def test_curves_start_with_the_grid_and_keep_to_the_budgets(small, bowl, monkeypatch):
-    monkeypatch.setattr(curves, "BUDGETS", (60, 120))
-    grids = itertools.islice(curves.choices(small, 0, bowl[0]), 6)
-    spent = {(tuner, budget): one.spent for tuner, budget, one in grids}
-    assert spent == {
+    monkeypatch.setattr(curves, "BUDGETS", (40, 150))
+    found = {place[:2]: place[2] for place in curves.choices(small, 0, bowl[0])}
+    # A budget below the grid's trials leaves a search out.
+    searched = found.pop(("search", 150))
+    assert 54 < searched.spent <= 150
+    assert {place: one.spent for place, one in found.items()} == {
         **{("grid", seeds): 27 * seeds for seeds in (1, 2, 3, 4)},
-        **{("sobol", budget): budget for budget in (60, 120)},
+        **{("sobol", budget): budget for budget in (40, 150)},
     }
+    grid, sobol = found["grid", 2], found["sobol", 150]
+    assert searched.median < min(grid.median, sobol.median)
 
 
 def test_the_figure_is_small_and_its_numbers_are_kept(tmp_path):
@@ -189,8 +209,12 @@ def test_the_figure_is_small_and_its_numbers_are_kept(tmp_path):
 
 def test_the_tuners_own_time_is_told_without_any_fit(monkeypatch):
     monkeypatch.setattr(regret, "tuned", None)
-    (*_, row) = regret.rows()
-    assert 1e-6 < row.here < 5e-3 and row.target == 0.5e-3
+    rows = [*regret.rows()]
+    assert [row.matter.split(",")[1].split(":")[0] for row in rows] == [
+        " grid",
+        " search",
+    ]
+    assert all(1e-6 < row.here < 5e-3 and row.target == 0.5e-3 for row in rows)
 
 
 def test_seeds_for_tuning_are_never_fresh():
@@ -200,7 +224,6 @@ def test_seeds_for_tuning_are_never_fresh():
 
 
 def test_wrong_cells_are_one_sentence(monkeypatch):
-    words = SimpleNamespace(what="ratio", cells=["none"], repetitions=2)
-    monkeypatch.setattr(regret.argparse.ArgumentParser, "parse_args", lambda _: words)
+    monkeypatch.setattr("sys.argv", ["regret", "ratio", "--repetitions", "2", "none"])
     with pytest.raises(SystemExit, match="none: must be PANEL/LINE/EPSILON"):
         regret.main()
