@@ -102,6 +102,13 @@ def calibrate(
     """
     if mode not in MODES:
         raise UsageError(f"calibration={mode}: must be {', '.join(MODES)}")
+    refuse_unreachable(laws, budget)
+    rule = printed if mode == "paper" else None
+    return _calibrated(composed(laws), budget, mode, rule)
+
+
+def refuse_unreachable(laws: Laws, budget: Budget) -> None:
+    """Raise what `calibrate` raises where no noise can reach the budget."""
     check_known(laws, budget.number)
     least = math.fsum(law.times * law.least() for law in laws)
     if least >= budget.epsilon:
@@ -109,8 +116,6 @@ def calibrate(
             f"epsilon={budget.epsilon:g}: the curvature alone, log(1 + beta / ridge), "
             f"costs {least:.3g}, whatever the noise; a larger ridge costs less"
         )
-    rule = printed if mode == "paper" else None
-    return _calibrated(composed(laws), budget, mode, rule)
 
 
 def labelled(calibration: Calibration, releases: Iterable[Release]) -> Calibration:

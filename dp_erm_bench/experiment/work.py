@@ -34,7 +34,12 @@ DENSE: Mapping[str, Rate] = {
     "draws": (0.0, 2.5),
     "features": (0.0, 4.0),
 }
-SPARSE: Mapping[str, Rate] = {**DENSE, "products": (0.0, 1.2), "walked": (0.0, 5.0)}
+SPARSE: Mapping[str, Rate] = {
+    **DENSE,
+    "products": (0.0, 1.2),
+    "walked": (0.0, 5.0),
+    "records": (0.0, 100.0),
+}
 """What an operation takes, by the fields of `StepWork`: a matrix that is dense, sparse.
 
 In lock-step a dense matrix is read once for several trials; a sparse one is walked for
@@ -135,6 +140,7 @@ def _refused(
 ) -> bool:
     """Return whether a solver of ours refuses a problem before it is calibrated."""
     from dp_erm_bench.accounting.budget import Budget
+    from dp_erm_bench.accounting.calibration import refuse_unreachable
     from dp_erm_bench.run import Run
     from dp_erm_bench.solvers.bounds import refuse_unbounded
 
@@ -153,6 +159,8 @@ def _refused(
         if needed and solver.smoothness != "private":
             run = Run(problem, [solver], asked, 0.0)
             refuse_unbounded(run.solver, run.releases)
+            laws = tuple(release.law() for release in run.releases)
+            refuse_unreachable(laws, run.budget)
     except Unsupported:
         return True
     except Exception:

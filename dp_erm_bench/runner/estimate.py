@@ -96,11 +96,10 @@ def _steady(
     seconds: dict[Kind, float] = {}
     for example in examples:
         if example.sort in probes:
-            rows, probe = example.one.n_checkpoints, probes[example.sort][1]
-            seconds[example.one.kind] = (
-                probe.seconds(example.iterations, rows) / probe.size
-            )
-    rates = _rates([e for e in examples if e.one.kind in seconds], seconds)
+            seconds[example.one.kind] = _extrapolated(example, *probes[example.sort])
+    # What a batch refuses takes no step, and says nothing of others.
+    ran = [e for e in examples if e.sort in probes and probes[e.sort][1].first > 0.0]
+    rates = _rates(ran, seconds)
     if by_algorithm:
         rates = {(): median(by_algorithm.values())} | rates
         rates |= {(name,): rate for name, rate in by_algorithm.items()}
@@ -112,6 +111,16 @@ def _steady(
             seconds[example.one.kind] = example.modelled * rate
             bases.add(GUESSED if near is None else SCALED)
     return seconds, bases
+
+
+def _extrapolated(example: Example, probed: Example, probe: Probe) -> float:
+    """Return the seconds of a trial, by its length from a probe of its sort."""
+    rows = example.one.n_checkpoints
+    each = probe.seconds(example.iterations, rows) / probe.size
+    if example.iterations == probed.iterations:
+        # As long, and yet other work: passes that are one iteration.
+        each *= example.one.work.own / probed.one.work.own
+    return each
 
 
 def _nearest(example: Example) -> list[tuple[str, ...]]:

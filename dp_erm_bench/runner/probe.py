@@ -178,6 +178,14 @@ class Example(NamedTuple):
         """
         return -PHASES.index(self.one.phase), self.one.work.batch(self.size)
 
+    def tells(self) -> tuple[float, ...]:
+        """Return what is greatest for the trial that tells of its sort: its length.
+
+        Of equal ones the heaviest, at the budget that is refused last.
+        """
+        epsilon = float(self.one.spec["budget"]["epsilon"])
+        return self.iterations, self.one.work.own, epsilon
+
     def batch(self) -> Batch:
         """Return a batch of trials that differ in their seeds."""
         one, seeds = self.one, range(self.one.seed, self.one.seed + self.size)
@@ -187,17 +195,7 @@ class Example(NamedTuple):
 def examples_of(
     asked: Iterable[Trial], members: Mapping[Kind, int], options: RunOptions
 ) -> list[Example]:
-    """Return the examples of some kinds.
-
-    Parameters
-    ----------
-    asked : iterable of Trial
-        One of each kind.
-    members : mapping
-        How many trials there are of each kind.
-    options : RunOptions
-        How they will be run.
-    """
+    """Return an example of each kind, of which there are so many, run as is asked."""
     found = []
     for one in asked:
         number = members[one.kind]
@@ -212,7 +210,7 @@ def tried(examples: Sequence[Example]) -> dict[Sort, tuple[Example, Probe]]:
     for example in examples:
         sorts[example.sort].append(example)
     order = _order(sorts)
-    longest = [max(sorts[sort], key=lambda one: one.iterations) for sort in order]
+    longest = [max(sorts[sort], key=Example.tells) for sort in order]
     probes = probed([example.batch() for example in longest])
     return {order[place]: (longest[place], probes[place]) for place in probes}
 

@@ -24,7 +24,7 @@ LAWS: dict[str, type[Gaussian] | type[NormLaplace]] = {
 NEWTON, PROXIMAL = 8, 400
 """Steps of a usual solution, measured."""
 
-HESSIAN, CONJUGATE = 0.2, 60.0
+HESSIAN, CONJUGATE = 0.2, 8.0
 """A Hessian's products with the features per column; those of a system without it."""
 
 
