@@ -162,27 +162,28 @@ class Clock:
     """Seconds of work since it was last asked.
 
     The wall's clock counts other processes' turns, the processor's own ticks are
-    coarse on some machines: what the ticks allow is the most that counts.
+    coarse on some machines: what the ticks allow is the most that counts. It is that
+    of this thread, for a process's own is coarse while a timer of it runs.
     """
 
     _tick: ClassVar[float | None] = None
 
     def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self._wall, self._cpu = time.perf_counter(), time.thread_time()
 
     def lap(self) -> float:
         """Return them, and begin anew."""
         wall, cpu = self._wall, self._cpu
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self._wall, self._cpu = time.perf_counter(), time.thread_time()
         return min(self._wall - wall, self._cpu - cpu + self.tick())
 
     @classmethod
     def tick(cls) -> float:
         """Return the seconds by which the processor's clock goes on, found once."""
         if cls._tick is None:
-            start = last = time.process_time()
+            start = last = time.thread_time()
             begin = time.perf_counter()
             while last == start and time.perf_counter() - begin < TICK:
-                last = time.process_time()
+                last = time.thread_time()
             cls._tick = last - start if last > start else TICK
         return cls._tick
