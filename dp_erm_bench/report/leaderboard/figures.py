@@ -138,7 +138,7 @@ def _about(ranking: pd.DataFrame, profile: str) -> str:
     runs = int(ranking["runs"].max())
     return (
         f"Medians of {runs} report runs at settings tuned on other seeds, uncharged "
-        f"(profile {profile}). Relative error F(w)/F* - 1 of the last iterate."
+        f"(profile {profile}), of the last iterate. Errors are F(w)/F* - 1."
     )
 
 
