@@ -38,12 +38,13 @@ class Runs:
         self.log = home / "log"
         self.started = []
 
-    def start(self, execute, seeds=12, setup=None, **options):
+    def start(self, execute, seeds=12, setup=None, block=None, **options):
         """Start a run in a process group of its own; `setup` is called in it first."""
-        made = {"n_jobs": 2, "progress": False, "execute": f"faulty.{execute}"}
+        execute = execute if "." in execute else f"faulty.{execute}"
+        made = {"n_jobs": 2, "progress": False, "execute": execute}
         arguments = (
             PATH,
-            make_block(seed=list(range(seeds))),
+            block or make_block(seed=list(range(seeds))),
             str(self.folder),
             made | options,
         )
