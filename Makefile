@@ -16,7 +16,7 @@ export DP_ERM_BENCH_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help test test-engines lint bench reproduce-figures audit accounting leaderboard clean
+.PHONY: help test test-engines lint bench reproduce-figures publish audit accounting leaderboard clean
 
 help:
 	@echo "make test                 run the tests on all cores"
@@ -26,6 +26,7 @@ help:
 	@echo "                          [BENCHOPT=install|path/to/benchopt] and benchopt"
 	@echo "make reproduce-figures    run the experiments, draw the figures, check the claims"
 	@echo "                          [PROFILE=smoke|default|paper] [EXPERIMENT=name]"
+	@echo "make publish              keep their claims and choices in results/published/"
 	@echo "make audit                the statistical audit of every algorithm [PROFILE=...]"
 	@echo "make accounting           the noise of every accountant, printed constants [PROFILE=...]"
 	@echo "make leaderboard          every algorithm on eight datasets: docs/leaderboard.md"
@@ -86,11 +87,23 @@ reproduce-figures: $(READY)
 audit accounting: $(READY)
 	$(BIN)/dp-erm-bench experiment=$@ profile=$(PROFILE)
 
+# What a run of the papers' profiles leaves, where the README and the docs show it.
+publish:
+	@for name in $(EXPERIMENT); do \
+	    for table in claims choices; do \
+	        cp results/$$name/$$table.csv results/published/$${name}_$$table.csv || exit 1; \
+	        echo "published: results/published/$${name}_$$table.csv"; \
+	    done; \
+	done; \
+	[ ! -f results/mangold2022/figures/electricity_raw.png ] || \
+	    cp results/mangold2022/figures/electricity_raw.png results/published/
+
 # The smoke profile is published nowhere: it only shows that all of it runs.
 leaderboard: $(READY)
 	$(BIN)/dp-erm-bench experiment=leaderboard profile=$(PROFILE)
 	@[ "$(PROFILE)" = smoke ] || { \
 	    cp results/leaderboard/leaderboard.md docs/leaderboard.md && \
+	    cp results/leaderboard/choices.csv results/published/leaderboard_choices.csv && \
 	    cp results/leaderboard/leaderboard.csv \
 	       results/leaderboard/figures/leaderboard_profiles.png \
 	       results/leaderboard/figures/leaderboard_heat.png \

@@ -139,7 +139,8 @@ def _claims_table(name: str, claims: str) -> Table:
         if reason:
             row["measured"] = reason.removesuffix(")")
         cells = [_cell(row.get(column, "")) for column in COLUMNS]
-        table.add_row(*cells, verdict, style=COLOUR.get(verdict, ""))
+        shown = f"{verdict}, open" if row.get("open") else verdict
+        table.add_row(*cells, shown, style=COLOUR.get(verdict, ""))
     return table
 
 

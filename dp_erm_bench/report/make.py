@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import listed, write_atomic
+from dp_erm_bench.report.choices import Row, read_choices
 from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.style import forget
@@ -41,7 +42,9 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     tables = [table for one in figures if (table := one.table(folder)) is not None]
     table = tables[0] if tables else load_results(folder)
     if config.get("claims"):
-        _judge(table, folder, {**config, "not_run": manifest.get("not_run", [])})
+        not_run = manifest.get("not_run", [])
+        known = {"not_run": not_run, "choices": _choices(folder)}
+        _judge(table, folder, {**config, **known})
     if figures:
         target = folder / "figures"
         with telling(folder):
@@ -105,6 +108,14 @@ def _paper(folder: Path, manifest: Mapping[str, Any]) -> str:
     file = manifest.get("experiment_file")
     names = [*file] if isinstance(file, dict) else []
     return Path(names[0]).stem if names else folder.name
+
+
+def _choices(folder: Path) -> Sequence[Row] | None:
+    """Return the choices of a folder, None if nobody can tell them."""
+    try:
+        return read_choices(folder) or ()
+    except UsageError:
+        return None
 
 
 def _judge(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report import caption, panels
+from dp_erm_bench.report.choices import CHOICES, listed, read_choices
 from dp_erm_bench.report.curves import Curves, explained
 from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save
 from dp_erm_bench.report.panels import Panel, PanelRuns
 from dp_erm_bench.report.style import house_style
-from dp_erm_bench.results.runs import read_manifest, read_noted
+from dp_erm_bench.results.runs import read_manifest
 
 SINGLE, SMALL = (4.4, 3.0), (2.5, 2.0)
 COLUMNS, ONE_ROW = 4, 5
@@ -189,26 +190,8 @@ def _numbers(name: str, run: Curves) -> str:
 
 
 def open_choices(folder: Path) -> list[str]:
-    """Return the choices that are open: a better setting may lie beyond them.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder with the runner's choices.csv.
-    """
-    import pandas as pd
-
+    """Return a line for each choice of a folder beyond which a better one may lie."""
     try:
-        text = read_noted(folder, "choices.csv")
-        if text is None:
-            return ["  unknown: there is no choices.csv"]
-        table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
-        lines = [
-            f"  {row['panel']} / {row['line']}, epsilon = {row['epsilon']}: "
-            f"{row['open']} in {row['chosen']}"
-            for row in table.to_dict("records")
-            if row["open"]
-        ]
-    except (ValueError, KeyError):
-        return ["  unknown: choices.csv is damaged"]
-    return lines or ["  none"]
+        return listed(read_choices(folder))
+    except UsageError:
+        return [f"  unknown: {CHOICES} is damaged"]

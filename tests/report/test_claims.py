@@ -50,6 +50,36 @@ def test_row_says_everything(tabulate):
 
 
 @pytest.mark.parametrize(
+    "row, told",
+    [
+        ({"open": "clip top; trials"}, "DP-SGD authors: clip top, trials"),
+        (
+            {"open": "step limit", "line": "DP-SGD authors over epsilon"},
+            "epsilon: step limit",
+        ),
+        ({"open": ""}, ""),
+        ({"open": "clip top", "panel": "log2"}, ""),
+        ({"open": "clip top", "line": "DP-CD uniform"}, ""),
+    ],
+)
+def test_a_claim_says_which_of_its_settings_are_open(tabulate, row, told):
+    usual = {
+        "panel": "log1",
+        "line": "DP-SGD authors",
+        "epsilon": "1.0",
+        "chosen": "{}",
+    }
+    config = {"claims": [RATIO], "choices": [{**usual, **row}]}
+    (found,) = evaluate(tabulate({}), config)["open"]
+    assert found.endswith(told) and bool(found) == bool(told)
+
+
+def test_damaged_choices_leave_it_unknown(tabulate):
+    (found,) = evaluate(tabulate({}), {"claims": [RATIO], "choices": None})["open"]
+    assert found == "unknown"
+
+
+@pytest.mark.parametrize(
     ("sgd", "verdict"), [(0.31, "holds"), (0.29, "fails"), (0.05, "fails")]
 )
 def test_ratio_follows_its_threshold(tabulate, sgd, verdict):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report.choices import open_of
 from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, Claim, Lookup, Measure
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.curves import Missing, explained, report_runs
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("paper", "figure", "statement", "measured", "threshold", "value"),
-    *("verdict", "profile"),
+    *("verdict", "open", "profile"),
 )
 COMMON = ("id", "figure", "measure", "statement")
 OPTIONAL = ("epsilon", "per")
@@ -157,13 +158,14 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
         The tidy table of the experiment, one row per checkpoint.
     config : mapping
         The experiment's resolved yaml: `claims`, `profile` and `figures`; its name as
-        `paper`; and the manifest's `not_run`, if any.
+        `paper`; the manifest's `not_run` and the folder's `choices`, if any.
 
     Returns
     -------
     DataFrame
         One row per claim with the columns paper, figure, statement, measured,
-        threshold, value, verdict (`holds`, `fails` or `not run (why)`), profile.
+        threshold, value, verdict (`holds`, `fails` or `not run (why)`), open (its
+        lines beyond whose settings better ones may lie, and why), profile.
 
     Raises
     ------
@@ -211,6 +213,7 @@ def _row(
         "measured": measure.words.format(**claim, **more),
         "threshold": threshold(claim),
         "value": math.nan,
+        "open": open_of(config.get("choices", ()), claim["figure"], _lines(claim)),
         "profile": config.get("profile", ""),
     }
     try:
@@ -219,6 +222,12 @@ def _row(
         return {**row, "verdict": f"not run ({reason})"}
     verdict = "holds" if _holds(claim, value) else "fails"
     return {**row, "value": value, "verdict": verdict}
+
+
+def _lines(claim: Claim) -> list[str]:
+    """Return the lines that a claim compares, those over epsilon too."""
+    lines = [str(claim[key]) for key in LINES if key in claim]
+    return [*lines, *(f"{line} over epsilon" for line in lines)]
 
 
 def _holds(claim: Claim, value: float) -> bool:

@@ -1,0 +1,75 @@
+"""The choices of a results folder, as far as reports tell of them: which are open."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.runs import read_noted
+
+CHOICES = "choices.csv"
+NEEDED = ("panel", "line", "epsilon", "chosen", "open")
+
+Row = Mapping[str, str]
+
+
+def read_choices(folder: Path) -> list[Row] | None:
+    """Return the rows of a folder's choices.csv, None if there is none.
+
+    Raises
+    ------
+    UsageError
+        If it is damaged.
+    """
+    text = read_noted(folder, CHOICES)
+    if text is None:
+        return None
+    try:
+        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        rows: list[Row] = [*reader]
+    except csv.Error:
+        raise UsageError(f"{CHOICES}: is damaged") from None
+    cells = [row.get(key) for row in rows for key in NEEDED]
+    known = set(NEEDED) <= set(reader.fieldnames or ())
+    if not known or not all(isinstance(cell, str) for cell in cells):
+        raise UsageError(f"{CHOICES}: is damaged")
+    return rows
+
+
+def listed(rows: Sequence[Row] | None) -> list[str]:
+    """Return a line of a log for each choice that is open."""
+    if rows is None:
+        return [f"  unknown: there is no {CHOICES}"]
+    lines = [
+        f"  {row['panel']} / {row['line']}, epsilon = {row['epsilon']}: "
+        f"{row['open']} in {row['chosen']}"
+        for row in rows
+        if row["open"]
+    ]
+    return lines or ["  none"]
+
+
+def open_of(rows: Iterable[Row] | None, figure: str, lines: Iterable[str]) -> str:
+    """Return which lines of a figure's panels have open choices, and why.
+
+    Parameters
+    ----------
+    rows : iterable of mapping or None
+        Of `read_choices`; None if they are damaged.
+    figure : str
+        A panel, or what the names of several begin with.
+    lines : iterable of str
+    """
+    if rows is None:
+        return "unknown"
+    reasons: dict[str, dict[str, None]] = {}
+    for row in rows:
+        of_figure = row["panel"] == figure or row["panel"].startswith(f"{figure}_")
+        if of_figure and row["line"] in lines and row["open"]:
+            reasons.setdefault(row["line"], {}).update(
+                dict.fromkeys(row["open"].split("; "))
+            )
+    return "; ".join(f"{line}: {', '.join(why)}" for line, why in reasons.items())
