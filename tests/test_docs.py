@@ -8,10 +8,15 @@ import pytest
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.cli.folders import _parser
+from dp_erm_bench.experiment.search import BETTER, SOBOL
+from dp_erm_bench.experiment.space import LONGEST
+from dp_erm_bench.experiment.tune_schema import Search
+from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results.compare import MEASURES, RANK, WAYS, Rule
 from dp_erm_bench.results.index import FAILED, FINISHED
 from dp_erm_bench.results.statistics import FLOOR, RESAMPLES
 from dp_erm_bench.run import Run
+from dp_erm_bench.runner.manifest import OPEN
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.solvers.random_cd import RandomCD
 
@@ -34,6 +39,16 @@ def test_comparing_is_explained_with_every_choice():
         assert f"`--by {way}`" in HARNESS
     for action in _parser()._actions:
         assert all(option in HARNESS for option in action.option_strings)
+
+
+def test_tuning_is_explained_with_the_defaults_of_the_code():
+    search, text = Search(), (DOCS / "tuning.md").read_text()
+    for name in ("trials", "radius", "finalists", "tolerance"):
+        assert f"| `search.{name}` | {getattr(search, name)} |" in text
+    assert f"| `search.race` | {list(search.race)} |" in text
+    assert f"{LONGEST} times the grid's longest" in text
+    assert all(word in text for word in (*QUANTITIES, *(f"{key}`" for key in OPEN)))
+    assert f"{SOBOL} scrambled" in text and f"best {BETTER[0]} get more" in text
 
 
 def test_the_numbers_are_those_of_the_code():
