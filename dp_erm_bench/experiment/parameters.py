@@ -193,20 +193,6 @@ def algorithm_of(name: str) -> Algorithm:
     )
 
 
-def check_quantity(problem: Problem, quantity: Any) -> None:
-    """Refuse what the tuned trials of a problem cannot be judged by.
-
-    Raises
-    ------
-    UsageError
-        If it is none of `registry.QUANTITIES`, or the problem lacks it.
-    """
-    key = "tune.quantity"
-    registry.check_choice(key, quantity, [*registry.QUANTITIES])
-    if reason := problem.lacking(quantity):
-        raise UsageError(f"{key}={quantity}: {reason}")
-
-
 def normalised(algorithm: str, parameter: str, value: Any) -> Any:
     """Return a parameter's value in the type of its field, so that 1 is 1.0.
 

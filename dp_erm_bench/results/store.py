@@ -125,11 +125,6 @@ def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
     return {k: QUANTITIES[k] * float(v) for k, v in last.items() if v is not None}
 
 
-def final_value(record: Mapping[str, Any] | None, quantity: str = "objective") -> float:
-    """Return one of `finals_of` a trial, infinity where it is left out."""
-    return finals_of(record).get(quantity, math.inf)
-
-
 def _read(
     key: str, entry: Entry, handles: dict[Path, BinaryIO], stack: ExitStack
 ) -> dict[str, Any] | None:

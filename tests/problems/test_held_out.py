@@ -17,8 +17,6 @@ from sklearn.metrics import (
 
 from dp_erm_bench.datasets.base import as_features
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.parameters import check_quantity
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.held_out import auc
@@ -81,27 +79,22 @@ def test_one_class_has_neither_auc_nor_balanced_accuracy(side):
         found = ours.measures(W) | ours.last_measures(W)
     assert np.isnan([found["auc"], found["balanced_accuracy"]]).all()
     assert np.isfinite([found["test_accuracy"], found["test_risk"]]).all()
-    check_quantity(ours, "test_accuracy")
-    with pytest.raises(UsageError, match="quantity=auc: all records of the test part"):
-        check_quantity(ours, "auc")
+    assert ours.lacking("test_accuracy") == ""
+    assert ours.lacking("auc") == "all records of the test part are of one class"
 
 
-def test_a_quantity_that_the_problem_lacks_is_refused():
+def test_a_problem_says_why_it_lacks_a_quantity():
     whole, regression = problem(y_test=None), problem("squared")
     assert whole.measures(W) == whole.last_measures(W) == {}
     assert regression.last_measures(W) == {}
     assert set(regression.measures(W)) == {"test_objective", "test_risk"}
     for ours in (whole, regression, problem()):
-        check_quantity(ours, "objective")
+        assert ours.lacking("objective") == ""
     for quantity in ("test_risk", "test_accuracy", "auc"):
-        check_quantity(problem(), quantity)
-        with pytest.raises(UsageError, match=f"quantity={quantity}: .*test_fraction"):
-            check_quantity(whole, quantity)
-    check_quantity(regression, "test_risk")
-    with pytest.raises(UsageError, match="quantity=auc: loss squared is of a regress"):
-        check_quantity(regression, "auc")
-    with pytest.raises(UsageError, match="quantity=risk.* must be one of objective,"):
-        check_quantity(whole, "risk")
+        assert problem().lacking(quantity) == ""
+        assert "give it a dataset.test_fraction" in whole.lacking(quantity)
+    assert regression.lacking("test_risk") == ""
+    assert "loss squared is of a regression" in regression.lacking("auc")
     assert "its objective only" in Problem.lacking(whole, "auc")
 
 

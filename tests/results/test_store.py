@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results.index import FAILED, FINISHED
 from dp_erm_bench.results.segment import Segment, encoded
-from dp_erm_bench.results.store import Store, final_value, finals_of, segments_of
+from dp_erm_bench.results.store import Store, finals_of, segments_of
 
 RUN = "00000000000000000001-here-1"
 
@@ -156,6 +155,3 @@ SEEN = {"objective": [3.0, 2.0], "test_risk": [0.7, 0.5], "auc": [0.5, None]}
 )
 def test_the_last_values_of_a_trial_are_to_be_minimised(given, expected):
     assert finals_of(given) == expected
-    for quantity in QUANTITIES:
-        assert final_value(given, quantity) == expected.get(quantity, math.inf)
-    assert final_value(given) == expected.get("objective", math.inf)
