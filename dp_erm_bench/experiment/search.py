@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.choice import Point, mean_of
+from dp_erm_bench.experiment.choice import Point, bootstrap, mean_of
 from dp_erm_bench.experiment.grid import Finals, Ranked, Tuner
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.space import neighbours, sobol, space_of
@@ -80,8 +80,8 @@ class PatternTuner(Tuner):
         count, last = self.search.finalists, len(self.search.race) - 1
         yield from self._race(self._points(), 0)
         yield from self._race(self._best(count, 0), 1)
-        first = best = self._best(1, 1)[0]
-        radius, number, quiet, moved = self.search.radius, 0, 0, False
+        first = before = best = self._best(1, 1)[0]
+        radius, number, quiet = self.search.radius, 0, 0
         while quiet < QUIET:
             points = self._round(best, radius, number)
             if points is None:
@@ -90,8 +90,8 @@ class PatternTuner(Tuner):
             yield from self._race(self._best(BETTER[0], 0), 1)
             yield from self._race(self._best(BETTER[1], 1), 2)
             before, best = best, self._best(1, 1)[0]
-            number, moved = number + 1, self._gains(before, best)
-            if not moved:
+            number += 1
+            if not self._gains(before, best):
                 quiet += radius <= SMALL
                 radius = max(SHRINK * radius, SMALLEST)
         beyond = [point for one in self._best(count, 1) for point in self._beyond(one)]
@@ -107,9 +107,10 @@ class PatternTuner(Tuner):
             ranked = self._ranked(finalists, self._seeds(last))
             finalists = self._best(count, 1) if self._affordable() else []
             finalists = [one for one in finalists if self._rungs[_key(one)] < last]
-        ends = tuple(self._ends(ranked[0][1]))
-        stopped = ("trials",) if moved and quiet < QUIET else ()
-        self.choice = self._choice(ranked, self._seeds(last), ends + stopped)
+        ends = [*self._ends(ranked[0][1])]
+        if quiet < QUIET and self._better(ranked[0][1], before):
+            ends.append("trials")
+        self.choice = self._choice(ranked, self._seeds(last), tuple(ends))
 
     def expected(self) -> int:
         """Return the most trials that it may ask for."""
@@ -157,6 +158,13 @@ class PatternTuner(Tuner):
         gain = mean_of(old) - mean_of(new)
         return before != after and gain > self.search.tolerance * spread
 
+    def _better(self, point: Point, before: Point) -> bool:
+        """Return whether a point is better than one of before, beyond their scatter."""
+        ours, theirs = (self._finals(one, self._own(one)) for one in (point, before))
+        if mean_of(ours) == math.inf or point == before:
+            return False
+        return mean_of(theirs) == math.inf or bootstrap(ours, theirs)[1] < 0.0
+
     def _affordable(self) -> int:
         """Return how many new points may be tried, the races to come being paid."""
         race = self.search.race
@@ -179,8 +187,7 @@ class PatternTuner(Tuner):
 
         asked = self.ask(case, number, make)
         new = {_key(one): one for one in asked if self._allowed(one)}
-        untried = [one for key, one in new.items() if key not in self._rungs]
-        return untried[:affordable]
+        return [one for key, one in new.items() if key not in self._rungs][:affordable]
 
     def _allowed(self, point: Point) -> bool:
         """Return whether a point, of a file maybe, is one of the space's."""
