@@ -30,8 +30,11 @@ Rates = dict[tuple[str, ...], float]
 """Measured over modelled seconds: of what, from the nearest to all that was run."""
 
 Probes = Mapping[Sort, tuple[Example, Probe]]
-Expected = tuple[Trial, int]
-"""A trial like some that have no name yet, and how many batches may hold."""
+Expected = tuple[Trial, int, float]
+"""A trial like some that have no name yet, how many batches may hold, and its share.
+
+As many as there will be, over the examples of their line and phase.
+"""
 
 
 def costs_of(
@@ -62,7 +65,9 @@ def costs_of(
     asked_for: dict[Kind, Trial] = {}
     for one in asked:
         asked_for.setdefault(one.kind, one)
-    for one, number in later:
+    spread: defaultdict[Kind, float] = defaultdict(float, members)
+    for one, number, share in later:
+        spread[one.kind] += share
         asked_for.setdefault(one.kind, one)
         members.setdefault(one.kind, number)
     costs, by_algorithm = _recorded(store, planned, asked_for)
@@ -82,7 +87,7 @@ def costs_of(
     once = _once(left, probes, chosen.workers)
     for example in left:
         kind = example.one.kind
-        costs[kind] = steady[kind] + once[kind] / example.members
+        costs[kind] = steady[kind] + once[kind] / spread[kind]
     return costs, "; ".join(basis for basis in BASES if basis in bases)
 
 
@@ -163,7 +168,9 @@ def _once(
             seconds = max(known, default=usual[place])
             processes = min(workers, sum(example.batches for example in group))
             once[max(group, key=Example.precedes).one.kind] += seconds * processes
-    for example in examples:
+    # Tuning and its report share one.
+    groups_of = {example.one.kind[0]: example for example in reversed(examples)}
+    for example in groups_of.values():
         kind, found = example.one.kind, probes.get(example.sort)
         if found is None:
             once[kind] += usual["fresh"]

@@ -101,7 +101,7 @@ def estimated(session: Session) -> tuple[dict[Label, Tally], str]:
         seconds: dict[Any, float] = {one.key: costs[one.kind] for one in left}
         # Those not named yet cost what examples cost.
         for ones, members in later[label]:
-            each = fmean(costs[example.kind] for example, _ in ones)
+            each = fmean(costs[example.kind] for example, _, _ in ones)
             seconds |= {object(): each for _ in range(members)}
         trials = max(number, len(named[label]))
         lines[label] = Tally(trials, done, failed, seconds)
@@ -121,7 +121,8 @@ def _later(left: int, tuners: Sequence[Tuner]) -> Iterator[Later]:
             for one in tuner.examples(phase)
         ]
         if ones:
-            yield ones, number
+            share = number / len(ones)
+            yield [(one, held, share) for one, held in ones], number
 
 
 def _total(lines: Collection[Tally]) -> Tally:
