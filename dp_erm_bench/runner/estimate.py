@@ -46,8 +46,6 @@ def costs_of(
 ) -> tuple[dict[Kind, float], str]:
     """Return the seconds of a trial of each kind, and in words what they rest on.
 
-    They are measured, tried, scaled from either, or modelled.
-
     Parameters
     ----------
     store : Store
