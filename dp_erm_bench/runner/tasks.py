@@ -100,8 +100,8 @@ class AccountingTask(Task):
         return {"rows": [{"study": "noise", **asdict(row)} for row in rows]}
 
     def work(self, spec: Mapping[str, Any]) -> float:
-        """Return the cost of a few calls of the PLD accountant."""
-        return 1e8
+        """Return the cost of a few calls of the PLD accountant, or of a search."""
+        return 1.3e8 if self.violation else 1e7
 
 
 @dataclass(frozen=True)
@@ -154,5 +154,8 @@ class AuditTask(Task):
         }
 
     def work(self, spec: Mapping[str, Any]) -> float:
-        """Return the cost of some runs: about half a millisecond each."""
-        return 5e4 * self.runs
+        """Return the cost of some runs: in lock-step, else nearly a millisecond each."""
+        name = spec.get("algorithm", {}).get("name", "")
+        known = name in registry.names(registry.ALGORITHM)
+        alone = known and not registry.target(registry.ALGORITHM, name).batchable
+        return (8e4 if alone else 1e4) * self.runs
