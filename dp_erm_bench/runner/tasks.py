@@ -154,7 +154,7 @@ class AuditTask(Task):
         }
 
     def work(self, spec: Mapping[str, Any]) -> float:
-        """Return the cost of some runs: in lock-step, else nearly a millisecond each."""
+        """Return the cost of some runs, most of a millisecond each if one by one."""
         name = spec.get("algorithm", {}).get("name", "")
         known = name in registry.names(registry.ALGORITHM)
         alone = known and not registry.target(registry.ALGORITHM, name).batchable
