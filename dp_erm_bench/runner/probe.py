@@ -28,7 +28,7 @@ from dp_erm_bench.runner.worker import Batch
 SECONDS = 15.0
 """CPU seconds that all probes together may take, whatever they are of."""
 
-SLOWEST = 2.0
+SLOWEST = 1.5
 """Seconds of the wall for each of these, at most: the machine may have other work."""
 
 OVER = -1
