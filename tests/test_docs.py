@@ -48,7 +48,7 @@ def test_tuning_is_explained_with_the_defaults_of_the_code():
     assert f"| `search.race` | {list(search.race)} |" in text
     assert f"{LONGEST} times the grid's longest" in text
     assert all(word in text for word in (*QUANTITIES, *(f"{key}`" for key in OPEN)))
-    assert f"{SOBOL} scrambled" in text and f"best {BETTER[0]} get more" in text
+    assert f"{SOBOL} scrambled" in text and f"the best {BETTER[0]} get more" in text
 
 
 def test_the_numbers_are_those_of_the_code():

@@ -8,24 +8,36 @@ them and however often it was interrupted.
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.choice import Point, bootstrap, mean_of
-from dp_erm_bench.experiment.grid import Finals, Ranked, Tuner
+from dp_erm_bench.experiment.grid import Finals, Ranked
 from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.space import neighbours, sobol, space_of
+from dp_erm_bench.experiment.race import HALF, Points, RacingTuner, key_of
+from dp_erm_bench.experiment.space import (
+    LENGTHS,
+    neighbours,
+    sobol,
+    space_of,
+    trades,
+)
 from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.experiment.values import canonical, plain
+from dp_erm_bench.experiment.values import canonical
 from dp_erm_bench.plugins.names import identity
 
-SOBOL = 8
+OUTWARD = 6
+"""Settings on an end of the grid that are moved beyond it, while its best is there."""
+
+SOBOL = 2
 """Points of a round beside the neighbours of its best."""
 
-BETTER = (5, 3)
-"""Settings of a round that are tried on the second and the third number of seeds."""
+BETTER, RACED = (5, 3), 10
+"""Settings of a round that are tried on the second and the third number of seeds; the
+trials that this takes as a rule."""
 
 SHRINK, SMALLEST = 0.6, 1.42
 """The radius is multiplied by the first after a round without gain; its least value."""
@@ -33,8 +45,6 @@ SHRINK, SMALLEST = 0.6, 1.42
 SMALL, QUIET = 1.65, 2
 """So many rounds without gain at no larger a radius end the search."""
 
-Key = tuple[tuple[str, Any], ...]
-Points = list[Point]
 Ask = Callable[[str, int, Callable[[], Points]], Points]
 """Takes the name of a case, a round, and who makes its points; returns the points.
 
@@ -48,7 +58,7 @@ def afresh(case: str, number: int, make: Callable[[], Points]) -> Points:
     return make()
 
 
-class PatternTuner(Tuner):
+class PatternTuner(RacingTuner):
     """The stages of a line with `tune.search`.
 
     Parameters
@@ -70,23 +80,24 @@ class PatternTuner(Tuner):
         self, line: FitLine, n_checkpoints: int, finals: Finals, ask: Ask = afresh
     ) -> None:
         super().__init__(line, n_checkpoints, finals)
-        assert self.tune.search is not None
-        self.search, self.ask, self.space = self.tune.search, ask, space_of(line)
-        self._rungs: dict[Key, int] = {}
-        """Numbers of `race` that points have reached."""
+        self.ask, self.space = ask, space_of(line)
 
     def tuning(self) -> Iterator[list[Trial]]:
         """Yield the new trials of each stage up to the choice, and choose."""
         count, last = self.search.finalists, len(self.search.race) - 1
         yield from self._race(self._points(), 0)
+        yield from self._grown()
         yield from self._race(self._best(count, 0), 1)
-        first = before = best = self._best(1, 1)[0]
+        first = before = best = self._best(1, 0)[0]
         radius, number, quiet = self.search.radius, 0, 0
         while quiet < QUIET:
             points = self._round(best, radius, number)
             if points is None:
                 break
-            yield from self._race(points, 0)
+            yield from self._race(points, HALF)
+            tried = [point for point in points if key_of(point) in self.rungs]
+            better = [point for _, point in self._ranked(tried)]
+            yield from self._race(better[: math.ceil(len(better) / 2)], 0)
             yield from self._race(self._best(BETTER[0], 0), 1)
             yield from self._race(self._best(BETTER[1], 1), 2)
             before, best = best, self._best(1, 1)[0]
@@ -95,60 +106,54 @@ class PatternTuner(Tuner):
                 quiet += radius <= SMALL
                 radius = max(SHRINK * radius, SMALLEST)
         beyond = [point for one in self._best(count, 1) for point in self._beyond(one)]
-        yield from self._race(beyond[: self._affordable()], 0)
+        yield from self._race(beyond, 0)
         yield from self._race(self._best(count, 0), 1)
-        finalists = self._best(count, 1)
-        if first not in finalists:
-            finalists[-1] = first
+        finalists = [first, *(one for one in self._best(count, 1) if one != first)]
         ranked: Ranked = []
         # If each of them diverges on some seed, the next best ones are raced.
         while finalists and (not ranked or ranked[0][0] == math.inf):
-            yield from self._race(finalists, last)
-            ranked = self._ranked(finalists, self._seeds(last))
-            finalists = self._best(count, 1) if self._affordable() else []
-            finalists = [one for one in finalists if self._rungs[_key(one)] < last]
-        ends = [*self._ends(ranked[0][1])]
-        if quiet < QUIET and self._better(ranked[0][1], before):
+            yield from self._race(finalists[:count], last)
+            raced = self._best(len(self.rungs), last)
+            ranked = self._ranked(raced or [first], self._seeds(last) if raced else ())
+            finalists = [one for one in self._best(count, 0) if one not in raced]
+            finalists = finalists if self._room() >= self.search.race[-1] else []
+        chosen = ranked[0][1]
+        ends = [*self._ends(chosen)]
+        if quiet < QUIET and (not number or self._better(chosen, before)):
             ends.append("trials")
-        self.choice = self._choice(ranked, self._seeds(last), tuple(ends))
+        self.choice = self._choice(ranked, self._own(chosen), tuple(ends))
 
     def expected(self) -> int:
         """Return the most trials that it may ask for."""
         return self.search.trials + len(self.tune.report)
 
-    def _seeds(self, rung: int) -> Sequence[int]:
-        return self.tune.seeds[: self.search.race[rung]]
+    def _grown(self) -> Iterator[list[Trial]]:
+        """Yield trials beyond the grid while its best lies on an outermost value."""
+        best: Point = {}
+        while best != (best := self._best(1, 0)[0]):
+            points = [point for key in self.space for point in self._outward(best, key)]
+            new = [one for one in points if key_of(one) not in self.rungs]
+            yield from self._race([one for one in new if self._allowed(one)], 0)
 
-    def _race(self, points: Points, rung: int) -> Iterator[list[Trial]]:
-        """Yield the new trials of points on the seeds of a rung, if there are some."""
-        new = self._new(points, self._seeds(rung))
-        for key in map(_key, points):
-            self._rungs[key] = max(rung, self._rungs.get(key, 0))
-        if new:
-            yield new
+    def _outward(self, best: Point, key: str) -> Iterator[Point]:
+        """Yield the best settings of an end of the grid moved on by its own step.
 
-    def _best(self, count: int, rung: int) -> Points:
-        """Return the best points of those that have reached a rung, best first."""
-        points = [dict(key) for key, reached in self._rungs.items() if reached >= rung]
-        return [point for _, point in self._ranked(points)[:count]]
-
-    def _ranked(self, points: Iterable[Point], seeds: Sequence[int] = ()) -> Ranked:
-        """Return points behind their means, over all of their seeds if none are given.
-
-        Of equals the shorter run is better, then the lesser point.
+        Not for the length of runs: there a neighbour of the best costs enough.
         """
-        ranked = [
-            (mean_of(self._finals(one, seeds or self._own(one))), one) for one in points
-        ]
-        return sorted(ranked, key=lambda pair: (pair[0], *self._order(pair[1])))
-
-    def _own(self, point: Point) -> Sequence[int]:
-        """Return the seeds that a point was tried on."""
-        return self._seeds(self._rungs[_key(point)])
-
-    def _order(self, point: Point) -> tuple[int, str]:
-        length = self.line.setting(**point).batch_key.iterations()
-        return length, canonical([plain(value) for value in point.values()])
+        axis, values = self.space[key], sorted(filter(None, self.axes[key]), key=float)
+        if key in LENGTHS or len(values) < 2 or not axis.numeric:
+            return
+        tried = sorted(self._values(key))
+        for end, step in (
+            (tried[-1], values[-1] / values[-2]),
+            (tried[0], values[0] / values[1]),
+        ):
+            if best[key] == end and not axis.last(end):
+                alike = [
+                    one for one in self._best(len(self.rungs), 0) if one[key] == end
+                ]
+                moved = axis.at(axis.level(end) + axis.steps(step))
+                yield from ({**one, key: moved} for one in alike[:OUTWARD])
 
     def _gains(self, before: Point, after: Point) -> bool:
         """Return whether a round has led to a point that is better by the tolerance."""
@@ -165,17 +170,11 @@ class PatternTuner(Tuner):
             return False
         return mean_of(theirs) == math.inf or bootstrap(ours, theirs)[1] < 0.0
 
-    def _affordable(self) -> int:
-        """Return how many new points may be tried, the races to come being paid."""
-        race = self.search.race
-        raced = BETTER[0] * (race[1] - race[0]) + BETTER[1] * (race[2] - race[1])
-        final = self.search.finalists * (race[-1] - race[1])
-        left = self.search.trials - len(self._tried) - raced - final
-        return max(0, left // race[0])
-
     def _round(self, best: Point, radius: float, number: int) -> Points | None:
         """Return the new points of a round, None if the search cannot go on."""
-        affordable, case = self._affordable(), self._case()
+        # Each costs one and a half times half of the first seeds; the best cost more.
+        room, half = self._room() - self._kept(), len(self._seeds(HALF))
+        affordable, case = int((room - RACED) / (1.5 * half)), self._case()
         hopeless = mean_of(self._finals(best, self._own(best))) == math.inf
         if hopeless or affordable < 2 * len(self.space):
             return None
@@ -183,11 +182,12 @@ class PatternTuner(Tuner):
         def make() -> Points:
             seed = int(_sha(f"{case}:{number}")[:16], 16)
             around = sobol(self.space, best, radius, SOBOL, seed)
-            return [*neighbours(self.space, best, radius), *around]
+            beside = (one(self.space, best, radius) for one in (neighbours, trades))
+            return [*chain.from_iterable(beside), *around]
 
         asked = self.ask(case, number, make)
-        new = {_key(one): one for one in asked if self._allowed(one)}
-        return [one for key, one in new.items() if key not in self._rungs][:affordable]
+        new = {key_of(one): one for one in asked if self._allowed(one)}
+        return [one for key, one in new.items() if key not in self.rungs][:affordable]
 
     def _allowed(self, point: Point) -> bool:
         """Return whether a point, of a file maybe, is one of the space's."""
@@ -214,7 +214,7 @@ class PatternTuner(Tuner):
 
     def _values(self, key: str) -> set[Any]:
         """Return the values of a parameter that were tried."""
-        return {dict(point)[key] for point in self._rungs}
+        return {dict(point)[key] for point in self.rungs}
 
     def _ends(self, point: Point) -> Iterator[str]:
         """Yield where a point lies on a limit, or on the outermost value tried."""
@@ -240,10 +240,6 @@ class PatternTuner(Tuner):
             if any(one[key] not in values for key, values in tried.items())
             and self._allowed(one)
         ]
-
-
-def _key(point: Point) -> Key:
-    return tuple(point.items())
 
 
 def _sha(text: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
@@ -203,6 +204,22 @@ def neighbours(
     for key, axis in space.items():
         for value in axis.beside(best[key], factor):
             yield {**best, key: value}
+
+
+def trades(space: Mapping[str, Axis], best: Point, factor: float) -> Iterator[Point]:
+    """Yield the points with one parameter up by a factor, and another one down.
+
+    Good settings lie along such lines: longer runs want shorter steps, and so do larger
+    thresholds with their noise.
+    """
+    beside: dict[str, tuple[list[Any], list[Any]]] = {}
+    for key, axis in space.items():
+        near = [*axis.beside(best[key], factor)] if axis.numeric else []
+        lower = [value for value in near if value < best[key]]
+        beside[key] = lower, [value for value in near if value > best[key]]
+    for one, other in permutations(space, 2):
+        for values in product(beside[one][0], beside[other][1]):
+            yield {**best, **dict(zip((one, other), values, strict=True))}
 
 
 def sobol(

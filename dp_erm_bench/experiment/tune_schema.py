@@ -196,12 +196,12 @@ def _search(fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any) -> S
         asked = f"must be at least {rungs[-1]}, as tune.search.race asks"
         raise UsageError(f"tune.seeds: {asked}, not {len(seeds)}")
     search = Search(ratio=ratios, race=tuple(rungs), **numbers)
-    grid = math.prod(len(axis_values(values)) for values in axes.values()) * rungs[0]
-    if search.trials < grid:
-        raise UsageError(
-            f"tune.search.trials={search.trials}: must be at least {grid}, the trials "
-            f"of the grid on {rungs[0]} seeds"
-        )
+    points = math.prod(len(axis_values(values)) for values in axes.values())
+    least = points * rungs[0] + rungs[-1] - rungs[0]
+    if search.trials < least:
+        grid = f"the grid's on {rungs[0]} seeds and its best one's on {rungs[-1]}"
+        asked = f"must be at least {least}, {grid}"
+        raise UsageError(f"tune.search.trials={search.trials}: {asked}")
     return search
 
 

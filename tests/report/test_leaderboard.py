@@ -616,6 +616,10 @@ def test_trials_run_one_at_a_time(config):
     assert config["runner"] == {"report_trials": 1, "n_checkpoints": 2}
 
 
+# Tuning trials of the paper profile at most.
+MOST = 125_000
+
+
 def test_profiles_have_the_same_keys_and_grow():
     profiles = load("default")["profiles"]
     assert tuple(profiles) == PROFILES
@@ -623,9 +627,10 @@ def test_profiles_have_the_same_keys_and_grow():
     sizes = [_trials(load(name)) for name in PROFILES]
     assert sizes[0] > sizes[1] > 50 * sizes[2]
     assert sizes[1] < 150_000 and sizes[2] < 1_500
+    assert _trials(load("paper"), report=0) <= MOST
 
 
-def _trials(config):
+def _trials(config, report=None):
     count = 0
     for block in config["blocks"]:
         epsilons = len(block["budget"]["epsilon"])
@@ -633,8 +638,8 @@ def _trials(config):
             count += epsilons * len(block["seed"])
             continue
         tune = block["tune"]
-        report = len(expand("report", tune["report"]))
-        count += epsilons * (tune["search"]["trials"] + report)
+        own = len(expand("report", tune["report"])) if report is None else report
+        count += epsilons * (tune["search"]["trials"] + own)
     return count
 
 

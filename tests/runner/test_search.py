@@ -111,6 +111,29 @@ def test_more_trials_go_on_where_fewer_stopped():
     assert shared > 0.6 * len(keys[150])
 
 
+@pytest.mark.parametrize("trials", [38, 45, 60, 90, 130])
+def test_no_trial_more_than_was_allowed_is_asked_for(trials):
+    finals = {}
+    tuner = tuner_of(searching(search={"trials": trials}), finals)
+    follow(tuner, finals, bowl(3.0, 40.0, 0.1))
+    assert len(tuner.choice.tried) <= trials
+    assert len(tuner.choice.finals) == 16
+
+
+def test_a_valley_that_runs_across_is_followed():
+    """Along it step and clip change against each other; beside it all is worse."""
+
+    def valley(params, seed):
+        across = math.log(params["step"] * params["clip"] / 2.4)
+        along = math.log(params["step"] / params["clip"] * 300.0)
+        return 1.0 + 30.0 * across**2 + 0.05 * along**2
+
+    finals = {}
+    tuner = tuner_of(searching(search={"trials": 400}), finals)
+    follow(tuner, finals, valley)
+    assert valley(tuner.choice.values, 0) < 1.1
+
+
 @pytest.mark.parametrize(
     "tune, search, lowest, told",
     [
@@ -261,7 +284,7 @@ def test_a_grid_becomes_the_first_stage_of_a_search(inline, capsys):
 @pytest.mark.parametrize(
     "tune, search, told",
     [
-        ({}, {"trials": 23}, "tune.search.trials=23: must be at least 24"),
+        ({}, {"trials": 37}, "tune.search.trials=37: must be at least 38"),
         ({}, {"trials": 2.5}, "tune.search.trials=2.5: must be an integer"),
         ({}, {"name": "tpe"}, "tune.search.name=tpe: must be pattern"),
         ({}, {"race": [2, 4]}, "tune.search.race"),
