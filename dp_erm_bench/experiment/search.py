@@ -100,7 +100,7 @@ class PatternTuner(RacingTuner):
             yield from self._race(better[: math.ceil(len(better) / 2)], 0)
             yield from self._race(self._best(BETTER[0], 0), 1)
             yield from self._race(self._best(BETTER[1], 1), 2)
-            before, best = best, self._best(1, 1)[0]
+            before, best = best, (self._best(1, 1) or [best])[0]
             number += 1
             if not self._gains(before, best):
                 quiet += radius <= SMALL
@@ -140,20 +140,15 @@ class PatternTuner(RacingTuner):
 
         Not for the length of runs: there a neighbour of the best costs enough.
         """
-        axis, values = self.space[key], sorted(filter(None, self.axes[key]), key=float)
-        if key in LENGTHS or len(values) < 2 or not axis.numeric:
+        axis, end, tried = self.space[key], best[key], self._values(key)
+        values = sorted(filter(None, axis.values)) if axis.numeric else []
+        if key in LENGTHS or len(values) < 2 or axis.last(end):
             return
-        tried = sorted(self._values(key))
-        for end, step in (
-            (tried[-1], values[-1] / values[-2]),
-            (tried[0], values[0] / values[1]),
-        ):
-            if best[key] == end and not axis.last(end):
-                alike = [
-                    one for one in self._best(len(self.rungs), 0) if one[key] == end
-                ]
-                moved = axis.at(axis.level(end) + axis.steps(step))
-                yield from ({**one, key: moved} for one in alike[:OUTWARD])
+        alike = [one for one in self._best(len(self.rungs), 0) if one[key] == end]
+        steps = {max(tried): values[-1] / values[-2], min(tried): values[0] / values[1]}
+        if end in steps:
+            moved = axis.at(axis.level(end) + axis.steps(steps[end]))
+            yield from ({**one, key: moved} for one in alike[:OUTWARD])
 
     def _gains(self, before: Point, after: Point) -> bool:
         """Return whether a round has led to a point that is better by the tolerance."""

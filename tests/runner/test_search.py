@@ -172,6 +172,33 @@ def test_a_setting_that_diverges_on_one_seed_is_not_chosen():
     assert tuner.choice.values["step"] <= 0.2 and tuner.choice.mean < math.inf
 
 
+def test_words_are_tried_one_for_the_other():
+    finals = {}
+    orders = ["uniform", "cyclic", "cyclic_reversed"]
+    block = searching({"axes": {"order": orders, "step": [0.1, 1.0]}})
+    block["algorithm"] = {"name": "random_cd", "clip": 1.0, "passes": 2}
+    tuner = tuner_of(block, finals)
+
+    def score(params, seed):
+        apt = 0.5 * (params["order"] != "cyclic")
+        return 1.0 + apt + math.log(params["step"] / 0.4) ** 2
+
+    follow(tuner, finals, score)
+    assert tuner.choice.values["order"] == "cyclic"
+    assert abs(math.log(tuner.choice.values["step"] / 0.4)) < 0.2
+    assert tuner.choice.open == ()
+
+
+def test_zero_is_an_end_that_is_not_open():
+    finals = {}
+    block = searching({"axes": {"ridge": [0.0, 0.01, 0.1]}})
+    block["algorithm"] = {"name": "output_perturbation"}
+    tuner = tuner_of(block, finals)
+    follow(tuner, finals, lambda params, seed: 1.0 + params["ridge"])
+    assert tuner.choice.values == {"ridge": 0.0}
+    assert tuner.choice.open == ()
+
+
 def test_whole_numbers_words_and_zero_have_neighbours():
     axis = Axis((2, 8), ratio=2**0.5)
     assert [*axis.beside(2, 1.42)] == [1, 3]
