@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -30,6 +31,14 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 if (MIRROR / "MANIFEST.csv").is_file():
     os.environ.setdefault("DP_ERM_BENCH_DATA", str(MIRROR))
+
+
+@pytest.fixture(autouse=True)
+def heeded():
+    """Let Ctrl-C be heard in what tests start, also where a shell had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def pytest_configure() -> None:

@@ -22,14 +22,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from launch import Runs  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def heeded():
-    """Let Ctrl-C be heard in what tests start, also where a shell had it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture
 def runs(tmp_path):
     """Start runs that end with the test, whatever they are at."""
