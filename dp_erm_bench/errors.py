@@ -105,7 +105,10 @@ def shown(value: Any) -> str:
 def number(value: object) -> float:
     """Return a real number, Python's or numpy's, as a float; NaN for all else."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return float(value) if real else math.nan  # type: ignore[arg-type]
+    try:
+        return float(value) if real else math.nan  # type: ignore[arg-type]
+    except OverflowError:
+        return math.nan
 
 
 def check_key(key: str, keys: Iterable[str], where: str = "") -> None:

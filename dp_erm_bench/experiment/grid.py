@@ -94,7 +94,9 @@ class Tuner:
             lead = bootstrap(finals, self._finals(others[0][1], seeds))
         tried = tuple(one.key for one in self._tried.values())
         settings = len({place[:-1] for place in self._tried})
-        return Choice(self.line, best, finals, settings, lead, why_open, tried=tried)
+        # Where all are lost nothing lies beyond.
+        why = why_open if math.isfinite(mean_of(finals)) else ()
+        return Choice(self.line, best, finals, settings, lead, why, tried=tried)
 
     def expected(self) -> int:
         """Return the number of trials if no axis is extended."""

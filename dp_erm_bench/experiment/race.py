@@ -7,7 +7,6 @@ from dp_erm_bench.experiment.choice import Point, mean_of
 from dp_erm_bench.experiment.grid import Finals, Ranked, Tuner
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.experiment.values import canonical, plain
 
 HALF = -1
 """Rung of new points: half the first seeds, of which the better half gets all."""
@@ -49,8 +48,10 @@ class RacingTuner(Tuner):
 
     def _kept(self) -> int:
         """Return the trials of the last race, should it be between those now best."""
-        best = self._best(self.search.finalists, 0)
-        return sum(self.search.race[-1] - len(self._own(one)) for one in best)
+        race, best = self.search.race, self._best(self.search.finalists, 0)
+        # The grid's best is raced besides.
+        own = sum(race[-1] - len(self._own(one)) for one in best)
+        return own + race[-1] - race[1]
 
     def _race(self, points: Points, rung: int) -> Iterator[list[Trial]]:
         """Yield the new trials of points on the seeds of a rung, as far as they go.
@@ -79,20 +80,26 @@ class RacingTuner(Tuner):
     def _ranked(self, points: Iterable[Point], seeds: Sequence[int] = ()) -> Ranked:
         """Return points behind their means, over all of their seeds if none are given.
 
-        Of equals the shorter run is better, then the lesser point.
+        Of equals the shorter run is better, then the one that was tried earlier.
         """
+        places = {key: place for place, key in enumerate(self.rungs)}
         ranked = [
-            (mean_of(self._finals(one, seeds or self._own(one))), one) for one in points
+            (self._mean(one, seeds), self._length(one), places[key_of(one)], one)
+            for one in points
         ]
-        return sorted(ranked, key=lambda pair: (pair[0], *self._order(pair[1])))
+        return [
+            (mean, one) for mean, *_, one in sorted(ranked, key=lambda row: row[:3])
+        ]
 
     def _own(self, point: Point) -> Sequence[int]:
         """Return the seeds that a point was tried on."""
         return self._seeds(self.rungs[key_of(point)])
 
-    def _order(self, point: Point) -> tuple[int, str]:
-        length = self.line.setting(**point).batch_key.iterations()
-        return length, canonical([plain(value) for value in point.values()])
+    def _mean(self, point: Point, seeds: Sequence[int] = ()) -> float:
+        return mean_of(self._finals(point, seeds or self._own(point)))
+
+    def _length(self, point: Point) -> int:
+        return self.line.setting(**point).batch_key.iterations()
 
 
 def key_of(point: Point) -> Key:

@@ -15,7 +15,7 @@ from typing import Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.choice import Point, bootstrap, mean_of
-from dp_erm_bench.experiment.grid import Finals, Ranked
+from dp_erm_bench.experiment.grid import Finals
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.race import HALF, Points, RacingTuner, key_of
 from dp_erm_bench.experiment.space import (
@@ -26,7 +26,7 @@ from dp_erm_bench.experiment.space import (
     trades,
 )
 from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.experiment.values import canonical
+from dp_erm_bench.experiment.values import canonical, plain
 from dp_erm_bench.plugins.names import identity
 
 OUTWARD = 6
@@ -86,9 +86,14 @@ class PatternTuner(RacingTuner):
         """Yield the new trials of each stage up to the choice, and choose."""
         count, last = self.search.finalists, len(self.search.race) - 1
         yield from self._race(self._points(), 0)
+        first = self._best(1, 0)[0]
+        if self._mean(first) == math.inf:
+            # All are refused, or diverge: nothing tells where to go.
+            self.choice = self._choice(self._ranked([first]), self._own(first), ())
+            return
         yield from self._grown()
         yield from self._race(self._best(count, 0), 1)
-        first = before = best = self._best(1, 0)[0]
+        first = before = best = (self._best(1, 1) or self._best(1, 0))[0]
         radius, number, quiet = self.search.radius, 0, 0
         while quiet < QUIET:
             points = self._round(best, radius, number)
@@ -109,14 +114,15 @@ class PatternTuner(RacingTuner):
         yield from self._race(beyond, 0)
         yield from self._race(self._best(count, 0), 1)
         finalists = [first, *(one for one in self._best(count, 1) if one != first)]
-        ranked: Ranked = []
+        ranked = self._ranked([first])
         # If each of them diverges on some seed, the next best ones are raced.
-        while finalists and (not ranked or ranked[0][0] == math.inf):
-            yield from self._race(finalists[:count], last)
+        while finalists:
+            yield from self._race(finalists, last)
             raced = self._best(len(self.rungs), last)
-            ranked = self._ranked(raced or [first], self._seeds(last) if raced else ())
-            finalists = [one for one in self._best(count, 0) if one not in raced]
-            finalists = finalists if self._room() >= self.search.race[-1] else []
+            ranked = self._ranked(raced, self._seeds(last)) if raced else ranked
+            enough = math.isfinite(ranked[0][0]) or self._room() < self.search.race[-1]
+            others = [one for one in self._best(count, 0) if one not in raced]
+            finalists = [] if enough else others
         chosen = ranked[0][1]
         ends = [*self._ends(chosen)]
         if quiet < QUIET and (not number or self._better(chosen, before)):
@@ -129,17 +135,16 @@ class PatternTuner(RacingTuner):
 
     def _grown(self) -> Iterator[list[Trial]]:
         """Yield trials beyond the grid while its best lies on an outermost value."""
-        best: Point = {}
-        while best != (best := self._best(1, 0)[0]):
+        before, best = math.inf, self._best(1, 0)[0]
+        while self._mean(best) < before:
+            before = self._mean(best)
             points = [point for key in self.space for point in self._outward(best, key)]
             new = [one for one in points if key_of(one) not in self.rungs]
             yield from self._race([one for one in new if self._allowed(one)], 0)
+            best = self._best(1, 0)[0]
 
     def _outward(self, best: Point, key: str) -> Iterator[Point]:
-        """Yield the best settings of an end of the grid moved on by its own step.
-
-        Not for the length of runs: there a neighbour of the best costs enough.
-        """
+        """Yield the best settings of an end, but of lengths, moved on by a step."""
         axis, end, tried = self.space[key], best[key], self._values(key)
         values = sorted(filter(None, axis.values)) if axis.numeric else []
         if key in LENGTHS or len(values) < 2 or axis.last(end):
@@ -170,17 +175,18 @@ class PatternTuner(RacingTuner):
         # Each costs one and a half times half of the first seeds; the best cost more.
         room, half = self._room() - self._kept(), len(self._seeds(HALF))
         affordable, case = int((room - RACED) / (1.5 * half)), self._case()
-        hopeless = mean_of(self._finals(best, self._own(best))) == math.inf
-        if hopeless or affordable < 2 * len(self.space):
+        if self._mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
+        # What they lie around is named, too: another run may be elsewhere by now.
+        where = _sha(canonical([case, [*map(plain, best.values())], radius]))
 
         def make() -> Points:
             seed = int(_sha(f"{case}:{number}")[:16], 16)
-            around = sobol(self.space, best, radius, SOBOL, seed)
+            cube = sobol(self.space, best, radius, SOBOL, seed)
             beside = (one(self.space, best, radius) for one in (neighbours, trades))
-            return [*chain.from_iterable(beside), *around]
+            return [*chain.from_iterable(beside), *cube]
 
-        asked = self.ask(case, number, make)
+        asked = self.ask(where, number, make)
         new = {key_of(one): one for one in asked if self._allowed(one)}
         return [one for key, one in new.items() if key not in self.rungs][:affordable]
 
@@ -188,22 +194,23 @@ class PatternTuner(RacingTuner):
         """Return whether a point, of a file maybe, is one of the space's."""
         if list(point) != [*self.inherited, *self.space]:
             return False
-        values = {**self.inherited, **point} == point and all(
-            axis.holds(point[key]) for key, axis in self.space.items()
-        )
+        same = all(point[key] == value for key, value in self.inherited.items())
+        if not same or not all(a.holds(point[key]) for key, a in self.space.items()):
+            return False
         try:
             self.line.setting(**point)
         except UsageError:
             return False
-        return values
+        return True
 
     def _case(self) -> str:
         """Return the digest of what the points of a search depend on."""
         line, search = self.line, self.search
         algorithm = [identity(line.algorithm), line.base["algorithm"]["params"]]
         privacy = [line.budget, line.calibration]
-        named = [line.problem.identity, algorithm, privacy, self.inherited]
-        axes = {key: list(values) for key, values in line.axes.items()}
+        inherited = {key: plain(value) for key, value in self.inherited.items()}
+        named = [line.problem.identity, algorithm, privacy, inherited]
+        axes = {key: [*map(plain, values)] for key, values in line.axes.items()}
         how = [self.tune.limits, self.tune.seeds, self.tune.quantity, search.ratio]
         return _sha(canonical([named, axes, how]))
 

@@ -20,13 +20,16 @@ from dp_erm_bench.plugins.names import label
 if TYPE_CHECKING:
     from dp_erm_bench.experiment.lines import FitLine
 
-LENGTHS = ("n_iter", "passes")
+LENGTHS = ("n_iter", "passes", "n_epochs")
 LONGEST = 16
 """Times the longest run of a grid: how long runs get where no limit says otherwise."""
 
 SHAPE_RATIO, VALUE_RATIO = 2.0**0.5, 2.0**0.25
 DIGITS = 6
 """Of a lattice's values: powers differ in the last digit from machine to machine."""
+
+LARGEST = 1e15
+"""No value of a lattice is as large."""
 
 Point = dict[str, Any]
 
@@ -58,7 +61,7 @@ class Axis:
 
     @property
     def numeric(self) -> bool:
-        """Return whether it has numbers of at least 0 only."""
+        """Return whether it has numbers of at least 0 only, and one above."""
         return all(type(v) in (int, float) and v >= 0 for v in self.values) and any(
             self.values
         )
@@ -69,7 +72,7 @@ class Axis:
         return all(type(value) is int for value in self.values)
 
     def level(self, value: float) -> float:
-        """Return where a positive value lies on the lattice, a whole number on it."""
+        """Return a value's power of the ratio, an integer for one of the lattice."""
         return math.log(value / self.unit) / math.log(self.ratio)
 
     def steps(self, factor: float) -> float:
@@ -134,10 +137,10 @@ class Axis:
             return True
         if not self.numeric or type(value) is not (int if self.integer else float):
             return False
-        limits = zip((self.low, self.high), self.declared, strict=True)
-        if any(declared and value == limit for limit, declared in limits):
+        if value in (self.low, self.high):
             return True
-        return bool(0 < value < math.inf and value == self.at(self.level(value)))
+        inside = max(self.low, 0) < value < min(self.high, LARGEST)
+        return inside and bool(value == self.at(self.level(value)))
 
     def limited(self, value: Any) -> bool:
         """Return whether a value lies on a limit that was set for the search."""
@@ -146,9 +149,9 @@ class Axis:
 
     def last(self, value: Any) -> bool:
         """Return whether nothing lies beyond a value, by what the parameter means."""
-        least = 1 if self.integer else self.low
         low, high = self.declared
-        bottom = value == 0 or (value == least and not low)
+        bottom = value <= 1 if self.integer else not value
+        bottom = bottom or (value == self.low and not low)
         return bool(bottom or (value == self.high and not high))
 
 
@@ -185,6 +188,8 @@ def _limited(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
     if not axis.numeric:
         raise UsageError(f"{given}: must be left out, {key} has values without order")
     low, high = (limit * axis.unit for limit in limits)
+    if axis.integer and not all(limit.is_integer() for limit in limits):
+        raise UsageError(f"{given}: must be two integers, as {key} must be one")
     if low < least or low <= above or high > most:
         allowed = f"> {above:g}" if above >= least else f">= {least:g}"
         bound = f" and <= {most:g}" if math.isfinite(most) else ""

@@ -17,7 +17,7 @@ STAGES = 4
 
 NUMBERS: Mapping[str, tuple[Any, float, float]] = {
     "trials": (int, 1, math.inf),
-    "radius": (float, 1.01, 100.0),
+    "radius": (float, 1.42, 100.0),
     "finalists": (int, 1, 100),
     "tolerance": (float, 0.0, math.inf),
 }
@@ -58,7 +58,7 @@ class Search:
     race: tuple[int, ...] = says(
         (2, 4, 8, 16), "seeds for all settings, the best 5, the best 3, the finalists"
     )
-    finalists: int = says(4, "settings of which the best is chosen, on the most seeds")
+    finalists: int = says(4, "settings on the most seeds, and the grid's best")
     tolerance: float = says(
         0.1, "a gain of fewer standard deviations (over seeds) counts as none"
     )
@@ -69,7 +69,7 @@ class Tune:
     """The tuning of a line's parameters."""
 
     axes: Mapping[str, Any] = says({}, "values per parameter, or a `unit` and `values`")
-    seeds: tuple[int, ...] = says((), "seeds on which every setting is tried")
+    seeds: tuple[int, ...] = says((), "tuning seeds; a search uses the first")
     report: tuple[int, ...] = says((), "fresh seeds for the setting chosen")
     refine: Refine = says(Refine(), "more seeds for the best settings")
     extend: tuple[str, ...] = says(
@@ -199,9 +199,8 @@ def _search(fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any) -> S
     points = math.prod(len(axis_values(values)) for values in axes.values())
     least = points * rungs[0] + rungs[-1] - rungs[0]
     if search.trials < least:
-        grid = f"the grid's on {rungs[0]} seeds and its best one's on {rungs[-1]}"
-        asked = f"must be at least {least}, {grid}"
-        raise UsageError(f"tune.search.trials={search.trials}: {asked}")
+        asked = f"at least {least}: the grid, and its best on {rungs[-1]} seeds"
+        raise refused("tune.search.trials", search.trials, asked)
     return search
 
 
@@ -223,8 +222,8 @@ def _limits(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[float, floa
         if not is_list(pair) or len(pair) != 2:
             raise refused(f"tune.limits.{key}", pair, "the least and the most")
         low, high = (typed(f"tune.limits.{key}", value, float) for value in pair)
-        if not low < high:
-            raise refused(f"tune.limits.{key}", pair, "two limits, the lower one first")
+        if not low < high or math.isinf(high - low):
+            raise refused(f"tune.limits.{key}", pair, "two numbers, the lower first")
         checked[key] = low, high
     return checked
 

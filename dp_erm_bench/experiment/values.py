@@ -127,7 +127,7 @@ def typed(key: str, value: Any, hint: Any) -> Any:
     for option in sorted(options, key=lambda o: o is not type(value)):
         try:
             return _converted(value, option)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             continue
     allowed = ", ".join(word for option in options for word in _words(option))
     raise UsageError(f"{key}={value}: must be {allowed}")

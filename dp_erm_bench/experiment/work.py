@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.errors import Unsupported, UsageError, number
 
 if TYPE_CHECKING:
     from dp_erm_bench.experiment.parameters import Algorithm
@@ -100,7 +100,7 @@ def work_of(
         If the iterations cannot be counted.
     """
     solver = algorithm.solver(params)
-    # A solver of one's own runs in its trials and nowhere else.
+    # What one's own solver refuses and declares is asked in its trials only.
     if algorithm.cls.__module__.startswith(f"{PACKAGE}.") and _refused(
         solver, problem, budget, calibration
     ):
@@ -114,6 +114,12 @@ def work_of(
         raise UsageError(
             f"algorithm.{algorithm.name}: asks for more iterations than can be counted"
         ) from None
+    except (AttributeError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"algorithm.{algorithm.name}: step_work: {what}") from None
+    if not all(0.0 <= number(count) < math.inf for count in step):
+        rule = "must return a StepWork of finite numbers >= 0"
+        raise UsageError(f"algorithm.{algorithm.name}: step_work={step}: {rule}")
     return _seconds(problem, step, iterations, min(rows, iterations + 1))
 
 

@@ -32,8 +32,11 @@ def read_choices(folder: Path) -> list[Row] | None:
         rows: list[Row] = [*reader]
     except csv.Error:
         raise UsageError(f"{CHOICES}: is damaged") from None
+    names = set(reader.fieldnames or ())
+    if "edges" in names:  # of an earlier version, which told of edges of grids
+        rows, names = [{**row, "open": row["edges"]} for row in rows], {*names, "open"}
     cells = [row.get(key) for row in rows for key in NEEDED]
-    known = set(NEEDED) <= set(reader.fieldnames or ())
+    known = set(NEEDED) <= names
     if not known or not all(isinstance(cell, str) for cell in cells):
         raise UsageError(f"{CHOICES}: is damaged")
     return rows

@@ -33,9 +33,12 @@ class Asked:
     def __init__(self, folder: Path, records: bool) -> None:
         self.folder, self.records = folder, records
         self._known: dict[tuple[str, int], Points] = {}
-        path = folder / NAME
+        self._read()
+
+    def _read(self) -> None:
+        path = self.folder / NAME
         if path.is_file():
-            with files.telling(folder), opened(path, folder) as file:
+            with files.telling(self.folder), opened(path, self.folder) as file:
                 for raw in files.lines_of(file):
                     self._take(raw)
 
@@ -52,21 +55,26 @@ class Asked:
         Parameters
         ----------
         case : str
-            Digest of all that the points depend on.
+            Digest of what the points depend on, the best setting so far too.
         number : int
             The round.
         make : callable
             Returns the points of a round that nobody has asked for before.
         """
         if (case, number) not in self._known:
-            points = self._known[case, number] = make()
+            points = make()
             if self.records:
                 self._write({"case": case, "round": number, "points": points})
+            self._known.setdefault((case, number), points)
         return self._known[case, number]
 
     def _write(self, row: dict[str, Any]) -> None:
         line = files.sealed(files.line(row))
         with files.telling(self.folder), files.locked(self.folder):
+            # Another run of the folder may have asked for them meanwhile.
+            self._read()
+            if (row["case"], row["round"]) in self._known:
+                return
             with open(self.folder / NAME, "a+b", opener=files.careful) as file:
                 # A line of a run that was killed may lack its end.
                 file.seek(max(file.tell() - 1, 0))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dp_erm_bench import paths
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, number
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
 from dp_erm_bench.results.index import STATUSES, Entry, Index
@@ -120,9 +120,11 @@ def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
     """
     if record is None or record.get("status") != "ok":
         return {}
-    trajectory = record.get("trajectory") or {}
-    last = {name: (trajectory.get(name) or [None])[-1] for name in QUANTITIES}
-    return {k: QUANTITIES[k] * float(v) for k, v in last.items() if v is not None}
+    trajectory = record.get("trajectory")
+    columns = trajectory if isinstance(trajectory, dict) else {}
+    lists = {k: v for k in QUANTITIES if isinstance(v := columns.get(k), list) and v}
+    last = {name: number(column[-1]) for name, column in lists.items()}
+    return {k: QUANTITIES[k] * v for k, v in last.items() if not math.isnan(v)}
 
 
 def _read(

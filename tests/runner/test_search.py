@@ -241,6 +241,44 @@ def test_what_was_asked_is_asked_again(tmp_path, monkeypatch):
     assert with_asked(tmp_path, score) != first
 
 
+def test_other_finals_ask_for_other_points(tmp_path):
+    """As after a change of the code: what was asked was around another setting."""
+    with_asked(tmp_path / "used", bowl(3.0, 40.0))
+    (tmp_path / "new").mkdir()
+    score = bowl(0.05, 3.0)
+    assert with_asked(tmp_path / "used", score) == with_asked(tmp_path / "new", score)
+
+
+def test_two_runs_of_a_folder_ask_for_the_same(tmp_path):
+    one, other = Asked(tmp_path, True), Asked(tmp_path, True)
+    first = one("case", 0, lambda: [{"step": 1.0}])
+    assert other("case", 0, lambda: [{"step": 2.0}]) == first
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_what_was_searched_is_raced_beside_the_best_of_the_grid(count):
+    finals, score = {}, bowl(0.55, 5.5, 0.05)
+    tuner = tuner_of(searching(search={"finalists": count}), finals)
+    follow(tuner, finals, score)
+    assert bowl(0.55, 5.5)(tuner.choice.values, 0) < 1.1
+
+
+def test_where_all_is_lost_the_grid_is_all_that_is_tried():
+    finals = {}
+    tuner = tuner_of(searching(), finals)
+    follow(tuner, finals, lambda params, seed: math.inf)
+    assert len(tuner.choice.tried) == 24
+    assert tuner.choice.open == () and tuner.choice.mean == math.inf
+
+
+def test_equal_settings_lead_nowhere():
+    finals = {}
+    block = searching({"axes": {"clip": [4.0, 8.0]}})
+    tuner = tuner_of(block, finals)
+    follow(tuner, finals, lambda params, seed: 1.0)
+    assert tuner.choice.values == {"clip": 4.0}
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -259,12 +297,14 @@ def test_a_damaged_line_is_asked_anew(tmp_path, damage):
     assert with_asked(tmp_path, score) == first
 
 
+WRONG = [1e9, "x", math.nan, -1.0, [1.0], {}, None, True, 10**400, 0.0]
+
+
 def test_points_of_a_file_are_those_of_the_space_or_none(tmp_path):
     score, finals = bowl(3.0, 40.0, 0.1), {}
 
     def foreign(case, number, make):
-        wrong = [{"step": 1e9, "clip": 2.0}, {"step": "x", "clip": 2.0}, {"clip": 1.0}]
-        return [*wrong, {"step": math.nan, "clip": 2.0}, {"step": -1.0, "clip": 2.0}]
+        return [{"clip": 1.0}, *({"step": step, "clip": 2.0} for step in WRONG)]
 
     block = searching({"limits": {"step": [0.01, 100.0]}})
     tuner = tuner_of(block, finals, foreign)
@@ -316,7 +356,7 @@ def test_a_grid_becomes_the_first_stage_of_a_search(inline, capsys):
         ({}, {"name": "tpe"}, "tune.search.name=tpe: must be pattern"),
         ({}, {"race": [2, 4]}, "tune.search.race"),
         ({}, {"race": [4, 2, 8, 16]}, "tune.search.race"),
-        ({}, {"radius": 1}, "tune.search.radius=1: must be a number >= 1.01"),
+        ({}, {"radius": 1}, "tune.search.radius=1: must be a number >= 1.42"),
         ({}, {"ratio": {"stop": 2}}, "tune.search.ratio: stop: no such key; did you"),
         ({}, {"trails": 100}, "did you mean tune.search.trials"),
         ({"seeds": [0, 1]}, {}, "tune.seeds: must be at least 16, as tune.search.race"),
@@ -325,6 +365,7 @@ def test_a_grid_becomes_the_first_stage_of_a_search(inline, capsys):
         ({"limits": {"clip": [8, 4]}}, {}, "tune.limits.clip=[8,4]: must be two"),
         ({"limits": {"clip": [-1, 99]}}, {}, "tune.limits.clip=[-1, 99]: must be > 0"),
         ({"limits": {"clip": 3}}, {}, "tune.limits.clip=3: must be"),
+        ({"limits": {"clip": [1, math.inf]}}, {}, "must be two numbers, the lower"),
         ({"limits": {"clap": [1, 99]}}, {}, "tune.limits: clap: no such key"),
         ({"quantity": "auk"}, {}, "tune.quantity=auk (did you mean auc?): must be one"),
         ({"quantity": "auc"}, {}, "tune.quantity=auc: the dataset has no test part"),

@@ -133,6 +133,8 @@ def _nothing(rows: pd.DataFrame, models: pd.DataFrame) -> str:
         "test risk (the base rate is as good)": rows["test_risk"] < risks,
         "test accuracy (the larger class is as good)": accurate,
     }
+    if risks.isna().all():  # a table of before has no references
+        del verdicts["test risk (the base rate is as good)"]
     lines = []
     for word, better in verdicts.items():
         where: dict[str, list[str]] = {}

@@ -168,7 +168,7 @@ def _line(runs: pd.DataFrame) -> dict[str, Any]:
         "reason": "",
         **{name: _median(runs[of], lost) for name, (of, lost) in MEDIANS.items()},
         "seconds": float(quantile(runs["seconds"].to_numpy(float), 0.5)),
-        "runs": len(runs),
+        "runs": float(len(runs)),
         "batch": float(runs["batch_size"].max()),
         "place": LOSES,
     }
