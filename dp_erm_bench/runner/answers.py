@@ -149,7 +149,9 @@ def _checked(
 def _is_record(line: bytes, content: dict[str, Any]) -> bool:
     """Return whether a line is whole, and would be found in the results folder."""
     found = files.RECORD.match(line) and files.is_sealed(line)
-    return bool(found) and content.get("status") in STATUSES
+    columns = content.get("trajectory")
+    lists = isinstance(columns, dict) and all(type(c) is list for c in columns.values())
+    return bool(found) and lists and content.get("status") in STATUSES
 
 
 def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
