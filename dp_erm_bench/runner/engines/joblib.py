@@ -89,7 +89,9 @@ class JoblibEngine:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """End the workers, at once after an exception, and then their hosts."""
         children.end(0.0 if error else PATIENCE)
-        with _no_warnings():
+        # Hosts whose workers are gone may say so; what ended the run counts.
+        quiet = (OSError,) if error else ()
+        with _no_warnings(), contextlib.suppress(*quiet):
             self._parallel.__exit__(kind, error, trace)
 
     @property
