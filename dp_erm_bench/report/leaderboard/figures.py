@@ -85,13 +85,11 @@ class Leaderboard(Figure):
         table, folder, name = drawing.table, drawing.folder, drawing.profile
         ranking, beside = standings.standings(table), folder.parent
         models = standings.references(table)
-        on_edges, manifest = open_choices(beside), read_manifest(beside)
-        log = "\n".join(
-            ["Choices beyond which a better setting may lie", *on_edges, ""]
-        )
+        beyond, manifest = open_choices(beside), read_manifest(beside)
+        log = "\n".join(["Choices beyond which a better setting may lie", *beyond, ""])
         texts = {
             beside / "leaderboard.md": page(
-                ranking, models, table, name, on_edges, manifest
+                ranking, models, table, name, beyond, manifest
             ),
             beside / "leaderboard.csv": published(ranking, models).to_csv(index=False),
             folder / "log.txt": log,

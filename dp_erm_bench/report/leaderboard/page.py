@@ -38,7 +38,7 @@ def page(
     models: pd.DataFrame,
     table: pd.DataFrame,
     profile: str,
-    edges: Sequence[str],
+    open_choices: Sequence[str],
     manifest: Mapping[str, Any],
 ) -> str:
     """Return the page: page.md, and board.md for each of its boards, filled in.
@@ -51,8 +51,8 @@ def page(
         The tidy table behind the ranking.
     profile : str
         The profile that was run.
-    edges : sequence of str
-        The lines whose choice is on an edge of a grid.
+    open_choices : sequence of str
+        A line of text for each choice beyond which a better one may lie.
     manifest : mapping
         Of the latest run: machine, commit, what could not run.
     """
@@ -68,7 +68,7 @@ def page(
         profile=profile,
         made="".join(f", {word}" for word in origin if word),
         runs="?" if ranking["runs"].isna().all() else int(ranking["runs"].max()),
-        edges=sum("/" in line for line in edges),
+        beyond=sum("/" in line for line in open_choices),
         tuned=int(ranking["status"].eq("ok").sum()),
         batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
         uncharged=", ".join(sorted(uses)) or "none",
