@@ -38,6 +38,9 @@ PAGES = ("docs/broken-twins.md",)
 MOVING = ("trial", "run", "seconds")
 """Columns that another run, or another version of the code, may change."""
 
+FORMER = {"L1Laplace": "LaplaceVector"}
+"""What kinds of releases were called when their digests were written."""
+
 LENGTHS: tuple[dict[str, Any], ...] = ({"passes": 2}, {"n_iter": 8}, {})
 """A length of the run: the first that an algorithm knows."""
 
@@ -127,6 +130,7 @@ def _fitted(
 def _declared(release: Any) -> list[Any]:
     sensitivity = np.asarray(release.sensitivity, np.float64)
     kind, times = type(release).__name__, int(release.times)
+    kind = FORMER.get(kind, kind)
     weight = float(release.weight).hex()
     return [kind, release.name, times, weight, sensitivity.tobytes().hex()]
 

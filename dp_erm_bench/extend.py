@@ -34,6 +34,7 @@ from dp_erm_bench.releases.base import Mechanisms as Mechanisms
 from dp_erm_bench.releases.base import Release as Release
 from dp_erm_bench.releases.gaussian import Gaussian as Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax as InsideNoisyMax
+from dp_erm_bench.releases.l1_laplace import L1Laplace as L1Laplace
 from dp_erm_bench.releases.laplace import Laplace as Laplace
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax as LaplaceNoisyMax
 from dp_erm_bench.releases.noisy_max import NoisyMax as NoisyMax

@@ -26,7 +26,7 @@ from dp_erm_bench.cached import is_sealing, load_json, save_json
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import digest
 from dp_erm_bench.releases.base import Mechanisms, Release
-from dp_erm_bench.releases.laplace_vector import Shared
+from dp_erm_bench.releases.l1_laplace import Shared
 from dp_erm_bench.releases.law import composed
 from dp_erm_bench.releases.printed import printed_multiplier
 

@@ -39,7 +39,7 @@ class Release(ABC):
     proof : type of Law
         The law that is proved of it, where ``law`` is not overridden.
     vectors : bool
-        Whether one use may publish a vector, of given euclidean sensitivity.
+        Whether one use may publish a vector, of a given sensitivity in a norm.
     secret : bool
         Whether the noise is never added to what is published.
     selects : bool
@@ -100,14 +100,15 @@ class Query:
         The value before noise.
     sensitivity : array, broadcastable to (B, 1) or (B, size)
         Declared for this use.
-    vector : bool
-        Whether the sensitivity is of the euclidean norm of the whole row.
+    vector, order : bool, float
+        Whether the sensitivity is of a norm of the whole row, and the norm's order.
     """
 
     name: str
     value: Array
     sensitivity: Array
     vector: bool
+    order: float = 2.0
 
 
 Intercept = Callable[[Query, Callable[[], Any]], Any]
@@ -135,7 +136,7 @@ class Mechanism(ABC):
         publishes the answer, and returns the answer that the solver is to see.
     """
 
-    vector = False
+    vector, order = False, 2.0
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
         self.release = release
@@ -156,9 +157,8 @@ class Mechanism(ABC):
         """Publish the noisy answer to a query, see ``publish`` of each kind."""
         if self.intercept is None:
             return self.publish(*args, **keys)
-        value = self.query(*args, **keys)
-        sensitivity = self.sensitivity_of(*args, **keys)
-        query = Query(self.release.name, value, sensitivity, self.vector)
+        asked = self.query(*args, **keys), self.sensitivity_of(*args, **keys)
+        query = Query(self.release.name, *asked, self.vector, self.order)
         return self.intercept(query, lambda: self.publish(*args, **keys))
 
     @abstractmethod

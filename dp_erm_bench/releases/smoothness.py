@@ -8,7 +8,7 @@ from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanisms
-from dp_erm_bench.releases.laplace_vector import LaplaceVector, Shared
+from dp_erm_bench.releases.l1_laplace import L1Laplace, Shared
 
 NAME = "smoothness"
 SHARE = 0.1
@@ -22,7 +22,7 @@ def smoothness_releases(
     Record i adds min(H x_ij^2, b_j) / n to M_j. That lies in [0, b_j / n], so
     exchanging the record, or setting its term to zero, moves M_j by at most b_j / n
     (``adjacency.of_mean`` of unsigned terms). Noise Lap(p b_j / (n eps')) on each of
-    the p entries is eps'-DP in total (``LaplaceVector``), with eps' = 0.1 eps.
+    the p entries is eps'-DP in total (``L1Laplace``), with eps' = 0.1 eps.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def smoothness_releases(
         return ()
     bounds, _ = _with_constants(problem).square_bounds(source)
     change = adjacency.of_mean(bounds, problem.n, signed=False)
-    return (LaplaceVector(NAME, change[None, :], 1, epsilon_share=SHARE),)
+    return (L1Laplace(NAME, change[None, :], 1, epsilon_share=SHARE),)
 
 
 def with_constants(

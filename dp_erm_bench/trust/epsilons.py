@@ -20,6 +20,7 @@ from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 ORDERS: Array = 1 + np.geomspace(1e-2, 5e4, 600)
 LATTICE = 60
 FEW = 10
+CUT_OFF = 1e-12
 
 
 def proved_epsilon(
@@ -155,4 +156,6 @@ def least_epsilon(uses: Iterable[Twin], delta: float, adjacency: Adjacency) -> f
         return 0.0
     if all(use.mu_square is not None for use in kept):
         return gaussian_epsilon(deviation(kept), delta)
-    return pld_epsilon(kept, delta, adjacency, least=True)
+    # The library moves 1e-15 of a composition to infinity: at delta = 0 an epsilon at
+    # a larger delta bounds it from below.
+    return pld_epsilon(kept, max(delta, CUT_OFF), adjacency, least=True)

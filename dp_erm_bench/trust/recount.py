@@ -169,13 +169,11 @@ def uses_of(
         inverse: Array = np.zeros(scale.shape)
         with np.errstate(divide="ignore"):
             np.divide(sensitivity, scale, out=inverse, where=sensitivity > 0)
-        # A use meets one entry, but all of a vector: as certified, dead ones included.
-        entries = inverse.shape[1] if twin.apart else 1
-        worst = entries * inverse.max()
+        worst = inverse.max()
         ratio = float(1 / worst) if worst > 0 else np.inf
         # Rounding of a published number is no departure.
-        if least / entries < ratio * (1 - ROUNDING):
-            ratio = least / entries
+        if least < ratio * (1 - ROUNDING):
+            ratio = least
         if count and ratio < np.inf:
             uses.append(twin.of(release, mechanism, ratio, count))
     return tuple(uses)

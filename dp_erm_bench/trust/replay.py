@@ -128,7 +128,7 @@ def changes(a: Query, b: Query) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
         change = np.where(same, 0.0, np.abs(a.value - b.value))
         if a.vector:
-            change = np.sqrt(np.square(change).sum(axis=1, keepdims=True))
+            change = np.linalg.norm(change, a.order, axis=1, keepdims=True)
         declared = np.broadcast_to(a.sensitivity, change.shape)
         # A release of sensitivity 0 must not move at all, but for rounding.
         quotient = np.divide(change, declared, out=change * 1e12, where=declared > 0.0)

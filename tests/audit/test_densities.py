@@ -7,9 +7,9 @@ from scipy import stats
 from dp_erm_bench.releases.base import Release, make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.l1_laplace import L1Laplace, L1Mechanism
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
-from dp_erm_bench.releases.laplace_vector import EntrywiseMechanism, LaplaceVector
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
@@ -82,11 +82,11 @@ def test_vectors_with_noise_of_one_scale(kind):
 
 
 def test_vectors_with_laplace_noise_of_a_scale_per_entry():
-    release = LaplaceVector("r", np.array([[1.0, 2.0, 0.0]]), 1)
+    release = L1Laplace("r", np.array([[1.0, 2.0, 0.0]]), 1)
     scale = 0.7 * release.weight * np.array([1.0, 2.0, 0.0])
     answers = []
     for v in (FIRST, SECOND):
-        mechanism = EntrywiseMechanism(release, 0.7, NAMES)
+        mechanism = L1Mechanism(release, 0.7, NAMES)
         answers.append(mechanism(np.tile(v, (RUNS, 1))))
     changed_measure(release, answers, scale)
 

@@ -120,7 +120,10 @@ def test_trivial_compositions():
 
 
 def test_what_has_no_instance_bounds_nothing_from_below():
-    hidden = [use_of("pure", 3.0, 5, spread=2.0), use_of("vector", 3.0, 1)]
+    hidden = [
+        use_of("pure", 3.0, 5, spread=2.0),
+        use_of("vector", 3.0, 1, epsilon_share=0.1),
+    ]
     assert least_epsilon(hidden, 1e-6, ZERO) == 0.0
     seen = [use_of("laplace", 3.0, 5)]
     alone = least_epsilon(seen, 1e-6, ZERO)
@@ -130,5 +133,7 @@ def test_what_has_no_instance_bounds_nothing_from_below():
 def test_vectors_are_added_to_the_rest():
     rest = [use_of("gaussian", 9.0, 5)]
     alone = proved_epsilon(rest, 1e-6, ZERO, "gdp")
-    both = proved_epsilon([use_of("vector", 20.0, 2), *rest], 1e-6, ZERO, "gdp")
+    both = proved_epsilon(
+        [use_of("vector", 20.0, 2, epsilon_share=0.1), *rest], 1e-6, ZERO, "gdp"
+    )
     assert both == pytest.approx(alone + 0.1)

@@ -10,9 +10,9 @@ from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.l1_laplace import L1Laplace
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
-from dp_erm_bench.releases.laplace_vector import LaplaceVector
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
@@ -177,7 +177,7 @@ def test_a_use_that_was_not_counted_is_heard():
 
 
 def test_a_vector_is_heard_entry_by_entry():
-    release = LaplaceVector("noise", np.array([[1.0, 0.0, 2.0]]), 1, epsilon_share=0.5)
+    release = L1Laplace("noise", np.array([[1.0, 0.0, 2.0]]), 1, epsilon_share=0.5)
     budget = Budget(1.0, 1e-6)
     calibration = calibrate((release.law(),), Budget(0.5, 0.0))
     for spoil, level in ((honest, 0.5), (halved, 1.0)):

@@ -24,9 +24,9 @@ from dp_erm_bench.releases.objective_norm_laplace import (
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
 from dp_erm_bench.releases.printed import printed_multiplier as printed
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin
+from dp_erm_bench.trust.twins.l1_laplace import L1LaplaceTwin
 from dp_erm_bench.trust.twins.laplace import LaplaceTwin
 from dp_erm_bench.trust.twins.laplace_noisy_max import LaplaceNoisyMaxTwin
-from dp_erm_bench.trust.twins.laplace_vector import LaplaceVectorTwin
 from dp_erm_bench.trust.twins.noisy_max import NoisyMaxTwin
 from dp_erm_bench.trust.twins.norm_laplace import NormLaplaceTwin
 from dp_erm_bench.trust.twins.objective_gaussian import ObjectiveGaussianTwin
@@ -60,7 +60,7 @@ TWINS = {
     "laplace": LaplaceTwin,
     "bounded_range": NoisyMaxTwin,
     "pure": LaplaceNoisyMaxTwin,
-    "vector": LaplaceVectorTwin,
+    "vector": L1LaplaceTwin,
     "norm_laplace": NormLaplaceTwin,
     "objective": ObjectiveGaussianTwin,
     "objective_pure": ObjectiveNormLaplaceTwin,

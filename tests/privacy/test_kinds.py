@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp_erm_bench.releases.laplace_vector import LaplaceVector
+from dp_erm_bench.releases.l1_laplace import L1Laplace
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 ROOT = REPOSITORY / "dp_erm_bench"
 DOC = (REPOSITORY / "docs" / "privacy.md").read_text()
 # Kinds whose draws are compared with the law that is accounted.
-FITTED = {*ADDITIVE, *SELECTIONS, *SECRET, NormLaplace, LaplaceVector}
+FITTED = {*ADDITIVE, *SELECTIONS, *SECRET, NormLaplace, L1Laplace}
 ACCOUNTING = sorted((ROOT / "accounting").glob("*.py"))
 ONE = np.ones((1, 1))
 SHARED = {"law", "losses", "adjacency", "printed", "base"}
@@ -40,7 +40,7 @@ def test_accountants_know_no_kind(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Name | ast.Attribute):
             name = node.id if isinstance(node, ast.Name) else node.attr
-            assert name not in (NAMES - {"LaplaceVector"}) | {"kind"}, name
+            assert name not in (NAMES - {"L1Laplace"}) | {"kind"}, name
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
             assert ast.unparse(node.args[1]) in ("float", "str", "bool"), ast.unparse(
                 node

@@ -47,7 +47,7 @@ selection = pytest.mark.parametrize("kind", SELECTIONS)
 
 
 def test_every_release_is_tested_here():
-    elsewhere = {"LaplaceVector", "NormLaplace"}  # test_shares, test_perturbation
+    elsewhere = {"L1Laplace", "NormLaplace"}  # test_l1_laplace, test_perturbation
     elsewhere |= {"ObjectiveGaussian", "ObjectiveNormLaplace"}
     made = [kind for kind in built_in() if kind.__name__ not in elsewhere]
     assert set(made) == {*ADDITIVE, *SELECTIONS}

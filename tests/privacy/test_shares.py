@@ -21,7 +21,7 @@ from dp_erm_bench.errors import BudgetExhausted, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanisms, make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.releases.laplace_vector import LaplaceVector
+from dp_erm_bench.releases.l1_laplace import L1Laplace
 from tests.privacy.made import law_of
 
 SENSITIVITY = np.array([[1.0, 0.25, 0.0, 8.0]])
@@ -30,7 +30,7 @@ GAUSSIAN = (law_of("gaussian", 50),)
 
 
 def vector(share=0.1, sensitivity=SENSITIVITY):
-    return LaplaceVector("r", sensitivity, 1, epsilon_share=share)
+    return L1Laplace("r", sensitivity, 1, epsilon_share=share)
 
 
 def mechanism(budget, names=("a",), release=None):
@@ -73,7 +73,7 @@ def test_draws_follow_the_law_of_the_event():
 def test_two_entries_are_not_freer_than_their_event_says():
     """The exact delta of two entries that move at once is at most the event's."""
     z, entries = 0.7, 2
-    release = LaplaceVector("r", np.ones((1, entries)), 1)
+    release = vector(sensitivity=np.ones((1, entries)))
     assert pure_epsilon((release.law(),), z) == pytest.approx(1 / z)
     b = z * release.weight
     grid = np.linspace(-40 * b, 40 * b, 4001)
@@ -98,7 +98,7 @@ def test_draws_belong_to_the_trial():
 
 
 def test_without_a_budget_there_is_no_noise(monkeypatch):
-    monkeypatch.setattr(LaplaceVector, "draw", None)
+    monkeypatch.setattr(L1Laplace, "draw", None)
     made = mechanism(Budget("inf", 1e-6))
     values = np.arange(4.0)[None, :]
     np.testing.assert_array_equal(made(values), values)

@@ -63,14 +63,10 @@ class Twin(ABC):
     ratio : float
         The smallest noise scale / sensitivity, under the budget's adjacency.
     times : int
-    apart : bool
-        Whether it is added to the rest by basic composition, its ``ratio`` being the
-        inverse of its level.
     exact : bool
         Whether ``distribution`` knows an exact instance.
     """
 
-    apart: ClassVar[bool] = False
     exact: ClassVar[bool] = False
 
     ratio: float
@@ -99,6 +95,11 @@ class Twin(ABC):
     def typical_loss(self) -> float:
         """Return the typical privacy loss of one use."""
         return 1 / self.ratio
+
+    @property
+    def apart(self) -> bool:
+        """Return whether its level is added to the rest by basic composition."""
+        return False
 
     @property
     def is_exact(self) -> bool:
