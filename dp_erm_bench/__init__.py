@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dp_erm_bench.api import fit, load_problem
+    from dp_erm_bench.estimators import DPClassifier, DPRegressor
     from dp_erm_bench.problems.erm.build import problem_from_arrays
     from dp_erm_bench.results.table import load_results
     from dp_erm_bench.runner.experiment import sweep
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "DPClassifier",
+    "DPRegressor",
     "fit",
     "load_problem",
     "load_results",
@@ -25,6 +28,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DPClassifier": "dp_erm_bench.estimators",
+    "DPRegressor": "dp_erm_bench.estimators",
     "fit": "dp_erm_bench.api",
     "load_problem": "dp_erm_bench.api",
     "problem_from_arrays": "dp_erm_bench.problems.erm.build",

@@ -1,17 +1,11 @@
 """The Python interface: problems by name, and single fits."""
 
-import functools
 import secrets
-import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
@@ -19,85 +13,15 @@ from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UncheckedSolver, UsageError, refused
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.parameters import normalised, overrides_of
+from dp_erm_bench.fitted import FitResult, one_thread, result_of
+from dp_erm_bench.plugins.names import label
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import problem_of
-from dp_erm_bench.releases.base import Release
 from dp_erm_bench.run import Run
-from dp_erm_bench.runner.execute import solver_of, trajectory, uncharged
+from dp_erm_bench.runner.execute import solver_of
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-Array = NDArray[np.float64]
 CHECKPOINTS = 51
-
-
-@dataclass(frozen=True, eq=False)
-class FitResult:
-    """The result of a fit.
-
-    Attributes
-    ----------
-    w : array of shape (p,)
-        The last published iterate; read-only.
-    epsilon_certified : float
-        The epsilon proved for the mechanisms that were run, at the budget's delta,
-        with all that ``uncharged`` lists taken as public. Infinite at epsilon=inf.
-    releases : tuple of Release
-        The published releases with their sensitivities.
-    reproducible : bool
-        Whether there was a seed. A seeded run is reproducible, hence not private.
-    calibration : str
-        The calibration of the noise, with a note if a printed constant is not proved.
-    accountant : str
-        The accountant that proved ``epsilon_certified``.
-    uncharged : tuple of str
-        Uses of the data that the budget does not pay for.
-    checked : bool
-        Whether the algorithm is the package's own or has passed ``dp-erm-bench check``;
-        otherwise ``epsilon_certified`` rests on the solver's own declarations.
-    columns : mapping
-        The columns of ``trajectory`` but the optimum and the relative error.
-    problem : Problem or None
-        The problem, with the smoothness constants of the fit. A pickled result has
-        none: its trajectory was made before.
-    """
-
-    w: Array
-    epsilon_certified: float
-    releases: tuple[Release, ...]
-    reproducible: bool
-    calibration: str
-    accountant: str
-    uncharged: tuple[str, ...]
-    checked: bool
-    columns: Mapping[str, list[Any]] = field(repr=False)
-    problem: Problem | None = field(repr=False)
-
-    @functools.cached_property
-    def trajectory(self) -> "pd.DataFrame":
-        """Return one row per checkpoint, made when it is first read.
-
-        iteration, passes, seconds, objective, optimum, relative_error, nnz; where there
-        is a test set test_objective, test_risk, test_accuracy, balanced_accuracy, auc.
-        They are computed from the data at published iterates: they are not private.
-        """
-        # Not at the top: importing it takes longer than a fit.
-        import pandas as pd
-
-        assert self.problem is not None
-        with one_thread():
-            optimum = self.problem.optimum.value
-        frame = pd.DataFrame(self.columns)
-        frame = frame.astype({key: float for key in frame if frame[key].dtype == "O"})
-        frame["optimum"] = np.nan if optimum is None else optimum
-        frame["relative_error"] = frame["objective"] / frame["optimum"] - 1.0
-        return frame
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields and the trajectory, without the problem's records."""
-        return {"trajectory": self.trajectory, **vars(self), "problem": None}
 
 
 def load_problem(
@@ -202,49 +126,20 @@ def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
         identity = line.setting().identity(seed)
     with one_thread():
         solved = Run(line.problem, *how, [identity]).record(CHECKPOINTS)
-        return result_of(solved, 0, seed is not None, not doubt)
+        name = label(line.algorithm)
+        known = {"reproducible": seed is not None, "checked": not doubt}
+        return result_of(solved, 0, algorithm=name, **known)
 
 
 def _check_problem(problem: object) -> None:
-    if not isinstance(problem, Problem):
-        name = problem if isinstance(problem, str) else type(problem).__name__
-        allowed = "a Problem, of load_problem or problem_from_arrays"
-        raise refused("problem", name, allowed)
+    if isinstance(problem, Problem):
+        return
+    if isinstance(problem, str):
+        raise refused("problem", problem, f"a Problem, as load_problem({problem!r}) is")
+    allowed = "a Problem, as problem_from_arrays(X, y, loss='logistic') makes of arrays"
+    raise refused("problem", type(problem).__name__, allowed)
 
 
 def _plain(value: Any) -> Any:
     """Return a number of numpy as Python's, anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Return the context in which linear algebra uses one thread."""
-    limited: AbstractContextManager[Any]
-    limited = _libraries(frozenset(sys.modules)).limit(limits=1)
-    return limited
-
-
-@functools.lru_cache(maxsize=1)
-def _libraries(modules: frozenset[str]) -> ThreadpoolController:
-    """Return the libraries with threads, found anew after an import: it takes long."""
-    return ThreadpoolController()
-
-
-def result_of(solved: Run, b: int, reproducible: bool, checked: bool) -> FitResult:
-    """Return the fit result of trial b of a batch."""
-    problem, calibration = solved.problem, solved.calibration
-    columns = {k: v for k, v in trajectory(solved.rows, b).items() if v}
-    w = solved.rows.w[b].copy()
-    w.setflags(write=False)
-    return FitResult(
-        w=w,
-        epsilon_certified=calibration.epsilon_certified,
-        releases=(*solved.shares, *solved.releases),
-        reproducible=reproducible,
-        calibration=calibration.label,
-        accountant=calibration.accountant,
-        uncharged=tuple(uncharged(problem, solved.solvers[b])),
-        checked=checked,
-        columns=columns,
-        problem=problem,
-    )

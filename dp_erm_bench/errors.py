@@ -43,6 +43,10 @@ class UncheckedSolver(UserWarning):
     """A solver from outside the package has not passed `dp-erm-bench check`."""
 
 
+class UndeclaredBounds(UserWarning):
+    """Records are clipped to bounds that nobody declared."""
+
+
 class NotSolved(RuntimeError):
     """A minimiser could not be verified to the tolerance that a proof needs."""
 

@@ -8,11 +8,20 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from threadpoolctl import threadpool_info
 
 import dp_erm_bench
-from dp_erm_bench import api, fit, load_problem, problem_from_arrays, registry, run
+from dp_erm_bench import (
+    api,
+    fit,
+    fitted,
+    load_problem,
+    problem_from_arrays,
+    registry,
+    run,
+)
 from dp_erm_bench.errors import Unsupported, UsageError
 from tests.serving import constraint_of, known, parameters
 
@@ -427,15 +436,21 @@ def test_wrong_arguments_are_refused_in_one_sentence(given, words):
     assert words in sentence(caught)
 
 
+ARRAYS = "must be a Problem, as problem_from_arrays(X, y, loss='logistic') makes of"
+
+
 @pytest.mark.parametrize(
-    ("problem", "said"), [("log1", "log1"), (None, "NoneType"), (np.eye(2), "ndarray")]
+    ("problem", "said"),
+    [
+        ("log1", "problem=log1: must be a Problem, as load_problem('log1') is"),
+        (None, f"problem=NoneType: {ARRAYS} arrays"),
+        (np.eye(2), f"problem=ndarray: {ARRAYS} arrays"),
+    ],
 )
 def test_what_is_no_problem_is_refused_in_one_sentence(problem, said):
     with pytest.raises(UsageError) as caught:
         fit(problem, "gd", epsilon=1.0, clip=1.0)
-    assert str(caught.value) == (
-        f"problem={said}: must be a Problem, of load_problem or problem_from_arrays"
-    )
+    assert str(caught.value) == said
 
 
 def test_pure_privacy_is_had_from_pure_mechanisms():
@@ -551,15 +566,123 @@ def test_a_pickled_result_has_its_trajectory_and_no_records():
 
 
 def test_libraries_with_threads_are_found_anew_after_an_import(monkeypatch):
-    made, plain = [], api.ThreadpoolController
+    made, plain = [], fitted.ThreadpoolController
 
     def counting():
         made.append(1)
         return plain()
 
-    monkeypatch.setattr(api, "ThreadpoolController", counting)
+    monkeypatch.setattr(fitted, "ThreadpoolController", counting)
     for number in range(6):
         monkeypatch.setitem(sys.modules, f"a_new_module_{number // 3}", api)
         with api.one_thread():
             assert {one["num_threads"] for one in threadpool_info()} == {1}
     assert len(made) == 2
+
+
+# A fit as a model.
+
+
+def named_frame(X):
+    return pd.DataFrame(X, columns=["age", "dose", "weight", "size"])
+
+
+@pytest.mark.parametrize("intercept", [None, 2.0])
+def test_a_fit_predicts_for_records_with_names(intercept):
+    X, y = arrays()
+    labels = np.where(y > 0.0, "yes", "no")
+    problem = problem_from_arrays(
+        named_frame(X), labels, loss="logistic", positive="yes", intercept=intercept
+    )
+    result = fit(problem, "gd", epsilon=math.inf, n_iter=200)
+    assert result.feature_names == (
+        *("age", "dose", "weight", "size"),
+        *["intercept"] * bool(intercept),
+    )
+    margins = problem.dataset.X @ result.w
+    for given in (X, named_frame(X), named_frame(X)[["size", "age", "weight", "dose"]]):
+        np.testing.assert_allclose(result.decision_function(given), margins)
+    np.testing.assert_allclose(result.decision_function(problem.dataset.X), margins)
+    np.testing.assert_array_equal(result.predict(X), np.where(margins >= 0, 1.0, -1.0))
+    assert result.score(X, y) == np.mean(result.predict(X) == y) > 0.8
+    sent = pickle.loads(pickle.dumps(result))
+    assert sent.score(X, y) == result.score(X, y) and repr(sent) == repr(result)
+
+
+def test_a_regression_predicts_margins_and_scores_r2():
+    X, _ = arrays()
+    y = X @ [1.0, -2.0, 0.0, 0.5]
+    problem = problem_from_arrays(X, y, loss="squared")
+    result = fit(problem, "gd", epsilon=math.inf, n_iter=300)
+    np.testing.assert_allclose(result.predict(X), X @ result.w)
+    assert 0.99 < result.score(X, y) <= 1.0 and result.score(X, -y) < 0.0
+    assert result.feature_names == ("x0", "x1", "x2", "x3")
+
+
+def test_a_result_is_three_lines():
+    result = fit(own_problem(), "gd", epsilon=1.0, clip=1.0, n_iter=3, seed=1)
+    what, how, weights = repr(result).splitlines()
+    assert what == "FitResult of gd on logistic + l2: n=60, p=4"
+    assert "(certified) at delta 0.000278, replace_one; uncharged: smoothness" in how
+    assert "seeded: not private" in how and f"{result.epsilon_certified:.4g}" in how
+    largest = np.abs(result.w).argmax()
+    assert f"the largest: x{largest} {result.w[largest]:+.3g}, " in weights
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda X: X[:, :2],
+            r"X of shape \(60, 2\): must have the 4 columns age, dose",
+        ),
+        (lambda X: X[0], r"X of shape \(4,\): must be \(n, p\)"),
+        (lambda X: named_frame(X).drop(columns="dose"), "X: has no column dose"),
+        (lambda X: X.astype(str), "must be an array of numbers"),
+    ],
+)
+def test_records_that_do_not_fit_a_model_are_refused(change, said):
+    X, y = arrays()
+    result = fit(
+        problem_from_arrays(named_frame(X), y, loss="logistic"), "gd", epsilon=math.inf
+    )
+    with pytest.raises(UsageError, match=said):
+        result.predict(change(X))
+    with pytest.raises(UsageError, match="labels must be -1 or"):
+        result.score(X, y > 0)
+    with pytest.raises(
+        UsageError, match=r"y of shape \(3,\): must be of shape \(60,\)"
+    ):
+        result.score(X, y[:3])
+
+
+def test_arrays_are_clipped_where_that_is_asked_for():
+    X, y = arrays()
+    given = {"loss": "huber", "bounds": {"columns": 0.5, "norm": 0.6, "label": 0.2}}
+    with pytest.raises(UsageError, match="exceeds its declared bound"):
+        problem_from_arrays(X, y, **given)
+    data = problem_from_arrays(X, y, clip_to_bounds=True, **given).dataset
+    assert np.abs(data.X).max() == 0.5 and np.abs(data.y).max() == 0.2
+    assert data.row_norms.max() <= 0.6 * (1.0 + 1e-12)
+    wider = problem_from_arrays(X, y, clip_to_bounds=True, intercept=2, **given).dataset
+    np.testing.assert_array_equal(wider.X, np.column_stack([data.X, np.full(N, 2.0)]))
+    assert wider.bounds.norm == pytest.approx(math.hypot(0.6, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"clip_to_bounds": True}, "clip_to_bounds=True: needs bounds"),
+        ({"intercept": -1}, "intercept=-1: must be a finite number >= 0"),
+        ({"positive": "yes"}, r"positive=\['yes'\].*some, but not all.*-1, 1"),
+    ],
+)
+def test_wrong_preparations_are_refused(given, said):
+    with pytest.raises(UsageError, match=said):
+        problem_from_arrays(*arrays(), loss="logistic", **given)
+
+
+def test_a_column_of_text_is_named():
+    table = named_frame(arrays()[0]).assign(dose="high")
+    with pytest.raises(UsageError, match="X: column dose holds .*must be numbers"):
+        problem_from_arrays(table, arrays()[1], loss="logistic")

@@ -32,6 +32,7 @@ class Uncharged(StrEnum):
     SMOOTHNESS_BOUNDS = "smoothness_bounds"
     STANDARDISATION = "standardisation"
     DROPPED_COLUMNS = "dropped columns"
+    CLASSES = "classes"
     TUNING = "tuning"
 
 
@@ -61,10 +62,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Usual:
-    """The objective that the literature uses with a dataset.
-
-    ``strength`` is a number or ``'1/n'``.
-    """
+    """The usual objective of a dataset; ``strength`` is a number or ``'1/n'``."""
 
     loss: str
     penalty: str
@@ -99,6 +97,8 @@ class Dataset:
         The parameter that labels were drawn from, where it is known.
     intercept : float
         The constant in a column that was added last; 0 for none.
+    columns : tuple of str
+        The names of the features before it, where arrays came with some.
 
     Attributes
     ----------
@@ -120,6 +120,7 @@ class Dataset:
     y_test: Array | None = None
     w_true: Array | None = None
     intercept: float = 0.0
+    columns: tuple[str, ...] = ()
     loaded: Mapping[str, Any] | None = field(default=None, init=False)
     derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -175,8 +176,7 @@ def numbers(key: str, values: Any) -> NDArray[Any]:
     Raises
     ------
     UsageError
-        If they are of another kind: complex, dates, text, objects, or masked, of which
-        a conversion would keep a part.
+        If they are complex, dates, text, objects, or masked.
     """
     try:
         array = np.asarray(values)

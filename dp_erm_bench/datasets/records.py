@@ -92,14 +92,15 @@ def column_max(X: Features) -> Array:
 
 
 def clipped(
-    name: str, arrays: Mapping[str, Features], declared: Declared
+    name: str, arrays: Mapping[str, Features], declared: Declared | Bounds
 ) -> dict[str, Features]:
     """Return features and labels with every record clipped to the bounds.
 
     Features are clipped one by one, then the record is shrunk to the norm: each
     record by itself, which costs no budget.
     """
-    bounds = declared.of(name, arrays["X"].shape[1])
+    p = arrays["X"].shape[1]
+    bounds = declared if isinstance(declared, Bounds) else declared.of(name, p)
     within: dict[str, Features] = {}
     for key, array in arrays.items():
         if key in ("X", "X_test"):

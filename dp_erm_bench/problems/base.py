@@ -156,6 +156,10 @@ class Problem(ABC):
         """Return columns of the table that say what problem it is."""
         return {}
 
+    def model(self, w: Array) -> Any:
+        """Return what a point predicts for records, a `LinearModel`, or None."""
+        return None
+
     def measures(self, w: Array) -> dict[str, Array]:
         """Return columns of the trajectory beside the objective, (B, p) to (B,)."""
         return {}

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.api import FitResult, one_thread, result_of
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.experiment.parameters import forget_problems
 from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.plugins.passed import has_passed, solver_digest
 from dp_erm_bench.problems.base import Problem
@@ -87,7 +87,8 @@ def replay(row: Row, folder: str | Path, *, algorithm: str | None = None) -> Fit
             solved = solved_together(trials, problems[0])
             _check_numbers(record, solved, place)
             checked = has_passed(solver_digest(pin))
-            return result_of(solved, place, reproducible=True, checked=checked)
+            known = {"reproducible": True, "checked": checked}
+            return result_of(solved, place, algorithm=label(pin), **known)
     except _Refused as why:
         raise UsageError(f"{name}: {why}") from None
 

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets import base
+from dp_erm_bench.datasets.arrays import own_dataset
 from dp_erm_bench.datasets.base import Array, Bounds, Dataset, Features, Usual
 from dp_erm_bench.datasets.load import load_dataset
-from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import Penalty
@@ -33,15 +33,18 @@ def problem_from_arrays(
     strength: float | str | None = None,
     bounds: Mapping[str, Any] | ArrayLike | None = None,
     constraint: str | Mapping[str, Any] | Constraint = "none",
+    positive: object = None,
+    clip_to_bounds: bool = False,
+    intercept: float | None = None,
 ) -> ERMProblem:
     """Return the problem of a user's own data.
 
     Parameters
     ----------
-    X : array or sparse matrix of shape (n, p)
-        A sparse one stays sparse.
+    X : array, sparse matrix or DataFrame of shape (n, p)
+        A sparse one stays sparse; a DataFrame names the features.
     y : array of shape (n,)
-        Labels; -1 and +1 for classification.
+        Labels; for classification -1 and +1, or any with ``positive``.
     loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
         Names of conf/, mappings with ``name`` and parameters, or objects of your own; a
         loss may be a file.
@@ -51,6 +54,12 @@ def problem_from_arrays(
         Public bounds on a record, not computed from the data: ``columns`` (R_j,
         one number or p numbers), and optionally ``norm`` (R_2) and ``label``. What
         is no mapping bounds the columns.
+    positive : label or list of labels, optional
+        What becomes +1 (``'yes'``, ``1``), all other labels becoming -1.
+    clip_to_bounds : bool
+        Whether records are clipped to the bounds, each by itself, instead of refused.
+    intercept : float, optional
+        The constant of a last column that is added; None or 0 for none.
 
     Raises
     ------
@@ -58,15 +67,27 @@ def problem_from_arrays(
         For wrong shapes, values that are not finite, labels outside the domain of
         the loss, or a record outside the declared bounds.
     """
-    declared = None if bounds is None else _bounds(bounds, np.shape(X)[-1])
-    features = X if hasattr(X, "tocsc") else _floats("X", X)
-    data = dataset_from_arrays(features, _floats("y", y), bounds=declared)
-    if strength is not None:
-        if isinstance(penalty, Penalty):
-            raise UsageError(f"strength={strength}: give it to the penalty itself")
-        name, parameters = _named("penalty", penalty)
-        penalty = {**parameters, "name": name, "strength": strength}
-    return build_problem(data, loss, penalty, constraint)
+    how: dict[str, Any] = {"positive": positive, "clip_to_bounds": clip_to_bounds}
+    declared = None if bounds is None else declared_bounds(bounds, np.shape(X)[-1])
+    how |= {"bounds": declared, "intercept": _constant(intercept)}
+    penalty = penalty if strength is None else _stronger(penalty, strength)
+    return build_problem(own_dataset(X, y, **how), loss, penalty, constraint)
+
+
+def _constant(intercept: float | None) -> float:
+    constant = number(0.0 if intercept is None else intercept)
+    if not 0.0 <= constant < math.inf:
+        raise refused("intercept", intercept, "a finite number >= 0, or None")
+    return constant
+
+
+def _stronger(
+    penalty: str | Mapping[str, Any] | Penalty, strength: float | str
+) -> Mapping[str, Any]:
+    if isinstance(penalty, Penalty):
+        raise UsageError(f"strength={strength}: give it to the penalty itself")
+    name, parameters = _named("penalty", penalty)
+    return {**parameters, "name": name, "strength": strength}
 
 
 def problem_of(spec: Mapping[str, Any]) -> ERMProblem:
@@ -190,7 +211,14 @@ def _floats(key: str, values: Any) -> Array:
     return np.asarray(base.numbers(key, values), np.float64)
 
 
-def _bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
+def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
+    """Return the bounds on records of p features that a user declares.
+
+    Raises
+    ------
+    UsageError
+        For an unknown key, a wrong number of columns, or values that are not finite.
+    """
     declared = spec if isinstance(spec, Mapping) else {"columns": spec}
     for key in declared:
         registry.check_choice("bounds", key, ["columns", "label", "norm"])

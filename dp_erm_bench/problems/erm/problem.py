@@ -16,6 +16,7 @@ from dp_erm_bench.problems.erm.held_out import (
     ranking,
     references,
 )
+from dp_erm_bench.problems.erm.model import LinearModel, feature_names
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum.certified import certified_optimum
 from dp_erm_bench.registry import OBJECTIVE
@@ -112,6 +113,11 @@ class ERMProblem(ERM, Problem):
     def last_measures(self, w: Array) -> dict[str, Array]:
         """Return the AUC on the test set, if there is one, see `ranking`."""
         return ranking(self, w)
+
+    def model(self, w: Array) -> LinearModel:
+        """Return what a point predicts for records, shape (p,)."""
+        data, classification = self.dataset, self.loss.classification
+        return LinearModel(w, classification, feature_names(data), data.intercept)
 
     @cached_property
     def references(self) -> dict[str, dict[str, float]]:

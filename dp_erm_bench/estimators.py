@@ -1,0 +1,250 @@
+"""Estimators for scikit-learn: a private fit behind its interface."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dp_erm_bench.api import fit
+from dp_erm_bench.datasets.base import Uncharged
+from dp_erm_bench.datasets.records import clipped
+from dp_erm_bench.errors import UndeclaredBounds, UsageError
+from dp_erm_bench.problems.erm.build import declared_bounds, problem_from_arrays
+
+Array = NDArray[np.float64]
+
+UNIT = {"columns": 1.0, "norm": 1.0, "label": 1.0}
+"""The bounds to which records are clipped where none are declared."""
+
+
+NO_BOUNDS = (
+    "bounds=None: records are clipped to norm 1 and regression targets to [-1, 1]; "
+    "declare public bounds, such as bounds={'columns': 1, 'norm': 1, 'label': 1}"
+)
+
+USUAL = {"gd": {"n_iter": 40}}
+"""Parameters of an algorithm where none are given."""
+
+
+class _DPLinear(BaseEstimator):  # type: ignore[misc]
+    """What both estimators share: bounds, the fit, margins."""
+
+    _usual_loss: ClassVar[str]
+
+    def __init__(
+        self,
+        algorithm: str = "gd",
+        *,
+        epsilon: float = 1.0,
+        delta: float | str = "1/n^2",
+        bounds: Mapping[str, Any] | ArrayLike | None = None,
+        adjacency: str = "replace_one",
+        intercept: float | None = 1.0,
+        loss: str | Mapping[str, Any] = "auto",
+        penalty: str | Mapping[str, Any] = "l2",
+        strength: float | str = "1/n",
+        parameters: Mapping[str, Any] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.adjacency = adjacency
+        self.intercept = intercept
+        self.loss = loss
+        self.penalty = penalty
+        self.strength = strength
+        self.parameters = parameters
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _fit(
+        self, X: Any, y: Array, uncharged: Sequence[Uncharged] = ()
+    ) -> tuple[Array, Any]:
+        """Return the weights and the intercept that are fitted to numbers y."""
+        if self.bounds is None:
+            warnings.warn(NO_BOUNDS, UndeclaredBounds, stacklevel=3)
+        p = X.shape[1]
+        self.bounds_ = declared_bounds(UNIT if self.bounds is None else self.bounds, p)
+        problem = problem_from_arrays(
+            *(X, y),
+            loss=self._usual_loss if self.loss == "auto" else self.loss,
+            penalty=self.penalty,
+            strength=self.strength,
+            bounds=self.bounds_.spec,
+            clip_to_bounds=True,
+            intercept=self.intercept,
+        )
+        result = fit(
+            *(problem, self.algorithm),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            seed=self.random_state,
+            **(USUAL.get(self.algorithm, {}) | dict(self.parameters or {})),
+        )
+        self.epsilon_certified_ = result.epsilon_certified
+        self.uncharged_ = (*map(str, uncharged), *result.uncharged)
+        self.reproducible_ = result.reproducible
+        constant = self.intercept or 0.0
+        return np.array(result.w[:p]), constant * result.w[p:].sum()
+
+    def _margins(self, X: Any) -> Array:
+        """Return the margins of records, which are clipped as those of the fit were."""
+        check_is_fitted(self)
+        how = {"accept_sparse": True, "dtype": np.float64, "reset": False}
+        features = validate_data(self, X, **how)
+        within = clipped("X", {"X": features}, self.bounds_)["X"]
+        return np.asarray(within @ np.ravel(self.coef_) + np.ravel(self.intercept_))
+
+
+class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
+    """A private linear classifier of two classes, for scikit-learn.
+
+    One fit spends the budget once. `GridSearchCV` and `cross_val_score` fit many models
+    to the same records and compare their scores: none of this is charged, and
+    ``epsilon_certified_`` of the best model counts its own fit only.
+
+    Parameters
+    ----------
+    algorithm : str
+        A name of conf/algorithm, or the path of a file with a solver of your own.
+    epsilon, delta, adjacency
+        The budget, as for `fit`; ``epsilon=inf`` is without noise.
+    bounds : mapping, float or array of shape (p,), optional
+        Public bounds on a record, as for `problem_from_arrays`, to which each record
+        is clipped, in predictions too. None: norm 1, with a warning.
+    intercept : float or None
+        The constant of a last column; None or 0 for none. Its weight is penalised.
+    loss, penalty : str or mapping
+        ``auto``: logistic. As for `problem_from_arrays`.
+    strength : float or str
+        Of the penalty; ``'1/n'`` is the inverse of the number of records.
+    parameters : mapping, optional
+        Parameters of the algorithm, such as ``{'clip': 1.0}``.
+    random_state : int, optional
+        A seed. A seeded fit is reproducible and therefore not private; None takes 128
+        secret bits.
+    classes : sequence of two labels, optional
+        The labels, the positive one last. None: those that y holds, in order, which
+        is a use of the data that no budget pays for.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_ : arrays of shape (1, p), (1,), (2,)
+        Weights of the clipped features; the labels, the positive one last.
+    feature_names_in_ : array of shape (p,)
+        Of a DataFrame whose columns have names.
+    epsilon_certified_ : float
+        The epsilon that is proved for the fit, with what ``uncharged_`` lists public.
+    uncharged_ : tuple of str
+        Uses of the data that the budget does not pay for.
+    reproducible_ : bool
+        Whether the fit was seeded, hence is not private.
+    """
+
+    _usual_loss = "logistic"
+
+    def __init__(
+        self,
+        algorithm: str = "gd",
+        *,
+        epsilon: float = 1.0,
+        delta: float | str = "1/n^2",
+        bounds: Mapping[str, Any] | ArrayLike | None = None,
+        adjacency: str = "replace_one",
+        intercept: float | None = 1.0,
+        loss: str | Mapping[str, Any] = "auto",
+        penalty: str | Mapping[str, Any] = "l2",
+        strength: float | str = "1/n",
+        parameters: Mapping[str, Any] | None = None,
+        random_state: int | None = None,
+        classes: Sequence[Any] | None = None,
+    ) -> None:
+        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "bounds": bounds}
+        given |= {"adjacency": adjacency, "intercept": intercept, "loss": loss}
+        given |= {"penalty": penalty, "strength": strength}
+        given |= {"parameters": parameters, "random_state": random_state}
+        super().__init__(algorithm, **given)
+        self.classes = classes
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Return the estimator, fitted to X of shape (n, p) and labels (n,).
+
+        Raises ValueError for other classes, values that are not finite or parameters
+        that are not allowed.
+        """
+        X, y = validate_data(
+            self, X, y, accept_sparse=True, dtype=np.float64, ensure_min_samples=2
+        )
+        check_classification_targets(y)
+        declared = self.classes is not None
+        self.classes_ = _two(np.asarray(self.classes) if declared else np.unique(y))
+        if not np.isin(y, self.classes_).all():
+            raise UsageError(f"y: holds a label that is not in classes={self.classes}")
+        signs = np.where(y == self.classes_[1], 1.0, -1.0)
+        found = self._fit(X, signs, () if declared else (Uncharged.CLASSES,))
+        self.coef_, self.intercept_ = map(np.atleast_2d, found)
+        self.intercept_ = self.intercept_[0]
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the margins of records, shape (n,); positive for ``classes_[1]``."""
+        return self._margins(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each record, shape (n,)."""
+        second = self._margins(X) >= 0.0
+        labels: NDArray[Any] = self.classes_[second.astype(int)]
+        return labels
+
+
+class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
+    """A private linear regression, for pipelines of scikit-learn.
+
+    Parameters and attributes are those of `DPClassifier` but for the classes:
+    ``bounds`` has a ``label``, to which targets are clipped, ``coef_`` is of shape (p,)
+    and ``intercept_`` a number. ``loss='auto'`` is huber: its derivative is bounded, so
+    that declared bounds are enough; squared needs ``parameters={'clip': 1.0}``.
+    """
+
+    _usual_loss = "huber"
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Return the estimator, fitted to X of shape (n, p) and targets (n,).
+
+        Raises ValueError for values or parameters that are not allowed.
+        """
+        how = {"dtype": np.float64, "ensure_min_samples": 2, "y_numeric": True}
+        checked = validate_data(self, X, y, accept_sparse=True, **how)
+        self.coef_, self.intercept_ = self._fit(*checked)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the prediction for each record, shape (n,)."""
+        return self._margins(X)
+
+
+def _two(classes: NDArray[Any]) -> NDArray[Any]:
+    if classes.shape == (2,) and classes[0] != classes[1]:
+        return classes
+    if classes.shape == (1,):
+        raise UsageError("y: holds one class, two are needed")
+    raise UsageError(
+        "Only binary classification is supported. The type of the target is multiclass."
+    )

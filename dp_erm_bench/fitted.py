@@ -1,0 +1,184 @@
+"""The result of a single fit: a model, its guarantee, its trajectory."""
+
+import functools
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import ThreadpoolController
+
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.releases.base import Release
+from dp_erm_bench.run import Run
+from dp_erm_bench.runner.execute import trajectory, uncharged
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+SHOWN = 3
+"""Weights that a repr shows."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitResult:
+    """The result of a fit.
+
+    Attributes
+    ----------
+    w : array of shape (p,)
+        The last published iterate; read-only.
+    epsilon_certified : float
+        The epsilon proved for the mechanisms that were run, at the budget's delta,
+        with all that ``uncharged`` lists taken as public. Infinite at epsilon=inf.
+    releases : tuple of Release
+        The published releases with their sensitivities.
+    reproducible : bool
+        Whether there was a seed. A seeded run is reproducible, hence not private.
+    calibration : str
+        The calibration of the noise, with a note if a printed constant is not proved.
+    accountant : str
+        The accountant that proved ``epsilon_certified``.
+    uncharged : tuple of str
+        Uses of the data that the budget does not pay for.
+    checked : bool
+        Whether the algorithm is the package's own or has passed ``dp-erm-bench check``;
+        otherwise ``epsilon_certified`` rests on the solver's own declarations.
+    columns : mapping
+        The columns of ``trajectory`` but the optimum and the relative error.
+    problem : Problem or None
+        The problem, with the smoothness constants of the fit. A pickled result has
+        none: its trajectory was made before.
+    algorithm : str
+    budget : Budget
+        Its delta a number.
+    title : str
+        What the problem is called.
+    model : LinearModel or None
+        What ``w`` predicts; None for a problem without predictions.
+    """
+
+    w: Array
+    epsilon_certified: float
+    releases: tuple[Release, ...]
+    reproducible: bool
+    calibration: str
+    accountant: str
+    uncharged: tuple[str, ...]
+    checked: bool
+    columns: Mapping[str, list[Any]]
+    problem: Problem | None
+    algorithm: str
+    budget: Budget
+    title: str
+    model: Any
+
+    def __repr__(self) -> str:
+        """Return three lines: what was fitted, its guarantee, its largest weights."""
+        budget = self.budget
+        weights = self.model.weights if self.model else dict(enumerate(self.w.tolist()))
+        largest = sorted(weights, key=lambda name: -abs(weights[name]))[:SHOWN]
+        uses = f"uncharged: {', '.join(self.uncharged) or 'none'}"
+        doubt = "" if self.checked else ", algorithm not checked"
+        seeded = ", seeded: not private" if self.reproducible else ""
+        return (
+            f"FitResult of {self.algorithm} on {self.title}\n"
+            f"epsilon {self.epsilon_certified:.4g} ({self.calibration}) at delta "
+            f"{budget.delta:.3g}, {budget.adjacency}; {uses}{doubt}{seeded}\n"
+            f"{np.count_nonzero(self.w)} of {self.w.size} weights are not 0, the "
+            f"largest: {', '.join(f'{k} {weights[k]:+.3g}' for k in largest)}"
+        )
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Return the names of the p features, ``intercept`` the last one's if added."""
+        names: tuple[str, ...] = self._model().feature_names
+        return names
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the margins of records, shape (n,), see `LinearModel`."""
+        margins: Array = self._model().decision_function(X)
+        return margins
+
+    def predict(self, X: Any) -> Array:
+        """Return -1 or +1 for a classification, else the margins, see `LinearModel`."""
+        answers: Array = self._model().predict(X)
+        return answers
+
+    def score(self, X: Any, y: ArrayLike) -> float:
+        """Return the accuracy, R^2 for a regression, see `LinearModel`."""
+        return float(self._model().score(X, y))
+
+    def _model(self) -> Any:
+        if self.model is None:
+            raise Unsupported(f"{self.title}: its solutions predict nothing of records")
+        return self.model
+
+    @functools.cached_property
+    def trajectory(self) -> "pd.DataFrame":
+        """Return one row per checkpoint, made when it is first read.
+
+        iteration, passes, seconds, objective, optimum, relative_error, nnz; where there
+        is a test set test_objective, test_risk, test_accuracy, balanced_accuracy, auc.
+        They are computed from the data at published iterates: they are not private.
+        """
+        # Not at the top: importing it takes longer than a fit.
+        import pandas as pd
+
+        assert self.problem is not None
+        with one_thread():
+            optimum = self.problem.optimum.value
+        frame = pd.DataFrame(self.columns)
+        frame = frame.astype({key: float for key in frame if frame[key].dtype == "O"})
+        frame["optimum"] = np.nan if optimum is None else optimum
+        frame["relative_error"] = frame["objective"] / frame["optimum"] - 1.0
+        return frame
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields and the trajectory, without the problem's records."""
+        return {"trajectory": self.trajectory, **vars(self), "problem": None}
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Return the context in which linear algebra uses one thread."""
+    limited: AbstractContextManager[Any]
+    limited = _libraries(frozenset(sys.modules)).limit(limits=1)
+    return limited
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries(modules: frozenset[str]) -> ThreadpoolController:
+    """Return the libraries with threads, found anew after an import: it takes long."""
+    return ThreadpoolController()
+
+
+def result_of(
+    solved: Run, b: int, *, algorithm: str, reproducible: bool, checked: bool
+) -> FitResult:
+    """Return the fit result of trial b of a batch."""
+    problem, calibration = solved.problem, solved.calibration
+    columns = {k: v for k, v in trajectory(solved.rows, b).items() if v}
+    w = solved.rows.w[b].copy()
+    w.setflags(write=False)
+    return FitResult(
+        w=w,
+        epsilon_certified=calibration.epsilon_certified,
+        releases=(*solved.shares, *solved.releases),
+        reproducible=reproducible,
+        calibration=calibration.label,
+        accountant=calibration.accountant,
+        uncharged=tuple(uncharged(problem, solved.solvers[b])),
+        checked=checked,
+        columns=columns,
+        problem=problem,
+        algorithm=algorithm,
+        budget=solved.budget,
+        title=f"{problem.title}: n={problem.n}, p={problem.p}",
+        model=problem.model(w),
+    )
