@@ -32,6 +32,9 @@ from dp_erm_bench.releases.adjacency import Adjacency as Adjacency
 from dp_erm_bench.releases.base import Mechanism as Mechanism
 from dp_erm_bench.releases.base import Mechanisms as Mechanisms
 from dp_erm_bench.releases.base import Release as Release
+from dp_erm_bench.releases.fixed_size_gaussian import (
+    FixedSizeGaussian as FixedSizeGaussian,
+)
 from dp_erm_bench.releases.gaussian import Gaussian as Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax as InsideNoisyMax
 from dp_erm_bench.releases.l1_laplace import L1Laplace as L1Laplace

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from dp_erm_bench.contract.families import Neighbours
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeMechanism
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.sampling import Batch, PoissonMechanism
+from dp_erm_bench.releases.sampling import Batch, Indices, SamplingMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.replay import Log
 
@@ -52,23 +53,26 @@ def spread_of(
     return float(np.nanmax(np.nanmax(moved, axis=1) / np.nanmin(moved, axis=1)))
 
 
-def coins(
-    mechanism: PoissonMechanism, record: int, turned: bool
+def public_samples(
+    mechanism: SamplingMechanism, record: int, turned: bool
 ) -> Callable[[int, int, int], Batch]:
     """Return a sampler for a mechanism, with the changed record by a public pattern.
 
-    Samples are the record alone, all records, or as the coins fall. Each has a
-    positive probability, so that a proof for all samples covers these.
+    Samples of coins are the record alone, all records, or as the coins fall. Each has
+    a positive probability, so that a proof for all samples covers these. Of a sample
+    of fixed size the record takes the place of another one.
 
     Parameters
     ----------
-    mechanism : PoissonMechanism
+    mechanism : SamplingMechanism
     record : int
         Row of the record in which the neighbours differ.
     turned : bool
         Whether it is present exactly where the pattern says that it is not.
     """
-    plain, rate, name = mechanism.sample, mechanism.rate, mechanism.release.name
+    plain, name = mechanism.sample, mechanism.release.name
+    fixed = isinstance(mechanism, FixedSizeMechanism)
+    held = placed if fixed else tossed
     done: collections.Counter[int] = collections.Counter()
 
     def sample(trial: int, n: int, steps: int) -> Batch:
@@ -76,15 +80,38 @@ def coins(
         samples = []
         for use in range(done[trial], done[trial] + steps):
             rng = np.random.default_rng([zlib.crc32(name.encode()), trial, use])
-            chosen = rng.integers(4)
-            held = rng.random(n) < (0.0, 1.0, rate, rate)[chosen]
-            held[record] = present(name, trial, use) != turned
-            samples.append(np.flatnonzero(held))
+            is_in = present(name, trial, use) != turned
+            samples.append(held(rng, mechanism.rate, n, record, is_in))
         done[trial] += steps
         offsets = np.cumsum([0, *(one.size for one in samples)])
         return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
 
     return sample
+
+
+def tossed(
+    rng: np.random.Generator, rate: float, n: int, record: int, is_in: bool
+) -> Indices:
+    """Return a sample of coins that holds the record or does not."""
+    chosen = rng.integers(4)
+    held = rng.random(n) < (0.0, 1.0, rate, rate)[chosen]
+    held[record] = is_in
+    return np.flatnonzero(held)
+
+
+def placed(
+    rng: np.random.Generator, rate: float, n: int, record: int, is_in: bool
+) -> Indices:
+    """Return a sample of fixed size, the record at a place of another one or not."""
+    size = round(rate * n)
+    others = np.delete(np.arange(n), record)[rng.permutation(n - 1)]
+    place = int(rng.integers(size))
+    if size == n:
+        return np.insert(others, place, record)
+    held = others[:size]
+    if is_in:
+        held[place] = record
+    return held
 
 
 def present(name: str, trial: int, use: int) -> bool:

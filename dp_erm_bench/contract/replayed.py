@@ -221,7 +221,7 @@ def _too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
     the difference of two terms of one sign says nothing of that
     (``releases/sampling.py``).
     """
-    for name in sorted(first.sampled):
+    for name in sorted(name for name, halved in first.sampled.items() if halved):
         ratio = ratios.get(name, 0.0)
         if HALF + SLACK < ratio <= 1.0 + SLACK:
             yield (

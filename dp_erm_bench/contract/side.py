@@ -15,12 +15,12 @@ import numpy as np
 
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.hidden import Matched, coins, matched, spread_of
+from dp_erm_bench.contract.hidden import Matched, matched, public_samples, spread_of
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.base import Array, Mechanisms, Query
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.sampling import PoissonMechanism
+from dp_erm_bench.releases.sampling import SamplingMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.recount import Witness
 from dp_erm_bench.trust.replay import Log, Writer
@@ -50,8 +50,9 @@ class Account:
         The secret linear terms of objectives that the solver got.
     matched : list of Matched
         The terms that give the same minimisers on D'.
-    sampled : set of str
-        Releases of sums over samples.
+    sampled : dict of str to bool
+        Releases of sums over samples, and whether a record's own term must be at most
+        half of the sensitivity under ``replace_one``.
     """
 
     refusal: str = ""
@@ -61,7 +62,7 @@ class Account:
     complaints: list[str] = field(default_factory=list)
     terms: list[Array] = field(default_factory=list)
     matched: list[Matched] = field(default_factory=list)
-    sampled: set[str] = field(default_factory=set)
+    sampled: dict[str, bool] = field(default_factory=dict)
 
 
 class Side:
@@ -172,11 +173,12 @@ class Side:
         for name, mechanism in mechanisms.items():
             if not np.isfinite(mechanism.scale).all():
                 raise Unsupported(f"release {name} has no finite sensitivity")
-            if isinstance(mechanism, PoissonMechanism) and mechanism.rate < 1.0:
+            if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
-                drawn: Any = coins(mechanism, self.neighbours.record, turned)
+                drawn: Any = public_samples(mechanism, self.neighbours.record, turned)
                 setattr(mechanism, "sample", drawn)  # noqa: B010
-                self.account.sampled.add(name)
+                if mechanism.rate < 1.0:
+                    self.account.sampled[name] = mechanism.halved
 
     def _answer(
         self, witness: Witness, query: Query, publish: Callable[[], Any]

@@ -12,33 +12,16 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import GaussianLaw, gaussian_rdp
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Dominating, Floats, MonotonePair
-from dp_erm_bench.releases.sampling import SampledRelease
+from dp_erm_bench.releases.sampling import SampledLaw, SampledRelease
 
 
 @dataclass(frozen=True)
-class PoissonGaussianLaw(Law):
-    """The Gaussian mechanism on a Poisson sample.
-
-    Attributes
-    ----------
-    rate : float
-        The sampling rate, in (0, 1): at rate 1 it is the Gaussian mechanism.
-    """
+class PoissonGaussianLaw(SampledLaw):
+    """The Gaussian mechanism on a Poisson sample."""
 
     name: ClassVar[str] = "poisson_gaussian"
     normal: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
-    rate: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse a rate outside of (0, 1)."""
-        super().__post_init__()
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate={self.rate}: must be in (0, 1]")
-
-    def sampling_rate(self) -> float:
-        """Return the sampling rate."""
-        return self.rate
 
     def rdp(self, z: float, orders: Floats) -> Floats:
         """Return the curve of all records.

@@ -1,5 +1,6 @@
-"""Poisson sampling: each record independently, with the same probability."""
+"""Secret samples of records; Poisson: each independently, with one probability."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,6 +13,7 @@ from dp_erm_bench.kernels.draws import survivals
 from dp_erm_bench.kernels.stochastic import poisson_gaps
 from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.base import Array, Mechanism, Release
+from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.streams import stream_seeds
 
 Indices = NDArray[np.int64]
@@ -48,8 +50,8 @@ class CoinStream:
         return np.concatenate(pieces)
 
 
-class PoissonMechanism(AdditiveMechanism):
-    """Samples records, and adds noise to a sum over the sample.
+class SamplingMechanism(AdditiveMechanism):
+    """Samples records, and adds noise to what is computed from the sample.
 
     The sample belongs to the mechanism: it is drawn from a stream of its own,
     secret like the noise.
@@ -57,16 +59,27 @@ class PoissonMechanism(AdditiveMechanism):
     Amplification by sampling is proved for a fresh secret sample at each use, so that
     samples are matched with uses: one for one, in each trial. Samples of several steps
     may be drawn at once, before as many uses; noise that a compiled step takes ahead
-    may come before the samples of its steps. At rate 1 all records are in every sum,
-    and nothing is counted.
+    may come before the samples of its steps. At rate 1 all records are in every
+    sample, and nothing is counted.
+
+    Attributes
+    ----------
+    kind : str
+        What a sample is called in messages.
+    is_secret : bool
+        Whether a sample is more than all records in their own order.
+    halved : bool
+        See ``SampledRelease``.
     """
+
+    kind: ClassVar[str]
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
         super().__init__(release, z, identities)
         assert isinstance(release, SampledRelease)
         self.rate = self._charged = release.rate
-        seeds = stream_seeds(identities, f"{release.name}/sample")
-        self._coins = [CoinStream(seed, release.rate) for seed in seeds]
+        self.halved, self.is_secret = release.halved, release.rate < 1.0
+        self.sample_seeds = stream_seeds(identities, f"{release.name}/sample")
         # Samples that wait for their uses; negative: uses that wait for their samples.
         self._left = [0] * len(identities)
         self._again = False
@@ -84,10 +97,11 @@ class PoissonMechanism(AdditiveMechanism):
         self._left[trial] += steps
         # A second sample before a use, or more samples than the noise taken ahead.
         self._again |= before > 0 or before < 0 < self._left[trial]
-        successes = self._coins[trial].successes(n * steps)
-        step = successes // n
-        sizes = np.bincount(step, minlength=steps)
-        return successes - step * n, np.concatenate([[0], np.cumsum(sizes)])
+        return self._sampled(trial, n, steps)
+
+    @abstractmethod
+    def _sampled(self, trial: int, n: int, steps: int) -> Batch:
+        """Draw the samples of ``sample``."""
 
     def _require(self, uses: int) -> None:
         """Refuse unless all trials have taken one sample for each use."""
@@ -100,7 +114,7 @@ class PoissonMechanism(AdditiveMechanism):
     def _refuse(self, wrong: str) -> None:
         if self._charged < 1.0:
             raise NotSampled(
-                f"release {self.release.name} is certified for one Poisson sample of "
+                f"release {self.release.name} is certified for one {self.kind} of "
                 f"rate {self._charged:g} at each use, and {wrong}"
             )
 
@@ -132,6 +146,46 @@ class PoissonMechanism(AdditiveMechanism):
             self._refuse(lacking)
 
 
+class PoissonMechanism(SamplingMechanism):
+    """Samples each record independently."""
+
+    kind = "Poisson sample"
+
+    def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
+        super().__init__(release, z, identities)
+        self._coins = [CoinStream(seed, self.rate) for seed in self.sample_seeds]
+
+    def _sampled(self, trial: int, n: int, steps: int) -> Batch:
+        successes = self._coins[trial].successes(n * steps)
+        step = successes // n
+        sizes = np.bincount(step, minlength=steps)
+        return successes - step * n, np.concatenate([[0], np.cumsum(sizes)])
+
+
+@dataclass(frozen=True)
+class SampledLaw(Law):
+    """A law of what is computed from a sample.
+
+    Attributes
+    ----------
+    rate : float
+        The probability of a record to be in a sample, in (0, 1): at rate 1 it is the
+        law of the mechanism on all records.
+    """
+
+    rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a rate outside of (0, 1)."""
+        super().__post_init__()
+        if not 0 < self.rate < 1:
+            raise ValueError(f"rate={self.rate}: must be in (0, 1]")
+
+    def sampling_rate(self) -> float:
+        """Return the rate."""
+        return self.rate
+
+
 @dataclass(frozen=True, eq=False)
 class SampledRelease(Release):
     """A noisy sum over a Poisson sample of the records.
@@ -160,8 +214,15 @@ class SampledRelease(Release):
     rate : float
         The probability with which each record is in the sample. The sample is
         part of the mechanism: it stays secret.
+
+    Attributes
+    ----------
+    halved : bool
+        Whether a record's own term must be at most half of the sensitivity under
+        ``replace_one``, as said above.
     """
 
     mechanism: ClassVar[type[Mechanism]] = PoissonMechanism
+    halved: ClassVar[bool] = True
     # Nothing is claimed by default: the sum is charged for all records.
     rate: float = 1.0

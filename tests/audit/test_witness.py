@@ -8,6 +8,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate, shared_mechanisms
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.releases.base import make_mechanisms
+from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.l1_laplace import L1Laplace
@@ -22,7 +23,7 @@ from dp_erm_bench.trust.recount import listen, recount, uses_of
 ALGORITHMS = registry.names("algorithm")
 NAMES = ("a", "b", "c")
 P = 4
-ADDITIVE = (Gaussian, Laplace, PoissonGaussian)
+ADDITIVE = (Gaussian, Laplace, PoissonGaussian, FixedSizeGaussian)
 SECRET = (ObjectiveGaussian, ObjectiveNormLaplace)
 SELECTIONS = (NoisyMax, LaplaceNoisyMax)
 

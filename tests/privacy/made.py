@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dp_erm_bench import releases
 from dp_erm_bench.releases.base import Release
+from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussianLaw
 from dp_erm_bench.releases.gaussian import GaussianLaw
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import LaplaceLaw
@@ -23,6 +24,7 @@ from dp_erm_bench.releases.objective_norm_laplace import (
 )
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
 from dp_erm_bench.releases.printed import printed_multiplier as printed
+from dp_erm_bench.trust.twins.fixed_size_gaussian import FixedSizeGaussianTwin
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 from dp_erm_bench.trust.twins.l1_laplace import L1LaplaceTwin
 from dp_erm_bench.trust.twins.laplace import LaplaceTwin
@@ -50,6 +52,7 @@ LAWS = {
         NoisyMaxLaw,
         ObjectiveNormLaplaceLaw,
         PoissonGaussianLaw,
+        FixedSizeGaussianLaw,
         ObjectiveGaussianLaw,
     )
 }
@@ -57,6 +60,7 @@ PURE_KINDS = tuple(name for name, law in LAWS.items() if issubclass(law, PureLaw
 TWINS = {
     "gaussian": GaussianTwin,
     "poisson_gaussian": PoissonGaussianTwin,
+    "fixed_size_gaussian": FixedSizeGaussianTwin,
     "laplace": LaplaceTwin,
     "bounded_range": NoisyMaxTwin,
     "pure": LaplaceNoisyMaxTwin,

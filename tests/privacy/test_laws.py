@@ -8,6 +8,7 @@ from scipy import stats
 
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.base import make_mechanisms
+from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import Laplace
@@ -27,6 +28,7 @@ KINDS = (
     Gaussian,
     Laplace,
     PoissonGaussian,
+    FixedSizeGaussian,
     NoisyMax,
     LaplaceNoisyMax,
     InsideNoisyMax,

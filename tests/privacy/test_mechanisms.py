@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.base import make_mechanisms
+from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import Laplace
@@ -15,8 +16,8 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from tests.privacy.made import release_of
 
-SCALARS = (Gaussian, Laplace, PoissonGaussian)
-VECTORS = (Gaussian, PoissonGaussian)
+SCALARS = (Gaussian, Laplace, PoissonGaussian, FixedSizeGaussian)
+VECTORS = (Gaussian, PoissonGaussian, FixedSizeGaussian)
 SELECTIONS = (NoisyMax, LaplaceNoisyMax, InsideNoisyMax)
 NAMES = ["a", "b", "c", "d"]
 P = 3

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from dp_erm_bench.releases.base import make_mechanisms
+from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import Laplace
@@ -19,10 +20,12 @@ from tests.privacy.made import LAWS, built_in, law_of, release_of
 ADDED = {
     "gaussian": stats.norm,
     "poisson_gaussian": stats.norm,
+    "fixed_size_gaussian": stats.norm,
     "laplace": stats.laplace,
 }
 SELECTED = ("bounded_range", "pure")
-ADDITIVE = (Gaussian, Laplace, PoissonGaussian)
+SAMPLED = (PoissonGaussian, FixedSizeGaussian)
+ADDITIVE = (Gaussian, Laplace, *SAMPLED)
 SELECTIONS = (NoisyMax, LaplaceNoisyMax, InsideNoisyMax)
 Z, WEIGHT = 0.8, 1.25
 TRIALS = [f"trial {i}" for i in range(4000)]
@@ -52,7 +55,7 @@ def test_every_release_is_tested_here():
     made = [kind for kind in built_in() if kind.__name__ not in elsewhere]
     assert set(made) == {*ADDITIVE, *SELECTIONS}
     kinds = {release_of(found, "any", 1.0, 1).law().name for found in made}
-    kinds.add(PoissonGaussian("any", 1.0, 1, rate=0.5).law().name)
+    kinds |= {kind("any", 1.0, 1, rate=0.5).law().name for kind in SAMPLED}
     one_solve = {"norm_laplace", "objective", "objective_pure"}  # test_perturbation
     assert kinds == {*ADDED, *SELECTED} == set(LAWS) - one_solve
 

@@ -1,0 +1,179 @@
+"""Samples of fixed size: what is drawn, and what is charged for it."""
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from dp_erm_bench.accounting.bounds import converted_epsilon, default_orders
+from dp_erm_bench.errors import NotSampled
+from dp_erm_bench.releases.base import make_mechanisms
+from dp_erm_bench.releases.fixed_size_gaussian import (
+    FixedSizeGaussian,
+    FixedSizeGaussianLaw,
+    log_moments,
+    whole_orders,
+)
+from dp_erm_bench.releases.gaussian import gaussian_rdp
+from dp_erm_bench.trust.twins.fixed_size_gaussian import (
+    FixedSizeGaussianTwin,
+    log_moment,
+)
+
+RATES = (1e-3, 0.1, 0.5, 0.95)
+ORDERS = np.array([2.0, 3.0, 5.0, 12.0])
+
+
+def mechanism_of(rate, names=("a",), times=100):
+    release = FixedSizeGaussian("sum", 1.0, times, rate=rate)
+    return make_mechanisms([release], 1.0, names)["sum"]
+
+
+def samples_of(rate, n, steps, **how):
+    records, offsets = mechanism_of(rate, **how).sample(0, n, steps)
+    assert (np.diff(offsets) == round(rate * n)).all()
+    return records.reshape(steps, -1)
+
+
+def test_ordered_samples_are_uniform():
+    drawn = samples_of(3 / 5, 5, 30_000)
+    counts = {order: 0 for order in itertools.permutations(range(5), 3)}
+    for row in drawn.tolist():
+        counts[tuple(row)] += 1
+    assert stats.chisquare(list(counts.values())).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("n", [2, 64, 1000])
+@pytest.mark.parametrize("size", [1, 2])
+def test_records_of_a_sample_are_distinct(n, size):
+    drawn = samples_of(size / n, n, 50)
+    assert ((drawn >= 0) & (drawn < n)).all()
+    assert all(len(set(row)) == size for row in drawn.tolist())
+
+
+def test_all_records_come_in_random_order():
+    drawn = samples_of(1.0, 6, 40)
+    assert (np.sort(drawn) == np.arange(6)).all()
+    assert len({tuple(row) for row in drawn.tolist()}) > 30
+
+
+def test_samples_belong_to_the_trial_and_the_step():
+    together = mechanism_of(0.25, names=("a", "b"))
+    first = [together.sample(trial, 8, 3)[0].tolist() for trial in (0, 1)]
+    alone = mechanism_of(0.25, names=("b",))
+    steps = [alone.sample(0, 8, 1)[0].tolist() for _ in range(3)]
+    assert first[1] == sum(steps, []) != first[0]
+
+
+def test_a_use_without_its_sample_is_refused():
+    mechanism = mechanism_of(0.5)
+    with pytest.raises(NotSampled, match="one sample of fixed size of rate 0.5"):
+        mechanism(np.zeros((1, 2)))
+
+
+def test_a_rate_is_a_number_of_records():
+    with pytest.raises(NotSampled, match="that is no number of 10 records"):
+        mechanism_of(0.25).sample(0, 10, 1)
+
+
+@pytest.mark.parametrize("d", [0.05, 0.3, 1.0, 2.5])
+@pytest.mark.parametrize("j", [2, 3, 4, 7, 40])
+def test_no_three_laws_within_d_have_a_larger_moment(d, j):
+    grid = np.linspace(0.0, d, 7) ** 2
+    most = max(
+        log_moment(j, first, second, apart)
+        for first, second in itertools.product(grid, repeat=2)
+        for apart in grid[1:]
+        if abs(first**0.5 - second**0.5) <= apart**0.5 <= first**0.5 + second**0.5
+    )
+    assert most <= log_moments(d)[j - 2] <= most + 2e-6
+
+
+def divergence(rate, one, other, orders):
+    """The Renyi divergence of two mixtures with N(0, 1), by quadrature in the plane."""
+    axis = np.arange(-12, 40, 0.05)
+    x, y = np.meshgrid(axis, np.arange(-12, 25, 0.05))
+
+    def density(a):
+        gain = x * a[0] + y * a[1] - (a[0] ** 2 + a[1] ** 2) / 2
+        mixed = np.logaddexp(math.log1p(-rate), math.log(rate) + gain)
+        return mixed - (x * x + y * y) / 2 + 2 * math.log(0.05) - math.log(2 * math.pi)
+
+    p, q = density(one), density(other)
+    logs = [logsumexp(a * p + (1 - a) * q) / (a - 1) for a in orders]
+    return np.array(logs)
+
+
+def placed(d, kind):
+    half, high = d / 2, d * math.sqrt(3) / 2
+    return {
+        "triangle": ((high, half), (high, -half)),
+        "gone": ((d, 0.0), (0.0, 0.0)),
+        "new": ((0.0, 0.0), (d, 0.0)),
+        "opposite": ((half, 0.0), (-half, 0.0)),
+    }[kind]
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("d", [0.2, 0.8])
+@pytest.mark.parametrize("kind", ["triangle", "gone", "new", "opposite"])
+def test_exact_instances_are_covered(rate, d, kind):
+    bound = FixedSizeGaussianLaw(1, 1.0, rate).rdp(1 / d, ORDERS)
+    exact = divergence(rate, *placed(d, kind), ORDERS)
+    assert (exact <= bound * (1 + 1e-9)).all()
+    if kind == "triangle":
+        assert exact[0] > 0.7 * bound[0]
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("z", [0.5, 2.0, 9.0])
+def test_the_bound_is_within_those_of_others(rate, z):
+    from dp_accounting.rdp import rdp_privacy_accountant as library
+
+    orders = np.array([1.5, 2.0, 2.7, 9.0, 33.0, 60.0])
+    bound = FixedSizeGaussianLaw(1, 1.0, rate).rdp(z, orders)
+    published = library._compute_rdp_sample_wor_gaussian(rate, z, orders)
+    assert (bound <= published * (1 + 1e-6)).all()
+    assert (bound <= gaussian_rdp(orders, z)).all()
+    assert (np.diff(bound * (orders - 1)) > 0).all()
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("z", [0.5, 3.0, 20.0])
+def test_the_twin_counts_the_same(rate, z):
+    orders = default_orders()
+    bound = FixedSizeGaussianLaw(1, 1.0, rate).rdp(z, orders)
+    again = FixedSizeGaussianTwin(z, 1, rate).renyi(orders)
+    for times in (1, 30, 1000):
+        counted = converted_epsilon(orders, times * again, 1e-6)
+        proved = converted_epsilon(orders, times * bound, 1e-6)
+        assert counted == pytest.approx(proved, rel=1e-3)
+
+
+def test_half_of_the_change_is_exceeded_where_a_record_goes():
+    # Zero-out: the other records are at -C, ours at C or at 0, in units of the noise.
+    c, rate = 1.0, 0.01
+    charged = FixedSizeGaussianLaw(1, 1.0, rate).rdp(1 / c, ORDERS)
+    exact = divergence(rate, (2 * c, 0.0), (c, 0.0), ORDERS)
+    assert (exact > 3 * charged).all()
+    whole = FixedSizeGaussianLaw(1, 1.0, rate).rdp(1 / (2 * c), ORDERS)
+    assert (exact <= whole).all()
+
+
+def test_all_records_are_the_gaussian_mechanism():
+    law = FixedSizeGaussian("sum", 1.0, 3, rate=1.0).law()
+    assert law.name == "gaussian" and law.times == 3
+
+
+def test_a_schedule_is_accounted_at_once():
+    log_moments.cache_clear()
+    start, orders = time.process_time(), default_orders()
+    for step in range(500):
+        level = (step * 7) % 15
+        FixedSizeGaussianLaw(1, 1.0, 2.0 ** (level - 15)).rdp(3.21, orders)
+    assert time.process_time() - start < 0.5
+    assert whole_orders()[-1] == 512
