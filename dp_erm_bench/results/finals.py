@@ -17,7 +17,7 @@ from dp_erm_bench.registry import PARTS, check_choice
 from dp_erm_bench.results.files import plural, shown
 from dp_erm_bench.results.plan import NAME, read_plan
 from dp_erm_bench.results.settings import final_rows
-from dp_erm_bench.results.table import UNREADABLE, load_results
+from dp_erm_bench.results.table import UNREADABLE, recorded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ def named_finals(folder: Path) -> pd.DataFrame:
         raise UsageError(
             f"{folder}: {missing if folder.is_dir() else 'no such folder'}"
         )
-    table = load_results(folder)
+    table = recorded(folder)
     rows = final_rows(table[table["phase"] != "tune"])
     settings = {
         (line["key"], line["tuned"]): _text(line)

@@ -10,6 +10,7 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.labels import HOW_IT_WENT, labelled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +25,6 @@ LINE = [*LABELS, *PROBLEM, *BUDGET]
 """Columns that tell lines apart: runs equal in them differ in setting and seed only."""
 
 TUNING = Uncharged.TUNING.value
-HOW_IT_WENT = r" \(.*\)$"
-"""The note of a calibration's label: that it is not proved, or not recounted."""
 
 
 def final_rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -99,6 +98,7 @@ def held_out(table: pd.DataFrame, tuning_seeds: Collection[int]) -> pd.DataFrame
     """
     import pandas as pd
 
+    table = labelled(table, again=True)
     chooses = table["seed"].isin(tuning_seeds)
     tune, rest = table[chooses].assign(phase="tune"), table[~chooses]
     names = [*LINE, "params"]
@@ -125,7 +125,12 @@ def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
 
 
 def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows whose calibration is named as asked for, not as it turned out."""
+    """Return rows as lines that settings compete in.
+
+    A sweep's are called as without its parameters, a calibration as it was asked for,
+    not as it turned out.
+    """
+    rows = labelled(rows, again=True)
     return rows.assign(
         calibration=rows["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
     )

@@ -7,14 +7,15 @@ Runs that diverged count as infinitely bad, never as missing. What is drawn at r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.settings import final_rows, worst_if_lost
+from dp_erm_bench.results.pooling import check_alike, pooled, tabled
+from dp_erm_bench.results.settings import PROBLEM, final_rows, worst_if_lost
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,23 +49,22 @@ def bands(
     DataFrame
         One row per curve and `x`: `median`; `low`, `high` (10 and 90 % quantiles);
         `min`, `max`; `ci_low`, `ci_high` (95 % bootstrap interval of the median, nan
-        of a single run); and `n`, the number of runs.
+        of a single run); and `n`, the number of runs. Its `attrs["pooled"]` says over
+        what: `5 seeds`.
+
+    Raises
+    ------
+    UsageError
+        If there is no value of `y`, or a curve would pool settings that differ.
     """
     rows = table.assign(**{y: worst_if_lost(table, y)})
     rows = rows[rows[y].notna()]
     if rows.empty:
         raise UsageError(f"bands: the table has no value of {y}")
+    runs = check_alike(rows, [*by, x], "bands")
     groups = rows.groupby([*by, x], dropna=False)[y]
     band_of = {key: _band(group.to_numpy(float)) for key, group in groups}
-    return _tabled(band_of, [*by, x])
-
-
-def _tabled(rows: Mapping[Any, Mapping[str, float]], names: list[str]) -> pd.DataFrame:
-    """Return rows by their keys as a table that begins with the columns of the keys."""
-    import pandas as pd
-
-    index = pd.MultiIndex.from_tuples(rows, names=names)
-    return pd.DataFrame(list(rows.values()), index=index).reset_index()
+    return tabled(band_of, [*by, x], runs)
 
 
 def paired(
@@ -98,12 +98,13 @@ def paired(
     -------
     DataFrame
         The columns of `by`; `median` over pairs with its 95 % bootstrap interval
-        `ci_low`, `ci_high`; `wins`, the share with `first` smaller; `pairs`.
+        `ci_low`, `ci_high`; `wins`, the share with `first` smaller; `pairs`. Its
+        `attrs["pooled"]` says over what: `5 seeds, 2 datasets`.
 
     Raises
     ------
     UsageError
-        If the two share no seed, or one has several runs for a seed.
+        If the two share no seed, or one has several runs for a seed or other settings.
     """
     import pandas as pd
 
@@ -115,7 +116,9 @@ def paired(
     if both.empty:
         raise UsageError(f"paired: {first} and {second} share no seed with a {y}")
     groups = both.groupby(list(by), dropna=False)
-    return _tabled({k: _comparison(pairs, measure) for k, pairs in groups}, [*by])
+    compared = {key: _comparison(pairs, measure) for key, pairs in groups}
+    over = ("seed", "dataset_seed", "dataset")
+    return tabled(compared, by, pooled(both.index.to_frame(False), by, over))
 
 
 def _comparison(pairs: pd.DataFrame, measure: str) -> dict[str, float]:
@@ -148,6 +151,9 @@ def _finals_of(
             f"paired: {name} has several runs with seed={seed}: keep the report runs "
             "of one setting, or tell them apart in `by`"
         )
+    data = [one for one in PROBLEM if one in rows and one != "dataset_seed"]
+    by = [one for one in keys if "seed" not in one and one not in data]
+    check_alike(rows, [column, *by, *data], f"paired: {name}")
     return worst_if_lost(rows, y).set_axis(index)
 
 

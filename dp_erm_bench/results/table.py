@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import has_passed, is_ours
 from dp_erm_bench.results import rows
 from dp_erm_bench.results.files import locked, plural, shown, size_of, telling
+from dp_erm_bench.results.labels import labelled
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import Plan, checksum, read_plan
 from dp_erm_bench.results.rows import COLUMNS, UNKNOWN, Trial, table_of
@@ -35,26 +36,38 @@ UNREADABLE = (
 )
 
 
-def load_results(folder: str | Path) -> pd.DataFrame:
+def load_results(folder: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     """Return the table of a results folder, collecting it first if it is stale.
 
     Parameters
     ----------
-    folder : str or Path
-        The results folder.
+    folder : str, Path or sequence of them
+        The results folder, or several: their tables one below the other.
 
     Returns
     -------
     DataFrame
         One row per checkpoint with the columns of `COLUMNS`; a trial without a
-        trajectory has one row. `checked` is as of now, not as of the file.
+        trajectory has one row. `checked` is as of now, not as of the file. A sweep's
+        `panel` is its dataset, its `line` the algorithm and what else varies.
 
     Raises
     ------
     UsageError
-        If the folder is not one of results; nothing is written there.
+        If a folder is not one of results; nothing is written there.
     """
-    folder = Path(folder)
+    if isinstance(folder, str | Path):
+        return labelled(recorded(Path(folder)))
+    tables = [load_results(one) for one in folder]
+    if not tables:
+        raise UsageError("load_results: name at least one results folder")
+    import pandas as pd
+
+    return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+
+
+def recorded(folder: Path) -> pd.DataFrame:
+    """Return what `load_results` returns, with the labels that the plan has."""
     if not any((folder / name).is_file() for name in (NAME, PLAN)):
         raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
     if is_stale(folder):
@@ -68,7 +81,7 @@ def load_results(folder: str | Path) -> pd.DataFrame:
         return _read(folder)
 
 
-def _labelled(table: pd.DataFrame) -> pd.DataFrame:
+def _checked(table: pd.DataFrame) -> pd.DataFrame:
     """Tell of each row whether its solver has passed `check` by now."""
     if "solver" not in table:  # of an older version, and its segments are gone
         ours = {name: is_ours(name) for name in table["algorithm"].unique()}
@@ -80,7 +93,7 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
 
 def _read(folder: Path) -> pd.DataFrame:
     with opened(folder / NAME, folder) as file:
-        return _labelled(rows.read(file))
+        return _checked(rows.read(file))
 
 
 def is_stale(folder: Path) -> bool:

@@ -1,0 +1,214 @@
+"""Names of settings: panel and line of a sweep, and what differs within any rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_erm_bench.errors import shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PANEL, LINE = "panel", "line"
+ALGORITHM, DATASET = "algorithm", "dataset"
+STANDARDISE = "standardise"
+REST = (
+    *("calibration", "loss", "penalty", "strength", "constraint"),
+    *("epsilon", "delta", "adjacency"),
+)
+AXES = (ALGORITHM, DATASET, "epsilon")
+"""What no name of a line or panel says: they begin with it, or it is an axis."""
+
+RAN = ("ok", "diverged")
+CHOSEN = "report"
+"""The phase whose parameters were chosen by tuning: they name no line."""
+
+HOW_IT_WENT = r" \(.*\)$"
+"""The note of a calibration's label: that it is not proved, or not recounted."""
+
+MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
+"""Lines that `labelled` made, beside others that are called alike."""
+
+
+def settings(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return all that names a setting but its seeds, as text.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of the tidy table, with columns missing or not.
+
+    Returns
+    -------
+    DataFrame
+        On the index of the rows: the algorithm's parameters as `NAME.PARAMETER`, the
+        dataset's options as `DATASET.KEY`; algorithm, dataset, `standardise`, `REST`.
+        Empty where a row has no such key, and for the parameters of report rows, which
+        were tuned.
+    """
+    import pandas as pd
+
+    params = _unpacked(rows, ALGORITHM, "params")
+    if "phase" in rows:
+        params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
+    options = _unpacked(rows, DATASET, "dataset_options")
+    names = (ALGORITHM, DATASET, STANDARDISE, *REST)
+    plain = {name: text_of(rows[name]) for name in names if name in rows}
+    if "calibration" in plain:
+        plain["calibration"] = plain["calibration"].str.replace(
+            HOW_IT_WENT, "", regex=True
+        )
+    return pd.concat([params, options, pd.DataFrame(plain)], axis=1)
+
+
+def _unpacked(rows: pd.DataFrame, owner: str, column: str) -> pd.DataFrame:
+    """Return the keys of a column of JSON as columns `OWNER.KEY` of text."""
+    import pandas as pd
+
+    if column not in rows or owner not in rows:
+        return pd.DataFrame(index=rows.index)
+    pairs = pd.MultiIndex.from_arrays([text_of(rows[owner]), text_of(rows[column])])
+    codes, unique = pd.factorize(pairs)
+    found = [_parsed(str(name), str(text)) for name, text in unique]
+    table = pd.DataFrame(found, index=range(len(found)), dtype=object).fillna("")
+    return table.iloc[codes].set_axis(rows.index)
+
+
+def _parsed(owner: str, text: str) -> dict[str, str]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(content, dict):
+        return {}
+    return {f"{owner}.{key}": _word(key, value) for key, value in content.items()}
+
+
+def _word(key: str, value: Any) -> str:
+    if key == "path":
+        return PurePath(str(value)).name
+    return f"{value:.6g}" if isinstance(value, float) else shown(value)
+
+
+def text_of(column: pd.Series[Any]) -> pd.Series[str]:
+    """Return a column as text, empty where it has no value."""
+    import pandas as pd
+
+    codes, unique = pd.factorize(column)
+    words = np.array([*(_word("", one) for one in unique), ""], dtype=object)
+    return pd.Series(words[codes], column.index, dtype=object)
+
+
+def differing(
+    rows: pd.DataFrame, base: pd.DataFrame, names: Sequence[str] = ()
+) -> list[str]:
+    """Return the columns that tell rows apart which agree in all of `base`.
+
+    A column that says nothing beyond those before it is left out: with n goes 1/n.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Text, as `settings` returns it; an empty cell differs from nothing.
+    base : DataFrame
+        What the rows are told apart by already, on the same index.
+    names : sequence of str
+        Columns to look at, in this order; all by default.
+    """
+    import pandas as pd
+
+    groups = np.zeros(len(rows), dtype=np.int64)
+    for name in base:
+        groups = _joint(groups, pd.factorize(base[name], use_na_sentinel=False)[0])
+    kept = []
+    for name in names or rows.columns:
+        column = rows[name].to_numpy()
+        there = column != ""
+        codes = pd.factorize(column)[0]
+        finer = _joint(groups[there], codes[there])
+        if len(np.unique(finer)) > len(np.unique(groups[there])):
+            kept.append(str(name))
+            groups = _joint(groups, codes)
+    return kept
+
+
+def _joint(first: Any, second: Any) -> Any:
+    """Return codes of the pairs of two codes."""
+    import pandas as pd
+
+    return pd.factorize(first * (int(second.max(initial=0)) + 1) + second)[0]
+
+
+def named(
+    start: pd.Series[Any], rows: pd.DataFrame, names: Sequence[str]
+) -> pd.Series[str]:
+    """Return names followed by `, key=value` for each column that a row has.
+
+    Parameters
+    ----------
+    start : Series
+        What the names begin with.
+    rows : DataFrame
+        What `settings` returns, on the same index.
+    names : sequence of str
+        Columns of `rows`.
+    """
+    text = text_of(start)
+    for name in names:
+        key, column = name.rpartition(".")[2], rows[name]
+        text = text + (f", {key}=" + column).where(column != "", "")
+    return text
+
+
+def labelled(table: pd.DataFrame, again: bool = False) -> pd.DataFrame:
+    """Return a table with panel and line where the command line named none.
+
+    The panel is the dataset, the line the algorithm, each followed by what else varies
+    among the rows of it, as `key=value`; but for epsilon and seeds, which are axes.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table.
+    again : bool
+        Whether lines made here are made again, without parameters: those that
+        settings compete in.
+    """
+    panel, line = table[PANEL].fillna(""), table[LINE].fillna("")
+    bare = panel.eq("") & line.eq("")
+    if again:
+        parts = line.str.extract(f"^{MADE.pattern}$")[ALGORITHM]
+        bare |= table["phase"].eq("sweep") & parts.eq(table[ALGORITHM])
+    if not bare.any():
+        return table
+    rows = table[bare].drop_duplicates("trial").set_index("trial")
+    every = settings(rows)
+    names = [str(name) for name in every]
+    judged = rows["status"].isin(RAN) if rows["status"].isin(RAN).any() else slice(None)
+    data = [name for name in names if _of_data(name, rows)]
+    lines = [name for name in names if name not in (*data, *AXES)]
+    if again:
+        lines = [name for name in lines if name in REST]
+    base = rows[[DATASET]].astype(object)
+    apart = differing(every[judged], base[judged], data)
+    panels = named(rows[DATASET], every, apart)
+    base = rows[[ALGORITHM, "epsilon"]].astype(object).assign(panel=panels)
+    apart = differing(every[judged], base[judged], lines)
+    found = named(rows[ALGORITHM], every, apart)
+    trials = table.loc[bare, "trial"]
+    return table.assign(
+        panel=panel.mask(bare, trials.map(panels)),
+        line=line.mask(bare, trials.map(found)),
+    )
+
+
+def _of_data(name: str, rows: pd.DataFrame) -> bool:
+    """Return whether a column of `settings` is of the data."""
+    owner = name.rpartition(".")[0]
+    return name == STANDARDISE or (bool(owner) and owner in set(rows[DATASET]))

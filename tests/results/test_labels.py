@@ -1,0 +1,168 @@
+"""Panels and lines of sweeps, and what may be pooled."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from dp_erm_bench import load_results
+from dp_erm_bench.cli.main import main
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.labels import differing, labelled, settings
+from dp_erm_bench.results.settings import best_settings, held_out
+from dp_erm_bench.results.statistics import bands, paired
+from dp_erm_bench.results.table import recorded
+
+SWEEP = """
+    dataset=log1 dataset.n=60,90 dataset.p=4 algorithm=random_cd,gd
+    algorithm.random_cd.clip=0.5,1 algorithm.random_cd.passes=2
+    algorithm.gd.clip=1 algorithm.gd.n_iter=2
+    budget.epsilon=1,2 seed=range(0,3) runner.n_jobs=1
+""".split()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A sweep over data, parameters, epsilon and seeds."""
+    home = tmp_path_factory.mktemp("sweep")
+    assert main([*SWEEP, f"results_dir={home}", "name=small"]) == 0
+    return home / "small"
+
+
+@pytest.fixture(scope="module")
+def table(folder):
+    return load_results(folder)
+
+
+def rows(**columns):
+    usual = {"algorithm": "gd", "dataset": "log1", "seed": [0], "phase": "sweep"}
+    usual |= {"trial": "a", "panel": "", "line": "", "status": "ok", "epsilon": 1.0}
+    return pd.DataFrame(usual | columns)
+
+
+def test_a_sweep_is_labelled_by_its_data_and_by_what_varies_besides(table):
+    assert set(table["panel"]) == {"log1, n=60", "log1, n=90"}
+    lines = {"random_cd, clip=0.5", "random_cd, clip=1", "gd"}
+    assert set(table["line"]) == lines
+
+
+def test_the_records_and_their_keys_stay(folder, table):
+    plain = recorded(folder)
+    assert set(plain["line"]) == set(plain["panel"]) == {""}
+    assert list(plain["trial"]) == list(table["trial"])
+    pd.testing.assert_frame_equal(
+        plain.drop(columns=["panel", "line"]), table.drop(columns=["panel", "line"])
+    )
+
+
+def test_two_sweeps_are_compared_by_what_was_asked_for(folder, capsys):
+    """What else varies in a folder names no trial."""
+    assert main(["compare", str(folder), str(folder)]) == 0
+    assert "same" in capsys.readouterr().out
+
+
+def test_labels_of_an_experiment_stay():
+    given = rows(panel=["mine"], line=["my line"])
+    assert labelled(given) is given
+
+
+def test_settings_compete_within_the_lines_of_a_sweep(table):
+    best = best_settings(table)
+    assert set(best["line"]) == {"random_cd", "gd"}
+    chosen = held_out(table, tuning_seeds=[0])
+    report = chosen[chosen["phase"] == "report"]
+    assert set(report["line"]) == {"random_cd", "gd"}
+    assert dict(best.groupby("line")["settings"].max()) == {"gd": 1, "random_cd": 2}
+
+
+def test_keys_that_follow_from_others_are_not_named():
+    given = rows(
+        seed=[0, 1],
+        trial=["a", "b"],
+        dataset_options=[json.dumps({"n": n}) for n in (60, 90)],
+        strength=[1 / 60, 1 / 90],
+    )
+    assert list(labelled(given)["panel"]) == ["log1, n=60", "log1, n=90"]
+    assert list(labelled(given)["line"]) == ["gd", "gd"]
+
+
+def test_a_run_that_was_refused_names_no_difference():
+    """It has no defaults of the parameters, and its loss is still `auto`."""
+    given = rows(
+        seed=[0, 1],
+        trial=["a", "b"],
+        status=["ok", "skipped"],
+        loss=["logistic", "auto"],
+        params=['{"clip": 1.0, "step": 0.5}', '{"clip": 1.0}'],
+    )
+    assert list(labelled(given)["line"]) == ["gd", "gd"]
+
+
+@pytest.mark.parametrize("params", ["", "[broken", "[1]", "3", "null"])
+def test_parameters_that_nobody_can_read_are_none(params):
+    assert list(labelled(rows(params=[params]))["line"]) == ["gd"]
+
+
+def test_a_file_is_called_by_its_name_not_by_its_path():
+    options = [json.dumps({"path": f"/home/me/{name}.csv"}) for name in "ab"]
+    given = rows(seed=[0, 1], trial=["a", "b"], dataset_options=options)
+    assert list(labelled(given)["panel"]) == ["log1, path=a.csv", "log1, path=b.csv"]
+
+
+def test_empty_cells_differ_from_nothing():
+    frame = pd.DataFrame({"a": ["", "1", "1"], "b": ["1", "2", ""]}, dtype=object)
+    assert differing(frame, frame[[]]) == ["b"]
+
+
+def test_settings_that_differ_are_not_pooled(table):
+    with pytest.raises(UsageError, match=r"3 values|2 values of epsilon"):
+        bands(table, by=["panel", "line"])
+    with pytest.raises(UsageError, match=r"random_cd.clip \(0.5, 1\); keep one"):
+        bands(table, by=["panel", "algorithm", "epsilon"])
+    whole = bands(table, by=["panel", "line", "epsilon"])
+    assert whole.attrs["pooled"] == "3 seeds, 1 dataset_seed"
+
+
+def test_runs_that_tune_are_not_pooled_with_those_that_judge(table):
+    chosen = held_out(table[table["epsilon"] == 1], tuning_seeds=[0])
+    with pytest.raises(UsageError, match=r"2 values of phase|values of"):
+        bands(chosen, by=["panel", "line"])
+    report = chosen[chosen["phase"] == "report"]
+    assert bands(report, by=["panel", "line"]).attrs["pooled"].startswith("2 seeds")
+
+
+def test_pairs_say_over_what_they_pool(table):
+    given = {"by": ["panel", "epsilon"], "y": "objective"}
+    found = paired(table, "random_cd, clip=1", "gd", **given)
+    assert list(found["pairs"]) == [3] * 4
+    assert found.attrs["pooled"] == "3 seeds, 1 dataset_seed, 1 dataset"
+    with pytest.raises(UsageError, match="several runs with seed=0"):
+        paired(table, "random_cd", "gd", column="algorithm", y="objective")
+
+
+def test_pairs_are_of_one_setting(table):
+    """Runs that do not share a seed could be of two settings unnoticed."""
+    other = table["line"].eq("random_cd, clip=1") & table["seed"].gt(0)
+    mixed = table[other | table["line"].eq("random_cd, clip=0.5") & table["seed"].eq(0)]
+    both = pd.concat([mixed, table[table["line"] == "gd"]])
+    with pytest.raises(UsageError, match=r"values of random_cd.clip \(0.5, 1\)"):
+        paired(
+            both,
+            "random_cd",
+            "gd",
+            column="algorithm",
+            y="objective",
+            by=["panel", "epsilon"],
+        )
+
+
+def test_several_folders_are_one_table(folder, table):
+    both = load_results([folder, str(folder)])
+    assert len(both) == 2 * len(table)
+    pd.testing.assert_frame_equal(load_results([folder]), table)
+    with pytest.raises(UsageError, match="at least one"):
+        load_results([])
+
+
+def test_columns_need_not_be_there():
+    assert settings(pd.DataFrame({"seed": [1, 2]})).empty
