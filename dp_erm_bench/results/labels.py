@@ -87,7 +87,9 @@ def _parsed(owner: str, text: str) -> dict[str, str]:
         return {}
     if not isinstance(content, dict):
         return {}
-    return {f"{owner}.{key}": _word(key, value) for key, value in content.items()}
+    # The seed of the data is one to pool over: it has a column of its own.
+    named = {key: value for key, value in content.items() if key != "seed"}
+    return {f"{owner}.{key}": _word(key, value) for key, value in named.items()}
 
 
 def _word(key: str, value: Any) -> str:
