@@ -83,10 +83,8 @@ def paired(
     ----------
     table : DataFrame
         The tidy table; each line has one setting, as report runs have.
-    first, second : str
-        Names of the lines.
-    column : str
-        The column of the names.
+    first, second, column : str
+        Names of the lines, and the column of these.
     y : str
         The compared column; smaller is better.
     by : sequence of str
@@ -98,8 +96,8 @@ def paired(
     -------
     DataFrame
         The columns of `by`; `median` over pairs with its 95 % bootstrap interval
-        `ci_low`, `ci_high`; `wins`, the share with `first` smaller; `pairs`. Its
-        `attrs["pooled"]` says over what: `5 seeds, 2 datasets`.
+        `ci_low`, `ci_high`; `wins`, the share with `first` smaller; `pairs`.
+        `attrs["pooled"]` says over what.
 
     Raises
     ------
@@ -115,7 +113,7 @@ def paired(
     both = pd.concat(sides, axis=1, join="inner").dropna()
     if both.empty:
         raise UsageError(f"paired: {first} and {second} share no seed with a {y}")
-    groups = both.groupby(list(by), dropna=False)
+    groups = both.groupby([*by], dropna=False)
     compared = {key: _comparison(pairs, measure) for key, pairs in groups}
     over = ("seed", "dataset_seed", "dataset")
     return tabled(compared, by, pooled(both.index.to_frame(False), by, over))
