@@ -1,0 +1,94 @@
+"""The extreme points of the unit ball of a structured norm, and sets as masks."""
+
+import functools
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Masks = NDArray[np.bool_]
+
+MOST = 10**5
+"""Extreme points that are listed at most."""
+
+LISTED = 16
+"""Coordinates up to which all sets are gone through."""
+
+# Of F(all): what rounding may make of a difference.
+ROUNDED = 1e-13
+
+
+def extreme_sets(of_masks: Callable[[Masks], Array], p: int) -> Masks | None:
+    """Return the sets A of the extreme points 1_A / F(A), with signs, as masks.
+
+    None if with signs they are more than 10^5, or p is above 16.
+
+    Parameters
+    ----------
+    of_masks : callable
+        F of sets, (m, p) to (m,).
+    p : int
+
+    References
+    ----------
+    Bach, "Structured sparsity-inducing norms through submodular functions", NIPS 2010,
+    Proposition 2: the sets that are stable and inseparable.
+    """
+    if p > LISTED:
+        return None
+    masks = all_masks(p)
+    values = of_masks(masks)
+    kept = _stable(values, p)
+    kept[0] = False
+    if kept.sum() > MOST // 2:
+        return None
+    kept &= _inseparable(values, p, kept)
+    if np.exp2(masks[kept].sum(axis=1)).sum() > MOST:
+        return None
+    return masks[kept]
+
+
+@functools.lru_cache(maxsize=4)
+def all_masks(p: int) -> Masks:
+    """Return all subsets of p coordinates, number m with bit j for j, (2^p, p)."""
+    bits = (np.arange(2**p)[:, None] >> np.arange(p)) & 1
+    bits.flags.writeable = False
+    return bits.astype(bool)
+
+
+def _stable(values: Array, p: int) -> Masks:
+    """Return which sets no other coordinate can join at the same F."""
+    numbers, kept = np.arange(2**p), np.ones(2**p, dtype=bool)
+    for j in range(p):
+        without = (numbers >> j) & 1 == 0
+        grown = values[numbers | (1 << j)] - values
+        kept &= ~without | (grown > ROUNDED * values[-1])
+    return kept
+
+
+def _inseparable(values: Array, p: int, asked: Masks) -> Masks:
+    """Return which of some sets are no union of two parts with F(A) in sum."""
+    kept = np.zeros(2**p, dtype=bool)
+    for number in map(int, np.flatnonzero(asked)):
+        members = [1 << j for j in range(p) if number >> j & 1]
+        first, parts = members[0], np.zeros(1, dtype=np.int64)
+        for bit in members[1:]:
+            parts = np.append(parts, parts | bit)
+        # The part with the first member, without the whole set.
+        with_first = (parts | first)[:-1]
+        room = values[with_first] + values[number & ~with_first] - values[number]
+        kept[number] = bool((room > ROUNDED * values[-1]).all())
+    return kept
+
+
+def signed(masks: Masks) -> Array:
+    """Return all vectors of entries 1 and -1 on each set, 0 outside of it."""
+    rows = []
+    for mask in masks:
+        signs = np.array(list(itertools.product((1.0, -1.0), repeat=int(mask.sum()))))
+        row = np.zeros((len(signs), mask.size))
+        row[:, mask] = signs
+        rows.append(row)
+    return np.concatenate(rows)

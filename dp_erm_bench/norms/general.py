@@ -1,0 +1,119 @@
+"""Norms of any F: a generic prox, and an object that knows its gains along an order."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.errors import UsageError, shown
+from dp_erm_bench.norms.base import Array, Indices, SubmodularNorm, dinkelbach
+from dp_erm_bench.norms.extreme import LISTED, ROUNDED
+from dp_erm_bench.norms.minimum_norm import minimum_norm_point
+
+TRIED = 20
+"""Random orders on which an object's gains are looked at."""
+
+LONGEST = 60
+
+
+class General(SubmodularNorm):
+    """A norm with a prox by the minimum-norm point of a base polytope.
+
+    argmin_w tau f(w) + norm2(w - z)^2 / 2 is minus the point of least norm in the base
+    polytope of tau F - z; its positive part is the prox. In the order of the point that
+    is computed an isotonic regression has the exact one.
+    """
+
+    def shrunk(self, z: Array, tau: float) -> Array:
+        """Return the prox of tau Omega at z >= 0."""
+
+        def vertex(x: Array) -> Array:
+            order = np.argsort(x, kind="stable")
+            point = np.empty(z.size)
+            point[order] = tau * self.gains(order) - z[order]
+            return point
+
+        nearest = minimum_norm_point(vertex, np.zeros(z.size))
+        return self.in_order(z, tau, np.argsort(nearest, kind="stable"))
+
+    def spread(self, p: int) -> float:
+        """Return a bound: F(A) >= |A| / Omega*(1), and F(A) >= min_j F({j})."""
+        singles = self.of_masks(np.eye(p, dtype=bool))
+        return math.sqrt(self.dual(np.ones(p))[0] / float(singles.min()))
+
+
+@dataclass(frozen=True, eq=False)
+class FromGains(General):
+    """F of an object of one's own.
+
+    It is the author's word that F is submodular and nondecreasing: gains of random
+    orders are looked at, which finds mistakes and is no proof.
+
+    Parameters
+    ----------
+    function : object
+        With a method ``gains(order)``: F(A_k) - F(A_{k-1}) along a permutation, (p,).
+    """
+
+    checked = False
+    exact_reach = False
+
+    function: Any
+
+    def __post_init__(self) -> None:
+        """Check that there is a method."""
+        if not callable(getattr(self.function, "gains", None)):
+            raise UsageError(
+                f"values={shortened(self.function)}: must be the 2^p values of F, the "
+                "path of a .csv or .npy file of them, or an object with gains(order)"
+            )
+
+    def check_features(self, p: int) -> None:
+        """Refuse gains that no submodular function has, on some orders."""
+        random, says = np.random.default_rng(0), "values: F of the object is not"
+        total = float(np.sum(self.gains(np.arange(p))))
+        for order in [random.permutation(p) for _ in range(TRIED)]:
+            gains, where = self.gains(order), f"along {order.tolist()[:LISTED]}"
+            if gains.shape != (p,) or not np.isfinite(gains).all():
+                raise UsageError(f"{says} p finite gains {where}")
+            if (gains < -ROUNDED * total).any():
+                raise UsageError(f"{says} monotone: a gain is {gains.min():g} {where}")
+            if not gains[0] > 0.0:
+                raise UsageError(f"{says} > 0 on {{{order[0]}}}")
+            if abs(gains.sum() - total) > 1e-9 * total:
+                raise UsageError(f"{says} a function: F of all differs {where}")
+            k = int(random.integers(p))
+            # The same coordinate after fewer others.
+            sooner = self.gains(np.append(order[k], np.delete(order, k)))[0]
+            if gains[k] > sooner + 1e-9 * total:
+                raise UsageError(
+                    f"{says} submodular: {order[k]} gains {sooner:g} alone and "
+                    f"{gains[k]:g} after {order[:k].tolist()[:LISTED]}"
+                )
+
+    def gains(self, order: Indices) -> Array:
+        """Return what the object says, for each order."""
+        rows = np.asarray(order).reshape(-1, np.shape(order)[-1])
+        found = [np.asarray(self.function.gains(row), dtype=float) for row in rows]
+        return np.array(found).reshape(*np.shape(order)[:-1], -1)
+
+    def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
+        """Return the largest ratio, by Dinkelbach's steps."""
+        rho, mask, left = dinkelbach(self, s)
+        over = np.abs(left) / self.of_masks(np.eye(s.size, dtype=bool))
+        return rho + float(over.sum()), mask
+
+    def reach(self, p: int) -> float:
+        """Return the bound sqrt(F(all) max_j F({j}))."""
+        singles = self.of_masks(np.eye(p, dtype=bool))
+        return math.sqrt(float(self.gains(np.arange(p)).sum()) * float(singles.max()))
+
+
+def shortened(values: Any) -> str:
+    """Return the first of some values, as a user would have typed them."""
+    listed = list(values[:9]) if isinstance(values, Sequence) else values
+    text = shown(values if isinstance(values, str) else listed)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

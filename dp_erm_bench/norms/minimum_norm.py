@@ -1,0 +1,72 @@
+"""The point of least euclidean norm in a polytope that is given by its vertices."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dp_erm_bench.norms.base import Array
+
+SMALL = 1e-14
+"""Of the largest vertex's squared norm: the gap at which it ends."""
+
+WEIGHT = 1e-12
+
+
+def minimum_norm_point(vertex: Callable[[Array], Array], start: Array) -> Array:
+    """Return the point x of least norm2, (p,).
+
+    Parameters
+    ----------
+    vertex : callable
+        From x to a vertex q with the least q.x.
+    start : array of shape (p,)
+        A direction for the first vertex.
+
+    References
+    ----------
+    Wolfe, "Finding the nearest point in a polytope", Mathematical Programming 1976;
+    Fujishige, Isotani, "A submodular function minimization algorithm based on the
+    minimum-norm base", Pacific Journal of Optimization 2011.
+    """
+    points = vertex(start)[None, :]
+    weights, x, largest = np.ones(1), points[0], float(points[0] @ points[0])
+    for _ in range(100 * x.size + 100):
+        q = vertex(x)
+        largest = max(largest, float(q @ q))
+        known = (np.abs(points - q).max(axis=1) == 0.0).any()
+        if x @ x - x @ q <= SMALL * largest or known:
+            break
+        points, weights = np.vstack([points, q]), np.append(weights, 0.0)
+        points, weights = _corrected(points, weights)
+        x = weights @ points
+    return np.asarray(x)
+
+
+def _corrected(points: Array, weights: Array) -> tuple[Array, Array]:
+    """Return the points and weights of the least norm in a face of their hull."""
+    while True:
+        affine = _affine(points)
+        if (affine > WEIGHT).all():
+            return points, affine
+        falling = affine <= WEIGHT
+        steps = weights[falling] / np.maximum(
+            weights[falling] - affine[falling], 1e-300
+        )
+        share = min(1.0, float(steps.min()))
+        weights = weights + share * (affine - weights)
+        weights[falling & (weights <= WEIGHT)] = 0.0
+        gone = weights <= WEIGHT
+        if not gone.any():
+            gone[np.argmin(weights)] = True
+        points, weights = points[~gone], weights[~gone]
+        weights = weights / weights.sum()
+
+
+def _affine(points: Array) -> Array:
+    """Return the weights, of sum 1 and any sign, of least norm2(weights @ points)."""
+    m = len(points)
+    if m == 1:
+        return np.ones(1)
+    base = points[0]
+    rest, *_ = np.linalg.lstsq((points[1:] - base).T, -base, rcond=None)
+    return np.append(1.0 - rest.sum(), rest)

@@ -1,0 +1,94 @@
+"""The norm of the range of a set of coordinates: it selects intervals."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.norms.base import ROUNDED, Array, Indices
+from dp_erm_bench.norms.sums import SumOfMaxima, largest_mean
+
+
+@dataclass(frozen=True)
+class Range(SumOfMaxima):
+    """F(A) = p - 2 + max A - min A + 1, 0 for the empty set.
+
+    The length of the interval that A spans, and p - 2: without that it would not be
+    submodular. It is the number of the 2 (p - 1) sets {1 .. k}, k < p, and {k .. p},
+    k > 1, that A meets, so that Omega is the sum of the maxima over them.
+
+    References
+    ----------
+    Bach, "Structured sparsity-inducing norms through submodular functions", NIPS 2010,
+    section 3.
+    """
+
+    def check_features(self, p: int) -> None:
+        """Refuse a single coordinate, on which F is 0."""
+        if p < 2:
+            raise UsageError(
+                "range needs at least 2 features: of one alone F({0}) = p - 2 + 1 = 0"
+            )
+
+    def gains(self, order: Indices) -> Array:
+        """Return p - 1 for the first, then by how much the interval grows."""
+        high = np.maximum.accumulate(order, axis=-1)
+        low = np.minimum.accumulate(order, axis=-1)
+        return np.diff(high - low, axis=-1, prepend=1 - order.shape[-1]).astype(float)
+
+    def value(self, w: Array) -> Any:
+        """Return the sum of the maxima, (..., p) to (...)."""
+        size = np.abs(w)
+        fore = np.maximum.accumulate(size, axis=-1)[..., :-1]
+        back = np.maximum.accumulate(size[..., ::-1], axis=-1)[..., :-1]
+        return fore.sum(axis=-1) + back.sum(axis=-1)
+
+    def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
+        """Return the largest |s| of an interval over its length + p - 2.
+
+        For a ratio rho the best interval is that of the largest sum of |s| - rho; it
+        raises rho until there is none (Dinkelbach).
+        """
+        size, p = np.abs(s), s.size
+        rho, best, interval = -1.0, 0.0, (0, p)
+        while best > rho * (1.0 + ROUNDED) or rho < 0.0:
+            rho, ends = best, interval
+            sums = np.append(0.0, np.cumsum(size - rho))
+            lowest = np.minimum.accumulate(sums[:-1])
+            last = int((sums[1:] - lowest).argmax())
+            first = int(sums[: last + 1].argmin())
+            interval = (first, last + 1)
+            best = float(size[first : last + 1].sum() / (p - 1 + last - first))
+        rho, ends = max((rho, ends), (best, interval))
+        mask = np.zeros(p, dtype=bool)
+        mask[slice(*ends)] = True
+        return rho, mask
+
+    def sweeper(self, z: Array, tau: float) -> Callable[[int], Array]:
+        """Return sweeps over the two sums."""
+        from dp_erm_bench.kernels.structured import range_sweeps  # compiled
+
+        left, parts = z.copy(), np.zeros((2, z.size))
+
+        def sweep(count: int) -> Array:
+            range_sweeps(left, parts, tau, count)
+            return left
+
+        return sweep
+
+    def reach(self, p: int) -> float:
+        """Return sqrt(2) (p - 1): one end first, then the other."""
+        return math.sqrt(2.0) * (p - 1)
+
+    def spread(self, p: int) -> float:
+        """Return the largest sqrt(m) / (p - 2 + m) of m coordinates in a row."""
+        m = np.arange(1.0, p + 1.0)
+        return float((np.sqrt(m) / (p - 2.0 + m)).max())
+
+    def width(self, p: int) -> float:
+        """Return 2 sum_{k<p} E max(|g_1| .. |g_k|)."""
+        return 2.0 * math.fsum(largest_mean(k) for k in range(1, p))

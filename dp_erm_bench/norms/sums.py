@@ -1,0 +1,49 @@
+"""Norms that are sums of maxima over groups."""
+
+import functools
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+from dp_erm_bench.norms.base import ROUNDED, Array, SubmodularNorm
+from dp_erm_bench.norms.cardinality import Cardinality
+
+CHECKED, MOST_SWEEPS = 8, 40_000
+"""Sweeps between two looks at the gap, and at most."""
+
+GAP = 1e-15
+"""Of norm2(z)^2: the duality gap at which a prox ends, if its order has settled."""
+
+
+class SumOfMaxima(SubmodularNorm):
+    """A norm with a prox by sweeps over the groups of a sum of maxima."""
+
+    @abstractmethod
+    def sweeper(self, z: Array, tau: float) -> Callable[[int], Array]:
+        """Return a function that makes so many sweeps more and returns what is left."""
+
+    def shrunk(self, z: Array, tau: float) -> Array:
+        """Return the prox: sweeps until the isotonic regression in their order is it.
+
+        For w of the regression and the dual point s = z - left the gap is
+        tau Omega(w) - s.w + norm2(w - left)^2 / 2.
+        """
+        sweep, before, best = self.sweeper(z, tau), z, (math.inf, z)
+        floor = GAP * float(z @ z)
+        for _ in range(MOST_SWEEPS // CHECKED):
+            left = sweep(CHECKED)
+            w = self.in_order(z, tau, np.argsort(-left, kind="stable"))
+            gap = self.slack(w, z - left, tau) + 0.5 * float(np.square(w - left).sum())
+            settled = np.abs(w - before).max() <= ROUNDED * z.max(initial=0.0)
+            best, before = min(best, (gap, w), key=lambda one: one[0]), w
+            if gap <= floor and (settled or gap == 0.0):
+                return w
+        return best[1]
+
+
+@functools.lru_cache(maxsize=4096)
+def largest_mean(count: int) -> float:
+    """Return the mean of the largest of so many |g|."""
+    return float(Cardinality("one").width(count))

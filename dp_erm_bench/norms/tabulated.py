@@ -1,0 +1,165 @@
+"""A norm from the values of F on all sets."""
+
+import functools
+import math
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.norms.base import Array, Indices
+from dp_erm_bench.norms.extreme import LISTED, ROUNDED
+from dp_erm_bench.norms.general import General, shortened
+
+
+@dataclass(frozen=True)
+class Tabulated(General):
+    """F given by its value on every set of up to 16 coordinates.
+
+    Parameters
+    ----------
+    values : sequence of 2^p floats, or the path of a .npy or .csv file of them
+        Number m is F of the coordinates j whose bit 2^j is set in m. A file is read
+        when the norm is built: what is kept, and is part of the key of a trial, are
+        the values.
+    """
+
+    values: Any = None
+
+    def __post_init__(self) -> None:
+        """Read and check the values; keep them as a tuple."""
+        table = _table(self.values)
+        _check(table)
+        object.__setattr__(self, "values", tuple(table.tolist()))
+
+    @functools.cached_property
+    def table(self) -> Array:
+        """Return the values, (2^p,)."""
+        return np.array(self.values)
+
+    def check_features(self, p: int) -> None:
+        """Refuse values for another number of features."""
+        if len(self.values) != 2**p:
+            raise UsageError(
+                f"values of {len(self.values)} sets: must be 2^p = {2**p}, one for "
+                f"each set of the p={p} features"
+            )
+
+    def gains(self, order: Indices) -> Array:
+        """Return differences of the table along an order."""
+        sets = np.cumsum(np.left_shift(1, order), axis=-1)
+        return np.diff(self.table[sets], axis=-1, prepend=0.0)
+
+    def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
+        """Return the largest |s|(A) / F(A) of all sets."""
+        sums = np.zeros(1)
+        for size in np.abs(s):
+            sums = np.concatenate([sums, sums + size])
+        ratios = sums[1:] / self.table[1:]
+        best = int(ratios.argmax()) + 1
+        return float(ratios[best - 1]), (best >> np.arange(s.size)) & 1 == 1
+
+    def reach(self, p: int) -> float:
+        """Return the largest norm of a vertex, over all orders by all sets in turn."""
+        table, sets = self.table, np.arange(2**p)
+        size, best = np.bitwise_count(sets), np.zeros(2**p)
+        for count in range(1, p + 1):
+            now = sets[size == count]
+            for j in range(p):
+                own = now[(now >> j) & 1 == 1]
+                before = own ^ (1 << j)
+                through = best[before] + np.square(table[own] - table[before])
+                best[own] = np.maximum(best[own], through)
+        return math.sqrt(float(best[-1]))
+
+    def spread(self, p: int) -> float:
+        """Return the largest sqrt|A| / F(A) of all sets."""
+        roots = np.sqrt(np.bitwise_count(np.arange(1, 2**p)).astype(float))
+        return float((roots / self.table[1:]).max())
+
+    def of_masks(self, masks: NDArray[np.bool_]) -> Array:
+        """Return the values of sets."""
+        return np.asarray(
+            self.table[masks @ np.left_shift(1, np.arange(masks.shape[1]))]
+        )
+
+
+def _table(values: Any) -> Array:
+    is_path = isinstance(values, str | Path)
+    listed = _read(Path(values)) if is_path else values
+    try:
+        table = np.array(listed)
+    except ValueError:  # of several lengths
+        table = np.empty(0)
+    p = table.size.bit_length() - 1
+    if table.dtype.kind not in "iuf" or table.ndim != 1 or table.size != 2 ** max(p, 1):
+        raise UsageError(
+            f"values={shortened(values)}: must be the 2^p values of F on all sets of p "
+            "features, a list or the path of a .csv or .npy file"
+        )
+    if p > LISTED:
+        raise UsageError(
+            f"values of {table.size} sets of p={p} features: must be for p <= {LISTED}"
+            "; for more give an object with gains(order) from Python"
+        )
+    if not np.isfinite(table).all():
+        raise UsageError(f"values={shortened(values)}: must be finite")
+    return table.astype(np.float64)
+
+
+def _read(path: Path) -> Any:
+    """Return the numbers of a file, None if it is of another format."""
+    if path.suffix not in (".csv", ".npy"):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a file without rows
+            if path.suffix == ".npy":
+                return np.load(path, allow_pickle=False)
+            return np.loadtxt(path, delimiter=",", ndmin=1).ravel()
+    except OSError as error:
+        reason = error.strerror or "it is damaged"
+        raise UsageError(f"values={path}: cannot be read, {reason}") from None
+    except (ValueError, EOFError):
+        return None
+
+
+def _check(F: Array) -> None:
+    """Refuse what is no nondecreasing submodular F, with sets that show it.
+
+    F(A + i) + F(A + j) >= F(A + i + j) + F(A) for all A, i, j is all of submodularity.
+    """
+    p, sets = F.size.bit_length() - 1, np.arange(F.size)
+    slack = ROUNDED * float(np.abs(F).max())
+    if F[0] != 0.0:
+        raise UsageError(f"values: F({{}}) = {F[0]:g}, must be 0")
+    for i in range(p):
+        without = sets[(sets >> i) & 1 == 0]
+        drop = F[without] - F[without | 1 << i]
+        if (drop > slack).any():
+            A = int(without[drop.argmax()])
+            _refuse("nondecreasing", f"{_F(F, A)} > {_F(F, A | 1 << i)}")
+        if not F[1 << i] > 0.0:
+            _refuse("a norm", f"{_F(F, 1 << i)}, must be > 0 for each feature")
+        for j in range(i):
+            A = without[(without >> j) & 1 == 0]
+            over = F[A | 1 << i | 1 << j] + F[A] - F[A | 1 << i] - F[A | 1 << j]
+            if (over > slack).any():
+                B = int(A[over.argmax()])
+                less = f"{_F(F, B | 1 << j)} + {_F(F, B | 1 << i)}"
+                _refuse(
+                    "submodular", f"{less} < {_F(F, B | 1 << i | 1 << j)} + {_F(F, B)}"
+                )
+
+
+def _refuse(what: str, sets: str) -> None:
+    raise UsageError(f"values: F is not {what}: {sets}")
+
+
+def _F(F: Array, A: int) -> str:
+    members = ", ".join(str(j) for j in range(A.bit_length()) if A >> j & 1)
+    return f"F({{{members}}}) = {F[A]:g}"
