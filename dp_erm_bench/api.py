@@ -9,15 +9,13 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UncheckedSolver, UsageError, refused
 from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.parameters import normalised, overrides_of
+from dp_erm_bench.experiment.parameters import normalised, overrides_of, own_problem
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.problems.erm.build import problem_of
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import solver_of
 
@@ -57,9 +55,8 @@ def load_problem(
         registry.check_choice("dataset", dataset, registry.names("dataset"))
     keys = {key: _plain(value) for key, value in overrides.items()}
     name = f"{dataset}:{keys.pop('name')}" if "name" in keys else dataset
-    data = dataset_spec(name, **overrides_of(name, keys))
     objective = {"loss": loss, "penalty": penalty, "constraint": constraint}
-    return problem_of({"dataset": data, **objective})
+    return own_problem(name, overrides_of(name, keys), objective)
 
 
 def fit(

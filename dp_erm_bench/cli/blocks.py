@@ -43,7 +43,8 @@ def sweep_blocks(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
                 block["calibration"] = calibration.values
             block["seed"] = config["seed"]
             for argument in request.axes.values():
-                if argument.swept:
+                # What is typed is meant, where it is as in the yaml, too.
+                if argument.swept or argument.key == "dataset.task":
                     place(block, argument)
             blocks.append(block)
     names = _algorithms(example)

@@ -33,6 +33,7 @@ class Uncharged(StrEnum):
     STANDARDISATION = "standardisation"
     DROPPED_COLUMNS = "dropped columns"
     CLASSES = "classes"
+    CATEGORIES = "categories"
     TUNING = "tuning"
 
 
@@ -83,8 +84,7 @@ class Dataset:
     y : array of shape (n,)
         Labels: -1 and +1 for classification, real numbers for regression.
     bounds : Bounds or None
-        Declared bounds; None without, or where records were transformed by their own
-        statistics and not clipped after that.
+        Declared bounds; None without, or where records were rescaled and not clipped.
     content_hash : str
         SHA-256 of the content, part of every trial's key.
     usual : Usual or None

@@ -3,6 +3,8 @@
 import io
 import lzma
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -10,10 +12,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.datasets.intercept import check_names
+from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.libsvm import parse_svmlight
 from dp_erm_bench.datasets.published import DECOMPRESS, decompressed, sha256
-from dp_erm_bench.errors import UsageError, place_of, word
+from dp_erm_bench.datasets.table import Csv
+from dp_erm_bench.errors import UsageError, place_of
 from dp_erm_bench.registry import check_choice
 
 Raw = tuple[Any, NDArray[Any]]
@@ -35,10 +38,9 @@ class File:
     """A file of records, svmlight, npz or csv, perhaps packed by bz2, xz or gz.
 
     The options are: ``path``; ``format``, which ``auto`` takes from the suffix; for
-    csv ``label``, the name or the index of the label's column, else the last one, and
-    ``header``, which ``auto`` finds by the first row being text; for svmlight ``p``,
-    the number of features where the last ones may be empty; ``set``, a label for
-    tables. With ``intercept`` no column of a csv may be called one: whether one is
+    csv ``label``, ``header``, ``onehot`` and ``index`` (`table.Csv`); for svmlight
+    ``p``, the number of features where the last ones may be empty; ``set``, a label
+    for tables. With ``intercept`` no column of a csv may be called one: whether one is
     constant is not looked up, for that is private.
     """
 
@@ -54,6 +56,8 @@ class File:
         p: int | None = None,
         set: str | None = None,  # noqa: A002
         intercept: float = 0.0,
+        onehot: Any = None,
+        index: str | None = None,
     ) -> Raw:
         """Return raw X and y.
 
@@ -62,25 +66,51 @@ class File:
         UsageError
             If there is no such file, or it is not of its format.
         """
-        file = _existing(path)
-        kind = _format(file, format)
-        try:
-            content = decompressed(file, file.read_bytes())
+        csv = Csv(path, label, header, intercept, onehot, index)
+        with _reading(path, format) as (kind, content):
             if kind == "csv":
-                return parse_csv(content, path, label, header, intercept)
+                return csv.read(content)
             if kind == "npz":
                 return parse_npz(content)
             return parse_svmlight(content, p=p, first="auto")
-        except UsageError:
-            raise
-        except BROKEN as error:
-            raise UsageError(
-                f"dataset.path={path}: is not a whole {kind} file ({place_of(error)})"
-            ) from error
+
+    def columns(
+        self,
+        path: str | None = None,
+        format: str = "auto",  # noqa: A002
+        label: str | int | None = None,
+        header: str | bool = "auto",
+        onehot: Any = None,
+        index: str | None = None,
+    ) -> list[str]:
+        """Return the names of a csv's features; none for another format."""
+        with _reading(path, format) as (kind, content):
+            csv = Csv(path, label, header, 0.0, onehot, index)
+            return csv.columns(content) if kind == "csv" else []
+
+    def uncharged(self, onehot: Any = None) -> tuple[Uncharged, ...]:
+        """Return what is read from the records at no charge: undeclared categories."""
+        undeclared = None in Csv(None, onehot=onehot).categories.values()
+        return (Uncharged.CATEGORIES,) * undeclared
 
     def fingerprint(self, path: str | None = None) -> str:
         """Return the digest of the file's content."""
         return sha256(_existing(path))
+
+
+@contextmanager
+def _reading(path: str | None, format: str) -> Iterator[tuple[str, bytes]]:  # noqa: A002
+    """Give a file's format and content; refuse it if it is not what it should be."""
+    file = _existing(path)
+    kind = _format(file, format)
+    try:
+        yield kind, decompressed(file, file.read_bytes())
+    except UsageError:
+        raise
+    except BROKEN as error:
+        raise UsageError(
+            f"dataset.path={path}: is not a whole {kind} file ({place_of(error)})"
+        ) from error
 
 
 def _existing(path: str | None) -> Path:
@@ -134,58 +164,6 @@ def parse_npz(content: bytes) -> Raw:
     X = (csr_array if rows else csc_array)(parts, shape=tuple(arrays["shape"]))
     X.check_format()
     return X, arrays["y"]
-
-
-def parse_csv(
-    content: bytes,
-    path: str | None,
-    label: str | int | None,
-    header: str | bool,
-    intercept: float = 0.0,
-) -> Raw:
-    """Return X and y of a table of numbers separated by commas.
-
-    Labels may be text, which `records.labels` maps; features may not.
-
-    Raises
-    ------
-    UsageError
-        If a column holds text, there is no such label column, or a second intercept.
-    """
-    import pandas as pd
-
-    if header not in ("auto", True, False):
-        raise UsageError(f"dataset.header={header}: must be auto, true or false")
-    first = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str)
-    # A row of which no cell is a number names the columns.
-    texts = pd.to_numeric(first.iloc[0], errors="coerce").isna()
-    named = bool(texts.all()) if header == "auto" else header
-    table = pd.read_csv(
-        io.BytesIO(content), header=0 if named else None, skipinitialspace=True
-    )
-    if not len(table):
-        raise UsageError(f"dataset.path={path}: holds no records")
-    y = table.pop(_label_column(list(table.columns), label))
-    if intercept:
-        check_names(table.columns, intercept)
-    for column in table.columns:
-        if table[column].dtype.kind not in "biuf":
-            texts = pd.to_numeric(table[column], errors="coerce").isna()
-            row = int(texts.to_numpy().argmax()) + 1 + bool(named)
-            raise UsageError(
-                f"dataset.path={path}: column {word(column)} holds text in row {row}, "
-                "features must be numbers"
-            )
-    return table.to_numpy(np.float64), y.to_numpy()
-
-
-def _label_column(columns: list[Any], label: str | int | None) -> Any:
-    names = list(map(word, columns))
-    label = -1 if label is None else label
-    if isinstance(label, int) and -len(columns) <= label < len(columns):
-        return columns[label]
-    check_choice("dataset.label", str(label), names)
-    return columns[names.index(str(label))]
 
 
 file = File()

@@ -132,7 +132,8 @@ def _load(text: str, mirror: str | None, cache: str, pin: DataPin | None) -> Dat
     others: dict[str, Any] = {
         key: arrays.get(key) for key in ("X_test", "y_test", "w_true")
     }
-    uncharged = spec.recipe.uncharged
+    read = asked(getattr(spec.loader, "uncharged", lambda: ()), spec.options)
+    uncharged = (*read, *spec.recipe.uncharged)
     made = Dataset(spec.name, X, y, bounds, content, spec.usual, uncharged, **others)
     return replace(made, intercept=constant).loaded_by(fields)
 

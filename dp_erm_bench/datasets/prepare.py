@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.datasets import base, records
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, as_features
 from dp_erm_bench.datasets.intercept import with_column
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, word
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,10 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
     records.check_raw(name, X, y)
     if recipe.densify and not isinstance(X, np.ndarray):
         X = X.toarray()
+    column = getattr(raw[1], "name", None)  # of a table
+    whose = name if column is None else f"{name}, column {word(column)}"
     y = records.labels(
-        name, y, classification=recipe.classification, positive=recipe.positive
+        whose, y, classification=recipe.classification, positive=recipe.positive
     )
     arrays = _split(name, X, y, recipe)
     if len(raw) > 2:

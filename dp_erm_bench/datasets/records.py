@@ -15,6 +15,9 @@ from dp_erm_bench.errors import UsageError, word
 
 LABEL_PAIRS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
 
+MOST_CLASSES = 20
+"""More different numbers than these look like targets of a regression."""
+
 SLACK = 1.0 + 1e-12
 """Rounding of a norm that a record may exceed its bound by."""
 
@@ -187,19 +190,25 @@ def labels(
 def signs(name: str, y: Array) -> Array:
     """Map the two labels -1/+1, 0/1 or 1/2 to -1/+1."""
     classes = np.unique(y)
+    if classes.size > MOST_CLASSES:
+        raise UsageError(
+            f"dataset {name}: holds {classes.size} different numbers, which are no "
+            "classes; name another column with dataset.label, or have a regression "
+            "with dataset.task=regression, which a loss such as loss=huber implies"
+        )
     if tuple(classes) not in LABEL_PAIRS:
         raise UsageError(
-            f"dataset {name}: labels {_listed(map(_text, classes))} are not allowed, "
-            "classification needs both of -1/1, 0/1 or 1/2, or dataset.positive=[...] "
-            "with the classes that become +1"
+            f"dataset {name}: labels {_listed(map(spelling, classes))} are not "
+            "allowed, classification needs both of -1/1, 0/1 or 1/2, or "
+            "dataset.positive=[...] with the classes that become +1"
         )
     return np.where(y == classes[1], 1.0, -1.0)
 
 
 def _chosen(name: str, y: NDArray[Any], positive: Sequence[Any]) -> Array:
     """Map the classes named to +1 and all others to -1."""
-    classes = {label: _text(label) for label in np.unique(y)}
-    labels, chosen = set(classes.values()), {_text(label) for label in positive}
+    classes = {label: spelling(label) for label in np.unique(y)}
+    labels, chosen = set(classes.values()), {spelling(label) for label in positive}
     if not chosen <= labels or len(chosen) in (0, len(labels)):
         raise UsageError(
             f"dataset.positive={list(positive)} of {name}: must be some, but not all, "
@@ -209,7 +218,7 @@ def _chosen(name: str, y: NDArray[Any], positive: Sequence[Any]) -> Array:
     return np.where(mask, 1.0, -1.0)
 
 
-def _text(label: Any) -> str:
+def spelling(label: Any) -> str:
     """Return one spelling of a label: a number as short as can be."""
     try:
         return f"{float(label):.12g}"

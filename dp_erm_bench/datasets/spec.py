@@ -26,7 +26,7 @@ DEFAULTS: dict[str, Any] = {
     **{"usual_standardised": None, "usual_regression": None, "bounds": None},
     **{"clip_to_bounds": False, INTERCEPT: 0.0},
 }
-LATER: dict[str, Any] = {INTERCEPT: 0.0}
+LATER: dict[str, Any] = {INTERCEPT: 0.0, "onehot": None, "index": None}
 """Keys, and options of loaders, that came after results had been published.
 
 Each with the value that does what was done before: only off it such a key enters the
@@ -35,7 +35,7 @@ identity of a trial.
 MEMBER = "set"
 """The option of a loader that stands for many datasets; part of the name."""
 
-LISTS = ("positive",)
+LISTS = ("positive", "onehot")
 """Keys whose value may be a list: for them a list is no axis."""
 
 LARGEST = 2**63 - 1

@@ -17,7 +17,11 @@ from dp_erm_bench.paths import later_defaults
 from dp_erm_bench.plugins.names import is_file, is_pinned, label, named_in
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import problem_of
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.registry import ALGORITHM, OBJECTIVE
+
+FILE = "file"
+"""The dataset that is a user's own file."""
 
 
 def problem_named(
@@ -50,8 +54,34 @@ def problem_named(
 @functools.cache
 def _problem(text: str) -> Problem:
     name, overrides, *objective = json.loads(text)
-    spec = {"dataset": dataset_spec(name, **overrides)}
-    return problem_of(spec | dict(zip(OBJECTIVE, objective, strict=True)))
+    return own_problem(name, overrides, dict(zip(OBJECTIVE, objective, strict=True)))
+
+
+def own_problem(
+    name: str, overrides: Mapping[str, Any], objective: Mapping[str, Any]
+) -> ERMProblem:
+    """Return the problem of a dataset's yaml, overrides and an objective.
+
+    The loss of a regression implies ``task=regression`` for a user's own file, unless
+    the task or the positive labels are given.
+
+    Raises
+    ------
+    DataUnavailable, UsageError
+        As `problem_named`; what is implied is said.
+    """
+    implied, spec = "", dict(overrides)
+    loss = objective["loss"]
+    loss = loss if isinstance(loss, str) else named_in(loss)
+    given = "task" in spec or spec.get("positive") is not None
+    if name.partition(":")[0] == FILE and loss != "auto" and not given:
+        if not registry.target("loss", loss).classification:
+            spec["task"] = "regression"
+            implied = f" (loss={label(loss)} implies dataset.task=regression)"
+    try:
+        return problem_of({"dataset": dataset_spec(name, **spec), **objective})
+    except UsageError as error:
+        raise type(error)(f"{error}{implied}") if implied else error from None
 
 
 def forget_problems() -> None:

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from dp_erm_bench import load_problem, load_results
+from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import load
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.paths import cache_dir
+from dp_erm_bench.problems.erm.model import feature_names
 
 X = np.array([[0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 1.0, 0.0]])
 Y = np.array([0.0, 1.0, 1.0, 0.0])
@@ -174,14 +177,26 @@ def test_a_file_may_have_a_name_for_tables(put):
     assert load_dataset(spec).name == "file:mine"
 
 
+INDEXED = b",a,y\n0,1.5,0\n1,2,1\n2,1,1\n"
+MANY = b"a;price\n" + b"".join(b"%d;%d\n" % (j % 3, j) for j in range(30))
+COLOURED = b"hue\ta\ty\nred\t1\t0\nblue\t2\t1\nred\t3\t1\n"
+
 BAD = [
     ("text.csv", b"a,b,y\n1,red,0\n2,3,1\n", "column b holds text in row 2, features"),
     ("plain.csv", b"1,red,0\n2,3,1\n", "column 1 holds text in row 1"),
     ("ragged.csv", b"a,b,y\n1,2,0\n1,2,3,4,5\n", "is not a whole csv file"),
     ("empty.csv", b"", "is not a whole csv file"),
     ("names.csv", b"a,b,y\n", "holds no records"),
-    ("hole.csv", b"a,b,y\n1,,0\n2,3,1\n", "X holds a value that is not finite"),
-    ("nolabel.csv", b"a,b,y\n1,2,\n2,3,1\n", "y holds a value that is not finite"),
+    ("hole.csv", b"a,b,y\n1,2,0\n2,,1\n", "column b has no value in row 3$"),
+    ("nolabel.csv", b"a,b,y\n1,2,\n2,3,1\n", "column y has no value in row 2$"),
+    ("plainhole.csv", b"1,2,0\n2,,1\n", "column 1 has no value in row 2$"),
+    ("index.csv", INDEXED, r"column 0 has no name .*index=drop.*dataset\.index=keep"),
+    ("classes.csv", MANY, "column price: holds 30 different .*dataset.task=regression"),
+    (
+        "text.csv",
+        COLOURED,
+        r"column hue holds text in row 2.*onehot=\{hue:\[\.\.\.\]\}",
+    ),
     ("one.csv", b"y\n0\n1\n", r"X of shape \(2, 0\) is empty"),
     ("cut.npz", npz(X=X, y=Y)[:100], "is not a whole npz file"),
     (
@@ -257,3 +272,110 @@ def test_no_message_shows_what_a_file_holds(name, label, put):
 def test_the_row_of_a_bad_entry_is_told(put):
     with pytest.raises(UsageError, match=r"svmlight file \(row 2\)"):
         loaded(put("x.svm", b"1 1:2 3:1e-5 # note\n-1 1:two\n"))
+
+
+@pytest.mark.parametrize("sep", [b",", b";", b"\t"])
+@pytest.mark.parametrize("header", [True, False])
+def test_the_separator_is_recognised(sep, header, put):
+    found = loaded(put("data.csv", csv(header).replace(b",", sep)))
+    np.testing.assert_array_equal(found.X, X)
+    np.testing.assert_array_equal(found.y, 2 * Y - 1)
+
+
+def test_an_index_goes_or_stays_where_that_is_said(put):
+    path = put("data.csv", INDEXED)
+    dropped, kept = (loaded(path, index=one) for one in ("drop", "keep"))
+    np.testing.assert_array_equal(dropped.X, [[1.5], [2.0], [1.0]])
+    np.testing.assert_array_equal(kept.X, [[0.0, 1.5], [1.0, 2.0], [2.0, 1.0]])
+    assert feature_names(dropped) == ("a",)
+    with pytest.raises(UsageError, match=r"dataset\.index=yes: must be null, drop or"):
+        loaded(path, index="yes")
+    with pytest.raises(UsageError, match="the first column has a name, hue"):
+        loaded(put("text.csv", COLOURED), index="drop")
+
+
+def test_declared_categories_become_columns(put):
+    path = put("data.csv", COLOURED)
+    found = loaded(path, onehot={"hue": ["red", "green", "blue"]})
+    np.testing.assert_array_equal(found.X, [[1, 0, 0, 1], [0, 0, 1, 2], [1, 0, 0, 3]])
+    assert feature_names(found) == ("hue=red", "hue=green", "hue=blue", "a")
+    assert found.uncharged == ()
+    read = loaded(path, onehot=["hue"])
+    assert feature_names(read) == ("hue=blue", "hue=red", "a")
+    assert read.uncharged == ("categories",)
+    numbers = loaded(path, onehot={"hue": ["red", "blue"], "a": [1, 2, 3]})
+    np.testing.assert_array_equal(numbers.X[:, 2:], np.eye(3))
+    assert feature_names(numbers)[2:] == ("a=1", "a=2", "a=3")
+
+
+@pytest.mark.parametrize(
+    ("onehot", "said"),
+    [
+        (
+            {"hue": ["red"]},
+            "column hue holds a word in row 3 that is not one of its dec",
+        ),
+        ({"color": ["red"]}, r"column of dataset\.onehot=color: must be one of hue, a"),
+        ({"hue": "red"}, r"dataset\.onehot=.*must be null, a list of columns"),
+        ({"hue": ["red", "blue"], "y": [0]}, "onehot=y: must be one of hue, a"),
+    ],
+)
+def test_wrong_categories_are_refused(onehot, said, put):
+    with pytest.raises(UsageError, match=said):
+        loaded(put("data.csv", COLOURED), onehot=onehot)
+
+
+def test_features_have_the_names_of_the_header(put):
+    assert feature_names(loaded(put("data.csv", csv()))) == ("a", "b", "c")
+    assert feature_names(loaded(put("plain.csv", csv(False)))) == ("x0", "x1", "x2")
+    own = loaded(put("one.svm", svmlight()), intercept=1.0)
+    assert feature_names(own) == ("x0", "x1", "x2", "intercept")
+    named = loaded(put("other.csv", csv()), label="b", task="regression")
+    assert feature_names(named) == ("a", "c", "y")
+
+
+def test_new_options_leave_older_trials_their_identity(put):
+    path, parts = put("data.csv", csv()), ("auto", "auto", "none")
+    plain, same = (
+        problem_named("file", {"path": path, **more}, *parts).identity
+        for more in ({}, {"onehot": None, "index": None})
+    )
+    kept = problem_named("file", {"path": path, "index": "keep"}, *parts).identity
+    assert plain == same != kept
+
+
+def test_a_regression_loss_implies_the_task_and_it_is_said(put):
+    path, parts = put("data.csv", csv()), ("none", "none")
+    implied = problem_named("file", {"path": path}, "squared", *parts)
+    np.testing.assert_array_equal(implied.dataset.y, Y)
+    said = problem_named(
+        "file", {"path": path, "task": "regression"}, "squared", *parts
+    )
+    assert implied.identity == said.identity
+    for more in ({"task": "classification"}, {"positive": [1]}):
+        kept = problem_named("file", {"path": path, **more}, "squared", *parts)
+        np.testing.assert_array_equal(kept.dataset.y, 2 * Y - 1)
+    words = put("words.csv", csv(labels=["no", "yes", "yes", "no"]))
+    with pytest.raises(
+        UsageError, match=r"column y: .*loss=huber implies dataset\.task"
+    ):
+        load_problem("file", path=words, loss="huber", penalty="none")
+
+
+def test_a_sweep_reads_what_a_spreadsheet_writes(put, monkeypatch, tmp_path, capsys):
+    """Semicolons, an index, words and a target that is no class, as one types it."""
+    rows = [";hue;size;price"]
+    rows += [f"{j};{'red' if j % 2 else 'blue'};{j % 5};{j / 7:.3f}" for j in range(30)]
+    put("mine.csv", "\n".join(rows).encode())
+    monkeypatch.chdir(tmp_path)
+    typed = ["dataset=file", "dataset.path=mine.csv", "algorithm=gd", "seed=0"]
+    typed += ["algorithm.gd.clip=1", "runner=local"]
+    assert main(typed) == 2
+    assert "column 0 has no name" in capsys.readouterr().err
+    typed += ["dataset.index=drop", "loss=huber"]
+    assert main(typed) == 2
+    assert "declare them, dataset.onehot={hue:[...]}" in capsys.readouterr().err
+    assert main([*typed, "dataset.onehot={hue:[red,blue]}"]) == 0
+    table = load_results("results/sweep")
+    assert set(table.p) == {3} and set(table.loss) == {"huber"}
+    assert "categories" not in table.uncharged.iloc[0]
