@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dp_erm_bench.api import fit, load_problem
     from dp_erm_bench.estimators import DPClassifier, DPRegressor
     from dp_erm_bench.problems.erm.build import problem_from_arrays
+    from dp_erm_bench.problems.mean import problem_from_records
     from dp_erm_bench.results.table import load_results
     from dp_erm_bench.runner.experiment import sweep
     from dp_erm_bench.runner.replay import replay
@@ -23,6 +24,7 @@ __all__ = [
     "load_problem",
     "load_results",
     "problem_from_arrays",
+    "problem_from_records",
     "replay",
     "sweep",
 ]
@@ -33,6 +35,7 @@ _HOMES = {
     "fit": "dp_erm_bench.api",
     "load_problem": "dp_erm_bench.api",
     "problem_from_arrays": "dp_erm_bench.problems.erm.build",
+    "problem_from_records": "dp_erm_bench.problems.mean",
     "load_results": "dp_erm_bench.results.table",
     "replay": "dp_erm_bench.runner.replay",
     "sweep": "dp_erm_bench.runner.experiment",

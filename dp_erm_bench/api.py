@@ -27,6 +27,7 @@ def load_problem(
     loss: str | Mapping[str, Any] = "auto",
     penalty: str | Mapping[str, Any] = "auto",
     constraint: str | Mapping[str, Any] = "none",
+    problem: str = registry.ERM,
     **overrides: Any,
 ) -> Problem:
     """Return the problem of a dataset of conf/ and an objective.
@@ -39,6 +40,8 @@ def load_problem(
         Names of conf/, or mappings with ``name`` and parameters, such as
         ``{'name': 'l2', 'strength': '1/n'}``. ``auto``: the dataset's usual
         objective.
+    problem : str
+        Its kind, a name of conf/problem; ``mean`` has no objective.
     **overrides
         Keys of the dataset's yaml, such as ``standardise=True`` or ``seed=3``;
         ``name`` where a dataset stands for many, as in ``load_problem('libsvm',
@@ -56,7 +59,7 @@ def load_problem(
     keys = {key: _plain(value) for key, value in overrides.items()}
     name = f"{dataset}:{keys.pop('name')}" if "name" in keys else dataset
     objective = {"loss": loss, "penalty": penalty, "constraint": constraint}
-    return own_problem(name, overrides_of(name, keys), objective)
+    return own_problem(name, overrides_of(name, keys), objective, problem)
 
 
 def fit(

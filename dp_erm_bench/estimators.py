@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_erm_bench.api import fit
 from dp_erm_bench.datasets.base import Uncharged
-from dp_erm_bench.datasets.records import clipped
+from dp_erm_bench.datasets.bounds import clipped, declared_bounds
 from dp_erm_bench.errors import UndeclaredBounds, UsageError
-from dp_erm_bench.problems.erm.build import declared_bounds, problem_from_arrays
+from dp_erm_bench.problems.erm.build import problem_from_arrays
 
 Array = NDArray[np.float64]
 

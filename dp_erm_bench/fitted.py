@@ -137,7 +137,8 @@ class FitResult:
         frame = pd.DataFrame(self.columns)
         frame = frame.astype({key: float for key in frame if frame[key].dtype == "O"})
         frame["optimum"] = np.nan if optimum is None else optimum
-        frame["relative_error"] = frame["objective"] / frame["optimum"] - 1.0
+        positive = frame["optimum"].replace(0.0, np.nan)
+        frame["relative_error"] = frame["objective"] / positive - 1.0
         return frame
 
     def __getstate__(self) -> dict[str, Any]:

@@ -28,10 +28,14 @@ OBJECTIVE = ("loss", "penalty", "constraint")
 PARTS = ("dataset", *OBJECTIVE)
 """Groups of which a problem has one choice each."""
 
+PROBLEM, ERM = "problem", "erm"
+POSED = (PROBLEM, *PARTS)
+"""The same with the kind of the problem, which specs name where it is not `ERM`."""
+
 AUTO = ("loss", "penalty")
 """Groups whose choice may be left to the dataset."""
 
-CHOSEN = (*PARTS, ALGORITHM, "calibration")
+CHOSEN = (*POSED, ALGORITHM, "calibration")
 """Groups whose choices may be swept."""
 
 QUANTITIES = {"objective": 1.0, "test_risk": 1.0, "test_accuracy": -1.0, "auc": -1.0}

@@ -22,7 +22,7 @@ CHOICES = [(group, name) for group in GROUPS for name in registry.names(group)]
 COMPOSED = [(group, name) for group, name in CHOICES if group != "task"]
 """A task is named in the blocks of an experiment, never on the command line."""
 EXPERIMENTS = registry.names("experiment")
-BUILT = ("loss", "penalty", "constraint", "algorithm", "dataset", "task")
+BUILT = ("problem", "loss", "penalty", "constraint", "algorithm", "dataset", "task")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from dp_erm_bench.cli.request import Request
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.experiment import schema
 from dp_erm_bench.plugins.names import is_file, label
-from dp_erm_bench.registry import ALGORITHM, PARTS
+from dp_erm_bench.registry import ALGORITHM, ERM, POSED, PROBLEM
 
 Block = dict[str, Any]
 WORDS = ("panel", "line", "name", "unit", "inherit", "extend")
@@ -34,9 +34,11 @@ def sweep_blocks(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
         config, chosen = composer.compose(choices)
         example = example or config
         for name in _algorithms(config):
-            groups = {group: (chosen[group], config[group]) for group in PARTS}
+            groups = {group: (chosen[group], config[group]) for group in POSED}
             groups[ALGORITHM] = name, config[ALGORITHM][name]
             block: Block = {group: _part(group, *of) for group, of in groups.items()}
+            if block[PROBLEM] == {"name": ERM}:
+                del block[PROBLEM]
             block["budget"] = dict(config["budget"])
             block["calibration"] = config["calibration"]
             if calibration and len(calibration.values) > 1:
@@ -66,7 +68,7 @@ def _combinations(request: Request) -> Iterator[list[str]]:
         beside = [f"{ALGORITHM}=[{','.join(names[ALGORITHM])}]"]
     if "calibration" in names:
         beside.append(f"calibration={names['calibration'][0]}")
-    single = [[f"{g}={name}" for name in names[g]] for g in PARTS if g in names]
+    single = [[f"{g}={name}" for name in names[g]] for g in POSED if g in names]
     for combination in itertools.product(*single):
         yield [*combination, *beside]
 
@@ -181,7 +183,7 @@ def _replace(blocks: list[Block], argument: Argument) -> None:
             f"{key}={shown(value)}: an experiment's blocks name their own; use "
             "panel=NAME to run some of them"
         )
-    if key in PARTS and len(argument.values) > 1:
+    if key in POSED and len(argument.values) > 1:
         raise UsageError(
             f"{key}={shown(argument.values)}: takes one value with an experiment"
         )
@@ -198,8 +200,8 @@ def _replace(blocks: list[Block], argument: Argument) -> None:
                 f"seed={shown(value)}: {schema.label(block)} is tuned, its seeds are "
                 "tune.seeds and tune.report"
             )
-        if first in (*PARTS, ALGORITHM):
-            usual = "none" if first == "constraint" else "auto"
+        if first in (*POSED, ALGORITHM):
+            usual = {"constraint": "none", PROBLEM: ERM}.get(first, "auto")
             block[first] = _mapping(block.get(first, usual))
         axes = tune.get("axes", {})
         if first == ALGORITHM and path[-1] in axes:
@@ -208,7 +210,7 @@ def _replace(blocks: list[Block], argument: Argument) -> None:
                 continue
             del axes[path[-1]]
             tune["extend"] = [p for p in tune.get("extend") or [] if p != path[-1]]
-        if key in PARTS:
+        if key in POSED:
             block[first] = {"name": value}
         else:
             place(block, argument)

@@ -15,7 +15,7 @@ from dp_erm_bench.cli import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import settings
 from dp_erm_bench.plugins.names import absolute, is_file, label
-from dp_erm_bench.registry import PARTS
+from dp_erm_bench.registry import POSED
 
 BASH = """\
 _dp_erm_bench() {
@@ -127,7 +127,7 @@ def _keys(before: Sequence[str], last: str) -> Iterator[str]:
             if rest.startswith(f"{name}."):
                 for key in parameters(name, files.get(name, "")):
                     yield f"{group}.{name}.{key}"
-    elif group in PARTS:
+    elif group in POSED:
         of_all = COMMON if group == "dataset" else ()
         chosen = _chosen(group, before) or (registry.built_in(group) if of_all else ())
         keys = (*of_all, *(key for name in chosen for key in _yaml(group, name)))

@@ -14,7 +14,7 @@ from dp_erm_bench.cli.main import GROUPS
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.experiment.frame import MOST_TRIALS
 from dp_erm_bench.plugins.names import label
-from dp_erm_bench.registry import ALGORITHM, FROM_FILES, PARTS
+from dp_erm_bench.registry import ALGORITHM, FROM_FILES, POSED
 
 # Hydra's lexer knows no '^': powers of the number of records are quoted for it.
 _POWER = re.compile(r"(?<!['\"\w.])(\d[\d.]*/n\^\d[\d.]*)(?!['\"\w.])")
@@ -51,7 +51,7 @@ class Argument:
         The expansion checks them.
         """
         first, dot, _ = self.key.partition(".")
-        return "++" if dot and first in (*PARTS, ALGORITHM) else ""
+        return "++" if dot and first in (*POSED, ALGORITHM) else ""
 
     @property
     def first(self) -> str:

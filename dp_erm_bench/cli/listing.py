@@ -14,7 +14,7 @@ from dp_erm_bench.experiment.frame import settings
 from dp_erm_bench.experiment.schema import block_keys
 from dp_erm_bench.experiment.values import options_of
 
-CLASSES = ("algorithm", "loss", "penalty", "constraint")
+CLASSES = ("algorithm", "problem", "loss", "penalty", "constraint")
 WORDS = {
     bool: "true|false",
     int: "integer",

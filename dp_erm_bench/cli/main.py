@@ -30,7 +30,7 @@ COMMANDS = {
 """The modules that hold the commands' functions, each called `<name>_command`."""
 
 GROUPS = (
-    *("dataset", "algorithm", "loss", "penalty", "constraint"),
+    *("dataset", "algorithm", "problem", "loss", "penalty", "constraint"),
     *("calibration", "runner", "experiment"),
 )
 AUTO = ("loss", "penalty")

@@ -14,7 +14,7 @@ from dp_erm_bench.cli.grammar import Argument, parse
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.experiment.frame import check_setting
 from dp_erm_bench.plugins.names import absolute, is_file, label
-from dp_erm_bench.registry import ALGORITHM, AUTO, CHOSEN, FROM_FILES, PARTS
+from dp_erm_bench.registry import ALGORITHM, AUTO, CHOSEN, FROM_FILES, POSED
 
 RETRY = "runner.retry"
 LONGEST = 80  # characters of a folder's name
@@ -105,7 +105,7 @@ def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
                 request.experiment = str(name)
         elif one.key in CHOSEN:
             request.choices[one.key] = _choice(one)
-        elif first in (*PARTS, ALGORITHM) and rest:
+        elif first in (*POSED, ALGORITHM) and rest:
             last = rest.rpartition(".")[2]
             if last == "_target_" or (last == "name" and one.key != "dataset.name"):
                 raise UsageError(f"{one.key}: no such key; choose with {first}=NAME")

@@ -7,6 +7,7 @@ import numpy as np
 
 from dp_erm_bench.datasets import base, records
 from dp_erm_bench.datasets.base import Array, Bounds, Dataset, Features
+from dp_erm_bench.datasets.bounds import clipped
 from dp_erm_bench.datasets.intercept import with_bound, with_column
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError
@@ -50,7 +51,7 @@ def own_dataset(
     if clip_to_bounds and bounds is None:
         raise UsageError("clip_to_bounds=True: needs bounds to clip to")
     if bounds is not None and clip_to_bounds:
-        arrays |= records.clipped("arrays", arrays, bounds)
+        arrays |= clipped("arrays", arrays, bounds)
     if intercept:
         arrays |= with_column(arrays, intercept)
         bounds = bounds and with_bound(bounds, intercept)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dp_erm_bench.errors import UsageError
 
@@ -49,16 +49,21 @@ class Bounds:
         R_2, a bound on the euclidean norm of a record's features.
     label : float or None
         A bound on the absolute value of the label; None if none is declared.
+    nonzeros : int or None
+        s, a bound on the number of non-zeros of a record; None if none is declared.
     """
 
     columns: Array
     norm: float
     label: float | None = None
+    nonzeros: int | None = None
 
     @property
     def spec(self) -> dict[str, Any]:
         """Return the bounds as a dataset's yaml declares them."""
-        return {**vars(self), "columns": self.columns.tolist()}
+        spec = {**vars(self), "columns": self.columns.tolist()}
+        # It came later: undeclared it is in no identity.
+        return {k: v for k, v in spec.items() if k != "nonzeros" or v is not None}
 
 
 @dataclass(frozen=True)
@@ -238,13 +243,3 @@ def norms(X: Features) -> Array:
     if isinstance(X, np.ndarray):
         return np.asarray(np.linalg.norm(X, axis=1))
     return np.asarray(np.sqrt(np.bincount(X.indices, X.data**2, X.shape[0])))
-
-
-def scaled(X: Features, *, rows: ArrayLike = 1.0, columns: ArrayLike = 1.0) -> Features:
-    """Return the features times a factor per record and per column."""
-    n, p = X.shape
-    rows, columns = np.broadcast_to(rows, n), np.broadcast_to(columns, p)
-    if isinstance(X, np.ndarray):
-        return np.asarray(X * rows[:, None] * columns)
-    factors = rows[X.indices] * np.repeat(columns, np.diff(X.indptr))
-    return assembled(X.shape, parts(X) | {".data": X.data * factors})

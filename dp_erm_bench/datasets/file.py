@@ -3,7 +3,7 @@
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,9 @@ class File:
     The options are: ``path``; ``format``, which ``auto`` takes from the suffix; for
     csv ``label``, ``header``, ``onehot`` and ``index`` (`table.Csv`); for svmlight
     ``p``, the number of features where the last ones may be empty; ``set``, a label
-    for tables. With ``intercept`` no column of a csv may be called one: whether one is
-    constant is not looked up, for that is private.
+    for tables. With ``task=unlabelled`` all columns of a csv are features, an npz needs
+    no ``y``, and labels of svmlight are left out. With ``intercept`` no column of a csv
+    may be called one: whether one is constant is not looked up, for that is private.
     """
 
     covered = ("path",)
@@ -58,20 +59,22 @@ class File:
         intercept: float = 0.0,
         onehot: Any = None,
         index: str | None = None,
+        labelled: bool = True,
     ) -> Raw:
-        """Return raw X and y.
+        """Return raw X and y, which is 0 where there are no labels.
 
         Raises
         ------
         UsageError
             If there is no such file, or it is not of its format.
         """
+        label = label if labelled else False
         csv = Csv(path, label, header, intercept, onehot, index)
         with _reading(path, format) as (kind, content):
             if kind == "csv":
                 return csv.read(content)
             if kind == "npz":
-                return parse_npz(content)
+                return parse_npz(content, labelled)
             return parse_svmlight(content, p=p, first="auto")
 
     def columns(
@@ -137,7 +140,7 @@ def _format(file: Path, kind: str) -> str:
     )
 
 
-def parse_npz(content: bytes) -> Raw:
+def parse_npz(content: bytes, labelled: bool = True) -> Raw:
     """Return X and y of an npz archive.
 
     It has ``y`` and either ``X`` or the parts ``data``, ``indices``, ``indptr``,
@@ -150,6 +153,8 @@ def parse_npz(content: bytes) -> Raw:
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
+    if not labelled and (size := _records(arrays)):
+        arrays["y"] = np.zeros(size)
     if "y" not in arrays or not ("X" in arrays or {*SPARSE} <= {*arrays}):
         raise UsageError(
             f"dataset.path: the npz file holds {', '.join(arrays)}, it must hold y "
@@ -164,6 +169,13 @@ def parse_npz(content: bytes) -> Raw:
     X = (csr_array if rows else csc_array)(parts, shape=tuple(arrays["shape"]))
     X.check_format()
     return X, arrays["y"]
+
+
+def _records(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """Return the number of records of an archive, 0 if it holds none."""
+    if "X" in arrays:
+        return int(np.shape(arrays["X"])[0]) if np.ndim(arrays["X"]) else 0
+    return int(arrays["shape"][0]) if "shape" in arrays else 0
 
 
 file = File()

@@ -47,7 +47,8 @@ def with_bound(bounds: Bounds, constant: float) -> Bounds:
     """Return the bounds of records that `with_column` made longer, which are exact."""
     columns = np.append(bounds.columns, constant)
     columns.flags.writeable = False
-    return Bounds(columns, float(np.hypot(bounds.norm, constant)), bounds.label)
+    norm, most = float(np.hypot(bounds.norm, constant)), bounds.nonzeros
+    return Bounds(columns, norm, bounds.label, most if most is None else most + 1)
 
 
 def check_names(columns: Iterable[Any], constant: float) -> None:

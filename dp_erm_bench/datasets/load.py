@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from dp_erm_bench import paths
 from dp_erm_bench.datasets.base import PARTS, Dataset, Features, assembled, parts
+from dp_erm_bench.datasets.bounds import check_bounds
 from dp_erm_bench.datasets.intercept import with_bound
 from dp_erm_bench.datasets.prepare import prepare
-from dp_erm_bench.datasets.records import check_bounds, content_hash
-from dp_erm_bench.datasets.spec import TASKS, Spec, asked, check_spec
+from dp_erm_bench.datasets.records import content_hash
+from dp_erm_bench.datasets.spec import TASKS, UNLABELLED, Spec, asked, check_spec
 from dp_erm_bench.errors import DataUnavailable
 
 VARIABLE = "DP_ERM_BENCH_DATA"
@@ -72,7 +73,8 @@ def pin_datasets(pins: Iterable[DataPin]) -> None:
 
 def pin_of(spec: Mapping[str, Any]) -> DataPin:
     """Return the pin of a dataset of this machine; raises what `load_dataset` does."""
-    task = TASKS[not check_spec(spec).recipe.classification]
+    recipe = check_spec(spec).recipe
+    task = TASKS[not recipe.classification] if recipe.labelled else UNLABELLED
     content = load_dataset(spec).content_hash
     return DataPin(json.dumps(spec, sort_keys=True), content, task)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.datasets import base, records
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, as_features
+from dp_erm_bench.datasets.bounds import Declared, check_bounds, clipped, scaled
 from dp_erm_bench.datasets.intercept import with_column
 from dp_erm_bench.errors import UsageError, word
 
@@ -24,8 +25,7 @@ class Recipe:
     positive : sequence or None
         Labels that become +1; None for the larger of a usual pair.
     standardise : bool or str
-        Whether columns get mean 0 and variance 1; ``'scale'`` divides them by
-        their root mean square instead, which keeps zeros.
+        Whether columns get mean 0 and variance 1; ``'scale'`` keeps zeros (RMS 1).
     test_fraction : float
         Share of the records that is held out.
     seed : int
@@ -35,7 +35,9 @@ class Recipe:
     densify : bool
         Whether sparse features become a dense array.
     clip : Declared or None
-        base.Bounds to which records are clipped, after columns are rescaled.
+        Bounds to which records are clipped, after columns are rescaled.
+    labelled : bool
+        Whether there are labels; all of them are 0 without any.
     intercept : float
         The constant of a last column, added after all that; none where it is 0.
     """
@@ -47,8 +49,9 @@ class Recipe:
     seed: int = 0
     drop_empty: bool = False
     densify: bool = False
-    clip: records.Declared | None = None
+    clip: Declared | None = None
     intercept: float = 0.0
+    labelled: bool = True
 
     @property
     def key(self) -> list[Any]:
@@ -56,8 +59,9 @@ class Recipe:
         clip = None if self.clip is None else self.clip.key
         others = {k: v for k, v in vars(self).items() if k != "clip"}
         # Arrays without an intercept keep their place in the cache.
-        constant = others.pop("intercept")
-        return [clip, *others.values(), *[constant] * bool(constant)]
+        constant, labelled = others.pop("intercept"), others.pop("labelled")
+        later = [constant] * bool(constant) + ["unlabelled"] * (not labelled)
+        return [clip, *others.values(), *later]
 
     @property
     def uncharged(self) -> tuple[Uncharged, ...]:
@@ -106,9 +110,9 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
         X = X.toarray()
     column = getattr(raw[1], "name", None)  # of a table
     whose = name if column is None else f"{name}, column {word(column)}"
-    y = records.labels(
-        whose, y, classification=recipe.classification, positive=recipe.positive
-    )
+    how: dict[str, Any] = {"classification": recipe.classification}
+    how["positive"] = recipe.positive
+    y = records.labels(whose, y, **how) if recipe.labelled else np.zeros(y.shape)
     arrays = _split(name, X, y, recipe)
     if len(raw) > 2:
         arrays["w_true"] = np.asarray(raw[2], dtype=np.float64)
@@ -119,7 +123,7 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
         # It belongs to the columns as they were.
         arrays.pop("w_true", None)
     if recipe.clip is not None:
-        arrays |= records.clipped(name, arrays, recipe.clip)
+        arrays |= clipped(name, arrays, recipe.clip)
     if recipe.intercept:
         arrays |= with_column(arrays, recipe.intercept)
     return {key: _frozen(array) for key, array in arrays.items()}
@@ -171,7 +175,7 @@ def _rescaled(
     if how == "scale":
         rms = np.sqrt(mean_squares(X))
         factor = _inverse(rms, rms > 0.0)
-        return {key: base.scaled(Z, columns=factor) for key, Z in features.items()}
+        return {key: scaled(Z, columns=factor) for key, Z in features.items()}
     if not isinstance(X, np.ndarray):
         raise UsageError(
             f"dataset.standardise=True: {name} is sparse and centring would fill it; "
@@ -182,7 +186,7 @@ def _rescaled(
 
 
 def standardise(X: Array, *others: Array) -> list[Array]:
-    """Return X and the others shifted and base.scaled by the statistics of X.
+    """Return X and the others shifted and scaled by the statistics of X.
 
     Columns of X get mean 0 and (population) variance 1. A column that is
     constant up to rounding becomes exactly 0, so that it has no influence; the
@@ -241,6 +245,6 @@ def dataset_from_arrays(
     X, y = _frozen(X), _frozen(y)
     records.check_raw(name, X, y)
     if bounds is not None:
-        records.check_bounds(name, X, y, bounds)
+        check_bounds(name, X, y, bounds)
     content = records.content_hash({"X": X, "y": y})
     return Dataset(name, X, y, bounds, content, usual)

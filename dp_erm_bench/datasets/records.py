@@ -1,16 +1,15 @@
-"""Checks of records: finite, labels that a loss takes, within declared bounds."""
+"""Checks of records: of one length, finite, labels that a loss takes."""
 
 import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.datasets import base
-from dp_erm_bench.datasets.base import Array, Bounds, Features, as_features, norms
+from dp_erm_bench.datasets.base import Array, Features
 from dp_erm_bench.errors import UsageError, word
 
 LABEL_PAIRS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
@@ -18,111 +17,12 @@ LABEL_PAIRS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
 MOST_CLASSES = 20
 """More different numbers than these look like targets of a regression."""
 
-SLACK = 1.0 + 1e-12
-"""Rounding of a norm that a record may exceed its bound by."""
-
-
-@dataclass(frozen=True, eq=False)
-class Declared:
-    """Bounds as a yaml states them, before the number of features is known.
-
-    Parameters
-    ----------
-    columns : array of shape (p,) or ()
-        One value for each column of the dataset, or one for all.
-    norm : float or None
-        None: the norm implied by the columns.
-    label : float or None
-    """
-
-    columns: Array
-    norm: float | None = None
-    label: float | None = None
-
-    @property
-    def key(self) -> list[Any]:
-        """Return the bounds JSON-able."""
-        return [self.columns.tolist(), self.norm, self.label]
-
-    def of(self, name: str, p: int) -> Bounds:
-        """Return the bounds of a dataset with p features.
-
-        Raises
-        ------
-        UsageError
-            If there is another number of columns.
-        """
-        if self.columns.ndim and self.columns.size != p:
-            raise _wrong_length(name, self.columns.size, p)
-        columns = np.broadcast_to(self.columns, p)
-        norm = float(np.linalg.norm(columns)) if self.norm is None else self.norm
-        return Bounds(columns=columns, norm=norm, label=self.label)
-
-
-def _wrong_length(name: str, size: int, p: int) -> UsageError:
-    return UsageError(
-        f"dataset.bounds.columns of {name}: has {size} values, must have one for "
-        f"each of the {p} features, or be one number for all"
-    )
-
-
-def check_bounds(name: str, X: Features, y: Array, bounds: Bounds) -> None:
-    """Refuse declared bounds of the wrong length, or that a record breaks."""
-    if bounds.columns.shape != X.shape[1:]:
-        raise _wrong_length(name, bounds.columns.size, X.shape[1])
-    broken = np.flatnonzero(column_max(X) > bounds.columns)
-    if broken.size:
-        column = broken[0]
-        what, bound = f"feature {column} exceeds its", bounds.columns[column]
-        key = "columns"
-    elif norms(X).max() > bounds.norm * SLACK:
-        key, what, bound = "norm", "a record exceeds the", bounds.norm
-    elif bounds.label is not None and np.abs(y).max() > bounds.label:
-        key, what, bound = "label", "a label exceeds the", bounds.label
-    else:
-        return
-    raise UsageError(
-        f"dataset.bounds.{key} of {name}: {what} declared bound {bound:g}; correct "
-        "it, or clip records with dataset.clip_to_bounds=true"
-    )
-
 
 def column_max(X: Features) -> Array:
     """Return the largest absolute value of each column, shape (p,)."""
     if isinstance(X, np.ndarray):
         return np.asarray(np.abs(X).max(axis=0))
     return np.asarray(abs(X).max(axis=0).toarray()).ravel()
-
-
-def clipped(
-    name: str, arrays: Mapping[str, Features], declared: Declared | Bounds
-) -> dict[str, Features]:
-    """Return features and labels with every record clipped to the bounds.
-
-    Features are clipped one by one, then the record is shrunk to the norm: each
-    record by itself, which costs no budget.
-    """
-    p = arrays["X"].shape[1]
-    bounds = declared if isinstance(declared, Bounds) else declared.of(name, p)
-    within: dict[str, Features] = {}
-    for key, array in arrays.items():
-        if key in ("X", "X_test"):
-            within[key] = _clipped(as_features(array), bounds)
-        elif key in ("y", "y_test") and bounds.label is not None:
-            within[key] = np.clip(array, -bounds.label, bounds.label)
-    return within
-
-
-def _clipped(X: Features, bounds: Bounds) -> Features:
-    if isinstance(X, np.ndarray):
-        X = np.clip(X, -bounds.columns, bounds.columns)
-    else:
-        limits = np.repeat(bounds.columns, np.diff(X.indptr))
-        data = {".data": np.clip(X.data, -limits, limits)}
-        X = base.assembled(X.shape, base.parts(X) | data)
-    lengths = norms(X)
-    shrink = bounds.norm / np.where(lengths > bounds.norm, lengths, bounds.norm or 1.0)
-    return base.scaled(X, rows=shrink)
 
 
 def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:

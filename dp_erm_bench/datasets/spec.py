@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dp_erm_bench.datasets.base import Usual
+from dp_erm_bench.datasets.bounds import Declared, declared_by
 from dp_erm_bench.datasets.intercept import KEY as INTERCEPT
 from dp_erm_bench.datasets.prepare import Recipe
-from dp_erm_bench.datasets.records import Declared
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice, locate, read
 
-TASKS = ["classification", "regression"]
+UNLABELLED = "unlabelled"
+TASKS = ["classification", "regression", UNLABELLED]
 AUTO = "auto"
 """A task that the loader tells."""
 
@@ -141,11 +140,13 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
     if "seed" in _parameters(loader):
         options["seed"] = common["seed"]
     recipe = _recipe(name, common)
+    if not recipe.labelled and "labelled" in _parameters(loader):
+        options["labelled"] = False
     if recipe.intercept and INTERCEPT in _parameters(loader):
         options[INTERCEPT] = recipe.intercept
     # Bounds of records as they are hold for those only, unless they are clipped again.
     holds = not recipe.standardise or recipe.clip is not None
-    usual, bounds = _usual(common), _declared(common["bounds"]) if holds else None
+    usual, bounds = _usual(common), declared_by(common["bounds"]) if holds else None
     return Spec(name, loader, options, recipe, usual, bounds)
 
 
@@ -187,9 +188,10 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
     same = ("standardise", "seed", "drop_empty", "densify")
     return Recipe(
         classification=classification,
+        labelled=common["task"] != UNLABELLED,
         positive=positive and list(positive),
         test_fraction=number(common["test_fraction"]),
-        clip=_declared(common["bounds"]) if clip else None,
+        clip=declared_by(common["bounds"]) if clip else None,
         intercept=number(common[INTERCEPT]),
         **{key: common[key] for key in same},
     )
@@ -206,30 +208,6 @@ def _usual(common: Mapping[str, Any]) -> Usual | None:
     if not isinstance(value, Mapping) or set(value) != {"loss", "penalty", "strength"}:
         raise refused("usual", value, "a mapping with loss, penalty and strength")
     return Usual(**value)
-
-
-def _declared(value: Mapping[str, Any] | None) -> Declared | None:
-    """Return the bounds that a yaml declares."""
-    if value is None:
-        return None
-    keys = {"columns", "norm", "label"}
-    if not isinstance(value, Mapping) or not {"columns"} <= set(value) <= keys:
-        raise refused("bounds", value, "null or a mapping with columns, norm, label")
-    columns = value["columns"]
-    several = isinstance(columns, list | tuple)
-    checked = [_bound("columns", one) for one in (columns if several else [columns])]
-    array = np.array(checked if several else checked[0])
-    array.flags.writeable = False
-    others = {key: value.get(key) for key in ("norm", "label")}
-    return Declared(
-        array, **{k: None if v is None else _bound(k, v) for k, v in others.items()}
-    )
-
-
-def _bound(key: str, value: object) -> float:
-    if not 0.0 <= number(value) < math.inf:
-        raise refused(f"bounds.{key}", value, "a finite number >= 0")
-    return number(value)
 
 
 def refused(key: str, value: object, allowed: str) -> UsageError:

@@ -32,8 +32,8 @@ class Csv:
     ----------
     path : str or None
         For messages.
-    label : str, int or None
-        Name or index of the label's column; None: the last one.
+    label : str, int, False or None
+        Name or index of the label's column; None: the last one; False: there is none.
     header : bool or str
         Whether the first row names the columns; ``auto``: if no cell is a number.
     intercept : float
@@ -92,7 +92,7 @@ class Csv:
         if not len(table):
             raise UsageError(f"dataset.path={self.path}: holds no records")
         self._check_index(table)
-        y = table.pop(self._label(list(table.columns)))
+        y = self._labels(table)
         if self.intercept:
             check_names(table.columns, self.intercept)
         first = 1 + bool(named)
@@ -107,7 +107,7 @@ class Csv:
         """
         known = None not in self.categories.values()
         table, named = self._table(content, rows=1 if known else None)
-        table.pop(self._label(list(table.columns)))
+        self._labels(table)
         found = self._features(table.iloc[:0] if known else table, 0).columns
         return [str(name) if named else f"x{j}" for j, name in enumerate(found)]
 
@@ -146,6 +146,14 @@ class Csv:
                 "as an index does; leave it out with dataset.index=drop, or take it as "
                 "a column like the others with dataset.index=keep"
             )
+
+    def _labels(self, table: "pd.DataFrame") -> Any:
+        """Take the labels out of a table; 0 where there are none."""
+        import pandas as pd
+
+        if self.label is False:
+            return pd.Series(np.zeros(len(table)))
+        return table.pop(self._label(list(table.columns)))
 
     def _label(self, columns: list[Any]) -> Any:
         names, label = list(map(word, columns)), self.label

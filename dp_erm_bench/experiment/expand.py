@@ -28,7 +28,7 @@ from dp_erm_bench.experiment.values import (
 )
 from dp_erm_bench.plugins.names import absolute, is_file, label
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.registry import CHOSEN, OBJECTIVE
+from dp_erm_bench.registry import CHOSEN, OBJECTIVE, PROBLEM
 
 Axis = tuple[list[Any], bool]
 """Values, and whether they are in the unit `gradient_rms`."""
@@ -203,11 +203,13 @@ def _privacy(block: Block) -> list[tuple[dict[str, Any], str]]:
 def _problems(block: Block) -> Iterator[tuple[str, Problem | str]]:
     """Yield each dataset's name with a problem, or why it is unavailable."""
     parts = (_parts(part, getattr(block, part)) for part in OBJECTIVE)
-    objectives = list(itertools.product(*parts))
+    kinds = [kind["name"] for kind in _parts(PROBLEM, block.problem)]
+    objectives = list(itertools.product(kinds, *parts))
     for name, overrides in _datasets(block):
-        for objective in objectives:
+        for kind, *parts_ in objectives:
+            posed = (name, overrides, *parts_)
             try:
-                yield name, parameters.problem_named(name, overrides, *objective)
+                yield name, parameters.problem_named(*posed, kind=kind)
             except DataUnavailable as error:
                 yield name, str(error)
 

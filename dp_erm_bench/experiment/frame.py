@@ -99,6 +99,7 @@ class RunnerConfig(EngineConfig):
 class Frame:
     """The whole configuration, as `conf/config.yaml` and an experiment fill it."""
 
+    problem: dict[str, Any] = field(default_factory=dict)
     dataset: dict[str, Any] = field(default_factory=dict)
     loss: dict[str, Any] = field(default_factory=dict)
     penalty: dict[str, Any] = field(default_factory=dict)

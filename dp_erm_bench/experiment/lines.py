@@ -25,6 +25,7 @@ from dp_erm_bench.experiment.values import canonical, plain
 from dp_erm_bench.experiment.work import work_of
 from dp_erm_bench.plugins.names import identity, label, named_in, shipped
 from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.registry import ERM, PROBLEM
 
 Axes = Mapping[str, Sequence[Any]]
 
@@ -179,7 +180,8 @@ def line_of(spec: Mapping[str, Any]) -> FitLine:
     objective = [spec[part] for part in ("loss", "penalty", "constraint")]
     name = dataset.pop("name")
     dataset.pop("_target_", None)
-    problem = problem_named(name, dataset, *objective)
+    kind = named_in(spec.get(PROBLEM, {"name": ERM}))
+    problem = problem_named(name, dataset, *objective, kind=kind)
     params = {
         key: normalised(algorithm, key, value)
         for key, value in spec["algorithm"]["params"].items()

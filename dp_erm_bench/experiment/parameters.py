@@ -16,16 +16,15 @@ from dp_erm_bench.experiment.values import canonical, plain, typed
 from dp_erm_bench.paths import later_defaults
 from dp_erm_bench.plugins.names import is_file, is_pinned, label, named_in
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.problems.erm.build import problem_of
-from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.registry import ALGORITHM, OBJECTIVE
+from dp_erm_bench.problems.named import problem_of
+from dp_erm_bench.registry import ALGORITHM, ERM, OBJECTIVE, PROBLEM
 
 FILE = "file"
 """The dataset that is a user's own file."""
 
 
 def problem_named(
-    dataset: str, overrides: Mapping[str, Any], *objective: Any
+    dataset: str, overrides: Mapping[str, Any], *objective: Any, kind: str = ERM
 ) -> Problem:
     """Return the problem of a dataset with overrides and of an objective.
 
@@ -37,6 +36,8 @@ def problem_named(
         Keys of the yaml to replace.
     *objective : str or mapping
         Loss, penalty, constraint as `build_problem` takes them.
+    kind : str
+        Name of the kind of the problem.
 
     Raises
     ------
@@ -47,19 +48,23 @@ def problem_named(
     """
     for part in objective:
         check_named(part if isinstance(part, Mapping) else {"name": part})
-    parts = (dataset, dict(overrides), *objective)
+    parts = (kind, dataset, dict(overrides), *objective)
     return _problem(json.dumps(parts, sort_keys=True, default=str))
 
 
 @functools.cache
 def _problem(text: str) -> Problem:
-    name, overrides, *objective = json.loads(text)
-    return own_problem(name, overrides, dict(zip(OBJECTIVE, objective, strict=True)))
+    kind, name, overrides, *parts = json.loads(text)
+    objective = dict(zip(OBJECTIVE, parts, strict=True))
+    return own_problem(name, overrides, objective, kind)
 
 
 def own_problem(
-    name: str, overrides: Mapping[str, Any], objective: Mapping[str, Any]
-) -> ERMProblem:
+    name: str,
+    overrides: Mapping[str, Any],
+    objective: Mapping[str, Any],
+    kind: str = ERM,
+) -> Problem:
     """Return the problem of a dataset's yaml, overrides and an objective.
 
     The loss of a regression implies ``task=regression`` for a user's own file, unless
@@ -71,15 +76,17 @@ def own_problem(
         As `problem_named`; what is implied is said.
     """
     implied, spec = "", dict(overrides)
+    posed = {PROBLEM: {"name": kind}, **objective}
     loss = objective["loss"]
     loss = loss if isinstance(loss, str) else named_in(loss)
     given = "task" in spec or spec.get("positive") is not None
-    if name.partition(":")[0] == FILE and loss != "auto" and not given:
+    own = kind == ERM and name.partition(":")[0] == FILE
+    if own and loss != "auto" and not given:
         if not registry.target("loss", loss).classification:
             spec["task"] = "regression"
             implied = f" (loss={label(loss)} implies dataset.task=regression)"
     try:
-        return problem_of({"dataset": dataset_spec(name, **spec), **objective})
+        return problem_of({"dataset": dataset_spec(name, **spec), **posed})
     except UsageError as error:
         raise type(error)(f"{error}{implied}") if implied else error from None
 

@@ -20,7 +20,7 @@ from dp_erm_bench.experiment.tune_schema import (
     tune_of,
 )
 from dp_erm_bench.experiment.values import is_list
-from dp_erm_bench.registry import PARTS
+from dp_erm_bench.registry import ERM, POSED
 
 GIVEN = ("dataset", "algorithm")
 OF_TASK = (*LABELS, "task", "algorithm", "budget", "seed")
@@ -30,14 +30,15 @@ OF_TASK = (*LABELS, "task", "algorithm", "budget", "seed")
 class Block:
     """One product of axes: a list is an axis, whatever the key.
 
-    `dataset`, `loss`, `penalty`, `constraint` and `algorithm` are a name, a mapping
-    with `name` and parameters, or a list of them. A block with a `task` has no
+    `problem`, `dataset`, `loss`, `penalty`, `constraint` and `algorithm` are a name, a
+    mapping with `name` and parameters, or a list of them. A block with a `task` has no
     objective; one with `tune` has its seeds there.
     """
 
     panel: str = says("", "the panel of a figure that shows it")
     line: str = says("", "what it is called there")
     dataset: Any = says(None, "a name, a mapping with `name` and keys, or a list")
+    problem: Any = says(ERM, "the kind of the problem: erm, or mean, or a list")
     loss: Any = says("auto", "a name, a mapping, or a list; auto: the dataset's usual")
     penalty: Any = says("auto", "a name, a mapping, or a list; auto: the usual one")
     constraint: Any = says("none", "a name, a mapping, or a list")
@@ -92,7 +93,7 @@ def _block(section: Any) -> Block:
         if isinstance(fields.get(key), dict | list):
             raise refused(key, fields[key], "a word")
         fields[key] = str(fields.get(key, ""))
-    for key in (*PARTS, "algorithm"):
+    for key in (*POSED, "algorithm"):
         if key in fields or (key in GIVEN and "task" not in fields):
             _check_part(key, fields.get(key))
     if "calibration" in fields:

@@ -109,13 +109,13 @@ def exceeds(run: Curves) -> bool:
 def problem(facts: Mapping[str, Any]) -> str:
     """Return the data set with its size and the objective."""
     form = ", standardised" if facts["standardise"] else ""
+    size = f"{facts['dataset']}{form}: n x p = {int(facts['n'])} x {int(facts['p'])}"
+    if facts["loss"] == "none":
+        return f"{size}, the mean of the records."
     penalty = "no penalty"
     if facts["penalty"] != "none":
         penalty = f"{facts['penalty']} penalty {float(facts['strength']):.3g}"
-    return (
-        f"{facts['dataset']}{form}: n x p = {int(facts['n'])} x {int(facts['p'])}, "
-        f"{facts['loss']} loss, {penalty}."
-    )
+    return f"{size}, {facts['loss']} loss, {penalty}."
 
 
 def budget(facts: Mapping[str, Any]) -> str:

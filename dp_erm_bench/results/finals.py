@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.registry import PARTS, check_choice
+from dp_erm_bench.registry import POSED, check_choice
 from dp_erm_bench.results.files import plural, shown
 from dp_erm_bench.results.plan import NAME, read_plan
 from dp_erm_bench.results.settings import final_rows
@@ -90,7 +90,7 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
     """
     spec = line["spec"]
     setting: dict[str, Any] = {}
-    for part in PARTS:
+    for part in [part for part in POSED if part in spec]:
         setting[part] = spec[part]["name"]
         setting |= {
             f"{part}.{key}": v for key, v in spec[part].items() if key != "name"

@@ -18,9 +18,10 @@ from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
+from dp_erm_bench.problems import named
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.problems.erm import build
 from dp_erm_bench.problems.erm.build import problem_from_arrays
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.results.segment import NAMED, batch_name, failed
 from dp_erm_bench.run import Recorder, Run
 from dp_erm_bench.solvers.base import Solver
@@ -58,12 +59,12 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
 
 @functools.lru_cache(maxsize=8)
 def _problem(text: str) -> Problem:
-    return build.problem_of(json.loads(text))
+    return named.problem_of(json.loads(text))
 
 
 def problem_of(spec: Mapping[str, Any]) -> Problem:
     """Return the problem of a trial's spec, kept for the next batches."""
-    parts = {part: spec[part] for part in registry.PARTS}
+    parts = {part: spec[part] for part in registry.POSED if part in spec}
     return _problem(json.dumps(parts, sort_keys=True))
 
 
@@ -97,7 +98,9 @@ def warm_up(algorithm: str, loss: str = '"logistic"') -> None:
 
 
 def _tiny(solver: Solver, loss: Any) -> Problem:
-    """Return a problem of four records that an algorithm serves."""
+    """Return a problem of four records that an algorithm serves, or of its own."""
+    if not issubclass(ERMProblem, solver.serves):
+        return solver.serves.neighbours(False)[0]
     X = np.array([[1.0, -1.0], [0.5, 1.0], [-1.0, 0.0], [0.0, 2.0]])
     records = (X, np.array([1.0, -1.0, 1.0, -1.0]))
     psi: dict[str, Any] = {"loss": loss, "penalty": "l2", "strength": 1.0}

@@ -19,7 +19,7 @@ from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.experiment.trials import Kind, Trial
 from dp_erm_bench.experiment.work import SECOND
 from dp_erm_bench.plugins.names import named_in
-from dp_erm_bench.registry import PARTS
+from dp_erm_bench.registry import POSED
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.pool import batch_size
 from dp_erm_bench.runner.process import start
@@ -238,7 +238,7 @@ def _sort(spec: Mapping[str, Any], size: int) -> Sort:
         shape["shape"] = {k: v for k, v in lasting.items() if k not in LENGTHS}
         shape["clipped"] = params.get("clip") is not None
         shape["calibration"] = spec["calibration"]
-    problem = {part: spec[part] for part in PARTS}
+    problem = {part: spec[part] for part in POSED if part in spec}
     return _spelled(problem), _spelled(shape), size.bit_length()
 
 

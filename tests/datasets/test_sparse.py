@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.datasets.base import Bounds, Dataset, norms, parts
+from dp_erm_bench.datasets.bounds import Declared, column_max
 from dp_erm_bench.datasets.libsvm import compact
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.datasets.prepare import (
@@ -15,7 +16,7 @@ from dp_erm_bench.datasets.prepare import (
     mean_squares,
     prepare,
 )
-from dp_erm_bench.datasets.records import Declared, column_max, content_hash
+from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.errors import UsageError
 
 

@@ -116,14 +116,16 @@ def test_data_beside_the_mechanism_are_a_leak():
 def test_algorithms_of_another_problem_refuse_it_in_a_sentence(name):
     with pytest.raises(Unsupported) as refused:
         fit(problem(), name, epsilon=1.0, seed=0)
-    made = registry.target("algorithm", name).__name__
+    made = registry.target("algorithm", name)
     assert str(refused.value) == (
-        f"{made} serves empirical risk minimisation only, not mean estimation"
+        f"{made.__name__} serves {made.serves.kind} only, not the mean in a ball"
     )
 
 
 def test_its_solver_refuses_another_problem_in_a_sentence():
-    sentence = "NoisyMean serves mean estimation only, not empirical risk minimisation"
+    sentence = (
+        "NoisyMean serves the mean in a ball only, not empirical risk minimisation"
+    )
     with pytest.raises(Unsupported, match=sentence):
         fit(labelled(), NOISY_MEAN, epsilon=1.0, seed=0)
 
@@ -131,7 +133,7 @@ def test_its_solver_refuses_another_problem_in_a_sentence():
 def test_what_is_of_empirical_risk_minimisation_only_is_refused_in_a_sentence():
     with pytest.raises(Unsupported, match="no such constants"):
         fit(problem(), NOISY_MEAN, epsilon=1.0, seed=0, smoothness="private")
-    with pytest.raises(Unsupported, match="a problem of mean estimation has no such"):
+    with pytest.raises(Unsupported, match="a problem of the mean in a ball has no"):
         _ = problem().gradient_rms
     with pytest.raises(UsageError, match="a record has norm"):
         type(problem())(np.full((3, 2), 5.0))

@@ -11,8 +11,10 @@ from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.arrays import own_dataset
-from dp_erm_bench.datasets.base import Array, Bounds, Dataset, Features, Usual
+from dp_erm_bench.datasets.base import Array, Dataset, Features, Usual
+from dp_erm_bench.datasets.bounds import declared_bounds
 from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.spec import UNLABELLED
 from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import Penalty
@@ -52,8 +54,8 @@ def problem_from_arrays(
         The strength of the penalty, where that is not an object.
     bounds : mapping, float or array of shape (p,), optional
         Public bounds on a record, not computed from the data: ``columns`` (R_j,
-        one number or p numbers), and optionally ``norm`` (R_2) and ``label``. What
-        is no mapping bounds the columns.
+        one number or p numbers) or ``norm`` (R_2), or both, and optionally ``label``
+        and ``nonzeros``. What is no mapping bounds the columns.
     positive : label or list of labels, optional
         What becomes +1 (``'yes'``, ``1``), all other labels becoming -1.
     clip_to_bounds : bool
@@ -132,6 +134,9 @@ def build_problem(
         For unknown names, wrong parameters or labels, a loss of one's own that is not
         what it says, or where ``auto`` has no meaning.
     """
+    if (dataset.loaded or {}).get("task") == UNLABELLED:
+        hint = "take problem=mean, or a task with labels"
+        raise UsageError(f"dataset.task=unlabelled of {dataset.name}: {hint}")
     if not isinstance(loss, Loss):
         name, parameters = _named("loss", loss)
         name = _usual("loss", dataset).loss if name == "auto" else name
@@ -209,33 +214,3 @@ def _penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> Penalty
 
 def _floats(key: str, values: Any) -> Array:
     return np.asarray(base.numbers(key, values), np.float64)
-
-
-def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
-    """Return the bounds on records of p features that a user declares.
-
-    Raises
-    ------
-    UsageError
-        For an unknown key, a wrong number of columns, or values that are not finite.
-    """
-    declared = spec if isinstance(spec, Mapping) else {"columns": spec}
-    for key in declared:
-        registry.check_choice("bounds", key, ["columns", "label", "norm"])
-    columns = _bound("columns", declared.get("columns"))
-    if columns.shape not in ((), (p,)):
-        raise UsageError(
-            f"bounds.columns of shape {columns.shape}: must be one number or {p}"
-        )
-    columns = np.broadcast_to(columns, (p,))
-    norm = _bound("norm", declared.get("norm", np.linalg.norm(columns)))
-    label = declared.get("label")
-    label = label if label is None else float(_bound("label", label))
-    return Bounds(columns, float(norm), label)
-
-
-def _bound(key: str, value: Any) -> Array:
-    bound = _floats(f"bounds.{key}", np.nan if value is None else value)
-    if not (np.isfinite(bound) & (bound >= 0.0)).all():
-        raise UsageError(f"bounds.{key}={value}: must be finite and >= 0")
-    return bound

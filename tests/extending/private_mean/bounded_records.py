@@ -14,7 +14,7 @@ from dp_erm_bench.extend import Optimum, Problem, UsageError
 class BoundedRecords(Problem):
     """F(w) = norm2(w - mean of the records), all of norm at most `radius`."""
 
-    kind: ClassVar[str] = "mean estimation"
+    kind: ClassVar[str] = "the mean in a ball"
 
     records: np.ndarray
     radius: float = 1.0

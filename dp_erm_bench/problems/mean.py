@@ -1,0 +1,183 @@
+"""Mean estimation: the mean of bounded records, which have no labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, numbers
+from dp_erm_bench.datasets.bounds import declared_bounds
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.datasets.spec import LATER
+from dp_erm_bench.paths import digest, entering
+from dp_erm_bench.problems.base import Optimum, Problem
+from dp_erm_bench.registry import OBJECTIVE
+
+NAME = "mean"
+SILENT = ("_target_", "path")
+"""Keys of a dataset's yaml that its content already tells."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeanEstimation(Problem):
+    """F(w) = norm2(w - mean of the records), over R^p.
+
+    Its minimum is 0, so that a relative error has no meaning. Labels of the dataset
+    are not read.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Its features are the records; sparse ones stay sparse.
+
+    References
+    ----------
+    Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization
+    with sparse gradients", NeurIPS 2024, section 3.
+    """
+
+    kind: ClassVar[str] = "mean estimation"
+
+    dataset: Dataset
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> MeanEstimation:
+        """Return the problem of a dataset."""
+        return cls(dataset)
+
+    @property
+    def n(self) -> int:
+        """Return the number of records."""
+        return self.dataset.n
+
+    @property
+    def p(self) -> int:
+        """Return the number of coordinates."""
+        return self.dataset.p
+
+    @property
+    def entries(self) -> int:
+        """Return the number of stored entries of the records."""
+        X = self.dataset.X
+        return int(X.size if isinstance(X, np.ndarray) else X.nnz)
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """Return the part of a trial's spec that describes the problem.
+
+        `dataset`, its bounds without those of columns where it is a user's own arrays;
+        `problem`; `loss`, `penalty` and `constraint`, which are none.
+        """
+        data, own = self.dataset, self.dataset.loaded
+        if own is None:
+            named = {"name": data.name, "content": data.content_hash}
+            own = {**named, "bounds": self._bounds}
+        none = {part: {"name": "none"} for part in OBJECTIVE}
+        return {"dataset": own, "problem": {"name": NAME}, **none}
+
+    @property
+    def _bounds(self) -> dict[str, Any]:
+        bounds = self.dataset.bounds
+        names = ("norm", "nonzeros") if bounds is not None else ()
+        return {name: getattr(bounds, name) for name in names}
+
+    @cached_property
+    def identity(self) -> str:
+        """Return the digest of the dataset's content, its spec and the problem."""
+        keys = {k: v for k, v in self.spec["dataset"].items() if k not in SILENT}
+        return digest([NAME, self.dataset.content_hash, entering(keys, LATER)])
+
+    @property
+    def radius(self) -> float:
+        """Return L, the declared bound on a record's norm, infinite without one."""
+        bounds = self.dataset.bounds
+        return math.inf if bounds is None else bounds.norm
+
+    @property
+    def nonzeros(self) -> int:
+        """Return s, the declared number of non-zeros of a record, at most p."""
+        bounds = self.dataset.bounds
+        declared = None if bounds is None else bounds.nonzeros
+        return self.p if declared is None else declared
+
+    @property
+    def l1_radius(self) -> float:
+        """Return L sqrt(s), which bounds the l1 norm of a record, hence of a mean."""
+        return self.radius * math.sqrt(self.nonzeros)
+
+    @cached_property
+    def mean(self) -> Array:
+        """Return the mean of the records, shape (p,), read-only."""
+        mean = np.asarray(self.dataset.X.sum(axis=0)).ravel() / self.n
+        mean.flags.writeable = False
+        return mean
+
+    @property
+    def optimum(self) -> Optimum:
+        """Return 0 at the mean, which is exact."""
+        return Optimum(0.0, self.mean, 0.0)
+
+    def value(self, w: Array) -> Any:
+        """Return norm2(w - mean): a number for shape (p,), shape (B,) for (B, p)."""
+        return np.linalg.norm(w - self.mean, axis=-1)
+
+    def contains(self, w: Array) -> Any:
+        """Return whether points are finite, (..., p) to (...)."""
+        return np.isfinite(w).all(axis=-1)
+
+    def uncharged(self, constants: bool) -> tuple[Uncharged, ...]:
+        """Return the uncharged uses of the records by the dataset."""
+        return self.dataset.uncharged
+
+    def facts(self) -> dict[str, Any]:
+        """Return that there is no loss, no penalty and no constraint."""
+        return dict.fromkeys(OBJECTIVE, "none")
+
+    @classmethod
+    def neighbours(cls, zeroed: bool) -> tuple[MeanEstimation, MeanEstimation]:
+        """Return records of zeros but for the first: s entries of L / sqrt(s) each.
+
+        That moves the mean by all that is allowed, in both norms. The second problem
+        has the opposite record there, or zeros.
+        """
+        first, other = np.zeros((10, 6)), np.zeros((10, 6))
+        first[0, :4] = 0.5
+        other[0] = 0.0 * first[0] if zeroed else -first[0]
+        bounds = {"norm": 1.0, "nonzeros": 4}
+        made = (problem_from_records(Z, bounds=bounds) for Z in (first, other))
+        return next(made), next(made)
+
+
+def problem_from_records(
+    Z: ArrayLike | Features, *, bounds: Mapping[str, Any] | float | None = None
+) -> MeanEstimation:
+    """Return the problem of the mean of a user's own records.
+
+    Parameters
+    ----------
+    Z : array or sparse matrix of shape (n, p)
+        A sparse one stays sparse.
+    bounds : mapping or float, optional
+        Public bounds on a record, not computed from the data: ``norm`` (L) and
+        optionally ``nonzeros`` (s) and ``columns``. A number is the norm. Without any a
+        finite epsilon is refused.
+
+    Raises
+    ------
+    UsageError
+        For wrong shapes, values that are not finite, or a record outside of the
+        declared bounds.
+    """
+    records = Z if hasattr(Z, "tocsc") else np.asarray(numbers("Z", Z), np.float64)
+    size = np.shape(records)[-1] if np.ndim(records) else 0
+    whole = bounds is None or isinstance(bounds, Mapping)
+    given: Any = bounds if whole else {"norm": bounds}
+    declared = None if given is None else declared_bounds(given, size)
+    labels = np.zeros(np.shape(records)[:1])
+    return MeanEstimation(dataset_from_arrays(records, labels, bounds=declared))

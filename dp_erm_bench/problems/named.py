@@ -1,0 +1,46 @@
+"""The problem of a spec: empirical risk minimisation, or another kind by its name."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.names import named_in
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm import build
+from dp_erm_bench.registry import ERM, OBJECTIVE, PROBLEM
+
+UNSET = ("auto", "none")
+"""What stands for a part of the objective that is not given."""
+
+
+def problem_of(spec: Mapping[str, Any]) -> Problem:
+    """Return the problem of a spec, be it of a trial, a sweep or a single fit.
+
+    Parameters
+    ----------
+    spec : mapping
+        `dataset`, with all its keys; `loss`, `penalty`, `constraint`; `problem`, the
+        name of its kind, where it is no empirical risk. Other keys are ignored.
+
+    Raises
+    ------
+    DataUnavailable
+        If the dataset is not on this machine and cannot be fetched.
+    UsageError
+        For unknown names or wrong values, or a part of an objective that a problem of
+        the kind does not have.
+    """
+    kind = named_in(spec.get(PROBLEM, {"name": ERM}))
+    if kind == ERM:
+        return build.problem_of(spec)
+    made = registry.target(PROBLEM, kind)
+    for part in OBJECTIVE:
+        given = spec.get(part, "none")
+        given = given if isinstance(given, Mapping) else {"name": given}
+        if given["name"] not in UNSET or len(given) > 1:
+            has = "has no loss, penalty or constraint"
+            name = given["name"]
+            raise UsageError(f"{part}={name}: a problem of {made.kind} {has}")
+    return cast(Problem, made.of(load_dataset(spec["dataset"])))
