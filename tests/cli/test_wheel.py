@@ -1,11 +1,15 @@
 """The wheel holds all that the command needs, and runs from an empty folder."""
 
+import os
 import subprocess
 import sys
+import venv
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from dp_erm_bench import __version__, registry
 
@@ -43,7 +47,7 @@ def test_it_holds_every_module_and_every_yaml(wheel):
         for path in (ROOT / "conf").glob("*/*.yaml")
     }
     assert package | conf <= set(names)
-    assert "dp_erm_bench/conf/config.yaml" in names
+    assert {"dp_erm_bench/conf/config.yaml", "dp_erm_bench/py.typed"} <= set(names)
     assert len(names) == len(set(names))
 
 
@@ -94,3 +98,83 @@ def test_it_says_errors_as_the_checkout_does(installed, tmp_path):
     done = command(installed, tmp_path, "budget.epsiln=1")
     assert done.returncode == 2
     assert done.stderr.startswith("dp-erm-bench: budget.epsiln: no such key")
+
+
+# An environment of one's own: the wheel and what it requires to run, nothing else.
+
+# Compiled bytecode among it; llvmlite, pyarrow and scipy are more than half.
+MOST_MEGABYTES = 900
+
+
+def required(installed):
+    """The distributions that the wheel requires without an extra, and those require."""
+    (metadata,) = installed.glob("*.dist-info/METADATA")
+    lines = metadata.read_text().partition("\n\n")[0].splitlines()
+    key = "Requires-Dist: "
+    waiting = [line.removeprefix(key) for line in lines if line.startswith(key)]
+    found = {}
+    while waiting:
+        one = Requirement(waiting.pop())
+        if one.name in found or (one.marker and not one.marker.evaluate({"extra": ""})):
+            continue
+        found[one.name] = distribution(one.name)
+        waiting += found[one.name].requires or []
+    return found
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, installed, tmp_path_factory):
+    """A fresh environment with the wheel, its requirements linked to those here."""
+    folder = tmp_path_factory.mktemp("user") / "venv"
+    venv.create(folder)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for one in required(installed).values():
+        tops = {file.parts[0] for file in one.files} - {"..", "__pycache__"}
+        for top in tops:
+            if not (site / top).exists():
+                (site / top).symlink_to(one.locate_file(top))
+    into = [f"--python={folder / 'bin' / 'python'}", "install", "--no-deps"]
+    quiet = ["--no-index", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", *into, *quiet, str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True)
+    return folder
+
+
+def test_development_tools_are_no_requirement(installed):
+    names = {name.lower() for name in required(installed)}
+    tools = {"pytest", "hypothesis", "mypy", "ruff", "ipykernel", "nbclient", "dask"}
+    assert {"numpy", "scikit-learn", "hydra-core"} <= names and not names & tools
+
+
+def test_what_is_required_is_no_larger_than_the_readme_says(installed):
+    files = {
+        os.path.realpath(one.locate_file(file))
+        for one in required(installed).values()
+        for file in one.files
+    }
+    size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
+    assert 100 < size / 1e6 < MOST_MEGABYTES
+    assert f"{MOST_MEGABYTES} MB" in (ROOT / "README.md").read_text()
+
+
+def test_the_command_runs_from_the_wheel_in_an_empty_environment(environment, tmp_path):
+    typed = ["dataset=breast_cancer", "algorithm=gd", "algorithm.gd.clip=1"]
+    typed += ["algorithm.gd.n_iter=2", "seed=0"]
+    done = subprocess.run(
+        [environment / "bin" / "dp-erm-bench", *typed],
+        cwd=tmp_path,
+        env={"PATH": "", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 ok" in done.stdout
+    code = (
+        "import dp_erm_bench as d, importlib.util as u; "
+        f"assert d.__file__.startswith({str(environment)!r}); "
+        "assert not any(map(u.find_spec, ('pytest', 'mypy', 'dask'))); "
+        "print(len(d.load_results('results/sweep')))"
+    )
+    python = [environment / "bin" / "python", "-P", "-c", code]
+    seen = subprocess.run(python, cwd=tmp_path, capture_output=True, text=True)
+    assert seen.stdout.strip() == "3", seen.stderr
