@@ -10,8 +10,9 @@ ones, has the density of its release around that query,
 the most powerful statistic (Neyman and Pearson) if the noise has the claimed
 law. Any function of the output is a valid statistic: a wrong law costs power alone.
 
-In the replays a sampling mechanism takes every record, so that the query is the
-differing record's whole contribution, see the twins.
+In the replays a sampling mechanism takes every record, and so does one of a secret
+order at each use that reads one, so that the query is the differing record's whole
+contribution, see the twins.
 
 Iterates are published too. Given the answers they are fixed: those of the run must be,
 to the bit, those of both replays. If they are those of one replay only, data flow past
@@ -37,6 +38,7 @@ from dp_erm_bench.audit.pairs import Pair, audited_solver, worst_pair
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.base import Array, Intercept, Mechanisms, Query, Release
 from dp_erm_bench.releases.sampling import SampledRelease
+from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.trust.twins.base import Answered, required_twin
@@ -107,6 +109,8 @@ class Attack:
         def listen(mechanisms: Mechanisms) -> None:
             for mechanism in mechanisms.values():
                 mechanism.intercept = ear
+                if isinstance(mechanism, SingleUseMechanism):
+                    mechanism.everyone = mechanism.release.drawn and not sampled
 
         def seen(release: Release) -> Release:
             if isinstance(release, SampledRelease) and not sampled:
@@ -149,12 +153,18 @@ class Attack:
         if not len(answers) == len(asked[0]) == len(asked[1]):
             raise AuditError("the number of releases depends on the data")
         fair = [_same(iterates, again) for _, again in replays]
-        total = np.zeros(len(identities))
+        total, joint = np.zeros(len(identities)), dict[str, list[Answered]]()
         for (name, answer), first, second in zip(answers, *asked, strict=True):
             scale = self.guarantee.multipliers[name] * first.sensitivity
             use = Answered(answer, first.value, second.value, scale)
-            release = mechanisms[name].release
-            total += required_twin(release).log_ratio(release, use)
+            twin = required_twin(release := mechanisms[name].release)
+            if twin.joint:
+                joint.setdefault(name, []).append(use)
+            else:
+                total += twin.log_ratio(release, use)
+        for name, uses in joint.items():
+            twin = required_twin(release := mechanisms[name].release)
+            total += twin.log_ratio_of_run(release, uses)
         leaks = LEAK * (fair[0] - fair[1])
         return np.where(leaks == 0.0, total, leaks)
 

@@ -1,4 +1,4 @@
-"""Public stand-ins for a run's secrets in replays: samples, terms of objectives.
+"""Public stand-ins for a run's secrets in replays: samples, orders, linear terms.
 
 A record's coin falls by a public pattern, in which it is present or not. The released
 value of a perturbed objective is the minimiser w of F(w) + (ridge/2) norm2(w)^2 +
@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.contract.families import Neighbours
+from dp_erm_bench.contract.families import CORNERS, Neighbours
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeMechanism
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.sampling import Batch, Indices, SamplingMechanism
+from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.replay import Log
 
@@ -118,6 +119,30 @@ def present(name: str, trial: int, use: int) -> bool:
     """Return whether the exchanged record is in a sample of D."""
     # Not a checksum, which is linear: two names would get equal or opposite coins.
     return sha256(f"{name}/{trial}/{use}".encode()).digest()[0] & 1 == 1
+
+
+def public_order(
+    mechanism: SingleUseMechanism, record: int, family: str
+) -> Callable[[int], Indices]:
+    """Return an order of the records, for both sides, with a public place of one.
+
+    It is the last one read at the extremes. In other families it is not read at all in
+    one of four; else it is anywhere among those that are.
+    """
+    release = mechanism.release
+    m, n = release.fresh, release.records
+
+    def order(trial: int) -> Indices:
+        seed = zlib.crc32(f"{release.name}/{family}/{n}".encode())
+        rng = np.random.default_rng([seed, trial])
+        others = rng.permutation(n)
+        others = others[others != record]
+        place = m - 1 if family.startswith(CORNERS) else int(rng.integers(m))
+        if not family.startswith(CORNERS) and seed % 4 == 0 and m < n:
+            place = int(rng.integers(m, n))
+        return np.insert(others, place, record)
+
+    return order
 
 
 @dataclass

@@ -21,6 +21,8 @@ from dp_erm_bench.solvers.base import Limit
 SHRINK = (64, 16, 4, 1)
 """Parts of a run at which the gap is looked at for its slope."""
 EPSILON = 1.0
+LOW, MANY = 0.1, 500
+"""A budget and a number of records in the range of the printed constants."""
 
 
 def the_limit_is_reached(candidate: Candidate) -> None:
@@ -146,15 +148,21 @@ def calibrations_are_served(candidate: Candidate) -> None:
         ons = [Subject(candidate, {}, problem) for problem in problems]
         reasons = [_refusal(on, calibration) for on in ons]
         if calibration in candidate.solver.calibrations:
+            if None not in reasons and not candidate.foreign:
+                # A printed constant may be for many records and a small budget.
+                many = problem_of(*candidate.objectives()[0], n=MANY)
+                reasons.append(
+                    _refusal(ons[0]._replace(problem=many), calibration, LOW)
+                )
             require(None in reasons, f"{name} serves no problem: {reasons[0]}")
         else:
             require(all(reasons), f"{name} runs, yet the class does not name it")
 
 
-def _refusal(on: Subject, calibration: str) -> str | None:
+def _refusal(on: Subject, calibration: str, epsilon: float = EPSILON) -> str | None:
     """Return the reason why a calibration is refused, None if it runs."""
     try:
-        on.calibrated(Budget(EPSILON, DELTA), calibration).record(5)
+        on.calibrated(Budget(epsilon, DELTA), calibration).record(5)
     except Unsupported as reason:
         return str(reason)
     return None

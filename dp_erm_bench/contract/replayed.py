@@ -12,25 +12,23 @@ import fcntl
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from dp_erm_bench.contract import charged
 from dp_erm_bench.contract.candidate import Candidate, candidate_of
 from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.hidden import EQUAL, present
+from dp_erm_bench.contract.hidden import EQUAL
 from dp_erm_bench.contract.runs import ContractError
 from dp_erm_bench.contract.side import Account, Side
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.trust.replay import changes, compare
+from dp_erm_bench.trust.replay import compare
 
-SLACK, STILL, HALF = 1e-7, 1e-7, 0.5
-"""Rounding in a change / its sensitivity, and in a change that must be 0; the
-part of a sensitivity that a sampled record's own term may have under replace_one."""
 AT_ONCE = 20
 """Cases that a process runs together."""
 ENDED = "it ends the interpreter that it is run in"
@@ -49,6 +47,10 @@ class ReplayResult:
         Of what is declared for neighbours.
     sampled : list of str
         Of samples.
+    read : list of str
+        Of records that are read more often than charged.
+    single : bool
+        Whether a release is charged for reading each record once.
     ratios : dict
         Per release, the largest change / its declared sensitivity.
     refusal : str
@@ -59,13 +61,15 @@ class ReplayResult:
     violations: list[str] = field(default_factory=list)
     declared: list[str] = field(default_factory=list)
     sampled: list[str] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+    single: bool = False
     ratios: dict[str, float] = field(default_factory=dict)
     refusal: str = ""
 
     @property
     def all(self) -> list[str]:
         """Return all sentences."""
-        return [*self.violations, *self.declared, *self.sampled]
+        return [*self.violations, *self.declared, *self.sampled, *self.read]
 
 
 def replayed(candidate: Candidate, cases: Sequence[Case]) -> Iterator[ReplayResult]:
@@ -168,6 +172,7 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     if first.error or second.error:
         _raised(result, first.error, second.error)
         return result
+    result.single = bool(first.read)
     result.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:
         result.declared.append("what is declared depends on the data")
@@ -178,14 +183,15 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
         result.violations += [one.complaint] if one.complaint else []
         report.ratios["the objective"] = one.ratio
     result.ratios = report.ratios
-    sentences = report.violations(SLACK)
+    sentences = report.violations(charged.SLACK)
     if case.toggled is None:
         result.violations += sentences
-        result.sampled += _unsampled(first, second)
+        result.sampled += charged.unsampled(first, second)
+        result.read += charged.read_again(first, second)
     else:
         result.sampled += [f"{words}, by a record's coin alone" for words in sentences]
         if case.adjacency is Adjacency.REPLACE_ONE:
-            result.sampled += _too_large(first, report.ratios)
+            result.sampled += charged.too_large(first, report.ratios)
     return result
 
 
@@ -212,37 +218,3 @@ def _round(first: Account, second: Account) -> None:
         if one.shape == other.shape:
             near = np.isclose(one, other, rtol=EQUAL, atol=EQUAL)
             other[near] = one[near]
-
-
-def _too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
-    """Yield the sums over samples whose terms are too large for ``replace_one``.
-
-    Its law needs each record's own term within half of the sensitivity; a bound on
-    the difference of two terms of one sign says nothing of that
-    (``releases/sampling.py``).
-    """
-    for name in sorted(name for name, halved in first.sampled.items() if halved):
-        ratio = ratios.get(name, 0.0)
-        if HALF + SLACK < ratio <= 1.0 + SLACK:
-            yield (
-                f"release {name}: a record's own term is {ratio:.3g} times the "
-                f"declared sensitivity, at most {HALF} is charged for a sample under "
-                "replace_one"
-            )
-
-
-def _unsampled(first: Account, second: Account) -> Iterator[str]:
-    """Yield the releases that change with a record outside their samples."""
-    for name in sorted(first.sampled):
-        queries, others = (
-            [one.query for one in side.log.exchanges if one.query.name == name]
-            for side in (first, second)
-        )
-        for use, (one, other) in enumerate(zip(queries, others, strict=False)):
-            if one.value.shape == other.value.shape:
-                change = changes(one, other).max(axis=1, initial=0.0)
-                absent = [not present(name, b, use) for b in range(len(change))]
-                if (change[absent] > STILL).any():
-                    words = "moves with a record that is not in its sample"
-                    yield f"release {name} {words}"
-                    break

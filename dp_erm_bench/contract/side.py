@@ -15,12 +15,19 @@ import numpy as np
 
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.hidden import Matched, matched, public_samples, spread_of
+from dp_erm_bench.contract.hidden import (
+    Matched,
+    matched,
+    public_order,
+    public_samples,
+    spread_of,
+)
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.base import Array, Mechanisms, Query
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.sampling import SamplingMechanism
+from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.recount import Witness
 from dp_erm_bench.trust.replay import Log, Writer
@@ -53,6 +60,8 @@ class Account:
     sampled : dict of str to bool
         Releases of sums over samples, and whether a record's own term must be at most
         half of the sensitivity under ``replace_one``.
+    read : dict of str to list of bool
+        Releases that read each record once: whether the trials read the one exchanged.
     """
 
     refusal: str = ""
@@ -63,6 +72,7 @@ class Account:
     terms: list[Array] = field(default_factory=list)
     matched: list[Matched] = field(default_factory=list)
     sampled: dict[str, bool] = field(default_factory=dict)
+    read: dict[str, list[bool]] = field(default_factory=dict)
 
 
 class Side:
@@ -179,6 +189,13 @@ class Side:
                 setattr(mechanism, "sample", drawn)  # noqa: B010
                 if mechanism.rate < 1.0:
                     self.account.sampled[name] = mechanism.halved
+            if isinstance(mechanism, SingleUseMechanism):
+                record, m = self.neighbours.record, mechanism.release.fresh
+                if mechanism.release.drawn:
+                    order = public_order(mechanism, record, self.case.family)
+                    setattr(mechanism, "permutation", order)  # noqa: B010
+                orders = map(mechanism.permutation, range(mechanisms.batch))
+                self.account.read[name] = [record in order[:m] for order in orders]
 
     def _answer(
         self, witness: Witness, query: Query, publish: Callable[[], Any]

@@ -115,6 +115,7 @@ CHECKS = (
     Check(replay.declarations_know_no_data),
     Check(declared.the_noise_is_recounted),
     Check(replay.samples_are_those_charged),
+    Check(replay.records_are_read_once),
     Check(repeat.runs_repeat),
     Check(repeat.checkpoints_change_nothing),
     Check(repeat.compiled_steps_agree),

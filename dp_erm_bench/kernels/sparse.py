@@ -161,6 +161,25 @@ def stochastic_steps(
 
 
 @kernel
+def averaged_steps(
+    loss: Any, data: Records, psis: Any, at: Any, draws: Batches, scales: Steps
+) -> None:
+    """Make steps, and add up iterates for their mean (``stochastic``)."""
+    records, offsets, noise = draws
+    clip, steps, expected = scales
+    psi, free, counted = psis
+    w, domain, total = at
+    for t in range(steps.size):
+        if counted[t]:
+            total += w
+        one = records, offsets[t : t + 2], noise[t : t + 1]
+        size = clip, steps[t : t + 1], expected
+        stochastic_steps(
+            loss, data, psi if counted[t] else free, (w, domain), one, size
+        )
+
+
+@kernel
 def variance_reduced_steps(
     loss: Any, data: Records, psi: Array, at: Three, draws: Batches, scales: Scales
 ) -> None:

@@ -1,17 +1,16 @@
-"""The compiled steps of stochastic methods, over dense rows; Poisson samples."""
+"""The compiled steps of stochastic methods, over dense rows."""
 
-import math
 from typing import Any
 
 import numpy as np
 
 from dp_erm_bench.kernels.compiled import Array, Indices, Three, kernel
-from dp_erm_bench.kernels.elementary import log
 from dp_erm_bench.kernels.projections import WHOLE_SPACE, project, prox
 
 Batches = tuple[Indices, Indices, Array]  # records, offsets, noise
 Steps = tuple[float, Array, float]  # clip, steps, expected
 Scales = tuple[float, float, float]  # clip, step, expected
+Summed = tuple[Array, tuple[int, float], Array]  # w, domain, total
 Place = tuple[Array, tuple[int, float]]  # w, domain
 
 # Steps whose records are read at once, and numbers in a line of the cache.
@@ -82,6 +81,39 @@ def stochastic_steps(
             prox_gradient(w, g, noise[t], steps[t], expected, psi)
             if domain[0] != WHOLE_SPACE:
                 project(domain, w)
+    return touched
+
+
+@kernel
+def averaged_steps(
+    loss: Any, data: Three, psis: Any, at: Summed, draws: Batches, scales: Steps
+) -> float:
+    """Make steps as ``stochastic_steps``, and add up iterates for their mean.
+
+    Parameters
+    ----------
+    psis : (psi, free, counted)
+        Step t adds the iterate before it to the total, and has the penalty psi, where
+        ``counted[t]`` holds, bool array of shape (k,); else it has the penalty free.
+    at : (w, domain, total)
+        As there, and the total, shape (p,), changed.
+    """
+    records, offsets, noise = draws
+    clip, steps, expected = scales
+    psi, free, counted = psis
+    w, domain, total = at
+    touched = 0.0
+    for t in range(steps.size):
+        if t % _AHEAD == 0:
+            last = min(t + _AHEAD, steps.size)
+            touched += touch(data, records[offsets[t] : offsets[last]])
+        if counted[t]:
+            total += w
+        one = records, offsets[t : t + 2], noise[t : t + 1]
+        size = clip, steps[t : t + 1], expected
+        stochastic_steps(
+            loss, data, psi if counted[t] else free, (w, domain), one, size
+        )
     return touched
 
 
@@ -168,42 +200,3 @@ def variance_reduced_steps(
             for j in range(w.size):
                 g[j] += r * x[j]
         move(w, g, mean, noise[t], scales, psi)
-
-
-@kernel
-def poisson_gaps(
-    uniforms: Array, position: Any, limit: int, rate: float, out: Indices
-) -> tuple[int, Any, Any]:
-    """Walk through independent coins of probability ``rate`` by their gaps.
-
-    The gaps between successes are geometric: floor(log u / log(1 - rate)).
-
-    Parameters
-    ----------
-    uniforms : array
-        One per success.
-    position : int
-        The coin after the last success.
-    limit : int
-        Successes at or beyond this coin end the walk.
-    out : int array
-        Receives the coins that succeeded.
-
-    Returns
-    -------
-    used : int
-        Uniforms used; the last one's success lies beyond the limit and is
-        not written, unless all were used.
-    position : int
-        The coin after the last success written.
-    pending : int
-        The success beyond the limit, or -1.
-    """
-    scale = 1.0 / math.log1p(-rate)
-    for i in range(uniforms.size):
-        success = position + np.int64(log(uniforms[i]) * scale)
-        if success >= limit:
-            return i, position, success
-        out[i] = success
-        position = success + 1
-    return uniforms.size, position, -1

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.single_use_gaussian import SingleUseLaw
 
 Laws = tuple[Law, ...]
 Rule = Callable[[Laws, float, float], float]
@@ -108,7 +109,34 @@ def kifer2012(laws: Laws, epsilon: float, delta: float) -> float:
     return math.sqrt(square) / epsilon
 
 
-RULES = (mangold2022, mangold2023, talwar2015, chaudhuri2011, kifer2012)
+def arora2020(laws: Laws, epsilon: float, delta: float) -> float:
+    """Return z of one-pass noisy descent, from n and Remark 1.
+
+    sigma = 8 L sqrt(log(1/d)) / (sqrt(n) e) with d = delta/3, e = epsilon / (8
+    sqrt(log(1/d))), hence 64 L log(3/delta) / (sqrt(n) epsilon) (Arora, Marinov, Ullah,
+    2020, Theorem 6, Remark 1). The theorem asks for e <= 1 / (2 sqrt(n)), that is
+    epsilon <= 4 sqrt(log(3/delta) / n), and the remark for 6 e^(-n/16) <= delta <=
+    3 e^-4; it prints another range of epsilon, with the root on the wrong side. What is
+    certified is the law of single use.
+    """
+    (n,) = {law.records for law in laws if isinstance(law, SingleUseLaw)}
+    logarithm = math.log(3) + log_inverse(delta)
+    least, most = 6 * math.exp(-n / 16), 3 * math.exp(-4)
+    if not least <= delta <= most:
+        raise Unsupported(
+            f"delta={delta:g}: the printed constant needs a delta from {least:.3g} to "
+            f"{most:.3g} at n={n}; use calibration=certified"
+        )
+    largest = 4 * math.sqrt(logarithm / n)
+    if epsilon > largest:
+        raise Unsupported(
+            f"epsilon={epsilon:g}: the printed constant needs an epsilon of at most "
+            f"{largest:.3g} at n={n}; use calibration=certified"
+        )
+    return 64 * logarithm / (math.sqrt(n) * epsilon)
+
+
+RULES = (mangold2022, mangold2023, talwar2015, chaudhuri2011, kifer2012, arora2020)
 PAPERS: dict[str, Rule] = {rule.__name__: rule for rule in RULES}
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import NotSampled
+from dp_erm_bench.kernels.coins import poisson_gaps
 from dp_erm_bench.kernels.draws import survivals
-from dp_erm_bench.kernels.stochastic import poisson_gaps
 from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.base import Array, Mechanism, Release
 from dp_erm_bench.releases.law import Law

@@ -40,6 +40,12 @@ class SGD(Sampled):
     step: float = value(1.0, above=0.0, help="step size, times 1 / beta")
     decay: float = value(0.0, least=0, help="a: the step size falls like 1 / (1 + a t)")
     clip: float | None = clip_field()
+    output: str = shape(
+        "last",
+        choices=("last", "average"),
+        later=True,
+        help="the last iterate, or the mean of all after the start",
+    )
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -84,6 +90,15 @@ class StochasticState(SampledState):
         super().__init__(oracle, mechanisms, "gradient", solver)
         decay = np.asarray(solver.decay, np.float64)
         self.decay = np.broadcast_to(decay, self.step.shape)
+        self.averages = solver.output == "average"
+        # Of the iterates before each step; less the start that of those after.
+        self.total = -oracle.w if self.averages else np.zeros((0, 0))
+
+    def output(self) -> Array:
+        """Return the last iterates, or the mean of all after the start."""
+        if not (self.averages and self.done):
+            return self.oracle.w
+        return np.asarray((self.total + self.oracle.w) / self.done)
 
     def step_sizes(self, trials: slice, k: int) -> Array:
         """Return the sizes of the next k steps of some trials, (trials, k)."""
@@ -96,11 +111,17 @@ class StochasticState(SampledState):
         noisy = self.sampled(total) / self.expected
         step, oracle = self.step_sizes(slice(None), 1), self.oracle
         problem = oracle.problem
+        if self.averages:
+            self.total += oracle.w
         moved = problem.penalty.prox(oracle.w - step * noisy, step)
         oracle.move_to(problem.constraint.project(moved))
 
     def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:
         """Make the next steps of one trial, compiled."""
         (steps,) = self.step_sizes(slice(trial, trial + 1), len(noise))
-        clip = self.clip[trial, 0]
-        self.oracle.stochastic_steps(trial, batches, noise, clip, steps, self.expected)
+        clip, summed = self.clip[trial, 0], None
+        if self.averages:
+            summed = self.total[trial], np.ones(len(noise), np.bool_)
+        self.oracle.stochastic_steps(
+            trial, batches, noise, clip, steps, self.expected, summed
+        )

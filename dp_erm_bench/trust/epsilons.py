@@ -108,16 +108,17 @@ def pld_epsilon(
 
 
 def profile_epsilon(uses: Sequence[Twin], delta: float, adjacency: Adjacency) -> float:
-    """Return the root of the profile of one minimiser, twice that of one term.
+    """Return the root of the profile of the one use that is not Gaussian.
 
-    Gaussian uses beside it: the mean of their profile at epsilon less each loss.
+    That of its losses, as often as it says. Gaussian uses beside it: the mean of their
+    profile at epsilon less each loss.
     """
-    rest = [(use.times, use.losses()) for use in uses if use.mu_square is None]
-    if len(rest) != 1 or rest[0][0] != 1 or rest[0][1] is None:
-        raise ValueError("the profile is that of one perturbed objective alone")
-    losses, masses = rest[0][1]
-    mu = deviation(uses)
-    terms = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    rest = [use for use in uses if use.mu_square is None]
+    nodes = rest[0].losses() if len(rest) == 1 and rest[0].times == 1 else None
+    if nodes is None:
+        raise ValueError("the profile is that of one use alone, of a kind with losses")
+    losses, masses = nodes
+    mu, terms = deviation(uses), rest[0].terms(adjacency)
 
     def excess(epsilon: float) -> float:
         left = np.minimum(epsilon - losses, 700.0)

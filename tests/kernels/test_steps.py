@@ -6,6 +6,7 @@ from scipy import stats
 
 from dp_erm_bench import registry
 from dp_erm_bench.kernels import stochastic
+from dp_erm_bench.kernels.coins import poisson_gaps
 from dp_erm_bench.kernels.dense import coordinate_steps
 from dp_erm_bench.kernels.philox import uniforms
 from tests.serving import BALLS
@@ -127,7 +128,7 @@ def test_stochastic_steps(clip, space, loss, make_arrays, make_psi):
 def walk(rate, limit, count=200_000):
     out = np.empty(count, dtype=np.int64)
     u = uniforms(SEED, 0, count)
-    used, position, pending = stochastic.poisson_gaps(u, 0, limit, rate, out)
+    used, position, pending = poisson_gaps(u, 0, limit, rate, out)
     return out[:used], position, pending
 
 

@@ -38,8 +38,15 @@ def problem(loss, **parts):
     return problem_from_arrays(X, y, loss=loss, **given)
 
 
+NEEDS_SMOOTH = [
+    name
+    for name in registry.names("algorithm")
+    if registry.target("algorithm", name).smooth_losses
+]
+
+
 @pytest.mark.parametrize("loss", [ROUGH, STEEP], ids=["trait", "constant"])
-@pytest.mark.parametrize("name", registry.names("algorithm"))
+@pytest.mark.parametrize("name", NEEDS_SMOOTH)
 def test_a_loss_without_smoothness_is_refused_not_stood_still_on(name, loss):
     with pytest.raises(Unsupported, match="loss=logistic is not smooth: .* length 0"):
         fit(problem(loss), name, epsilon=1.0, seed=0)

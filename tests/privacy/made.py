@@ -24,6 +24,7 @@ from dp_erm_bench.releases.objective_norm_laplace import (
 )
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
 from dp_erm_bench.releases.printed import printed_multiplier as printed
+from dp_erm_bench.releases.single_use_gaussian import SingleUseGaussian, SingleUseLaw
 from dp_erm_bench.trust.twins.fixed_size_gaussian import FixedSizeGaussianTwin
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 from dp_erm_bench.trust.twins.l1_laplace import L1LaplaceTwin
@@ -34,6 +35,7 @@ from dp_erm_bench.trust.twins.norm_laplace import NormLaplaceTwin
 from dp_erm_bench.trust.twins.objective_gaussian import ObjectiveGaussianTwin
 from dp_erm_bench.trust.twins.objective_norm_laplace import ObjectiveNormLaplaceTwin
 from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
+from dp_erm_bench.trust.twins.single_use_gaussian import SingleUseGaussianTwin
 
 
 class Magic(Law):
@@ -54,6 +56,7 @@ LAWS = {
         PoissonGaussianLaw,
         FixedSizeGaussianLaw,
         ObjectiveGaussianLaw,
+        SingleUseLaw,
     )
 }
 PURE_KINDS = tuple(name for name, law in LAWS.items() if issubclass(law, PureLaw))
@@ -68,11 +71,13 @@ TWINS = {
     "norm_laplace": NormLaplaceTwin,
     "objective": ObjectiveGaussianTwin,
     "objective_pure": ObjectiveNormLaplaceTwin,
+    "single_use": SingleUseGaussianTwin,
 }
 REQUIRED = {
     InsideNoisyMax: {"spread": 1.0},
     ObjectiveGaussian: {"curvature": 0.0, "terms": 1},
     ObjectiveNormLaplace: {"curvature": 0.0},
+    SingleUseGaussian: {"records": 2, "fresh": 1},
 }
 
 

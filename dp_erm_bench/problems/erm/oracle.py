@@ -196,6 +196,7 @@ class Oracle(base.Oracle, ABC):
         clip: float,
         steps: Array,
         expected: float,
+        summed: tuple[Array, NDArray[np.bool_]] | None = None,
     ) -> None:
         """Make k noisy proximal stochastic steps of one trial; call ``touch`` after.
 
@@ -208,10 +209,17 @@ class Oracle(base.Oracle, ABC):
         noise : array of shape (k, p)
         clip, expected : float
         steps : array of shape (k,)
+        summed : (array of shape (p,), bool array of shape (k,)), optional
+            A total, and whose iterates are added before the step; else free of psi.
         """
-        data, at = self._records, (self.w[trial], self.problem.constraint.kernel)
         draws, scales = (*batches, noise), (clip, steps, expected)
-        self.kernels.stochastic_steps(self.loss, data, self.psi, at, draws, scales)
+        data, at = self._records, (self.w[trial], self.problem.constraint.kernel)
+        if summed is None:
+            self.kernels.stochastic_steps(self.loss, data, self.psi, at, draws, scales)
+        else:
+            psis = self.psi, self.psi * [0.0, 0.0, 1.0, 1.0], summed[1]
+            both, step = (*at, summed[0]), self.kernels.averaged_steps
+            step(self.loss, data, psis, both, draws, scales)
 
     def variance_reduced_steps(
         self,

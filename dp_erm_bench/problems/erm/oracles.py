@@ -26,6 +26,7 @@ class DenseOracle(Oracle):
         coordinate_steps=dense.coordinate_steps,
         record_sum=stochastic.record_sum,
         stochastic_steps=stochastic.stochastic_steps,
+        averaged_steps=stochastic.averaged_steps,
         variance_reduced_steps=stochastic.variance_reduced_steps,
     )
 

@@ -9,11 +9,13 @@ attribute ``twin`` of its class. A kind without a twin runs, and is not recounte
 import importlib
 import math
 from abc import ABC
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -22,6 +24,8 @@ Array = NDArray[np.float64]
 RELEASES = "dp_erm_bench.releases"
 # Below this draw, rounding of the published value drowns the noise.
 SMALLEST_DRAW = 1e-3
+# Beyond this power times mu the nodes of a normal loss end before its moment does.
+LARGEST_TILT = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +69,12 @@ class Twin(ABC):
     times : int
     exact : bool
         Whether ``distribution`` knows an exact instance.
+    joint : bool
+        Whether the answers of a run have no log-ratios one by one, but together.
     """
 
     exact: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
 
     ratio: float
     times: int
@@ -125,16 +132,25 @@ class Twin(ABC):
         raise ValueError(f"no distribution is known for {type(self).__name__}")
 
     def losses(self) -> tuple[Array, Array] | None:
-        """Return nodes (losses, masses) that bound the loss of one record's term.
+        """Return nodes (losses, masses), increasing, of which ``terms`` bound the loss.
 
-        None but for minimisers that noise in the objective hides.
+        None for kinds whose profile is not kept.
         """
         return None
+
+    def terms(self, adjacency: Adjacency) -> int:
+        """Return how many times the profile of the ``losses`` bounds delta."""
+        return 1
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
         """Return log p(answer | first) - log p(answer | second), (B,)."""
         raise NotImplementedError(f"{type(release).__name__} answers no query")
+
+    @staticmethod
+    def log_ratio_of_run(release: Any, uses: Sequence[Answered]) -> Array:
+        """Return the log-ratio of all answers of a run, of ``joint`` kinds, (B,)."""
+        raise NotImplementedError(f"{type(release).__name__} is answered use by use")
 
     @staticmethod
     def log_noise(size: Array) -> Array:
@@ -158,6 +174,13 @@ class Twin(ABC):
         moved = np.abs(draws) * query.sensitivity
         loud = (np.abs(draws) > SMALLEST_DRAW) & (query.sensitivity > 0)
         return float((noise[loud] / moved[loud]).min(initial=np.inf))
+
+
+def log_moments(nodes: tuple[Array, Array], powers: Array) -> Array:
+    """Return log E e^(power l) of losses l at nodes (losses, masses), of any powers."""
+    losses, masses = nodes
+    logs = powers[:, None] * losses + np.log(np.maximum(masses, 1e-300))
+    return np.asarray(logsumexp(logs, axis=1))
 
 
 def discretisation(step: float, least: bool) -> dict[str, Any]:

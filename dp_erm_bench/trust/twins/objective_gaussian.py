@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from dp_erm_bench.trust.twins.base import Array, Twin
-
-LARGEST_TILT = 30.0
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.trust.twins.base import LARGEST_TILT, Array, Twin, log_moments
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,16 @@ class ObjectiveGaussianTwin(Twin):
         m = 1 / self.ratio
         return self.curvature + m * m / 2 + m * u, masses
 
+    def terms(self, adjacency: Adjacency) -> int:
+        """Return 2 where a record's term is exchanged for another."""
+        return 2 if adjacency is Adjacency.REPLACE_ONE else 1
+
     def renyi(self, orders: Array) -> Array:
         """Return the divergence by quadrature, infinite where it is too large."""
-        losses, masses = self.losses()
         power = orders - 1
         tame = power / self.ratio < LARGEST_TILT
         curve = np.full(orders.shape, np.inf)
-        exponents = power[tame, None] * (losses - losses[0])
-        largest = (exponents + np.log(np.maximum(masses, 1e-300))).max(axis=1)
-        sums = np.exp(exponents - largest[:, None]) @ masses
-        curve[tame] = losses[0] + (largest + np.log(sums)) / power[tame]
+        curve[tame] = log_moments(self.losses(), power[tame]) / power[tame]
         return curve
 
     @staticmethod

@@ -1,0 +1,59 @@
+"""Walks through independent coins, by the gaps between those that fall one way."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench.kernels.compiled import Array, Indices, exact, kernel
+from dp_erm_bench.kernels.elementary import log
+
+
+@kernel
+def poisson_gaps(
+    uniforms: Array, position: Any, limit: int, rate: float, out: Indices
+) -> tuple[int, Any, Any]:
+    """Walk through independent coins of probability ``rate`` by their gaps.
+
+    The gaps between successes are geometric: floor(log u / log(1 - rate)).
+
+    Parameters
+    ----------
+    uniforms : array
+        One per success.
+    position : int
+        The coin after the last success.
+    limit : int
+        Successes at or beyond this coin end the walk.
+    out : int array
+        Receives the coins that succeeded.
+
+    Returns
+    -------
+    used : int
+        Uniforms used; the last one's success lies beyond the limit and is
+        not written, unless all were used.
+    position : int
+        The coin after the last success written.
+    pending : int
+        The success beyond the limit, or -1.
+    """
+    scale = 1.0 / math.log1p(-rate)
+    for i in range(uniforms.size):
+        success = position + np.int64(log(uniforms[i]) * scale)
+        if success >= limit:
+            return i, position, success
+        out[i] = success
+        position = success + 1
+    return uniforms.size, position, -1
+
+
+@exact
+def failures(uniforms: Array, total: int, out: Indices) -> None:
+    """Write numbers of failures before a success: geometric, of chance 1 - k / total.
+
+    Entry k of ``out`` is floor(log u_k / log(k / total)), 0 for k = 0.
+    """
+    out[:1] = 0
+    for k in range(1, out.size):
+        out[k] = np.int64(log(uniforms[k]) / log(k / total))

@@ -1,0 +1,248 @@
+"""One pass of private stochastic subgradient descent over half of the records."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.kernels.coins import failures
+from dp_erm_bench.kernels.philox import uniforms
+from dp_erm_bench.releases.single_use_gaussian import SingleUseGaussian
+from dp_erm_bench.releases.streams import stream_seeds
+from dp_erm_bench.solvers.base import Array, Indices, Releases, shape, value
+from dp_erm_bench.solvers.bounds import inverse, norm_bound, projection_refusal
+from dp_erm_bench.solvers.mirror_descent import PNorm
+from dp_erm_bench.solvers.runs import Iterative, State, clip_field
+from dp_erm_bench.solvers.sampled import CHUNK, sampled_step
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork
+
+
+@dataclass(frozen=True)
+class OnePassSGD(Iterative):
+    """One-pass noisy stochastic subgradient descent; losses need not be smooth.
+
+    Records are drawn with replacement until m = ceil(n / 2) different ones were. One
+    that comes again is not read, and its step adds noise alone:
+
+        w <- Pi(w - eta (g + xi)),  g the clipped subgradient of a fresh record, or 0
+
+    The mean of the iterates before the m fresh steps is returned. The fresh records are
+    the first m of a uniform random order, which is secret. The steps of noise between
+    two of them are geometric in number, whatever the records are: they are drawn as the
+    public schedule. An iteration is a fresh step with the steps of noise before it.
+
+    With subgradients of at most L, the noise scale s, R = ``radius`` and tau steps, eta
+    is ``step`` R / sqrt(m L^2 + E[tau] p s^2). At step = 1 the population's risk has
+    E F(w) - F(u) <= (1/m) R sqrt(m L^2 + E[tau] p s^2) for norm2(u - w_1) <= R (online
+    mirror descent); the printed D / (sqrt(n) (L + s sqrt(p))) is of this order. A
+    penalty is a proximal step after each fresh one. The steps of noise are not needed
+    for privacy: ``noise_only=off`` leaves them out.
+
+    References
+    ----------
+    Arora, Marinov, Ullah, "Private stochastic convex optimization: efficient algorithms
+    for non-smooth objectives", 2020, Algorithm 1; ``mirror=p_norm`` is their outlook,
+    an extension, no utility claim.
+    """
+
+    batchable: ClassVar[bool] = False
+    constrained: ClassVar[bool] = True
+    smooth_losses: ClassVar[bool] = False
+    uses_smoothness: ClassVar[bool] = False
+    calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
+    exempt: ClassVar[Mapping[str, str]] = {
+        "the_limit_is_reached": "one pass ends far from the minimum",
+        "sensitivities_are_tight": "a record is met at one iterate alone, at which its "
+        "subgradient may be small",
+    }
+
+    n_iter: int | None = shape(
+        None, least=0, help="most fresh steps; null: half of the records, rounded up"
+    )
+    noise_only: str = shape(
+        "on", choices=("on", "off"), help="whether records that come again add noise"
+    )
+    order: str = shape(
+        "secret",
+        choices=("secret", "given"),
+        help="drawn and kept secret, or the dataset's: then all records count as read",
+    )
+    mirror: str = shape(
+        "euclidean",
+        choices=("euclidean", "p_norm"),
+        help="mirror map; p_norm is an extension without a utility claim",
+    )
+    power: float = value(
+        1.5, above=1.0, most=2.0, help="p of norm_p(w)^2 / (2 (p - 1)), for p_norm"
+    )
+    step: float = value(1.0, above=0.0, help="step size, times that of the bound")
+    radius: float | None = value(
+        None, above=0.0, help="R, a distance; null: of the constraint, else 1"
+    )
+    clip: float | None = clip_field("bound on a subgradient's norm")
+
+    @property
+    def printed(self) -> str:
+        """Return the name of the paper's constant."""
+        return "arora2020"
+
+    def printed_form(self) -> "OnePassSGD":
+        """Return the paper's variant."""
+        return replace(self, noise_only="on", order="secret", mirror="euclidean")
+
+    def unsupported(self, problem: ERM) -> str | None:
+        """Refuse what a mirror map has no step for."""
+        if self.mirror == "euclidean":
+            return projection_refusal(problem, "one_pass_sgd", compiled=True)
+        if problem.constraint.bounded or not problem.penalty.quadratic:
+            return "mirror=p_norm: needs constraint=none, and penalty none or l2"
+        return None
+
+    def iterations(self, problem: ERM) -> int:
+        """Return m, the number of fresh steps: at most half of n, rounded up."""
+        half = math.ceil(problem.n / 2)
+        return half if self.n_iter is None else min(self.n_iter, half)
+
+    def passes_at(self, problem: ERM, iteration: int) -> float:
+        """Return the passes over n records."""
+        return iteration / problem.n
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of a fresh step and its share of the steps of noise."""
+        steps = self.expected_steps(problem) / max(1, self.iterations(problem))
+        calls = 0.0 if self.mirror == "euclidean" else 1.0
+        noise = StepWork(calls=calls, draws=problem.p, features=problem.p)
+        return sampled_step(problem, 1.0).plus(noise.times(steps))
+
+    def expected_steps(self, problem: ERM) -> float:
+        """Return E tau, the expected number of steps: sum over k < m of n / (n - k)."""
+        n, m = problem.n, self.iterations(problem)
+        if self.noise_only == "off":
+            return float(m)
+        return float((n / (n - np.arange(m))).sum())
+
+    def plan(self, problem: ERM, identities: Sequence[str]) -> Indices:
+        """Return the numbers of steps of noise before each fresh one, (B, m)."""
+        waits = np.zeros((len(identities), self.iterations(problem)), np.int64)
+        if self.noise_only == "on":
+            seeds = stream_seeds(identities, "noise_only")
+            for seed, row in zip(seeds, waits, strict=True):
+                failures(uniforms(seed, 0, row.size), problem.n, row)
+        return waits
+
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
+        """Yield the noisy subgradients of one pass, and the noise between them."""
+        change = adjacency.of_sum(norm_bound(problem, self.clip))
+        m, drawn = self.iterations(problem), self.order == "secret"
+        facts: Any = {"records": problem.n, "fresh": m, "drawn": drawn}
+        yield SingleUseGaussian("gradient", change, m + int(schedule.sum()), **facts)
+
+    def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Indices) -> State:
+        """Return the state before the first step."""
+        state = OnePassState if self.mirror == "euclidean" else PNormState
+        return state(oracle, mechanisms, self, schedule[0])
+
+    def step_size(self, problem: ERM, noise: float) -> float:
+        """Return eta; L is the root mean square at zero where there is no bound."""
+        bound = float(np.ravel(norm_bound(problem, self.clip))[0])
+        if math.isinf(bound):
+            bound, noise = problem.gradient_rms, 0.0
+        given = self.radius if self.radius is not None else problem.constraint.radius
+        radius = float(np.ravel(given)[0]) if np.isfinite(given).all() else 1.0
+        square = self.iterations(problem) * bound**2
+        square += self.expected_steps(problem) * problem.p * noise**2
+        return float(np.ravel(self.step)[0] * radius * inverse(np.sqrt([square]))[0])
+
+
+class OnePassState(State):
+    """The state of a trial; ``waits``, (m,): steps of noise before each fresh one."""
+
+    def __init__(
+        self, oracle: Oracle, mechanisms: Mechanisms, solver: OnePassSGD, waits: Indices
+    ) -> None:
+        self.oracle, self.waits = oracle, waits
+        self.gradient: Any = mechanisms["gradient"]
+        self.noise = float(self.gradient.scale.max())
+        self.size = solver.step_size(oracle.problem, self.noise)
+        self.clip = float(np.ravel(norm_bound(oracle.problem, solver.clip))[0])
+        self.compiled = mechanisms.ahead
+        self.total, self.first = np.zeros(oracle.problem.p), oracle.w.copy()
+        self.done = 0
+
+    def output(self) -> Array:
+        """Return the mean of the iterates before the fresh steps so far, (1, p)."""
+        return self.total[None] / self.done if self.done else self.first
+
+    def advance(self, k: int) -> None:
+        """Make k fresh steps and the steps of noise before them."""
+        waits = self.waits[self.done : self.done + k]
+        if not self.noise:  # A projection again would change the last bits.
+            self.gradient.spend(int(waits.sum()))
+            waits = np.zeros_like(waits)
+        fresh = np.zeros(k + int(waits.sum()), np.bool_)
+        fresh[np.cumsum(waits + 1) - 1] = True
+        most = max(1, CHUNK // self.oracle.problem.p) if self.compiled else 1
+        for begin in range(0, fresh.size, most):
+            part = fresh[begin : begin + most]
+            if self.compiled:
+                self.make_steps(part)
+            else:
+                self.make_step(bool(part[0]))
+        self.done += k
+
+    def make_step(self, fresh: bool) -> None:
+        """Make one step, of a fresh record or of noise; the compiled body agrees."""
+        oracle, problem = self.oracle, self.oracle.problem
+        moved = oracle.w - self.size * self.noisy(fresh)
+        prox = problem.penalty.prox
+        moved = prox(moved, self.size) if fresh else np.clip(moved, *oracle.psi[2:])
+        oracle.move_to(problem.constraint.project(moved))
+
+    def noisy(self, fresh: bool) -> Array:
+        """Publish the subgradient of the next record, or zero, with noise, (1, p)."""
+        oracle, gradient = self.oracle, np.zeros(self.total.size)
+        if fresh:
+            self.total += oracle.w[0]
+            record = self.gradient.next_records(0, 1)
+            gradient = oracle.record_sum(0, record, self.clip)
+        return np.asarray(self.gradient(gradient[None]))
+
+    def make_steps(self, fresh: NDArray[np.bool_]) -> None:
+        """Make some steps, compiled: those of noise have empty batches."""
+        noise = self.gradient.take_vectors(fresh.size, self.total.size)[0]
+        records = self.gradient.next_records(0, int(fresh.sum()))
+        batches = records, np.concatenate([[0], np.cumsum(fresh)])
+        sizes, summed = np.full(fresh.size, self.size), (self.total, fresh)
+        self.oracle.stochastic_steps(0, batches, noise, self.clip, sizes, 1.0, summed)
+        self.oracle.touch()
+
+
+class PNormState(OnePassState):
+    """The state of a trial whose steps are in the dual space of a p-norm."""
+
+    def __init__(
+        self, oracle: Oracle, mechanisms: Mechanisms, solver: OnePassSGD, waits: Indices
+    ) -> None:
+        super().__init__(oracle, mechanisms, solver, waits)
+        self.compiled = False
+        self.map = Potential(oracle.problem, oracle.w)
+        self.map.q = float(np.ravel(solver.power)[0])
+
+    def make_step(self, fresh: bool) -> None:
+        """Make one step in the dual space; an l2 penalty is a part of the gradient."""
+        oracle, noisy = self.oracle, self.noisy(fresh)
+        if fresh:
+            noisy = noisy + oracle.problem.penalty.strong_convexity * oracle.w
+        oracle.move_to(self.map.step(noisy, np.array([[self.size]])))
+
+
+class Potential(PNorm):
+    """Phi = norm_p(w)^2 / (2 (p - 1)), 1-strongly convex in norm_p for p in (1, 2]."""
+
+    def pulled(self, g: Array) -> Array:
+        """Return the gradient in the dual space, in units of the link."""
+        return (self.q - 1.0) * g
