@@ -209,7 +209,8 @@ def test_one_use_more_is_found(algorithm, adjacency):
     )
     found = counted(longer, calibration)
     assert found.complaint(calibration) != ""
-    assert found.epsilon > calibration.epsilon_certified * 1.01
+    # A record more of 40 that one pass reads is a tenth of its delta.
+    assert found.epsilon > calibration.epsilon_certified * 1.004
 
 
 @every_algorithm
