@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench.audit.greedy import violation_table
 from dp_erm_bench.report import style
 from dp_erm_bench.report.figure import Drawing, Facts, Study
-from dp_erm_bench.report.layout import Cell, Sheet, save, scale_numbers
+from dp_erm_bench.report.layout import Cell, Sheet, save
+from dp_erm_bench.report.scales import scale_numbers
 from dp_erm_bench.report.style import Style
 
 if TYPE_CHECKING:

@@ -75,7 +75,8 @@ class Audit(Study):
             for epsilon in sorted(set(nominal))
         ]
         size = WIDTH, ROW * (len(names) + 1)
-        sheet = Sheet(cells, len(cells), _caption(rows), size, quantity="")
+        # As wide as its rows of text need.
+        sheet = Sheet(cells, len(cells), _caption(rows), size, quantity="", exact=True)
         with house_style():
             return save(sheet, drawing.folder / "audit")
 
@@ -105,7 +106,7 @@ def _names(ax: Axes, names: list[str]) -> None:
     ax.set_axis_off()
     ax.set_ylim(len(names) - 0.4, -0.6)
     for place, name in enumerate(names):
-        ax.text(1.2, place, name, transform=ax.get_yaxis_transform(), **look)
+        ax.text(1.1, place, name, transform=ax.get_yaxis_transform(), **look)
 
 
 def _bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report import layout
+from dp_erm_bench.report import scales
 from dp_erm_bench.report.caption import origin, paragraphs
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.layout import Cell, Sheet, save
@@ -75,8 +75,8 @@ def draw_cross(ax: Axes, cross: Cross) -> None:
     """
     rates = cross.rates.values()
     for line, rate in cross.rates.items():
-        ax.fill_between(rate.x, rate.low, rate.high, **of(line).band())
-        ax.plot(rate.x, rate.median, **of(line).curve())
+        band = [rate.low, rate.median, rate.high]
+        scales.draw_line(ax, rate.x, band, of(line))
     low = min(float(np.min(rate.low)) for rate in rates)
     high = max(_top(rate) for rate in rates)
     anchor = cross.rates.get(cross.anchor, next(iter(rates)))
@@ -92,7 +92,7 @@ def draw_cross(ax: Axes, cross: Cross) -> None:
     ax.set_title(cross.title)
     ax.set_xlabel(cross.axis)
     every = sorted({float(at) for rate in rates for at in rate.x})
-    layout.scale_numbers(ax, every, (low, high))
+    scales.scale_numbers(ax, every, (low, high))
 
 
 def _top(rate: Scaling) -> float:

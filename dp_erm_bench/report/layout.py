@@ -1,47 +1,62 @@
-"""Put panels, a legend and a caption on a sheet, as PDF and PNG; scales, ticks."""
+"""Put panels and a legend on a sheet of a paper's width, and write it.
+
+The caption is no part of the picture, it is written beside.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from dp_erm_bench.report.texts import MATH, latex, plain, write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 Cell = Callable[["Axes"], None]
 
-# Inches.
-LEFT, RIGHT, TOP, AXIS, GAP = 0.75, 0.2, 0.4, 0.5, 0.85
-CAPTION_LINE, LEGEND_LINE, LEGEND_WIDTH = 0.133, 0.19, 2.8
-CHARACTERS_PER_INCH = 17.0
+FORMATS = ("pdf", "png", "svg")
 MAX_PNG_BYTES = 200_000
-PASSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+
+WIDTHS = {"column": 3.4, "page": 7.0}
+"""Inches of a column, and of a page, of a paper with two columns."""
+
+# Inches.
+LEFT, GAP, TOP, AXIS, NARROWEST = 0.74, 0.55, 0.12, 0.28, 1.45
+LINE, LEGEND_LINE, HANDLE = 0.135, 0.165, 0.5
+LETTER, SMALL_LETTER = 0.066, 0.061
+"""Mean widths of a letter of a title and of a legend."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Geometry of a sheet: cells in a grid, a legend, a caption below.
+    """Geometry of a sheet: cells in a grid above their common legend.
 
     Attributes
     ----------
     cells : sequence of callable or None
         Each draws into the axes given; None leaves a place empty.
     columns : int
-        Cells in a row; with one cell the legend stands at its right, else below.
+        Cells in a row, fewer where they would be narrower than `NARROWEST`.
     caption : str
-        Paragraphs under everything, wrapped to the width.
+        What is to be said of the sheet, one paragraph per line.
     size : (float, float)
-        Width and height of one cell's axes in inches.
+        Width and height of one cell's axes: their proportion, in inches if `exact`.
     quantity : str
         The label of the y axis, on the first column.
+    width : str
+        `column` or `page`; if empty, a column for one cell and a page for several.
+    exact : bool
+        Whether the height of a cell is in inches: it has rows of text. With an empty
+        `width` its width is, too.
+    left, right : float
+        Inches beside the columns, as for names of rows and a colour bar.
     """
 
     cells: Sequence[Cell | None]
@@ -49,29 +64,39 @@ class Sheet:
     caption: str
     size: tuple[float, float]
     quantity: str = r"relative error $F(w)/F^* - 1$"
+    width: str = ""
+    exact: bool = False
+    left: float = LEFT
+    right: float = 0.12
 
     @property
-    def width(self) -> float:
-        """Return the width of the sheet in inches."""
-        axes = self.columns * self.size[0] + (self.columns - 1) * GAP
-        return LEFT + axes + (LEGEND_WIDTH if len(self.cells) == 1 else RIGHT)
+    def inches(self) -> float:
+        """Return the width of the sheet."""
+        if self.exact and not self.width:
+            axes = self.columns * self.size[0] + (self.columns - 1) * GAP
+            return self.left + axes + self.right
+        alone = "column" if len(self.cells) == 1 else "page"
+        return WIDTHS[self.width or alone]
 
     @property
-    def text(self) -> list[str]:
-        """Return the caption's lines."""
-        wrap = textwrap.TextWrapper(
-            width=int((self.width - 0.3) * CHARACTERS_PER_INCH),
-            break_long_words=False,
-            break_on_hyphens=False,
-            subsequent_indent="    ",
-        )
-        # "epsilon = 1" and "1 (certified)" stay on one line.
-        text = self.caption.replace(" = ", "\u00a0=\u00a0").replace(" (", "\u00a0(")
-        return [line for part in text.splitlines() for line in wrap.wrap(part)]
+    def across(self) -> int:
+        """Return the number of cells in a row."""
+        room = self.inches - self.left - self.right + GAP
+        most = self.columns if self.exact else int(room / (NARROWEST + GAP))
+        return max(1, min(self.columns, most))
+
+    @property
+    def cell(self) -> tuple[float, float]:
+        """Return width and height of a cell's axes in inches."""
+        room = self.inches - self.left - self.right - (self.across - 1) * GAP
+        width = room / self.across
+        return width, self.size[1] * (1.0 if self.exact else width / self.size[0])
 
 
-def save(sheet: Sheet, path: Path) -> list[Path]:
-    """Draw a sheet and write it beside `path` as .pdf and .png.
+def save(
+    sheet: Sheet, path: Path, formats: Sequence[str] = FORMATS, captions: bool = True
+) -> list[Path]:
+    """Draw a sheet and write it beside `path`, with its caption.
 
     Parameters
     ----------
@@ -79,61 +104,119 @@ def save(sheet: Sheet, path: Path) -> list[Path]:
         The sheet to draw.
     path : Path
         Folder and stem.
+    formats : sequence of str
+        Of `FORMATS`; a PNG has at most `MAX_PNG_BYTES`.
+    captions : bool
+        Whether to write the caption as .txt, and as .tex with a figure environment.
 
     Returns
     -------
     list of Path
-        The two files written; the PNG has at most `MAX_PNG_BYTES`.
+        The files written.
     """
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    fill(figure, sheet)
+    written = [path.with_name(f"{path.name}.{suffix}") for suffix in formats]
+    for file in written:
+        _write(figure, file)
+    if captions:
+        wide = sheet.inches > WIDTHS["column"]
+        texts = plain(sheet.caption), latex(sheet.caption, path.name, wide)
+        for suffix, text in zip(("txt", "tex"), texts, strict=True):
+            written.append(path.with_name(f"{path.name}.{suffix}"))
+            write_text(written[-1], text)
+    return written
+
+
+def _write(figure: Figure, path: Path) -> None:
     from PIL import Image
 
-    figure = plt.figure()
-    _fill(figure, sheet)
-    pdf, png = path.with_suffix(".pdf"), path.with_suffix(".png")
-    figure.savefig(pdf, metadata={"CreationDate": None})
-    for dpi in (150, 125, 100, 80, 60):
+    if path.suffix != ".png":
+        key = {".pdf": "CreationDate", ".svg": "Date"}[path.suffix]
+        figure.savefig(path, metadata={key: None})
+        return
+    for dpi in (200, 150, 100, 80, 60):
         pixels = io.BytesIO()
         figure.savefig(pixels, format="png", dpi=dpi)
         # A palette of 256 colours has a third of the bytes of true colour.
         with Image.open(pixels) as image:
-            image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(png)
-        if png.stat().st_size <= MAX_PNG_BYTES:
+            image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path)
+        if path.stat().st_size <= MAX_PNG_BYTES:
             break
-    plt.close(figure)
-    return [pdf, png]
 
 
-def _fill(figure: Figure, sheet: Sheet) -> None:
-    """Draw cells, legend and caption at places given in inches."""
+def fill(figure: Figure, sheet: Sheet) -> None:
+    """Draw the cells and the legend of a sheet, at places given in inches."""
     axes: dict[int, Axes] = {}
     for place, cell in enumerate(sheet.cells):
         if cell is not None:
             axes[place] = figure.add_axes((0, 0, 1, 1))
             cell(axes[place])
-    entries = _entries(axes.values())
-    per_row = max(1, int(sheet.width / 2.5))
-    alone = len(axes) == 1
-    legend = 0.0 if alone else LEGEND_LINE * -(-len(entries) // per_row) + 0.1
-    below = CAPTION_LINE * len(sheet.text) + 0.1 + legend + AXIS
-    (width, height), gap, wide = sheet.size, AXIS + TOP, sheet.width
-    rows = -(-len(sheet.cells) // sheet.columns)
-    total = below + rows * height + (rows - 1) * gap + TOP
+    (width, height), wide = sheet.cell, sheet.inches
+    titles = [_wrapped(ax.title, width + GAP / 2, LETTER) for ax in axes.values()]
+    below = [_wrapped(ax.xaxis.label, width + GAP / 2, LETTER) for ax in axes.values()]
+    top = TOP + LINE * max(titles, default=0)
+    axis = AXIS + LINE * max(below, default=0)
+    entries, per_row, lines = _legend(axes.values(), wide)
+    legend = LEGEND_LINE * lines + 0.12 if entries else 0.05
+    rows = -(-len(sheet.cells) // sheet.across)
+    total = legend + rows * (top + height + axis)
     figure.set_size_inches(wide, total)
     for place, ax in axes.items():
-        row, column = divmod(place, sheet.columns)
-        x = LEFT + column * (width + GAP)
-        y = total - TOP - height - row * (height + gap)
+        row, column = divmod(place, sheet.across)
+        x = sheet.left + column * (width + GAP)
+        y = total - (row + 1) * (top + height) - row * axis
         ax.set_position((x / wide, y / total, width / wide, height / total))
         if column == 0:
             ax.set_ylabel(sheet.quantity)
-    x, y = (LEFT + width + 0.15, total - TOP) if alone else (0.15, below - AXIS)
-    at, columns = (x / wide, y / total), 1 if alone else per_row
-    key: dict[str, Any] = {"frameon": False, "borderaxespad": 0, "columnspacing": 1.2}
-    key |= {"loc": "upper left", "bbox_to_anchor": at, "ncols": columns}
-    figure.legend(entries.values(), entries.keys(), **key)
-    look: dict[str, Any] = {"fontsize": 7.5, "va": "bottom", "linespacing": 1.25}
-    figure.text(0.15 / wide, 0.1 / total, "\n".join(sheet.text), **look)
+            _wrapped(ax.yaxis.label, height + 0.5, LETTER)
+    if entries:
+        look: dict[str, Any] = {"loc": "lower center", "ncols": per_row}
+        look |= {"frameon": False, "borderaxespad": 0, "columnspacing": 1.2}
+        at = (0.5, 0.06 / total)
+        figure.legend(entries.values(), entries, bbox_to_anchor=at, **look)
+
+
+def _legend(drawn: Iterable[Axes], wide: float) -> tuple[Mapping[str, Any], int, int]:
+    """Return the entries of a legend, how many stand in a row, and its lines."""
+    handles = _entries(drawn)
+    most = max(12, int((wide - HANDLE - 0.2) / SMALL_LETTER))
+    labels = [_broken(label, most) for label in handles]
+    longest = max((_length(one) for one in labels), default=0)
+    room = wide - 0.2 + 0.15
+    per_row = max(1, min(len(labels), int(room / (HANDLE + SMALL_LETTER * longest))))
+    rows = -(-len(labels) // per_row)
+    lines = rows * max((one.count("\n") + 1 for one in labels), default=0)
+    return dict(zip(labels, handles.values(), strict=True)), per_row, lines
+
+
+def _length(text: str) -> int:
+    """Return about how many letters wide a text is, its formulas as they look."""
+    return max(map(len, MATH.sub(_standing, text).split("\n")))
+
+
+def _standing(formula: re.Match[str]) -> str:
+    """Return as many letters as a formula is wide, which nothing breaks."""
+    plain = re.sub(r"\\[A-Za-z]+", "x", formula[0])
+    return "\0" * len(re.sub(r"[\\${}^_ ]", "", plain))
+
+
+def _broken(text: str, letters: int) -> str:
+    """Return a text with lines of some letters; no formula is broken."""
+    if _length(text) <= letters:
+        return text
+    formulas = iter(MATH.findall(text))
+    lines = textwrap.wrap(MATH.sub(_standing, text), letters)
+    return re.sub("\0+", lambda _: next(formulas, ""), "\n".join(lines))
+
+
+def _wrapped(text: Any, inches: float, letter: float) -> int:
+    """Break a text of the picture into lines, and return how many it has."""
+    words = _broken(text.get_text(), max(8, int(inches / letter)))
+    text.set_text(words)
+    return words.count("\n") + 1 if words else 0
 
 
 def _entries(drawn: Iterable[Axes]) -> dict[str, Any]:
@@ -144,89 +227,3 @@ def _entries(drawn: Iterable[Axes]) -> dict[str, Any]:
             handles.setdefault(label, handle)
     last = {label: label.endswith("figure)") for label in handles}
     return {label: handles[label] for label in sorted(handles, key=last.__getitem__)}
-
-
-def pass_ticks(end: float) -> list[float]:
-    """Return the ticks of an axis of passes from 0 to `end`, `end` included."""
-    return [tick for tick in PASSES if tick < 0.8 * end] + [float(end)]
-
-
-def error_ticks(low: float, high: float) -> list[float]:
-    """Return three to about seven round ticks of a log axis.
-
-    Parameters
-    ----------
-    low, high : float
-        The range of the axis, both positive.
-    """
-    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    for digits in ([1], [1, 3], [1, 2, 5], range(1, 10)):
-        candidates = np.outer(decades, list(digits)).ravel()
-        inside = candidates[(candidates >= low) & (candidates <= high)]
-        if len(inside) >= 3:
-            return [float(tick) for tick in inside[:: 1 + len(inside) // 8]]
-    return _linear_ticks(low, high)
-
-
-def _linear_ticks(low: float, high: float) -> list[float]:
-    """Return round ticks where less than one digit changes."""
-    raw = (high - low) / 4
-    unit = 10.0 ** np.floor(np.log10(raw))
-    step = unit * min((1, 2, 5, 10), key=lambda digit: abs(digit * unit - raw))
-    first, last = int(np.ceil(low / step)), int(np.floor(high / step))
-    return [float(round(k * step, 12)) for k in range(first, last + 1)]
-
-
-def scale_passes(ax: Axes, ticks: Sequence[float], log: bool) -> None:
-    """Set the x axis: linear, or linear up to 1 pass and log beyond."""
-    if log:
-        ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
-        _label(ax.xaxis, ticks)
-    else:
-        _label(ax.xaxis, _linear_ticks(0.0, ticks[-1]))
-    ax.set_xlim(0, ticks[-1] * 1.02)
-
-
-def scale_epsilon(ax: Axes, epsilons: Sequence[float]) -> None:
-    """Set the x axis to a log scale with the epsilons that ran as ticks."""
-    ax.set_xscale("log")
-    _label(ax.xaxis, epsilons)
-    ax.set_xlim(epsilons[0] / 1.4, epsilons[-1] * 1.4)
-
-
-def scale_errors(ax: Axes, extent: tuple[float, float]) -> None:
-    """Set the y axis to a log scale around the range of errors."""
-    ax.set_yscale("log")
-    margin = (extent[1] / extent[0]) ** 0.05 * 1.01
-    low, high = extent[0] / margin, extent[1] * margin
-    _label(ax.yaxis, error_ticks(low, high))
-    ax.set_ylim(low, high)
-
-
-def scale_numbers(
-    ax: Axes, values: Sequence[float], extent: tuple[float, float]
-) -> None:
-    """Set both axes to log scales with the values that ran as ticks."""
-    ax.set_xscale("log")
-    _label(ax.xaxis, [float(f"{value:.3g}") for value in _apart(values)])
-    ax.set_xlim(values[0] / 1.15, values[-1] * 1.3)
-    scale_errors(ax, extent)
-
-
-def _apart(values: Sequence[float]) -> list[float]:
-    """Return the values whose labels do not overlap on a log scale."""
-    least = (values[-1] / values[0]) ** 0.12
-    ticks = [values[0]]
-    for value in values[1:]:
-        if value >= ticks[-1] * least:
-            ticks.append(value)
-    return ticks
-
-
-def _label(axis: Axis, ticks: Sequence[float]) -> None:
-    """Show exactly these ticks, in plain numbers."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    axis.set_major_locator(FixedLocator(list(ticks)))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.6g}"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench import registry
-from dp_erm_bench.report import layout
+from dp_erm_bench.report import scales
 from dp_erm_bench.report.curves import Array, Curves, Missing, curves
 from dp_erm_bench.report.figure import LinesOf, check_stem, lines_of, looked_up
 from dp_erm_bench.report.style import of
@@ -149,17 +149,16 @@ def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
             ax.plot(passes, errors, **of(line).authors())
             ends.append(float(passes[-1]))
             low, high = min(low, float(errors.min())), max(high, float(errors.max()))
-    ticks = layout.pass_ticks(max(ends))
+    ticks = scales.pass_ticks(max(ends))
     for place, (line, run) in enumerate(lines.items()):
-        bottom, median, top = map(_drawable, (run.low, run.median, run.high))
-        ax.fill_between(run.passes, bottom, top, **of(line).band())
+        band = [*map(_drawable, (run.low, run.median, run.high))]
         marks = sorted({int(np.abs(run.passes - tick).argmin()) for tick in ticks})
-        look = {**of(line).curve(), "markevery": marks, "zorder": 3 - place / 100}
-        ax.plot(run.passes, median, **look)
+        more: dict[str, Any] = {"markevery": marks, "zorder": 3 - place / 100}
+        scales.draw_line(ax, run.passes, band, of(line), **more)
     ax.set_title(panel.title)
     ax.set_xlabel("passes over the data")
-    layout.scale_passes(ax, ticks, panel.log_passes)
-    layout.scale_errors(ax, (low, high))
+    scales.scale_passes(ax, ticks, panel.log_passes)
+    scales.scale_errors(ax, (low, high))
 
 
 def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
@@ -176,16 +175,14 @@ def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
     """
     for place, (line, runs) in enumerate(lines.items()):
         ends = [(run.low[-1], run.median[-1], run.high[-1]) for _, run in runs]
-        low, median, high = _drawable(np.array(ends)).T
-        # Side by side, so that no bar hides another.
-        beside = np.array([epsilon for epsilon, _ in runs]) * 1.05 ** (place - 1)
-        bars = np.nan_to_num(np.array([median - low, high - median]), nan=0.0)
-        ax.errorbar(beside, median, yerr=bars, capsize=2.5, **of(line).curve())
+        band = [*_drawable(np.array(ends)).T]
+        epsilons = [epsilon for epsilon, _ in runs]
+        scales.draw_line(ax, epsilons, band, of(line), zorder=3 - place / 100)
     ax.set_title(panel.title)
     ax.set_xlabel(r"$\varepsilon$")
     every = [run for runs in lines.values() for _, run in runs]
-    layout.scale_epsilon(ax, sorted({e for runs in lines.values() for e, _ in runs}))
-    layout.scale_errors(ax, _extent(every, last=True))
+    scales.scale_epsilon(ax, sorted({e for runs in lines.values() for e, _ in runs}))
+    scales.scale_errors(ax, _extent(every, last=True))
 
 
 def _drawable(errors: Array) -> Array:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report import caption, panels
 from dp_erm_bench.report.choices import CHOICES, listed, read_choices
 from dp_erm_bench.report.curves import Curves, explained
@@ -16,10 +15,11 @@ from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save
 from dp_erm_bench.report.panels import Panel, PanelRuns
 from dp_erm_bench.report.style import house_style
+from dp_erm_bench.report.texts import write_text
 from dp_erm_bench.results.runs import read_manifest
 
 SINGLE, SMALL = (4.4, 3.0), (2.5, 2.0)
-COLUMNS, ONE_ROW = 4, 5
+COLUMNS = 3
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def grid(ran: Sequence[PanelRuns]) -> tuple[list[Cell | None], int]:
         for one in ran
         if one.over_epsilon
     ]
-    columns = len(ran) if len(ran) <= ONE_ROW else COLUMNS
+    columns = min(COLUMNS, len(ran))
     gap = [None] * (-len(above) % columns if below else 0)
     return [*above, *gap, *below], columns
 
@@ -159,12 +159,6 @@ def write_log(drawing: Drawing, drawn: Sequence[PanelRuns]) -> Path:
     if any(one.panel.authors for one in drawn):
         text += [f"Dashed curves: {panels.source()}"]
     return write_text(drawing.folder / "log.txt", "\n".join([*text, ""]))
-
-
-def write_text(path: Path, text: str) -> Path:
-    """Write a text file at once, and return its path."""
-    write_atomic(path, lambda file: file.write(text.encode()))
-    return path
 
 
 def _panel(drawn: PanelRuns) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 
@@ -51,8 +52,9 @@ class Style:
         }
 
     def band(self) -> dict[str, Any]:
-        """Return the arguments of a band around a line."""
-        return {"color": self.colour, "alpha": 0.15, "linewidth": 0}
+        """Return the arguments of a band around a line: pale, with an edge."""
+        edge = {"edgecolor": (self.colour, 0.5), "linewidth": 0.5}
+        return {"facecolor": (self.colour, 0.12), "zorder": 1.0, **edge}
 
     def authors(self) -> dict[str, Any]:
         """Return the arguments of the authors' curve: thin, dashed, behind."""
@@ -125,8 +127,34 @@ def of(line: str) -> Style:
     """
     if line in STYLES:
         return STYLES[line]
-    colour, marker = OTHERS[len(_others) % len(OTHERS)]
-    return _others.setdefault(line, Style(line, colour, marker))
+    if line not in _others:
+        turn, place = divmod(len(_others), len(OTHERS))
+        # The markers move on by one at each turn: 81 pairs before one comes again.
+        (colour, _), (_, marker) = OTHERS[place], OTHERS[(place + turn) % len(OTHERS)]
+        _others[line] = Style(literal(line), colour, marker)
+    return _others[line]
+
+
+def literal(text: str) -> str:
+    r"""Return a text as a picture shows it to the letter.
+
+    A dollar sign begins no formula, and a letter that the font lacks is written as
+    its code, as in ``\u4e2d``.
+    """
+    known = _letters()
+    letters = (
+        one if ord(one) in known else one.encode("ascii", "backslashreplace").decode()
+        for one in text
+    )
+    return "".join(letters).replace("$", r"\$")
+
+
+@cache
+def _letters() -> frozenset[int]:
+    """Return the code points of the font's letters."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    return frozenset(get_font(findfont(FontProperties())).get_charmap())
 
 
 def forget() -> None:
@@ -136,17 +164,16 @@ def forget() -> None:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Set fonts, sizes and the Agg backend for the figures drawn inside."""
+    """Set fonts and sizes of the figures drawn inside."""
     import matplotlib
 
-    matplotlib.use("Agg")
     settings: Any = {
-        "font.size": 9,
-        "axes.titlesize": 9.5,
-        "axes.labelsize": 9,
-        "legend.fontsize": 8,
-        "xtick.labelsize": 8,
-        "ytick.labelsize": 8,
+        "font.size": 8,
+        "axes.titlesize": 8.5,
+        "axes.labelsize": 8,
+        "legend.fontsize": 7.5,
+        "xtick.labelsize": 7,
+        "ytick.labelsize": 7,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,

@@ -2,16 +2,18 @@
 
 import dataclasses
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
 from dp_erm_bench.audit.profile import Verdict, row
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.report import layout
 from dp_erm_bench.report.audit import Audit
 from dp_erm_bench.report.figure import Drawing
+from dp_erm_bench.report.layout import fill
 
 FOUND = Verdict(8.0, 1e-6, 1.5, 5.0, -0.2, 0.9999, 20_000, "ok")
 BROKEN = Verdict(8.0, 1e-6, 4.5, 12.0, 0.3, 0.9999, 20_000, "VIOLATION")
@@ -30,12 +32,15 @@ def draw(rows, folder):
 
 @pytest.fixture
 def sheet(monkeypatch):
-    """What is drawn, kept open."""
+    """What is drawn."""
     kept = []
-    monkeypatch.setattr(plt, "close", kept.append)
-    yield kept
-    monkeypatch.undo()
-    plt.close("all")
+
+    def keep(figure, sheet):
+        kept.append(figure)
+        fill(figure, sheet)
+
+    monkeypatch.setattr(layout, "fill", keep)
+    return kept
 
 
 def texts(figure):
@@ -49,13 +54,15 @@ def legend(figure):
 
 def test_every_audit_has_its_place(tmp_path, sheet):
     written = draw(table(FOUND, FOUND, FOUND, FOUND), tmp_path)
-    assert [path.name for path in written] == ["audit.pdf", "audit.png"]
+    assert [path.name for path in written] == [
+        f"audit.{suffix}" for suffix in ("pdf", "png", "svg", "txt", "tex")
+    ]
     (figure,) = sheet
     said = texts(figure)
-    assert said[:2] == ["sgd", "sgd, step=1e+06"]
-    assert "4 audits" in said[2] and "20000 runs a side" in said[2]
-    assert "0 of 4 refuted" in said[2].replace("\u00a0", " ")
-    assert "at most 0.0004" in said[2].replace("\n    ", " ").replace("\n", " ")
+    assert said == ["sgd", "sgd, step=1e+06"]
+    caption = (tmp_path / "audit.txt").read_text()
+    assert "4 audits" in caption and "20000 runs a side" in caption
+    assert "0 of 4 refuted" in caption and "at most 0.0004" in caption
     points = {line.get_label(): line for line in figure.axes[1].lines}
     solid = points["replace one: if Gaussian"]
     np.testing.assert_allclose(solid.get_xdata(), 5.0)
@@ -77,7 +84,7 @@ def test_violations_are_marked(tmp_path, sheet):
 def test_nothing_leaves_the_sheet(tmp_path, sheet):
     draw(table(FOUND, BROKEN, FOUND, FOUND), tmp_path)
     (figure,) = sheet
-    renderer = figure.canvas.get_renderer()
+    renderer = FigureCanvasAgg(figure).get_renderer()
     width, height = figure.get_size_inches() * figure.dpi
     shown = [*figure.texts, *figure.legends, *figure.axes[0].texts]
     for part in shown:
@@ -87,7 +94,7 @@ def test_nothing_leaves_the_sheet(tmp_path, sheet):
 
 
 def test_the_picture_is_not_blank_and_an_empty_table_has_none(tmp_path):
-    _, png = draw(table(FOUND, FOUND, FOUND, FOUND), tmp_path)
+    _, png, *_ = draw(table(FOUND, FOUND, FOUND, FOUND), tmp_path)
     assert imread(png).std() > 0.05
     assert draw(pd.DataFrame(), tmp_path) == []
 
@@ -101,4 +108,4 @@ def test_each_epsilon_has_a_panel(tmp_path, sheet):
     for ax, bound in ((one, 0.4), (eight, 5.0)):
         points = {line.get_label(): line for line in ax.lines}
         np.testing.assert_allclose(points["zero out: if Gaussian"].get_xdata(), bound)
-    assert "8 audits" in texts(figure)[-1]
+    assert "8 audits" in (tmp_path / "audit.txt").read_text()

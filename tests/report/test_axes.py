@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dp_erm_bench.report import layout
+from dp_erm_bench.report import scales
 from dp_erm_bench.report.style import STYLES, of
 from tests.report.papers import mangold2022, mangold2023
 
@@ -26,7 +26,7 @@ PANELS = [*mangold2022.PANELS, *mangold2023.PANELS, *mangold2023.figure("rules")
     ],
 )
 def test_error_ticks_are_few_round_and_inside(low, high):
-    ticks = layout.error_ticks(low, high)
+    ticks = scales.error_ticks(low, high)
     assert 3 <= len(ticks) <= 10
     assert ticks == sorted(set(ticks))
     assert low <= ticks[0] and ticks[-1] <= high
@@ -37,7 +37,7 @@ def test_error_ticks_are_few_round_and_inside(low, high):
 
 @pytest.mark.parametrize("end", [0.5, 1.0, 3.0, 5.0, 7.0, 20.0, 30.0, 50.0])
 def test_pass_ticks_end_at_the_last_pass(end):
-    ticks = layout.pass_ticks(end)
+    ticks = scales.pass_ticks(end)
     assert ticks[0] == 0
     assert ticks[-1] == end
     assert (np.diff(ticks) > 0).all()
@@ -82,7 +82,7 @@ def test_ticks_of_numbers_do_not_crowd(values):
     from matplotlib.figure import Figure
 
     ax = Figure().add_subplot()
-    layout.scale_numbers(ax, [float(value) for value in values], (0.1, 1.0))
+    scales.scale_numbers(ax, [float(value) for value in values], (0.1, 1.0))
     ticks = ax.get_xticks()
     assert set(ticks) <= set(values)
     assert ticks[0] == values[0]
@@ -95,5 +95,5 @@ def test_long_numbers_are_rounded_on_the_axis():
     from matplotlib.figure import Figure
 
     ax = Figure().add_subplot()
-    layout.scale_numbers(ax, [0.0315944, 2.15381], (0.1, 1.0))
+    scales.scale_numbers(ax, [0.0315944, 2.15381], (0.1, 1.0))
     assert ax.get_xticks().tolist() == [0.0316, 2.15]

@@ -15,14 +15,10 @@ from PIL import Image
 from dp_erm_bench import registry
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.cli.grammar import expand
+from dp_erm_bench.report.contest import FACTORS
 from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
-from dp_erm_bench.report.leaderboard.figures import (
-    FACTORS,
-    STYLES,
-    Leaderboard,
-    title,
-)
+from dp_erm_bench.report.leaderboard.figures import STYLES, Leaderboard, title
 from dp_erm_bench.report.leaderboard.page import page, published
 from dp_erm_bench.report.leaderboard.standings import (
     BOARDS,

@@ -12,7 +12,7 @@ from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.crosses import Cross, draw_cross, slopes
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.figure import looked_up
-from dp_erm_bench.report.layout import Sheet, _fill
+from dp_erm_bench.report.layout import Sheet, fill
 from dp_erm_bench.report.scaling import (
     Scaling,
     along,
@@ -278,7 +278,7 @@ def axes():
         with house_style():
             figure = plt.figure()
             cell = [lambda ax: draw_cross(ax, cross)]
-            _fill(figure, Sheet(cell, 1, "x", (3.0, 2.0), "quantity"))
+            fill(figure, Sheet(cell, 1, "x", (3.0, 2.0), "quantity"))
             figure.canvas.draw()
         return figure.axes[0]
 

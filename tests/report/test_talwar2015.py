@@ -146,7 +146,7 @@ def test_slopes_name_their_cell_where_an_axis_comes_twice(tmp_path, monkeypatch)
 def test_the_legend_of_a_single_panel_is_on_the_sheet(table):
     import matplotlib.pyplot as plt
 
-    from dp_erm_bench.report.layout import Sheet, _fill
+    from dp_erm_bench.report.layout import Sheet, fill
     from dp_erm_bench.report.panels import draw_passes, look_up
     from dp_erm_bench.report.style import house_style
 
@@ -156,7 +156,7 @@ def test_the_legend_of_a_single_panel_is_on_the_sheet(table):
     with house_style():
         figure = plt.figure()
         cell = functools.partial(draw_passes, panel=panel, lines=lines)
-        _fill(figure, Sheet([cell], 1, "A caption.", (4.4, 3.0)))
+        fill(figure, Sheet([cell], 1, "A caption.", (4.4, 3.0)))
         figure.canvas.draw()
     box = figure.legends[0].get_window_extent(figure.canvas.get_renderer())
     assert box.x1 <= figure.bbox.x1

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.report import layout, style
+from dp_erm_bench.report import contest, scales, style
 from dp_erm_bench.report.figure import Drawing, Figure
 from dp_erm_bench.report.layout import Sheet, save
 from dp_erm_bench.report.leaderboard import standings
 from dp_erm_bench.report.leaderboard.page import page, published
 from dp_erm_bench.report.leaderboard.standings import BOARDS, NOT_PRIVATE, ZERO
-from dp_erm_bench.report.paper import open_choices, write_text
+from dp_erm_bench.report.paper import open_choices
 from dp_erm_bench.report.style import Style
+from dp_erm_bench.report.texts import write_text
 from dp_erm_bench.results.runs import read_manifest
 
 if TYPE_CHECKING:
@@ -41,21 +42,15 @@ LOOKS: dict[str, tuple[Any, ...]] = {
 STYLES = {line: Style(line, *look) for line, look in LOOKS.items()}
 """The style of each algorithm; `family` is a name that fits into a margin."""
 
-FACTORS = np.geomspace(1.0, 100.0, 201)
-TICKS = (1, 2, 5, 10, 20, 50, 100)
-WORST = 30.0
-"""Factors beyond it have one colour in the map of winners."""
-
 PROFILE, SMALL, WIDTH, ROW = (3.6, 2.6), (2.0, 1.6), 8.6, 0.21
 CAPTIONS = {
     "profiles": "Performance profiles: a problem is a dataset at one epsilon; its best "
     "is the smallest median of all algorithms and of w = 0. What an algorithm refuses "
     "counts as never reached.",
     "heat": "Colour: the error over the best one of the problem, w = 0 included, from "
-    f"1 (dark) to {WORST:g} and more (light). Within a dataset epsilon grows to the "
-    "right. Filled circle: wins; ring: within noise of the winner; both only where "
-    "w = 0 is beaten. White: refused. AMP, output, objective: perturbation; "
-    "permutation: permutation_sgd.",
+    f"1 (dark) to {contest.WORST:g} and more (light). Filled circle: wins; ring: "
+    "within noise of the winner; both only where w = 0 is beaten. White: refused. AMP, "
+    "output, objective: perturbation; permutation: permutation_sgd.",
     "error": "Dashed: w = 0. Errors above 10 times that are left out.",
     "risk": "Mean loss of held-out records, without penalty. Dashed: the base rate; "
     "dotted: the optimum; neither is private. Risks above twice log 2 are left out.",
@@ -123,12 +118,23 @@ def _sheets(
     )
     sheets = {}
     for stem, draw, about, *shape in kinds:
-        groups = parts.items() if about is first else panels
+        groups = [*(parts.items() if about is first else panels)]
+        if stem != "heat":
+            groups = [part for group in groups for part in _facets(*group)]
         cells = [partial(draw, name=name, rows=rows) for name, rows in groups]
         text = f"{_about(about, profile)}\n{CAPTIONS[stem]}"
         across, size, quantity = shape
-        sheets[stem] = Sheet(cells, across, text, size, quantity)
+        wide: dict[str, Any] = {"width": "page"}
+        wide |= {"exact": True, **contest.MARGINS} if stem == "heat" else {}
+        sheets[stem] = Sheet(cells, across, text, size, quantity, **wide)
     return sheets
+
+
+def _facets(name: str, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return a panel once, or several times with some of the lines marked as drawn."""
+    ran = set(rows.loc[rows["status"] == "ok", "line"])
+    parts = contest.spread([line for line in STYLES if line in ran])
+    return [(name, rows.assign(drawn=rows["line"].isin(part))) for part in parts]
 
 
 def _about(ranking: pd.DataFrame, profile: str) -> str:
@@ -142,16 +148,10 @@ def _about(ranking: pd.DataFrame, profile: str) -> str:
 
 def _profile(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     """Draw the share of problems within each factor of the best."""
-    shares = standings.profile(rows, FACTORS)
-    for line in (line for line in STYLES if line in shares):
-        dashes = "dashed" if line == ZERO else "solid"
-        look = STYLES[line].curve() | {"markevery": 40, "linestyle": dashes}
-        ax.plot(FACTORS, shares[line], drawstyle="steps-post", **look)
-    ax.set_xscale("log")
-    ax.set_xlim(1.0, FACTORS[-1])
-    ax.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
-    ax.minorticks_off()
-    ax.set_ylim(0.0, 1.02)
+    shares = standings.profile(rows, contest.FACTORS)
+    own = {ZERO, *rows.loc[rows["drawn"], "line"]}
+    lines = [line for line in STYLES if line in shares and line in own]
+    contest.draw_profiles(ax, {line: shares[line] for line in lines}, STYLES, ZERO)
     ax.set_xlabel("factor over the best error")
     count = rows.groupby(["panel", "epsilon"]).ngroups
     ax.set_title(f"{BOARDS[name]}: {count} problems")
@@ -169,27 +169,10 @@ def _factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
         grid[-1, at[1]] = row["factor"] * row["zero"] / row["median"]
         if row["place"] in marks:
             marks[row["place"]].append(at)
-    ax.imshow(
-        np.log10(np.clip(grid, 1.0, WORST)),
-        cmap="viridis",
-        vmin=0.0,
-        vmax=math.log10(WORST),
-        aspect="auto",
-    )
-    for word, face in (("wins", "white"), ("ties", "none")):
-        y, x = zip(*marks[word], strict=True) if marks[word] else ((), ())
-        ax.scatter(x, y, s=14, facecolors=face, edgecolors="white", linewidths=0.9)
-    ax.grid(visible=False)
     names = [STYLES[line].family or line for line in lines]
-    ax.set_yticks(range(len(lines)), names, fontsize=7.5)
-    places: dict[str, list[int]] = {}
-    for place, (panel, _) in enumerate(problems):
-        places.setdefault(panel.rpartition("_")[0], []).append(place)
-    ax.set_xticks([float(np.mean(own)) for own in places.values()], [*places], size=7)
-    ax.tick_params(length=0)
-    for own in [*places.values()][1:]:
-        ax.axvline(own[0] - 0.5, color="white", linewidth=2.5)
-    ax.set_title(BOARDS[name])
+    data = [(panel.rpartition("_")[0], epsilon) for panel, epsilon in problems]
+    contest.draw_winners(ax, names, data, grid, marks)
+    ax.set_title(f"{BOARDS[name]}\n")
 
 
 def _problem(
@@ -205,7 +188,7 @@ def _problem(
         "auc": 0.5,
     }[column]
     most = {"median": 10.0 * base, "test_risk": 2.0 * math.log(2.0)}
-    shown = rows[~(rows[column] > most.get(column, math.inf))]
+    shown = rows[rows["drawn"] & ~(rows[column] > most.get(column, math.inf))]
     for line in (line for line in STYLES if line in set(shown["line"])):
         points = shown[shown["line"] == line].sort_values("epsilon")
         look = STYLES[line].curve() | {"linewidth": 1.1, "markersize": 3.5}
@@ -216,10 +199,10 @@ def _problem(
         ax.axhline(end, color=style.BLACK, linewidth=1.0, linestyle="dotted")
     ax.set_title(title(name))
     ax.set_xlabel(r"$\varepsilon$")
-    layout.scale_epsilon(ax, epsilons)
+    scales.scale_epsilon(ax, epsilons)
     if column == "median":
         errors = [base, *shown[column].clip(lower=1e-6)]
-        layout.scale_errors(ax, (min(errors), max(errors)))
+        scales.scale_errors(ax, (min(errors), max(errors)))
 
 
 def title(panel: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dp_erm_bench.errors import number
+from dp_erm_bench.report import contest
 from dp_erm_bench.results import statistics
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
 from dp_erm_bench.results.statistics import FLOOR, Array, quantile
@@ -233,18 +234,12 @@ def profile(ranking: pd.DataFrame, factors: Array) -> dict[str, Array]:
     dict of str to array
         Share of the problems (dataset and epsilon) within each factor; what is
         skipped is within none. Lines that were skipped everywhere are left out.
-
-    References
-    ----------
-    Dolan, More, "Benchmarking optimization software with performance profiles",
-    Mathematical Programming 2002.
     """
     grouped = ranking.groupby(["panel", "epsilon"], sort=False)
     ran = ranking[ranking["status"] == "ok"]
     least = grouped[["median", "zero"]].min().min(axis=1).clip(lower=FLOOR)
     by_line = {str(line): rows["factor"] for line, rows in ran.groupby("line")}
     zero = grouped["zero"].first().clip(lower=FLOOR) / least
-    return {
-        line: (ratios.to_numpy(float)[:, None] <= factors).sum(axis=0) / len(grouped)
-        for line, ratios in {**by_line, ZERO: zero}.items()
-    }
+    ratios = {line: own.to_numpy(float) for line, own in by_line.items()}
+    ratios[ZERO] = zero.to_numpy(float)
+    return contest.shares(ratios, len(grouped), factors)

@@ -1,0 +1,128 @@
+"""Scales, ticks and bands of the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+    from dp_erm_bench.report.style import Style
+
+PASSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+
+
+def draw_line(ax: Axes, x: Any, band: Sequence[Any], look: Style, **more: Any) -> None:
+    """Draw a line within its band, which has an edge: no band hides another.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    x : array of shape (k,)
+        Where; a single place has a bar.
+    band : sequence of three arrays of shape (k,)
+        Lower end, line, upper end.
+    look : Style
+        The style of the line.
+    **more
+        Further arguments of the line plot.
+    """
+    low, line, high = (np.asarray(one, dtype=float) for one in band)
+    if len(x) > 1:
+        ax.fill_between(x, low, high, **look.band())
+    else:
+        ends = np.nan_to_num([line - low, high - line], nan=0.0, posinf=0.0)
+        ax.errorbar(x, line, yerr=ends, capsize=2.5, color=look.colour, linewidth=0.9)
+    ax.plot(x, line, **{**look.curve(), **more})
+
+
+def pass_ticks(end: float) -> list[float]:
+    """Return the ticks of an axis of passes from 0 to `end`, `end` included."""
+    return [tick for tick in PASSES if tick < 0.8 * end] + [float(end)]
+
+
+def error_ticks(low: float, high: float) -> list[float]:
+    """Return three to about seven round ticks of a log axis.
+
+    Parameters
+    ----------
+    low, high : float
+        The range of the axis, both positive.
+    """
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for digits in ([1], [1, 3], [1, 2, 5], range(1, 10)):
+        candidates = np.outer(decades, list(digits)).ravel()
+        inside = candidates[(candidates >= low) & (candidates <= high)]
+        if len(inside) >= 3:
+            return [float(tick) for tick in inside[:: 1 + len(inside) // 8]]
+    return _linear_ticks(low, high)
+
+
+def _linear_ticks(low: float, high: float) -> list[float]:
+    """Return round ticks where less than one digit changes."""
+    raw = (high - low) / 4
+    unit = 10.0 ** np.floor(np.log10(raw))
+    step = unit * min((1, 2, 5, 10), key=lambda digit: abs(digit * unit - raw))
+    first, last = int(np.ceil(low / step)), int(np.floor(high / step))
+    return [float(round(k * step, 12)) for k in range(first, last + 1)]
+
+
+def scale_passes(ax: Axes, ticks: Sequence[float], log: bool) -> None:
+    """Set the x axis: linear, or linear up to 1 pass and log beyond."""
+    if log:
+        ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
+        ax.set_xlabel(f"{ax.get_xlabel()} (linear up to 1, then log)")
+        _label(ax.xaxis, ticks)
+    else:
+        _label(ax.xaxis, _linear_ticks(0.0, ticks[-1]))
+    ax.set_xlim(0, ticks[-1] * 1.02)
+
+
+def scale_epsilon(ax: Axes, epsilons: Sequence[float]) -> None:
+    """Set the x axis to a log scale with the epsilons that ran as ticks."""
+    ax.set_xscale("log")
+    _label(ax.xaxis, epsilons)
+    ax.set_xlim(epsilons[0] / 1.4, epsilons[-1] * 1.4)
+
+
+def scale_errors(ax: Axes, extent: tuple[float, float]) -> None:
+    """Set the y axis to a log scale around the range of errors."""
+    ax.set_yscale("log")
+    margin = (extent[1] / extent[0]) ** 0.05 * 1.01
+    low, high = extent[0] / margin, extent[1] * margin
+    _label(ax.yaxis, error_ticks(low, high))
+    ax.set_ylim(low, high)
+
+
+def scale_numbers(
+    ax: Axes, values: Sequence[float], extent: tuple[float, float]
+) -> None:
+    """Set both axes to log scales with the values that ran as ticks."""
+    ax.set_xscale("log")
+    _label(ax.xaxis, [float(f"{value:.3g}") for value in _apart(values)])
+    ax.set_xlim(values[0] / 1.15, values[-1] * 1.3)
+    scale_errors(ax, extent)
+
+
+def _apart(values: Sequence[float]) -> list[float]:
+    """Return the values whose labels do not overlap on a log scale."""
+    least = (values[-1] / values[0]) ** 0.12
+    ticks = [values[0]]
+    for value in values[1:]:
+        if value >= ticks[-1] * least:
+            ticks.append(value)
+    return ticks
+
+
+def _label(axis: Axis, ticks: Sequence[float]) -> None:
+    """Show exactly these ticks, in plain numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.set_major_locator(FixedLocator(list(ticks)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.6g}"))

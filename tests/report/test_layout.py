@@ -1,0 +1,172 @@
+"""Sheets as wide as a paper's columns, their captions beside them, nothing lost."""
+
+import re
+
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+
+from dp_erm_bench.report import contest, crosses, paper
+from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, save
+from dp_erm_bench.report.scales import draw_line, scale_passes
+from dp_erm_bench.report.style import Style, forget, house_style, literal, of
+from dp_erm_bench.report.texts import latex, plain
+from tests.report.papers import mangold2022, mangold2023
+from tests.report.test_draw import panel_lines
+
+# What each sheet showed with captions in the picture: panels, lines, bands.
+BEFORE = {
+    "mangold2022": {"mangold2022": (9, 48, 42), "electricity_raw": (1, 11, 8)},
+    "mangold2023": {"mangold2023": (11, 60, 57), "mangold2023_rules": (3, 9, 9)},
+}
+
+
+def one(ax):
+    ax.plot([1, 2], [1, 2], label="one")
+
+
+def drawn(sheet):
+    with house_style():
+        figure = Figure()
+        fill(figure, sheet)
+    return figure
+
+
+def counted(sheet):
+    """Panels, lines with a name in the legend, and bands of a sheet."""
+    axes = drawn(sheet).axes
+    lines = [line for ax in axes for line in ax.lines if line.get_label()[0] != "_"]
+    bands = [c for ax in axes for c in ax.collections if isinstance(c, PolyCollection)]
+    bars = [bar for ax in axes for bar in ax.containers]
+    return len(axes), len(lines), len(bands) + len(bars)
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_no_line_band_or_panel_was_lost(name, tabulate, tmp_path, monkeypatch):
+    found = {}
+
+    def keep(sheet, path):
+        found[path.name] = counted(sheet)
+        return []
+
+    for module in (paper, crosses):
+        monkeypatch.setattr(module, "save", keep)
+    module = {"mangold2022": mangold2022, "mangold2023": mangold2023}[name]
+    panels = [panel for f in module.figures for panel in getattr(f, "panels", ())]
+    lines = {
+        (line["panel"], line["line"], line.get("epsilon")): line
+        for panel in panels
+        for line in panel_lines(panel)
+    }
+    module.draw(tabulate(*lines.values()), tmp_path, {"profile": "smoke"})
+    for stem, least in BEFORE[name].items():
+        assert found[stem] == least, stem
+    for panel in module.PANELS:
+        shown = len(panel.lines), len(panel.lines) + len(panel.authors)
+        assert found[panel.name] == (1, shown[1], shown[0])
+
+
+@pytest.mark.parametrize(("cells", "width"), [(1, "column"), (2, "page"), (7, "page")])
+def test_sheets_are_as_wide_as_a_column_or_a_page(cells, width):
+    figure = drawn(Sheet([one] * cells, 4, "", (3.0, 2.0)))
+    assert figure.get_size_inches()[0] == WIDTHS[width]
+    assert len(figure.axes) == cells
+    wide = drawn(Sheet([one] * cells, 4, "", (3.0, 2.0), width="page"))
+    assert wide.get_size_inches()[0] == WIDTHS["page"]
+
+
+def test_the_caption_stands_beside_the_picture_as_text_and_as_latex(tmp_path):
+    words = r"100 % of a_b & c: $M_j$ costs \$5, {x} ~ y^2 # \z"
+    written = save(Sheet([one], 1, words, (3, 2)), tmp_path / "my_figure")
+    assert [path.name for path in written] == [
+        f"my_figure.{suffix}" for suffix in ("pdf", "png", "svg", "txt", "tex")
+    ]
+    assert written[3].read_text() == words.replace(r"\$", "$") + "\n"
+    text = written[4].read_text()
+    assert r"\includegraphics[width=\columnwidth]{my_figure}" in text
+    assert r"100 \% of a\_b \& c: $M_j$ costs \$5, \{x\}" in text
+    assert r"y\textasciicircum{}2" in text or r"y\^{}2" in text
+    assert r"\#" in text and r"\textbackslash{}z" in text
+    assert text.count(r"\begin{figure}") == text.count(r"\end{figure}") == 1
+    assert b"costs" not in written[2].read_bytes()
+
+
+def test_a_wide_figure_spans_both_columns():
+    assert r"\begin{figure*}" in latex("x", "y", wide=True)
+    assert plain("x") == "x\n"
+
+
+def test_formats_are_chosen_and_captions_left_out(tmp_path):
+    written = save(Sheet([one], 1, "x", (3, 2)), tmp_path / "a", ["svg"], False)
+    assert [path.name for path in written] == ["a.svg"]
+    assert sorted(tmp_path.iterdir()) == written
+
+
+def test_every_band_has_an_edge_and_stands_below_the_lines():
+    ax = Figure().add_subplot()
+    for name in ("a", "b"):
+        look = Style(name, "#0072B2", "o")
+        draw_line(ax, [1, 2, 3], ([1, 1, 1], [2, 2, 2], [3, 3, 3]), look)
+    lines = [line.get_zorder() for line in ax.lines]
+    for band in ax.collections:
+        assert band.get_edgecolor()[0][3] > band.get_facecolor()[0][3]
+        assert band.get_linewidth()[0] > 0 and band.get_zorder() < min(lines)
+
+
+def test_a_single_point_has_a_bar():
+    ax = Figure().add_subplot()
+    draw_line(ax, [1.0], ([1.0], [2.0], [float("inf")]), of("x"))
+    assert len(ax.containers) == 1
+
+
+def test_an_axis_that_is_symlog_says_so():
+    ax = Figure().add_subplot()
+    ax.set_xlabel("passes")
+    scale_passes(ax, [0.0, 1.0, 10.0], log=True)
+    assert ax.get_xscale() == "symlog"
+    assert ax.get_xlabel() == "passes (linear up to 1, then log)"
+
+
+def test_many_unknown_lines_are_told_apart():
+    forget()
+    looks = [(of(f"line {k}").colour, of(f"line {k}").marker) for k in range(81)]
+    assert len(set(looks)) == 81
+    forget()
+
+
+@pytest.mark.parametrize("name", ["$x_", "a/b", "数据", r"\frac{1}{2}", "a & b %", ""])
+def test_names_are_drawn_to_the_letter(name, recwarn):
+    shown = literal(name)
+    assert shown.replace(r"\$", "").count("$") == 0
+    figure = drawn(Sheet([lambda ax: ax.set_title(shown)], 1, shown, (3, 2), shown))
+    figure.canvas.draw()
+    assert not recwarn.list
+
+
+def test_titles_are_broken_but_not_their_formulas():
+    title = r"a very long title of a panel, $\varepsilon = 10$, with " + "words " * 9
+    figure = drawn(Sheet([lambda ax: ax.set_title(title)], 1, "", (3, 2)))
+    lines = figure.axes[0].get_title().split("\n")
+    assert len(lines) > 1 and any(r"$\varepsilon = 10$" in line for line in lines)
+    assert re.sub(r"\s+", " ", " ".join(lines)) == title.strip()
+
+
+def test_a_map_of_winners_has_epsilon_and_a_colour_bar():
+    import numpy as np
+
+    ax = Figure().add_subplot()
+    problems = [("a", 0.1), ("a", 1.0), ("b", 1.0)]
+    grid = np.array([[1.0, 2.0, np.nan], [3.0, 1.0, 100.0]])
+    contest.draw_winners(ax, ["x", "y"], problems, grid, {"wins": [(0, 0)]})
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.1", "1", "1"]
+    assert ax.get_xlabel() == r"$\varepsilon$"
+    (bar,) = ax.child_axes
+    assert bar.get_ylabel() == "factor over the best"
+
+
+@pytest.mark.parametrize("lines", [0, 1, 8, 9, 12, 60])
+def test_no_cell_has_more_than_eight_lines(lines):
+    names = [str(k) for k in range(lines)]
+    parts = contest.spread(names)
+    assert [name for part in parts for name in part] == names
+    assert all(len(part) <= contest.MOST_LINES for part in parts)
