@@ -25,14 +25,30 @@ CORNERS = RADIUS[:4]
 def objectives(constrained: bool = False) -> list[Parts]:
     """Return the names of losses and penalties, each with each; with constraints too.
 
-    A constraint goes with every loss, alone.
+    A constraint goes with every loss, alone. The losses without a constant that steps
+    follow, which few algorithms serve, take turns: those with a kink over the
+    penalties and the sets, linear ones with a ridge and in a set.
     """
-    losses, free = registry.names("loss"), ["none"]
-    names = list(itertools.product(losses, registry.names("penalty"), free))
+    losses, free = curved_losses(), ["none"]
+    others = [name for name in registry.names("loss") if name not in losses]
+    linear = [name for name in others if registry.build("loss", name).smooth]
+    kinked = itertools.cycle(name for name in others if name not in linear)
+    penalties = registry.names("penalty")
+    names = list(itertools.product(losses, penalties, free))
+    names += [(next(kinked), penalty, "none") for penalty in penalties]
+    names += [(name, "l2", "none") for name in linear]
     if constrained:
         sets = [name for name in registry.names("constraint") if name not in free]
         names += itertools.product(losses, free, sets)
+        names += [(next(kinked), "none", name) for name in sets]
+        names += [(name, "none", sets[0]) for name in linear]
     return names
+
+
+def curved_losses() -> list[str]:
+    """Return the names of the losses with a smoothness constant that steps follow."""
+    names = registry.names("loss")
+    return [name for name in names if registry.build("loss", name).curved]
 
 
 def objective_problem(

@@ -44,8 +44,8 @@ def linear_classification(
     Mangold, Bellet, Salmon, Tommasi. High-dimensional private empirical risk
     minimization by greedy coordinate descent. AISTATS 2023, section 6.
     """
-    _check_records(n, p)
-    _check_numbers(sigma=sigma, noise=noise)
+    check_records(n, p)
+    check_numbers(sigma=sigma, noise=noise)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -91,9 +91,9 @@ def sparse_lasso(
     Mangold, Bellet, Salmon, Tommasi. Differentially private coordinate descent for
     composite empirical risk minimization. ICML 2022, experiments (lasso).
     """
-    _check_records(n, p)
+    check_records(n, p)
     _check_count("support", support, 0, p)
-    _check_numbers(amplitude=amplitude, noise=noise)
+    check_numbers(amplitude=amplitude, noise=noise)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     v = amplitude * rng.standard_normal(support)
@@ -141,10 +141,10 @@ def quasi_sparse(
     minimization by greedy coordinate descent. AISTATS 2023; its poster defines
     quasi-sparse solutions.
     """
-    _check_records(n, p)
+    check_records(n, p)
     _check_count("tau", tau, 0, p)
-    _check_numbers(noise=noise)
-    _check_numbers(-math.inf, alpha=alpha)
+    check_numbers(noise=noise)
+    check_numbers(-math.inf, alpha=alpha)
     rng = np.random.default_rng(seed)
     X = rng.uniform(-np.sqrt(3.0), np.sqrt(3.0), (n, p))
     scores = noise * rng.logistic(size=n)
@@ -181,8 +181,8 @@ def unbalanced_classification(
     Mangold, Bellet, Salmon, Tommasi. Differentially private coordinate descent for
     composite empirical risk minimization. ICML 2022, section 3.4 (unbalanced).
     """
-    _check_records(n, p)
-    _check_numbers(ratio=ratio, noise=noise)
+    check_records(n, p)
+    check_numbers(ratio=ratio, noise=noise)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -193,7 +193,7 @@ def unbalanced_classification(
     return X, np.where(scores >= 0.0, 1.0, -1.0)
 
 
-def _check_records(n: object, p: object) -> None:
+def check_records(n: object, p: object) -> None:
     """Refuse fewer than two records, no feature, or more than memory can hold."""
     for key, value, least in (("n", n, 2), ("p", p, 1)):
         _check_count(key, value, least)
@@ -217,7 +217,7 @@ def _check_count(key: str, value: object, least: int, p: float = math.inf) -> No
         raise refused(key, value, f"between 0 and p = {p}")
 
 
-def _check_numbers(least: float = 0.0, **numbers: object) -> None:
+def check_numbers(least: float = 0.0, **numbers: object) -> None:
     """Refuse all but finite numbers of at least a number."""
     for key, value in numbers.items():
         if not math.isfinite(number(value)) or number(value) < least:

@@ -54,12 +54,12 @@ class Loss(ABC):
     lipschitz : float
         G, the supremum of the absolute derivative in z; infinite if unbounded.
     smoothness : float
-        H, the supremum of the second derivative in z.
+        H, the supremum of the second derivative in z: infinite with a kink, or 0.
     convex : bool
         Whether phi(., y) is convex for every label: certificates of minima, and
         algorithms that publish a minimiser, rest on it.
     smooth : bool
-        Whether H is finite: steps of length 1 / beta rest on it.
+        Whether H is finite: steps of length 1 / beta rest on it, and on H > 0.
     classification : bool
         Whether labels are -1 and +1, so that accuracy has a meaning.
     monotone : bool
@@ -75,6 +75,11 @@ class Loss(ABC):
     monotone: ClassVar[bool] = False
     lipschitz: float
     smoothness: float
+
+    @property
+    def curved(self) -> bool:
+        """Return whether 0 < H < inf, so that 1 / H is the length of a step."""
+        return self.smooth and 0.0 < self.smoothness < math.inf
 
     @cached_property
     def _numba_type_(self) -> Any:
@@ -117,6 +122,15 @@ class Loss(ABC):
         By default the bound that holds everywhere.
         """
         return self.lipschitz
+
+    def smoothed(self, width: float) -> "Loss | None":
+        """Return a smooth loss from which a minimum is certified, None by default.
+
+        Of a loss that is the maximum of v (z - y) over an interval of slopes v: one
+        that is nowhere below it, with derivatives in that interval, and those of the
+        loss itself where |z - y| > width.
+        """
+        return None
 
     @abstractmethod
     def check_labels(self, y: Array) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.problems.erm.smoothness import KINDS, SOURCES
 from dp_erm_bench.releases.base import Release
+from dp_erm_bench.solvers.refusals import objective_refusal
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms
 from dp_erm_bench.solvers.work import StepWork, usual_step
 
@@ -115,7 +115,7 @@ class Solver(ABC):
         Whether it serves every penalty that has a value and a prox; False: separable
         penalties only.
     smooth_losses : bool
-        Whether it needs a loss with a finite smoothness constant.
+        Whether it needs a loss with a smoothness constant that is finite and > 0.
     convex_losses : bool
         Whether its privacy rests on the convexity of the loss.
     uses_smoothness : bool
@@ -178,29 +178,8 @@ class Solver(ABC):
                 f"smoothness=private: {name} uses no smoothness constants, so that a "
                 "part of the budget would be lost"
             )
-        reason = self._objective_refusal(problem) if isinstance(problem, ERM) else None
+        reason = objective_refusal(self, problem) if isinstance(problem, ERM) else None
         return reason or self.unsupported(problem)
-
-    def _objective_refusal(self, problem: ERM) -> str | None:
-        name, loss, constraint = type(self).__name__, problem.loss, problem.constraint
-        if loss.uncompiled:
-            return loss.uncompiled
-        if self.smooth_losses and not (loss.smooth and math.isfinite(loss.smoothness)):
-            return (
-                f"loss={loss.name} is not smooth: {name} needs a finite smoothness "
-                "constant, as its steps would have length 0; use a smoothed loss"
-            )
-        if self.convex_losses and not loss.convex:
-            return (
-                f"loss={loss.name} is not convex: the privacy of {name} is proved for "
-                "convex losses only; use gd or sgd"
-            )
-        if not (self.any_penalty or isinstance(problem.penalty, SeparablePenalty)):
-            return inseparable(problem.penalty)
-        if constraint.bounded and not self.constrained:
-            lost = f"does not keep its iterates in constraint={constraint.name}"
-            return f"{name} {lost}; use constraint=none, or gd"
-        return None
 
     def unsupported(self, problem: Any) -> str | None:
         """Return why its parameters or the penalty rule a problem out, or None."""

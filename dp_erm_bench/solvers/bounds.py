@@ -83,6 +83,18 @@ def inverse(M: Array) -> Array:
     return np.divide(1.0, M, out=np.zeros_like(M), where=M > 0.0)
 
 
+def step_unit(problem: ERM, bound: Array) -> Array:
+    """Return 1 / beta; of a loss without curvature, 1 / the bound of a gradient's norm.
+
+    Where there is no such bound either (at epsilon = inf alone) it is the root mean
+    square of the norms at zero, from the data.
+    """
+    if problem.loss.curved:
+        return inverse(np.atleast_2d(problem.smoothness.norm))
+    finite = np.isfinite(bound).all()
+    return inverse(bound if finite else np.full_like(bound, problem.gradient_rms))
+
+
 def projection_refusal(
     problem: ERM, solver: str, *, compiled: bool = False
 ) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.solvers.base import Array, Indices, shape
-from dp_erm_bench.solvers.bounds import inverse, norm_bound
+from dp_erm_bench.solvers.bounds import norm_bound, step_unit
 from dp_erm_bench.solvers.runs import Iterative, State
 from dp_erm_bench.solvers.terms import ERM, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork, full_gradient
@@ -90,8 +90,8 @@ class SampledState(State):
         self.ahead = mechanisms.ahead
         self.expected = float(solver.expected_batch(problem))
         self.clip = np.broadcast_to(norm_bound(problem, solver.clip), column)
-        beta = np.atleast_2d(problem.smoothness.norm)
-        self.step = np.broadcast_to(solver.step * inverse(beta), column)
+        unit = step_unit(problem, self.clip)
+        self.step = np.broadcast_to(solver.step * unit, column)
         self.done = 0
 
     def advance(self, k: int) -> None:

@@ -30,6 +30,7 @@ class SGD(Sampled):
     """
 
     constrained: ClassVar[bool] = True
+    smooth_losses: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "authors")
 
     passes: float = shape(10.0, least=0, help="passes over the n records")
@@ -37,7 +38,12 @@ class SGD(Sampled):
         None, least=0, help="number of steps, in place of passes"
     )
     batch_size: int | str = batch_field()
-    step: float = value(1.0, above=0.0, help="step size, times 1 / beta")
+    step: float = value(
+        1.0,
+        above=0.0,
+        help="step size, times 1 / beta; of a loss that is not smooth, times 1 / the "
+        "bound on a gradient's norm",
+    )
     decay: float = value(0.0, least=0, help="a: the step size falls like 1 / (1 + a t)")
     clip: float | None = clip_field()
     output: str = shape(

@@ -8,7 +8,9 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.losses.absolute import Absolute
 from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.losses.hinge import Hinge
 from dp_erm_bench.losses.huber import Huber
 from dp_erm_bench.losses.smoothed_hinge import SmoothedHinge
 from dp_erm_bench.losses.squared import Squared
@@ -52,7 +54,8 @@ def test_derivative_is_that_of_the_value(loss):
     scale = 1.0 + np.abs(loss.derivative(y, z))
     jump = np.abs(loss.second_derivative(y, z + h) - loss.second_derivative(y, z - h))
     slack = 1e-8 * scale + h * jump
-    assert (np.abs(slope - loss.derivative(y, z)) <= slack).all()
+    off = np.abs(z - y) > h if not loss.smooth else z == z  # any slope serves a kink
+    assert (np.abs(slope - loss.derivative(y, z)) <= slack)[off].all()
 
 
 def test_second_derivative_is_that_of_the_derivative(loss):
@@ -64,15 +67,19 @@ def test_second_derivative_is_that_of_the_derivative(loss):
     # Where it jumps, any value between the two slopes serves.
     least, most = np.minimum(left, right), np.maximum(left, right)
     second = loss.second_derivative(y, z)
+    if not loss.smooth:
+        off = np.abs(z - y) > h
+        assert (second == 0.0).all() and (most[off] == 0.0).all()
+        return
     assert (second >= least - 1e-5).all() and (second <= most + 1e-5).all()
     smooth = most - least <= 1e-5
     np.testing.assert_allclose(second[smooth], left[smooth], atol=1e-5)
     assert np.count_nonzero(~smooth) <= 2 * labels_of(loss).size
 
 
-def test_losses_are_convex_and_not_negative(loss):
+def test_losses_are_convex_and_not_negative_if_curved_or_kinked(loss):
     y, z = pairs(loss)
-    assert (loss.value(y, z) >= 0.0).all()
+    assert (loss.value(y, z) >= 0.0).all() or loss.smoothness == 0.0
     assert (loss.second_derivative(y, z) >= 0.0).all()
     for label in labels_of(loss):
         slopes = loss.derivative(np.full(Z.size, label), np.sort(Z))
@@ -85,11 +92,17 @@ def test_lipschitz_constant_is_the_supremum(loss):
     if math.isfinite(loss.lipschitz):
         assert slopes.max() <= loss.lipschitz
         assert slopes.max() >= loss.lipschitz * (1 - 1e-12)
-    else:
+    elif loss.curved:
         assert slopes.max() > 1e7
+    else:
+        largest = np.abs(labels_of(loss)).max()
+        assert slopes.max() == largest == loss.lipschitz_within(1.0, largest)
 
 
 def test_smoothness_constant_is_the_maximum(loss):
+    if not loss.smooth:
+        assert loss.smoothness == math.inf and not loss.curved
+        return
     curvature = loss.second_derivative(*pairs(loss))
     assert curvature.max() <= loss.smoothness * (1 + 1e-15)
     assert curvature.max() >= loss.smoothness * (1 - 1e-12)
@@ -98,9 +111,12 @@ def test_smoothness_constant_is_the_maximum(loss):
 def test_derivative_is_lipschitz_by_the_smoothness_constant(loss):
     rng = np.random.default_rng(0)
     y = rng.choice(labels_of(loss), size=5000)
+    bound = loss.smoothness if loss.smooth else 0.0  # on one side of the kink
     a, b = rng.normal(scale=5.0, size=(2, 5000))
     change = np.abs(loss.derivative(y, a) - loss.derivative(y, b))
-    assert (change <= loss.smoothness * np.abs(a - b) + 1e-13).all()
+    change = change[loss.smooth | ((a - y) * (b - y) > 0.0)]
+    apart = np.abs(a - b)[loss.smooth | ((a - y) * (b - y) > 0.0)]
+    assert (change <= bound * apart + 1e-13).all()
 
 
 @pytest.mark.parametrize("far", [1e3, 1e5])
@@ -120,7 +136,7 @@ def test_small_values_keep_their_relative_accuracy(loss):
         value = loss.value(y, y * z)
         np.testing.assert_allclose(value, np.exp(-z), rtol=1e-14)
         np.testing.assert_allclose(loss.derivative(y, y * z), -y * value, rtol=1e-14)
-    else:
+    elif loss.smoothness > 0.0:
         y = labels_of(loss)
         best = 10.0 * y if loss.classification else y
         for function in (loss.value, loss.derivative):
@@ -195,6 +211,21 @@ def test_wrong_parameters_are_refused_in_one_sentence(make, key, wrong):
 def test_parameters_may_be_integers():
     assert repr(Huber(2)) == repr(Huber(2.0)) == "Huber(kappa=2.0)"
     assert SmoothedHinge(1) == SmoothedHinge(1.0)
+
+
+@pytest.mark.parametrize("make", [Hinge, Absolute])
+@pytest.mark.parametrize("width", [1e-3, 0.3, 2.0])
+def test_what_certifies_a_kink_is_above_it_with_slopes_that_it_has(make, width):
+    loss = make()
+    (y, z), rounded = pairs(loss), loss.smoothed(width)
+    assert (rounded.value(y, z) >= loss.value(y, z) - 1e-12).all()
+    slopes = rounded.derivative(y, z)
+    # Fenchel and Young: v z <= phi(z) + phi*(v), and phi*(v) = v y.
+    slack = loss.value(y, z) - slopes * (z - y)
+    assert (slack >= -1e-12).all() and slack.max() <= width
+    far = np.abs(z - y) > width
+    assert (slopes == loss.derivative(y, z))[far].all()
+    assert (np.abs(slack[far]) <= 1e-12).all()
 
 
 def test_constants_are_those_of_the_parameters():

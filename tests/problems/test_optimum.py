@@ -10,6 +10,7 @@ from scipy import optimize
 
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.l2_ball import L2Ball
+from dp_erm_bench.contract.problems import curved_losses
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
@@ -22,7 +23,7 @@ from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.optimum import certified, smooth
 from tests.penalties.stationary import subdifferential_distance
 
-LOSSES = registry.names("loss")
+LOSSES = curved_losses()
 SHAPES = {
     "tall": (120, 6, False),
     "square": (60, 60, False),

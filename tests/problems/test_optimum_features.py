@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 from dp_erm_bench import registry
+from dp_erm_bench.contract.problems import curved_losses
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.optimum import composite
@@ -22,7 +23,7 @@ from dp_erm_bench.problems.erm.optimum.composite import (
 )
 from tests.serving import BALLS
 
-LOSSES = registry.names("loss")
+LOSSES = curved_losses()
 PENALTIES = ["elastic_net", "l1", "l2"]
 SHAPES = {"tall": (90, 12), "wide": (30, 80)}
 

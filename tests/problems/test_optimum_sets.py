@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import optimize
 
 from dp_erm_bench import registry
+from dp_erm_bench.contract.problems import curved_losses
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.optimum.certified import compute_optimum
@@ -22,7 +23,7 @@ from dp_erm_bench.problems.erm.optimum.faces import (
 )
 from tests.serving import BALLS
 
-LOSSES = registry.names("loss")
+LOSSES = curved_losses()
 SHAPES = {"tall": (120, 6), "square": (40, 40), "wide": (20, 60)}
 REGIONS = {"l1_ball": CrossRegion, "simplex": SimplexRegion}
 

@@ -7,12 +7,13 @@ import pytest
 from scipy import sparse
 
 from dp_erm_bench import registry
+from dp_erm_bench.contract.problems import curved_losses
 from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.problems.erm import smoothness as module
 from dp_erm_bench.problems.erm.smoothness import Smoothness
 
-NAMES = registry.names("loss")
+NAMES = curved_losses()
 LOSSES = [registry.build("loss", name) for name in NAMES]
 KINDS = ("public", "data")
 

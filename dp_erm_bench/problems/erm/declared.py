@@ -115,8 +115,10 @@ def _wrong_loss(loss: Loss) -> Iterator[str]:
     says = f"loss={loss.name}"
     for key in ("lipschitz", "smoothness"):
         constant: Any = getattr(loss, key, None)
-        if not isinstance(constant, int | float) or not constant > 0.0:
-            yield f"{says}: {key}={constant} must be a number > 0, or infinite"
+        least = 0.0 if key == "smoothness" else 1e-300
+        if not isinstance(constant, int | float) or not constant >= least:
+            allowed = "0, " * (least == 0.0) + "a number > 0, or infinite"
+            yield f"{says}: {key}={constant} must be {allowed}"
     labels = [label for label in _LABELS if _allowed(loss, label)]
     if not labels:
         yield f"{says}: check_labels refuses each of the labels {_LABELS}"
@@ -163,7 +165,8 @@ def _refined(loss: Loss, label: float) -> Array:
         near = changes * (widths < 1.0)
         steep = np.argsort(changes / widths)[-PLACES:]
         most = np.unique([*steep, *np.argsort(near)[-PLACES:]])
-        z = np.insert(z, most + 1, 0.5 * (z[most] + z[most + 1]))
+        # Unique: at a kink they end at neighbouring numbers.
+        z = np.unique(np.insert(z, most + 1, 0.5 * (z[most] + z[most + 1])))
     return z
 
 

@@ -73,16 +73,22 @@ class Smoothness:
         """Return M_j, the smoothness of each coordinate, shape (p,)."""
         H = self.loss.smoothness
         if self.kind == "public" and self.dataset.bounds is not None:
-            return H * np.square(self.dataset.bounds.columns)
-        return np.asarray(H * once(self.dataset, mean_squares))
+            return _times(H, np.square(self.dataset.bounds.columns))
+        return _times(H, once(self.dataset, mean_squares))
 
     @cached_property
     def norm(self) -> float:
         """Return beta, the smoothness in the euclidean norm."""
         H = self.loss.smoothness
         if self.kind == "public" and self.dataset.bounds is not None:
-            return H * self.dataset.bounds.norm**2
-        return H * float(once(self.dataset, _largest_eigenvalue))
+            return float(_times(H, self.dataset.bounds.norm**2))
+        return float(_times(H, once(self.dataset, _largest_eigenvalue)))
+
+
+def _times(H: float, squares: Array | float) -> Array:
+    """Return H times squares, 0 where they are, also for an infinite H."""
+    squares = np.asarray(squares)
+    return np.multiply(H, squares, out=np.zeros_like(squares), where=squares > 0.0)
 
 
 def once(data: Dataset, compute: Callable[..., Any], *given: Any) -> Any:
@@ -205,8 +211,11 @@ def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str
     Raises
     ------
     Unsupported
-        For ``declared`` where no bounds are.
+        For ``declared`` where no bounds are, or a loss without curvature.
     """
+    if not loss.curved:
+        reason = f"loss={loss.name} has no constant to publish"
+        raise Unsupported(f"smoothness=private: {reason}")
     H, bounds = loss.smoothness, dataset.bounds
     if bounds is not None and source != "data":
         return H * np.square(bounds.columns), "declared"

@@ -8,10 +8,13 @@ from dp_erm_bench.cached import Cached, is_sealing, load_json, save_json
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.penalties.base import SeparablePenalty
+from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.base import Optimum
 from dp_erm_bench.problems.erm.objective import ERM
 
 TOLERANCE = 1e-9
+KINKED = 1e-6
+"""Relative gap that certifies the minimum of a loss that is not smooth."""
 NEGLIGIBLE = 1e-9
 # Part of what is cached: raise it when a problem that had no optimum gets one.
 FORMAT = 3
@@ -23,8 +26,10 @@ def certified_optimum(problem: ERM) -> Optimum:
     The certificate does not rest on any solver's tolerance: with a penalty it is
     the relative duality gap at the point returned, on a bounded set the gap of
     Frank-Wolfe, and without both half the squared Newton decrement, on a
-    well-conditioned Hessian only. Of what the cache holds the point alone is taken:
-    value and gap are computed at it, and a point without a certificate is dropped.
+    well-conditioned Hessian only. Of a loss that is not smooth it is the gap of a
+    smooth one and what the two losses differ by (``kinks``). Of what the cache holds
+    the point alone is taken: value and gap are computed at it, and a point without a
+    certificate is dropped.
     """
     read = load_json("optimum", problem.key)
     optimum = None if read is None else _read(read, problem)
@@ -48,7 +53,7 @@ def compute_optimum(problem: ERM) -> Optimum:
     at_zero, value = (float(problem.value(v)) for v in (np.zeros(problem.p), w))
     if value <= NEGLIGIBLE * at_zero or value == 0.0:
         reason = "the minimum is close to 0, a relative error has no meaning"
-    elif not reason and not gap <= TOLERANCE * value:
+    elif not reason and not gap <= _tolerance(problem) * value:
         reason = f"no certificate: the relative gap reached is {gap / value:.1e}"
     if reason:
         return Optimum(reason=reason)
@@ -56,13 +61,22 @@ def compute_optimum(problem: ERM) -> Optimum:
     return Optimum(value, w, gap / value)
 
 
+def _tolerance(problem: ERM) -> float:
+    return TOLERANCE if problem.loss.smooth else KINKED
+
+
 def _unsupported(problem: ERM) -> str:
     """Return the reason why no reference minimiser serves it, empty if one does."""
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
     separable = isinstance(penalty, SeparablePenalty)
-    if not (problem.loss.convex and problem.loss.smooth):
-        kind = "smooth" if problem.loss.convex else "convex"
-        return f"no certificate: loss {problem.loss.name} is not {kind}"
+    loss = problem.loss
+    if not loss.convex or not (loss.smooth or loss.smoothed(1.0)):
+        kind = "smooth" if loss.convex else "convex"
+        return f"no certificate: loss {loss.name} is not {kind}"
+    if not loss.smooth and free and penalty == NoPenalty():
+        return f"no certificate: loss {loss.name} is not smooth, without a penalty"
+    if loss.smoothness == 0.0:
+        return f"loss {loss.name} has a negative minimum: no error is relative to it"
     if isinstance(penalty, SeparablePenalty):
         if penalty.boxed and not math.isfinite(penalty.upper - penalty.lower):
             return "no certificate on a box that is not bounded"
@@ -105,6 +119,6 @@ def _certified(problem: ERM, w: Array) -> Optimum | None:
 
     with np.errstate(all="ignore"):
         value, (gap, doubt) = float(problem.value(w)), choice.certified_gap(problem, w)
-    if doubt or not (0.0 < value < math.inf and gap <= TOLERANCE * value):
+    if doubt or not (0.0 < value < math.inf and gap <= _tolerance(problem) * value):
         return None
     return Optimum(value, w, gap / value)

@@ -13,7 +13,7 @@ from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.optimum import composite, faces, smooth, sparse
+from dp_erm_bench.problems.erm.optimum import composite, faces, kinks, smooth, sparse
 from dp_erm_bench.problems.erm.optimum.composite import Composite
 from dp_erm_bench.problems.erm.smoothness import Smoothness
 
@@ -35,6 +35,8 @@ CHECKED = 50
 
 def minimise(problem: ERM) -> Array:
     """Return an approximate minimiser, of shape (p,), by the method that serves it."""
+    if not problem.loss.smooth:
+        return kinks.minimise_kinked(problem, _minimise_from, certified_gap)
     penalty, constraint = problem.penalty, problem.constraint
     objective, region = _composite(problem), _region(problem)
     if region is not None:
@@ -55,11 +57,24 @@ def minimise(problem: ERM) -> Array:
     return smooth.minimise_free(objective)
 
 
+def _minimise_from(problem: ERM, w: Array) -> Array:
+    """Return a minimiser, by Newton's method from w where that can be begun anywhere.
+
+    A narrow parabola is a poor model from afar.
+    """
+    penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
+    if free and penalty.quadratic and penalty.strong_convexity > 0.0:
+        return smooth.newton(_composite(problem), w)[0]
+    return minimise(problem)
+
+
 def certified_gap(problem: ERM, w: Array) -> tuple[float, str]:
     """Return a bound on F(w) - min F at a point, and why it cannot be trusted.
 
     Infinite if there is none; the reason is empty if the bound is a certificate.
     """
+    if not problem.loss.smooth:
+        return kinks.kinked_gap(problem, w, certified_gap)
     penalty, constraint = problem.penalty, problem.constraint
     objective, region = _composite(problem), _region(problem)
     if not constraint.contains(w, INSIDE):

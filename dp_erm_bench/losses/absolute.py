@@ -1,0 +1,68 @@
+"""The absolute loss."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dp_erm_bench.losses.base import Array, Loss, check_finite
+from dp_erm_bench.losses.huber import Huber
+
+
+class RoundedAbsolute(Huber):
+    """The absolute loss with a parabola of half-width kappa, above it by kappa / 2."""
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Return the loss, at least |z - y|."""
+        return super().value(y, z) / self.kappa + 0.5 * self.kappa
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """Return (z - y) / kappa, clipped to +-1."""
+        return super().derivative(y, z) / self.kappa
+
+    def second_derivative(self, y: Array, z: Array) -> Array:
+        """Return 1 / kappa on the parabola, else 0."""
+        return super().second_derivative(y, z) / self.kappa
+
+    def __post_init__(self) -> None:
+        """Check kappa and derive both constants."""
+        super().__post_init__()
+        for key, constant in (("lipschitz", 1.0), ("smoothness", 1.0 / self.kappa)):
+            object.__setattr__(self, key, constant)
+
+
+@dataclass(frozen=True)
+class Absolute(Loss):
+    """phi(z, y) = |z - y|, whose minimiser is a median; no derivative at z = y.
+
+    References
+    ----------
+    Koenker, Bassett, "Regression quantiles", Econometrica 1978.
+    """
+
+    name: ClassVar[str] = "absolute"
+    classification: ClassVar[bool] = False
+    smooth: ClassVar[bool] = False
+    lipschitz = 1.0
+    smoothness = math.inf
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Return the loss."""
+        return abs(z - y)
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """Return a subgradient in z, the sign of z - y."""
+        return 1.0 * (z > y) - 1.0 * (z < y)
+
+    def second_derivative(self, y: Array, z: Array) -> Array:
+        """Return 0, the second derivative beside the kink."""
+        return np.asarray(0.0 * (z - y), np.float64)
+
+    def smoothed(self, width: float) -> RoundedAbsolute:
+        """Return the loss with a parabola for its kink."""
+        return RoundedAbsolute(kappa=width)
+
+    def check_labels(self, y: Array) -> None:
+        """Raise UsageError unless every label is finite."""
+        check_finite(self.name, y)
