@@ -5,6 +5,7 @@ import shlex
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,10 +13,14 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
+from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.families import FAMILIES
+from dp_erm_bench.contract.problems import instance, neighbours, problem_of
 from dp_erm_bench.contract.runs import NotApplicable, require
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.plugins.names import GROUP
-from tests.contract.own import SOUND, TWINS, blocks
+from dp_erm_bench.releases.adjacency import Adjacency
+from tests.contract.own import DOC, SOUND, TWINS, blocks, check_named
 
 LOSS = Path(__file__).parents[1] / "extending" / "loss"
 
@@ -95,6 +100,60 @@ def test_the_doc_names_the_group_and_the_package_line():
     for old, new in (("SGD", "NoisyGradientDescent"), ("sgd", "noisy_gd")):
         usual = usual.replace(old, new)
     assert yaml == usual
+
+
+def test_the_sampled_example_of_the_doc_runs(folder, capsys):
+    (text,) = (block for block in blocks("python") if "class MomentumSGD" in block)
+    (folder / "momentum_sgd.py").write_text(text)
+    assert main(["check", "momentum_sgd.py"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert (
+        all(line.endswith(" ok") for line in told[1:-1]) and "all is kept" in told[-1]
+    )
+    problem = load_problem("log1", n=200, p=4)
+    result = fit(problem, "momentum_sgd.py", epsilon=1.0, clip=1.0, batch_size=40)
+    assert result.checked and 0.9 < result.epsilon_certified <= 1.0
+    (release,) = result.releases
+    assert (release.rate, release.times) == (0.2, 50)
+    line = ["dataset=log1", "dataset.n=200", "algorithm=momentum_sgd.py", *QUIET]
+    line += ["algorithm.momentum_sgd.clip=1", "algorithm.momentum_sgd.momentum=0,0.9"]
+    assert main(line) == 0
+    table = pd.read_parquet(folder / "results" / "sweep" / "results.parquet")
+    assert set(table["status"]) == {"ok"} and table["trial"].nunique() == 2
+
+
+def test_a_larger_batch_is_not_taken_for_a_schedule_that_knows_the_noise(tmp_path):
+    """Half of the records in a sample: its draw weighs as much as the noise."""
+    (text,) = (block for block in blocks("python") if "class MomentumSGD" in block)
+    path = tmp_path / "momentum_sgd.py"
+    path.write_text(text.replace("shape(5, least=1", "shape(20, least=1"))
+    check = check_named("noise_is_news_to_the_solver")
+    assert check.result(candidate_of(str(path))).verdict == "ok"
+
+
+def test_a_batch_that_check_has_no_records_for_is_said(tmp_path):
+    (text,) = (block for block in blocks("python") if "class MomentumSGD" in block)
+    path = tmp_path / "momentum_sgd.py"
+    path.write_text(text.replace("shape(5, least=1", "shape(64, least=1"))
+    said = check_named("runs_repeat").result(candidate_of(str(path))).reason
+    assert said.endswith("serves no problem: batch_size=64: must be at most n=40")
+    assert said.partition("-64 ")[2] in " ".join(DOC.read_text().split())
+
+
+def test_the_problems_of_check_are_those_of_the_doc():
+    text = DOC.read_text()
+    small, corner = (
+        problem_of("logistic", "l2"),
+        neighbours(Adjacency.REPLACE_ONE, ("logistic", "l2", "none"))[0][0],
+    )
+    limit = instance("logistic", "l2")
+    for problem in (small, corner, limit):
+        assert f"| {problem.n} x {problem.p} |" in text
+    rng = np.random.default_rng(0)
+    sizes = [family(rng).X.shape for family in FAMILIES.values()]
+    (n, p), (N, P) = min(sizes), max(sizes)
+    assert f"neighbours of {len(sizes)} kinds | {n} x {p} to {N} x {P}, the" in text
+    assert "the widest {} x {} |".format(*max(sizes, key=lambda s: s[1] / s[0])) in text
 
 
 def test_blocks_of_an_experiment_name_files(folder, capsys):
