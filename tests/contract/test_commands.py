@@ -47,13 +47,18 @@ def planned(capsys):
 QUIET = ["runner.n_jobs=1", "runner.progress=false"]
 
 
+def kept(told):
+    """Whether every check is kept, or says that it is of other solvers."""
+    verdicts = [line.endswith(" ok") or "does not apply" in line for line in told[1:-1]]
+    assert all(verdicts) and sum(verdicts) > 25 and "all is kept" in told[-1]
+
+
 def test_the_commands_of_the_doc_run(folder, capsys):
     check, sweep, _ = commands()
     assert main(check) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "noisy_gd" and len(told) == len(suite.CHECKS) + 2
-    assert all(line.endswith(" ok") for line in told[1:-1])
-    assert "all is kept" in told[-1]
+    kept(told)
 
     assert main([*sweep, *QUIET]) == 0
     table = pd.read_parquet(folder / "results" / "sweep" / "results.parquet")
@@ -107,9 +112,7 @@ def test_the_sampled_example_of_the_doc_runs(folder, capsys):
     (folder / "momentum_sgd.py").write_text(text)
     assert main(["check", "momentum_sgd.py"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert (
-        all(line.endswith(" ok") for line in told[1:-1]) and "all is kept" in told[-1]
-    )
+    kept(told)
     problem = load_problem("log1", n=200, p=4)
     result = fit(problem, "momentum_sgd.py", epsilon=1.0, clip=1.0, batch_size=40)
     assert result.checked and 0.9 < result.epsilon_certified <= 1.0
