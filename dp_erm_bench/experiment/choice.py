@@ -36,8 +36,9 @@ class Choice:
     open : tuple of str
         Why a better setting may lie beyond what was tried: a parameter with `top` or
         `bottom` (of the values tried) or `limit` (one that was declared), as
-        `clip top`; `trials` if a search ran out of them before its first round, or
-        while its last one still gained, by more than the scatter over seeds.
+        `clip top`; `trials` if a search ran out of them before its first round,
+        while its last one still gained, by more than the scatter over seeds, or
+        before it could race what lies beyond an end and looked better.
     extended, tried : tuple of str
         Axes that were extended; keys of the tuning trials.
     """

@@ -1,15 +1,19 @@
 """Race settings over seeds: all on few, the better ones on more."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import statistics
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
-from dp_erm_bench.experiment.choice import Point, mean_of
+from dp_erm_bench.experiment.choice import Point, bootstrap, mean_of
 from dp_erm_bench.experiment.grid import Finals, Ranked, Tuner
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.trials import Trial
 
 HALF = -1
 """Rung of new points: half the first seeds, of which the better half gets all."""
+
+BEYOND = 3
+"""Points beyond the choice for whose first seeds trials are kept."""
 
 Key = tuple[tuple[str, object], ...]
 Points = list[Point]
@@ -30,6 +34,8 @@ class RacingTuner(Tuner):
     ----------
     rungs : dict
         The rung that each point has reached.
+    first : Point or None
+        The best of the grid as soon as it is known.
     """
 
     def __init__(self, line: FitLine, n_checkpoints: int, finals: Finals) -> None:
@@ -37,6 +43,8 @@ class RacingTuner(Tuner):
         assert self.tune.search is not None
         self.search = self.tune.search
         self.rungs: dict[Key, int] = {}
+        self.first: Point | None = None
+        self._last = len(self.search.race) - 1
 
     def _seeds(self, rung: int) -> Sequence[int]:
         race = self.search.race
@@ -46,20 +54,31 @@ class RacingTuner(Tuner):
         """Return how many trials are left."""
         return self.search.trials - len(self._tried)
 
-    def _kept(self) -> int:
-        """Return the trials of the last race, should it be between those now best."""
-        race, best = self.search.race, self._best(self.search.finalists, 0)
-        # The grid's best is raced besides.
-        own = sum(race[-1] - len(self._own(one)) for one in best)
-        return own + race[-1] - race[1]
+    def _finalists(self) -> Points:
+        """Return who is raced at the end: the grid's best, and the best of all."""
+        best = self._best(self.search.finalists, 1) or self._best(1, 0)
+        first = self.first or best[0]
+        return [first, *(one for one in best if one != first)]
 
-    def _race(self, points: Points, rung: int) -> Iterator[list[Trial]]:
+    def _kept(self) -> int:
+        """Return the trials of the last races, were they between those now best."""
+        race, finalists = self.search.race, self._finalists()
+        seeds = [len(self._own(one)) for one in finalists]
+        # Places that nobody has taken yet cost more.
+        seeds += [race[0]] * (self.search.finalists - len(seeds))
+        few = sum(max(0, race[-2] - known) for known in seeds)
+        left = math.ceil(len(seeds) / 2) * (race[-1] - race[-2])
+        return few + left + BEYOND * race[0]
+
+    def _race(
+        self, points: Points, rung: int, kept: int | None = None
+    ) -> Iterator[list[Trial]]:
         """Yield the new trials of points on the seeds of a rung, as far as they go.
 
-        Those of the last race are kept for it.
+        So many are kept for later; those of the last races if nothing is said.
         """
-        last = rung == len(self.search.race) - 1
-        left = self._room() - (0 if last or not self.rungs else self._kept())
+        usual = self._kept() if self.rungs else 0
+        left = self._room() - (usual if kept is None else kept)
         for place, point in enumerate(points):
             known = self._own(point) if key_of(point) in self.rungs else ()
             left -= max(0, len(self._seeds(rung)) - len(known))
@@ -71,6 +90,29 @@ class RacingTuner(Tuner):
             self.rungs[key] = max(rung, self.rungs.get(key, rung))
         if new:
             yield new
+
+    def _raced_out(self) -> Generator[list[Trial], None, Ranked]:
+        """Yield the last races' trials; return who has all seeds, best first.
+
+        The finalists run on the last but one number of seeds, and
+        the better half of them on all. If each diverges on some seed, the next best
+        ones are raced.
+        """
+        race, count, last = self.search.race, self.search.finalists, self._last
+        finalists = self._finalists()
+        ranked = self._ranked(finalists[:1])
+        while finalists:
+            yield from self._race(finalists, last - 1, race[-1] - race[-2])
+            able = [one for one in finalists if self.rungs[key_of(one)] >= last - 1]
+            better = [one for _, one in self._ranked(able, self._seeds(last - 1))]
+            yield from self._race(better[: math.ceil(len(able) / 2)], last, 0)
+            raced = self._best(len(self.rungs), last)
+            ranked = self._ranked(raced, self._seeds(last)) if raced else ranked
+            enough = math.isfinite(ranked[0][0]) or self._room() < race[-1]
+            others = self._best(count + len(finalists), 0)
+            others = [one for one in others if self.rungs[key_of(one)] < last - 1]
+            finalists = [] if enough else others[:count]
+        return ranked
 
     def _best(self, count: int, rung: int) -> Points:
         """Return the best points of those that have reached a rung, best first."""
@@ -100,6 +142,21 @@ class RacingTuner(Tuner):
 
     def _length(self, point: Point) -> int:
         return self.line.setting(**point).batch_key.iterations()
+
+    def _gains(self, before: Point, after: Point) -> bool:
+        """Return whether a round has led to a point that is better by the tolerance."""
+        old, new = (self._finals(one, self._own(one)) for one in (before, after))
+        known = len(new) > 1 and math.isfinite(mean_of(new))
+        spread = statistics.stdev(new) if known else 0.0
+        gain = mean_of(old) - mean_of(new)
+        return before != after and gain > self.search.tolerance * spread
+
+    def _better(self, point: Point, before: Point) -> bool:
+        """Return whether a point is better than one of before, beyond their scatter."""
+        ours, theirs = (self._finals(one, self._own(one)) for one in (point, before))
+        if mean_of(ours) == math.inf or point == before:
+            return False
+        return mean_of(theirs) == math.inf or bootstrap(ours, theirs)[1] < 0.0
 
 
 def key_of(point: Point) -> Key:

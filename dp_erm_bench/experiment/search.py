@@ -7,24 +7,17 @@ them and however often it was interrupted.
 """
 
 import math
-import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from hashlib import sha256
-from itertools import chain
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.choice import Point, bootstrap, mean_of
-from dp_erm_bench.experiment.grid import Finals
+from dp_erm_bench.experiment.choice import Point
+from dp_erm_bench.experiment.grid import Finals, Ranked
 from dp_erm_bench.experiment.lines import FitLine
+from dp_erm_bench.experiment.moves import neighbours, onward, sobol, trades
 from dp_erm_bench.experiment.race import HALF, Points, RacingTuner, key_of
-from dp_erm_bench.experiment.space import (
-    LENGTHS,
-    neighbours,
-    sobol,
-    space_of,
-    trades,
-)
+from dp_erm_bench.experiment.space import LENGTHS, space_of
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.experiment.values import canonical, plain
 from dp_erm_bench.plugins.names import identity
@@ -33,7 +26,7 @@ OUTWARD = 6
 """Settings on an end of the grid that are moved beyond it, while its best is there."""
 
 SOBOL = 2
-"""Points of a round beside the neighbours of its best."""
+"""Points of a wide round beside the trades."""
 
 BETTER, RACED = (5, 3), 10
 """Settings of a round that are tried on the second and the third number of seeds; the
@@ -84,7 +77,7 @@ class PatternTuner(RacingTuner):
 
     def tuning(self) -> Iterator[list[Trial]]:
         """Yield the new trials of each stage up to the choice, and choose."""
-        count, last = self.search.finalists, len(self.search.race) - 1
+        count = self.search.finalists
         yield from self._race(self._points(), 0)
         first = self._best(1, 0)[0]
         if self._mean(first) == math.inf:
@@ -93,10 +86,10 @@ class PatternTuner(RacingTuner):
             return
         yield from self._grown()
         yield from self._race(self._best(count, 0), 1)
-        first = before = best = (self._best(1, 1) or self._best(1, 0))[0]
-        radius, number, quiet = self.search.radius, 0, 0
+        self.first = before = best = (self._best(1, 1) or self._best(1, 0))[0]
+        radius, number, quiet, wide, gained = self.search.radius, 0, 0, False, True
         while quiet < QUIET:
-            points = self._round(best, radius, number)
+            points = self._round(before, best, radius, number, wide)
             if points is None:
                 break
             yield from self._race(points, HALF)
@@ -106,28 +99,44 @@ class PatternTuner(RacingTuner):
             yield from self._race(self._best(BETTER[0], 0), 1)
             yield from self._race(self._best(BETTER[1], 1), 2)
             before, best = best, (self._best(1, 1) or [best])[0]
-            number += 1
-            if not self._gains(before, best):
+            number, gained = number + 1, self._gains(before, best)
+            # Trades and the cube are for where the neighbours lead nowhere.
+            wide, done = not gained and not wide, not gained and wide
+            if done:
                 quiet += radius <= SMALL
                 radius = max(SHRINK * radius, SMALLEST)
         beyond = [point for one in self._best(count, 1) for point in self._beyond(one)]
         yield from self._race(beyond, 0)
         yield from self._race(self._best(count, 0), 1)
-        finalists = [first, *(one for one in self._best(count, 1) if one != first)]
-        ranked = self._ranked([first])
-        # If each of them diverges on some seed, the next best ones are raced.
-        while finalists:
-            yield from self._race(finalists, last)
-            raced = self._best(len(self.rungs), last)
-            ranked = self._ranked(raced, self._seeds(last)) if raced else ranked
-            enough = math.isfinite(ranked[0][0]) or self._room() < self.search.race[-1]
-            others = [one for one in self._best(count, 0) if one not in raced]
-            finalists = [] if enough else others
+        ranked = yield from self._raced_out()
+        ranked, moving = yield from self._settled(ranked)
         chosen = ranked[0][1]
         ends = [*self._ends(chosen)]
-        if quiet < QUIET and (not number or self._better(chosen, before)):
-            ends.append("trials")
-        self.choice = self._choice(ranked, self._own(chosen), tuple(ends))
+        gained &= not number or self._better(chosen, before)
+        moving |= quiet < QUIET and gained
+        why = (*ends, "trials") if moving else (*ends,)
+        self.choice = self._choice(ranked, self._own(chosen), why)
+
+    def _settled(
+        self, ranked: Ranked
+    ) -> Generator[list[Trial], None, tuple[Ranked, bool]]:
+        """Yield trials beyond the choice while it lies on an outermost value tried.
+
+        Return the points on all seeds, best first, and whether one beyond the choice
+        is better on fewer: there were no trials for more.
+        """
+        while beyond := self._beyond(ranked[0][1]):
+            mean, better, rung = ranked[0][0], beyond, 0
+            while better and rung <= self._last:
+                yield from self._race(better, rung, 0)
+                able = [p for p in better if self.rungs.get(key_of(p), HALF) >= rung]
+                if not able:
+                    return ranked, rung > 0
+                order = self._ranked(able, self._seeds(rung))
+                better = [point for lower, point in order[:1] if lower < mean]
+                rung += 1
+            ranked = self._ranked(self._best(len(self.rungs), self._last))
+        return ranked, False
 
     def expected(self) -> int:
         """Return the most trials that it may ask for."""
@@ -155,36 +164,27 @@ class PatternTuner(RacingTuner):
             moved = axis.at(axis.level(end) + axis.steps(steps[end]))
             yield from ({**one, key: moved} for one in alike[:OUTWARD])
 
-    def _gains(self, before: Point, after: Point) -> bool:
-        """Return whether a round has led to a point that is better by the tolerance."""
-        old, new = (self._finals(one, self._own(one)) for one in (before, after))
-        known = len(new) > 1 and math.isfinite(mean_of(new))
-        spread = statistics.stdev(new) if known else 0.0
-        gain = mean_of(old) - mean_of(new)
-        return before != after and gain > self.search.tolerance * spread
-
-    def _better(self, point: Point, before: Point) -> bool:
-        """Return whether a point is better than one of before, beyond their scatter."""
-        ours, theirs = (self._finals(one, self._own(one)) for one in (point, before))
-        if mean_of(ours) == math.inf or point == before:
-            return False
-        return mean_of(theirs) == math.inf or bootstrap(ours, theirs)[1] < 0.0
-
-    def _round(self, best: Point, radius: float, number: int) -> Points | None:
+    def _round(
+        self, before: Point, best: Point, radius: float, number: int, wide: bool
+    ) -> Points | None:
         """Return the new points of a round, None if the search cannot go on."""
         # Each costs one and a half times half of the first seeds; the best cost more.
         room, half = self._room() - self._kept(), len(self._seeds(HALF))
-        affordable, case = int((room - RACED) / (1.5 * half)), self._case()
+        raced = min(RACED, 4 * len(self.space))
+        affordable, case = int((room - raced) / (1.5 * half)), self._case()
         if self._mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
         # What they lie around is named, too: another run may be elsewhere by now.
-        where = _sha(canonical([case, [*map(plain, best.values())], radius]))
+        points = [[*map(plain, one.values())] for one in (before, best)]
+        where = _sha(canonical([case, points, radius, wide]))
 
         def make() -> Points:
             seed = int(_sha(f"{case}:{number}")[:16], 16)
+            if not wide:
+                beside = neighbours(self.space, best, radius)
+                return [*onward(self.space, before, best), *beside]
             cube = sobol(self.space, best, radius, SOBOL, seed)
-            beside = (one(self.space, best, radius) for one in (neighbours, trades))
-            return [*chain.from_iterable(beside), *cube]
+            return [*trades(self.space, best, radius), *cube]
 
         asked = self.ask(where, number, make)
         new = {key_of(one): one for one in asked if self._allowed(one)}

@@ -1,4 +1,4 @@
-"""The space of a search: what values its parameters may take, and what lies beside one.
+"""The space of a search: what values its parameters may take.
 
 A number lives on a lattice of powers, in the unit of its axis, so that searches ask for
 few distinct values and these run together. Values that no lattice has (words, zero) are
@@ -8,9 +8,8 @@ those of the axis alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
@@ -200,44 +199,3 @@ def _limited(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
             shown = f"{value / axis.unit:g}"
             raise UsageError(f"{given}: must hold its grid, which has {shown}")
     return replace(axis, low=low, high=high, declared=(True, True))
-
-
-def neighbours(
-    space: Mapping[str, Axis], best: Point, factor: float
-) -> Iterator[Point]:
-    """Yield the points that differ from one in one parameter, by a factor."""
-    for key, axis in space.items():
-        for value in axis.beside(best[key], factor):
-            yield {**best, key: value}
-
-
-def trades(space: Mapping[str, Axis], best: Point, factor: float) -> Iterator[Point]:
-    """Yield the points with one parameter up by a factor, and another one down.
-
-    Good settings lie along such lines: longer runs want shorter steps, and so do larger
-    thresholds with their noise.
-    """
-    beside: dict[str, tuple[list[Any], list[Any]]] = {}
-    for key, axis in space.items():
-        near = [*axis.beside(best[key], factor)] if axis.numeric else []
-        lower = [value for value in near if value < best[key]]
-        beside[key] = lower, [value for value in near if value > best[key]]
-    for one, other in permutations(space, 2):
-        for values in product(beside[one][0], beside[other][1]):
-            yield {**best, **dict(zip((one, other), values, strict=True))}
-
-
-def sobol(
-    space: Mapping[str, Axis], best: Point, factor: float, count: int, seed: int
-) -> Iterator[Point]:
-    """Yield scrambled Sobol points of the cube around one, within a factor of it."""
-    # Not at the top: it takes half a second.
-    from scipy.stats import qmc
-
-    points = qmc.Sobol(len(space), scramble=True, rng=seed).random(count)
-    for shares in points.tolist():
-        near = zip(space.items(), shares, strict=True)
-        yield {
-            **best,
-            **{key: axis.near(best[key], factor, share) for (key, axis), share in near},
-        }

@@ -13,6 +13,7 @@ from test_tune import follow, phases
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.moves import onward
 from dp_erm_bench.experiment.space import Axis
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.asked import NAME, Asked
@@ -147,6 +148,46 @@ def test_a_choice_that_may_be_better_beyond_is_open(tune, search, lowest, told):
     tuner = tuner_of(searching(tune, search), finals)
     follow(tuner, finals, bowl(*lowest))
     assert told in tuner.choice.open
+
+
+def test_where_all_beyond_is_better_the_choice_is_open():
+    finals = {}
+    tuner = tuner_of(searching(), finals)
+    follow(tuner, finals, lambda params, seed: 1.0 / params["step"])
+    tried = {one.spec["algorithm"]["params"]["step"] for one in tuner._tried.values()}
+    assert tuner.choice.open
+    assert tuner.choice.values["step"] < max(tried) or "step top" in tuner.choice.open
+
+
+def test_a_choice_on_the_outermost_value_is_compared_with_one_beyond():
+    """A cliff beside the best setting: what lies beyond was tried, and is worse."""
+    finals = {}
+    tuner = tuner_of(searching(), finals)
+
+    def cliff(params, seed):
+        over = 5.0 * (params["step"] > 0.5 or params["clip"] > 17.0)
+        return 1.0 / params["step"] + 1.0 / params["clip"] + over
+
+    follow(tuner, finals, cliff)
+    assert tuner.choice.open == ()
+    assert tuner.choice.values["step"] == pytest.approx(0.5, rel=0.2)
+
+
+def test_half_of_the_finalists_get_all_seeds():
+    finals = {}
+    tuner = tuner_of(searching(), finals)
+    follow(tuner, finals, bowl(0.35, 7.0, 0.05))
+    seeds = [key[-1] for key in tuner._tried]
+    assert seeds.count(7) >= 4
+    assert 2 <= seeds.count(15) <= 4
+
+
+def test_steps_grow_with_the_way_that_led_on():
+    space = {"step": Axis((0.1, 1.0), ratio=2.0), "order": Axis(("cyclic", "uniform"))}
+    before, best = ({"step": v, "order": "cyclic"} for v in (1.0, 4.0))
+    assert [one["step"] for one in onward(space, before, best)] == [16.0, 64.0]
+    assert [*onward(space, best, best)] == []
+    assert [*onward(space, best, {**best, "order": "uniform"})] == []
 
 
 def test_a_choice_inside_is_not_open():
