@@ -49,6 +49,9 @@ from dp_erm_bench.releases.objective_norm_laplace import (
     ObjectiveNormLaplace as ObjectiveNormLaplace,
 )
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian as PoissonGaussian
+from dp_erm_bench.releases.single_use_gaussian import (
+    SingleUseGaussian as SingleUseGaussian,
+)
 from dp_erm_bench.releases.streams import stream_seeds as stream_seeds
 from dp_erm_bench.solvers.base import Limit as Limit
 from dp_erm_bench.solvers.base import Solver as Solver

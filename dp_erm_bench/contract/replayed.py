@@ -49,8 +49,6 @@ class ReplayResult:
         Of samples.
     read : list of str
         Of records that are read more often than charged.
-    single : bool
-        Whether a release is charged for reading each record once.
     ratios : dict
         Per release, the largest change / its declared sensitivity.
     refusal : str
@@ -62,7 +60,6 @@ class ReplayResult:
     declared: list[str] = field(default_factory=list)
     sampled: list[str] = field(default_factory=list)
     read: list[str] = field(default_factory=list)
-    single: bool = False
     ratios: dict[str, float] = field(default_factory=dict)
     refusal: str = ""
 
@@ -172,7 +169,6 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     if first.error or second.error:
         _raised(result, first.error, second.error)
         return result
-    result.single = bool(first.read)
     result.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:
         result.declared.append("what is declared depends on the data")

@@ -46,7 +46,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import BudgetExhausted, NotSampled
+from dp_erm_bench.errors import BudgetExhausted, NotSampled, UsageError
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.additive import AdditiveMechanism
@@ -209,6 +209,11 @@ class SingleUseGaussian(Release):
     records: int = field(kw_only=True)
     fresh: int = field(kw_only=True)
     drawn: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse to read more records than there are."""
+        if not 0 <= self.fresh <= self.records:
+            raise UsageError(f"fresh={self.fresh}: must be in [0, {self.records}]")
 
     def law(self) -> Law:
         """Return the law of the pass; where all records are read, one Gaussian."""

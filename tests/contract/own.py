@@ -55,6 +55,23 @@ PLAN = "    def plan(self, problem, identities):\n        return "
 START = "        yield oracle.w\n        for k"
 END = "oracle.move_to(problem.penalty.prox(oracle.w - step * noisy, step))"
 POISSON = 'yield PoissonGaussian("gradient", change, self.n_iter, rate=0.5)'
+ONE_EACH = """\
+steps = self.iterations(problem)
+        yield SingleUseGaussian(
+            "gradient", change, steps, records=problem.n, fresh=steps
+        )"""
+READ_AGAIN = """\
+                handed = [
+                    mechanisms["gradient"].next_records(b, 1)
+                    for b in range(oracle.batch)
+                ]
+                all_records = np.arange(problem.n)
+                sums = [
+                    oracle.record_sum(b, all_records, clip[b, 0])
+                    for b in range(oracle.batch)
+                ]
+                noisy = mechanisms["gradient"](np.stack(sums)) / len(handed)
+"""
 IMPORTS = "from dp_erm_bench.extend import ("
 IMPORTED = f"{IMPORTS}\n    PoissonGaussian,"
 QUIETER = "        mechanisms['gradient'].scale = mechanisms['gradient'].scale / 2\n"
@@ -96,6 +113,16 @@ TWINS = {
         ),
         "the_noise_is_recounted",
         "only 0 of 1 certified was run",
+    ),
+    "a record that is read at each step": (
+        broken(
+            (DECLARED, ONE_EACH),
+            (IMPORTS, f"{IMPORTS}\n    SingleUseGaussian,"),
+            ("return self.n_iter", "return min(self.n_iter, problem.n // 2)"),
+            (STEP, READ_AGAIN),
+        ),
+        "records_are_read_once",
+        "once is charged",
     ),
     "samples that are not taken": (
         broken(

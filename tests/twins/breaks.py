@@ -12,9 +12,10 @@ import numpy as np
 from dp_erm_bench import run
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
+from dp_erm_bench.solvers.one_pass_sgd import OnePassSGD
 from dp_erm_bench.solvers.one_solve import OneSolve
 from tests.twins import spoilt
-from tests.twins.kinds import KINDS, OBJECTIVES, OUTPUTS, SAMPLED, VECTOR, Kind
+from tests.twins.kinds import KINDS, OBJECTIVES, OUTPUTS, SAMPLED, SINGLE, VECTOR, Kind
 
 FAR = 5.0
 MEANS = (
@@ -43,6 +44,8 @@ class Break:
         Changes solver and oracle before the run.
     minimise : callable, optional
         In place of ``minimiser``.
+    plan : callable, optional
+        In place of ``plan``.
     given : dict
         Parameters under which the break shows.
     moves : bool
@@ -55,6 +58,7 @@ class Break:
     other: bool = False
     disturb: Callable[[Any, Any], None] | None = None
     minimise: Callable[..., Any] | None = None
+    plan: Callable[..., Any] | None = None
     given: dict[str, Any] = dataclasses.field(default_factory=dict)
     moves: bool = False
 
@@ -80,6 +84,17 @@ def of_the_data(release, problem):
 
 def uncurved(release, problem):
     return dataclasses.replace(release, curvature=0.0)
+
+
+def all_read(release, problem):
+    """Charge for a record at each use."""
+    fresh = min(release.times, release.records - 1)
+    return dataclasses.replace(release, fresh=fresh)
+
+
+def noisier(solver, problem, identities):
+    """A step of noise more before each fresh one: few records have few of them."""
+    return OnePassSGD.plan(solver, problem, identities) + 1
 
 
 def exact(release, problem):
@@ -157,6 +172,10 @@ BREAKS = {
     "charged for samples, one for all steps": Break(
         (SAMPLED,), spoil=spoilt.same_sample
     ),
+    "a record read twice": Break((SINGLE,), spoil=spoilt.again),
+    "the order published and still counted": Break((SINGLE,), spoil=spoilt.ordered),
+    "steps of noise counted as uses": Break((SINGLE,), declare=all_read, plan=noisier),
+    "steps of noise not drawn": Break((SINGLE,), spoil=spoilt.silent, plan=noisier),
     "curvature not charged": Break(OBJECTIVES, declare=uncurved),
     "tolerance not charged": Break(
         OUTPUTS, declare=exact, minimise=within, given={"tolerance": FAR}
@@ -236,6 +255,8 @@ def broken(made: type[Solver], name: str, fault: Break) -> type[Solver]:
 
     if fault.minimise:
         Broken.minimiser = fault.minimise
+    if fault.plan:
+        Broken.plan = fault.plan
     return made if fault is SOUND else Broken
 
 

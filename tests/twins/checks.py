@@ -19,7 +19,7 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from tests.contract.own import check_named
 from tests.twins import laws
-from tests.twins.kinds import KINDS, OBJECTIVES, OUTPUTS, SAMPLED, VECTOR
+from tests.twins.kinds import KINDS, OBJECTIVES, OUTPUTS, SAMPLED, SINGLE, VECTOR
 
 DELTA = 1e-6
 
@@ -150,6 +150,7 @@ CONTRACT = (
     "declarations_know_no_data",
     "the_noise_is_recounted",
     "samples_are_those_charged",
+    "records_are_read_once",
     "runs_repeat",
     "draws_are_distinct",
     "global_random_state_is_untouched",
@@ -170,6 +171,8 @@ def asked(kind, name):
         return kind == VECTOR
     if name == "samples_are_those_charged":
         return kind == SAMPLED
+    if name == "records_are_read_once":
+        return kind == SINGLE
     if name == "the_limit_is_reached":
         return kind in (*OUTPUTS, *OBJECTIVES)
     return True

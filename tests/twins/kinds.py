@@ -11,6 +11,7 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.gd import GD
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.objective_perturbation import ObjectivePerturbation
+from dp_erm_bench.solvers.one_pass_sgd import OnePassSGD
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
@@ -64,6 +65,16 @@ def objective_scale() -> float:
     return 2 * np.sqrt(20) * np.hypot(1.0, 1 / 32) / brentq(excess, 1e-2, 1.0)
 
 
+def single_scale() -> float:
+    """2 Lambda over the root of the profile H(1) / 2 = 1e-6 of half of the records."""
+
+    def excess(m):
+        below = np.exp(1.0) * norm.cdf(-m / 2 - 1 / m)
+        return (norm.cdf(m / 2 - 1 / m) - below) / 2 - 1e-6
+
+    return 2 * np.sqrt(20) / brentq(excess, 1e-2, 1.0)
+
+
 STEPS, MOVE = {"n_iter": T}, 2 * np.sqrt(20) / (1000 * RIDGE)
 RUN, OUT, PURE = {"ridge": 1.0}, {"ridge": RIDGE}, {"noise": "gamma"}
 
@@ -85,6 +96,9 @@ KINDS = {
         1500,
         {"batch_size": 2, "n_iter": 10},
         {"clip": 1.0, "n_iter": 200, "batch_size": 50},
+    ),
+    "Gaussian, records read once": Kind(
+        OnePassSGD, "gradient", single_scale(), 100, {}, {"n_iter": None}
     ),
     "Gumbel selection": Kind(
         GreedyCD, "select", 0.178640, 1000, {"noise": "gumbel"}, STEPS, SelectOnly
@@ -130,5 +144,6 @@ KINDS = {
 SELECTIONS = tuple(name for name in KINDS if "selection" in name)
 VECTOR = "Laplace, a vector"
 SAMPLED = "Poisson sampled Gaussian"
+SINGLE = "Gaussian, records read once"
 OUTPUTS = tuple(name for name in KINDS if name.endswith("a minimiser"))
 OBJECTIVES = tuple(name for name in KINDS if name.endswith("in the objective"))

@@ -19,7 +19,7 @@ Z, TRIALS, ALONE = 3.0, 1500, 150
 # Scores must not drown: they are of the size of their noise.
 SOFT = 0.2
 RARE = 1e-6
-NORMAL = ("gaussian", "poisson_gaussian", "objective")
+NORMAL = ("gaussian", "poisson_gaussian", "single_use", "objective")
 DIRECTED = ("norm_laplace", "objective_pure")
 SEEN_THROUGH = ("objective", "objective_pure")
 
@@ -34,10 +34,9 @@ def misfit(solver, name):
         runs = [one_run(solver, name, tuple(f"trial {i}" for i in range(TRIALS)))]
     else:
         runs = [one_run(solver, name, (f"trial {i}",)) for i in range(ALONE)]
-    asked = [
-        np.concatenate([run[0][i] for run in runs]) for i in range(len(runs[0][0]))
-    ]
-    told = [np.concatenate([run[1][i] for run in runs]) for i in range(len(runs[0][1]))]
+    uses = min(len(run[0]) for run in runs)
+    asked = [np.concatenate([run[0][i] for run in runs]) for i in range(uses)]
+    told = [np.concatenate([run[1][i] for run in runs]) for i in range(uses)]
     _, _, release, scale, sums = runs[0]
     if not told:
         return "nothing is published"

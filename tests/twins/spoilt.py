@@ -10,6 +10,7 @@ GLOBAL = {
     "gaussian": np.random.standard_normal,
     "poisson_gaussian": np.random.standard_normal,
     "objective": np.random.standard_normal,
+    "single_use": np.random.standard_normal,
     "bounded_range": lambda shape: np.random.gumbel(size=shape),
 }
 
@@ -172,3 +173,35 @@ def same_sample(mechanism):
         return seen.setdefault(trial, fresh)
 
     mechanism.sample = sample
+
+
+# Passes that do not read each record once, in a secret order.
+
+
+def again(mechanism):
+    """Each step reads its record and that of the next one."""
+    draw, m = mechanism.next_records, mechanism.release.fresh
+
+    def read(trial, count):
+        part = draw(trial, count)
+        at = sum(one.size for one in mechanism.handed[trial])
+        order = mechanism.permutation(trial)
+        return np.append(part, order[at % m])
+
+    mechanism.next_records = read
+
+
+def ordered(mechanism):
+    """Whoever has the dataset knows the order."""
+    mechanism.permutation = lambda trial: np.arange(mechanism.release.records)
+
+
+def silent(mechanism):
+    """A step without a record publishes zero as it is."""
+
+    def quiet(value):
+        told = publish(value)
+        return told if value.any() else value.copy()
+
+    publish = mechanism.publish
+    mechanism.publish = quiet

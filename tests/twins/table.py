@@ -23,6 +23,7 @@ WORDS = {
     "declarations_know_no_data": "K",
     "the_noise_is_recounted": "N",
     "samples_are_those_charged": "S",
+    "records_are_read_once": "O",
     "runs_repeat": "R",
     "draws_are_distinct": "D",
     "global_random_state_is_untouched": "G",
@@ -40,6 +41,8 @@ MEANINGS = {
     "accounted by the second implementation",
     "samples_are_those_charged": "the records that are summed are those that the "
     "mechanism drew",
+    "records_are_read_once": "a record moves one query at most, and none where it is "
+    "not among those that were handed out",
     "runs_repeat": "a second run has the same bits, other seeds have other noise",
     "draws_are_distinct": "no draw is used again",
     "global_random_state_is_untouched": "numpy's and Python's generators are unmoved",
@@ -50,7 +53,7 @@ MEANINGS = {
     "goodness of fit": "the noise, winners and samples of 1500 runs (150 of a solver "
     "that runs alone) have the law that is accounted",
     "exact scale": "the scale is that of the formulas, number by number",
-    "statistical audit": "200 to 4000 runs a side on worst-case neighbours refute the "
+    "statistical audit": "100 to 4000 runs a side on worst-case neighbours refute the "
     "claimed profile",
 }
 

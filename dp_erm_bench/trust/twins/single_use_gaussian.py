@@ -42,18 +42,20 @@ class SingleUseGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; that of a Gaussian where the order was known.
+        """Return the twin of a mechanism; that of a Gaussian where no part is charged.
 
-        The order that was used is compared with the one of the trial's secret stream.
+        The order that was used is compared with the one of the trial's secret stream:
+        where it is another, all records count as read.
         """
+        if not release.drawn or release.fresh >= release.records:
+            return GaussianTwin(ratio, 1)
         shares = []
         for seed, parts in zip(mechanism.order_seeds, mechanism.handed, strict=True):
             read = np.concatenate([np.empty(0, np.int64), *parts])
             secret = np.argsort(uniforms(seed, 0, release.records), kind="stable")
-            own = release.drawn and np.array_equal(read, secret[: read.size])
+            own = np.array_equal(read, secret[: read.size])
             shares.append(read.size / release.records if own else 1.0)
-        share = max(shares)
-        return GaussianTwin(ratio, 1) if share >= 1.0 else cls(ratio, 1, share)
+        return cls(ratio, 1, max(shares))
 
     @property
     def typical_loss(self) -> float:
