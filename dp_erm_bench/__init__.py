@@ -12,17 +12,21 @@ if TYPE_CHECKING:
     from dp_erm_bench.estimators import DPClassifier, DPRegressor
     from dp_erm_bench.problems.erm.build import problem_from_arrays
     from dp_erm_bench.problems.mean import problem_from_records
+    from dp_erm_bench.report.plot import plot
+    from dp_erm_bench.results.columns import COLUMNS
     from dp_erm_bench.results.table import load_results
     from dp_erm_bench.runner.experiment import sweep
     from dp_erm_bench.runner.replay import replay
 
 __version__ = "0.1.0"
 __all__ = [
+    "COLUMNS",
     "DPClassifier",
     "DPRegressor",
     "fit",
     "load_problem",
     "load_results",
+    "plot",
     "problem_from_arrays",
     "problem_from_records",
     "replay",
@@ -36,7 +40,9 @@ _HOMES = {
     "load_problem": "dp_erm_bench.api",
     "problem_from_arrays": "dp_erm_bench.problems.erm.build",
     "problem_from_records": "dp_erm_bench.problems.mean",
+    "COLUMNS": "dp_erm_bench.results.columns",
     "load_results": "dp_erm_bench.results.table",
+    "plot": "dp_erm_bench.report.plot",
     "replay": "dp_erm_bench.runner.replay",
     "sweep": "dp_erm_bench.runner.experiment",
 }

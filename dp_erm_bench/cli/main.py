@@ -25,6 +25,7 @@ COMMANDS = {
     "collect": "folders",
     "compare": "folders",
     "list": "listing",
+    "plot": "plots",
     "report": "folders",
 }
 """The modules that hold the commands' functions, each called `<name>_command`."""
@@ -43,6 +44,11 @@ dp-erm-bench experiment=NAME [profile=smoke|default|paper] [panel=NAME,...]
 dp-erm-bench list [GROUP [NAME ...]]  what there is: parameters, types, defaults
 dp-erm-bench collect FOLDER ...       gather the records of a folder again
 dp-erm-bench report FOLDER ...        print the claims and where the figures are
+dp-erm-bench plot FOLDER ... [--kind curves|profile|winners] [--x COLUMN] [--y COLUMN]
+             [--panel COLUMN,...] [--line COLUMN,...] [--facet COLUMN,...]
+             [--statistic median|quantiles|interval|mean] [--where COLUMN=VALUE,...]
+             [--format pdf,png,svg] [--no-caption] [--width column|page] [--out FOLDER]
+                                      draw any results, captions beside the pictures
 dp-erm-bench compare A B [--on objective,seconds,...] [--by trial|setting]
              [--tolerance 0.05] [--interval 0.95] [--ignore KEY,...] [--csv FILE]
                                       compare two results folders
@@ -188,10 +194,10 @@ def command(name: str, arguments: Sequence[str]) -> int:
     Parameters
     ----------
     name : str
-        `list`, `collect`, `report`, `compare` or `check`.
+        One of `COMMANDS`.
     arguments : sequence of str
-        Config groups to list, results folders, or algorithms to check; `compare`
-        takes options too.
+        Config groups to list, results folders, or algorithms to check; some take
+        options, too.
     """
     from dp_erm_bench.errors import UsageError
     from dp_erm_bench.registry import check_choice

@@ -6,12 +6,19 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench.report.curves import Bands, Curves
+import numpy as np
+
+from dp_erm_bench.report.curves import Bands, Curves, runs_in
 from dp_erm_bench.report.panels import Lines, OverEpsilon, Panel
-from dp_erm_bench.report.style import STYLES, of
+from dp_erm_bench.report.style import STYLES, literal, of
+from dp_erm_bench.results.labels import text_of
 from dp_erm_bench.results.runs import read_run
+from dp_erm_bench.results.settings import final_rows, unchecked_in
+
+if TYPE_CHECKING:
+    from dp_erm_bench.report.view import Shown
 
 NAMED_RUNS = 3
 """More runs than these are named in log.txt only."""
@@ -203,3 +210,33 @@ def setting(run: Curves) -> str:
         for name, value in sorted(params.items())
         if value is not None
     )
+
+
+def told(drawn: Shown) -> str:
+    """Return what every caption says: statistics, budget, what was not charged."""
+    rows = drawn.rows
+    budget = [
+        f"{name} = {', '.join(sorted({*text_of(rows[name])})[:6])}"
+        for name in ("epsilon", "adjacency", "calibration")
+    ]
+    uses = sorted(
+        {use for text in rows["uncharged"].dropna() for use in text.split(",")}
+    )
+    proved = rows["epsilon_certified"] <= rows["epsilon"] * (1 + 1e-6)
+    beyond = sorted({*rows.loc[~proved & np.isfinite(rows["epsilon"]), "line"]})
+    lost = final_rows(rows[rows["status"] == "diverged"])
+    return paragraphs(
+        f"{drawn.how[0].upper()}{drawn.how[1:]}.",
+        f"{'; '.join(budget)}.",
+        f"Uncharged: {', '.join(filter(None, uses)) or 'none'}.",
+        f"Certified epsilon above the nominal one or unknown: {_few(beyond)}.",
+        f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
+        *map(literal, drawn.left_out),
+        origin([Bands(runs=runs_in(rows), unchecked=unchecked_in(rows))], Path(".")),
+    )
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = [literal(name) for name in names[:8]]
+    more = [f"{len(names) - 8} more"] if len(names) > 8 else []
+    return "; ".join([*shown, *more]) or "no line"

@@ -55,6 +55,8 @@ class Sheet:
     exact : bool
         Whether the height of a cell is in inches: it has rows of text. With an empty
         `width` its width is, too.
+    name : str
+        Of its files, where nobody else names them.
     left, right : float
         Inches beside the columns, as for names of rows and a colour bar.
     """
@@ -66,6 +68,7 @@ class Sheet:
     quantity: str = r"relative error $F(w)/F^* - 1$"
     width: str = ""
     exact: bool = False
+    name: str = ""
     left: float = LEFT
     right: float = 0.12
 

@@ -90,6 +90,33 @@ def scale_epsilon(ax: Axes, epsilons: Sequence[float]) -> None:
     ax.set_xlim(epsilons[0] / 1.4, epsilons[-1] * 1.4)
 
 
+def scale_axis(ax: Axes, values: Sequence[float], ends: Sequence[float]) -> None:
+    """Set the x axis of any column.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes.
+    values : sequence of float
+        The values that ran, increasing: ticks of a log scale if they are positive and
+        far apart.
+    ends : sequence of float
+        Where lines end, if x is along runs: of runs of very different lengths the axis
+        is linear up to the shortest, and log beyond.
+    """
+    low, high = values[0], values[-1]
+    if ends:
+        short = min((end for end in ends if end > 0), default=high)
+        if high > 20 * short:
+            ax.set_xscale("symlog", linthresh=short)
+            ax.set_xlabel(f"{ax.get_xlabel()} (linear up to {short:.3g}, then log)")
+    elif low > 0 and high >= 8 * low:
+        ax.set_xscale("log")
+        _label(ax.xaxis, _apart(values))
+    elif len(values) <= 6:
+        _label(ax.xaxis, values)
+
+
 def scale_errors(ax: Axes, extent: tuple[float, float]) -> None:
     """Set the y axis to a log scale around the range of errors."""
     ax.set_yscale("log")

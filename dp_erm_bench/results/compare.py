@@ -13,6 +13,7 @@ import pandas as pd
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
+from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.finals import ALWAYS, LABELS, Row, labelled, without
 from dp_erm_bench.results.rows import HELD_OUT
 from dp_erm_bench.results.settings import worst_if_lost
@@ -31,7 +32,7 @@ TOLD = ("seconds", "epsilon_certified")
 MEASURES = ["objective", "relative_error", *HELD_OUT, *TOLD]
 """Columns that can be compared; smaller is better in all but `HIGHER_IS_BETTER`."""
 
-HIGHER_IS_BETTER = ("test_accuracy", "balanced_accuracy", "auc")
+HIGHER_IS_BETTER = [name for name in MEASURES if is_better_higher(name)]
 WAYS = ["trial", "setting"]
 RANK = {"ok": 0, "skipped": 1, "diverged": 2, "error": 3, "timeout": 3, "killed": 3}
 """A status of higher rank than before is a regression."""

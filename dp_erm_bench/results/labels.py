@@ -168,7 +168,9 @@ def named(
     return text
 
 
-def labelled(table: pd.DataFrame, again: bool = False) -> pd.DataFrame:
+def labelled(
+    table: pd.DataFrame, again: bool = False, parameters: bool = True, axis: str = ""
+) -> pd.DataFrame:
     """Return a table with panel and line where the command line named none.
 
     The panel is the dataset, the line the algorithm, each followed by what else varies
@@ -179,8 +181,11 @@ def labelled(table: pd.DataFrame, again: bool = False) -> pd.DataFrame:
     table : DataFrame
         The tidy table.
     again : bool
-        Whether lines made here are made again, without parameters: those that
-        settings compete in.
+        Whether labels that were made here are made again, of these rows alone.
+    parameters : bool
+        Whether lines tell parameters apart; without, settings compete in them.
+    axis : str
+        A column or key that is drawn along an axis: no label says what goes with it.
     """
     panel, line = table[PANEL].fillna(""), table[LINE].fillna("")
     bare = panel.eq("") & line.eq("")
@@ -195,12 +200,15 @@ def labelled(table: pd.DataFrame, again: bool = False) -> pd.DataFrame:
     judged = rows["status"].isin(RAN) if rows["status"].isin(RAN).any() else slice(None)
     data = [name for name in names if _of_data(name, rows)]
     lines = [name for name in names if name not in (*data, *AXES)]
-    if again:
+    if not parameters:
         lines = [name for name in lines if name in REST]
-    base = rows[[DATASET]].astype(object)
+    on_axis = [name for name in names if name.rpartition(".")[2] == axis]
+    base = every[on_axis].assign(dataset=rows[DATASET])
+    if axis in rows:
+        base[axis] = rows[axis]
     apart = differing(every[judged], base[judged], data)
     panels = named(rows[DATASET], every, apart)
-    base = rows[[ALGORITHM, "epsilon"]].astype(object).assign(panel=panels)
+    base = base.assign(algorithm=rows[ALGORITHM], epsilon=rows["epsilon"], panel=panels)
     apart = differing(every[judged], base[judged], lines)
     found = named(rows[ALGORITHM], every, apart)
     trials = table.loc[bare, "trial"]

@@ -19,45 +19,19 @@ from dp_erm_bench.datasets.spec import usual_fields
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.passed import has_passed, is_ours
 from dp_erm_bench.registry import OBJECTIVE
+from dp_erm_bench.results import columns
+from dp_erm_bench.results.columns import COUNT, FLAG, TEXT
 from dp_erm_bench.results.files import BLOCK
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TEXT, FLAG, COUNT, NUMBER = "string", "bool", "int64", "float64"
 LABELS = ("experiment", "panel", "line", "phase")
 HELD_OUT = ("test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "auc")
 """What held-out records say; missing where there are none."""
 
-COLUMNS = {
-    **dict.fromkeys(("trial", *LABELS), TEXT),
-    "tuned": FLAG,
-    **dict.fromkeys(("dataset", "dataset_options"), TEXT),
-    "standardise": FLAG,
-    **dict.fromkeys(("n", "p"), COUNT),
-    **dict.fromkeys(("loss", "penalty"), TEXT),
-    "strength": NUMBER,
-    **dict.fromkeys(("constraint", "algorithm", "params", "solver"), TEXT),
-    "checked": FLAG,
-    **dict.fromkeys(("epsilon", "delta"), NUMBER),
-    **dict.fromkeys(("adjacency", "calibration", "accountant"), TEXT),
-    "epsilon_certified": NUMBER,
-    **dict.fromkeys(("uncharged", "smoothness"), TEXT),
-    **dict.fromkeys(("seed", "dataset_seed", "batch_size", "iteration"), COUNT),
-    **dict.fromkeys(("passes", "seconds", "objective", "optimum"), NUMBER),
-    "relative_error": NUMBER,
-    "nnz": COUNT,
-    **dict.fromkeys(HELD_OUT, NUMBER),
-    **dict.fromkeys(("references", "status", "message", "run"), TEXT),
-}
-"""Names and types of the columns, in order.
-
-`params`, `dataset_options` and `references` are JSON: the parameters of the algorithm,
-the keys of the dataset that differ from its yaml, and `Problem.references`. `solver` is
-the digest of the sources of an algorithm from outside the package, empty for the
-package's own; `checked` tells whether these passed `check` where the table was made,
-true for the package's own. `run` leads to ``runs/<run>.json``, empty of old versions.
-"""
+COLUMNS = {name: column.dtype for name, column in columns.COLUMNS.items()}
+"""Names and types of the columns, in order."""
 
 FACTS = (
     *("n", "p", "accountant", "epsilon_certified", "smoothness", "batch_size"),
@@ -107,21 +81,21 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
     paths = [record.get("trajectory") or {} for _, record, _ in chunk]
     counts = [max(len(path.get("iteration", ())), 1) for path in paths]
     repeat = pa.array(np.repeat(np.arange(len(counts)), counts))
-    columns = {}
+    filled = {}
     for field in schema:
         name, kind = field.name, field.type
         if name in fixed[0]:
             once = pa.array([row[name] for row in fixed], kind)
-            columns[name] = once.take(repeat)
+            filled[name] = once.take(repeat)
         else:
             values = (
                 p.get(name) or [None] * n for p, n in zip(paths, counts, strict=True)
             )
-            columns[name] = pa.array(list(itertools.chain.from_iterable(values)), kind)
-    optimum, none = columns["optimum"], pa.scalar(None, pa.float64())
+            filled[name] = pa.array(list(itertools.chain.from_iterable(values)), kind)
+    optimum, none = filled["optimum"], pa.scalar(None, pa.float64())
     base = pc.if_else(pc.equal(optimum, 0.0), none, optimum)
-    columns["relative_error"] = pc.subtract(pc.divide(columns["objective"], base), 1.0)
-    return pa.table(columns, schema=schema)
+    filled["relative_error"] = pc.subtract(pc.divide(filled["objective"], base), 1.0)
+    return pa.table(filled, schema=schema)
 
 
 def _fixed(line: Row, record: Row, run: str) -> Row:
@@ -224,8 +198,8 @@ def read(file: BinaryIO) -> pd.DataFrame:
     if table.metadata.num_rows > MOST_ROWS:
         raise ValueError(f"it has more than {MOST_ROWS} rows")
     # What else the file says of its columns is nothing to act upon.
-    columns = table.read(use_threads=False).replace_schema_metadata()
-    frame: pd.DataFrame = columns.to_pandas(use_threads=False)
+    content = table.read(use_threads=False).replace_schema_metadata()
+    frame: pd.DataFrame = content.to_pandas(use_threads=False)
     # Tables of earlier versions have none of some.
     added: Row = {"references": "{}", **dict.fromkeys(HELD_OUT, float("nan"))}
     return frame.assign(**{k: v for k, v in added.items() if k not in frame})

@@ -98,7 +98,7 @@ def held_out(table: pd.DataFrame, tuning_seeds: Collection[int]) -> pd.DataFrame
     """
     import pandas as pd
 
-    table = labelled(table, again=True)
+    table = labelled(table, again=True, parameters=False)
     chooses = table["seed"].isin(tuning_seeds)
     tune, rest = table[chooses].assign(phase="tune"), table[~chooses]
     names = [*LINE, "params"]
@@ -130,7 +130,7 @@ def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:
     A sweep's are called as without its parameters, a calibration as it was asked for,
     not as it turned out.
     """
-    rows = labelled(rows, again=True)
+    rows = labelled(rows, again=True, parameters=False)
     return rows.assign(
         calibration=rows["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
     )

@@ -1,0 +1,117 @@
+"""Plots of any results: curves, performance profiles, who wins where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dp_erm_bench.registry import check_choice
+from dp_erm_bench.report.layout import WIDTHS, Sheet, fill
+from dp_erm_bench.report.lines import curves_sheet
+from dp_erm_bench.report.style import forget, house_style
+from dp_erm_bench.report.view import LINE, PANEL, View, shown
+from dp_erm_bench.report.winners import profiles_sheet, winners_sheet
+from dp_erm_bench.results.table import load_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+KINDS = ("curves", "profile", "winners")
+
+
+def plot(
+    results: pd.DataFrame | str | Path | Sequence[str | Path],
+    x: str = "",
+    y: str = "",
+    *,
+    kind: str = "curves",
+    panel: str | Sequence[str] = PANEL,
+    line: str | Sequence[str] = LINE,
+    facet: str | Sequence[str] | None = None,
+    statistic: str = "median",
+    where: Mapping[str, Any] | None = None,
+    width: str = "",
+) -> Figure:
+    """Return a figure of any results.
+
+    Parameters
+    ----------
+    results : DataFrame, str, Path or sequence of paths
+        What `load_results` returns, or takes.
+    x, y : str
+        Columns of the table, parameters of algorithms or keys of datasets. By default
+        `passes`, and the first of relative error, excess risk, population risk and
+        objective that there is. Against passes, iterations and seconds runs are drawn
+        as they go, against all else their ends.
+    kind : {'curves', 'profile', 'winners'}
+        Lines, performance profiles over panels and epsilon, or a map of who wins.
+    panel, line, facet : str or sequence of str
+        Columns that tell panels and lines apart, and that split panels further: by
+        default epsilon where it varies.
+    statistic : {'median', 'quantiles', 'interval', 'mean'}
+        Line and band over the seeds: with min..max, 10..90 % quantiles or the 95 %
+        bootstrap interval.
+    where : mapping of str to value or list
+        The values of columns to keep, as in ``{"epsilon": 1}``.
+    width : {'column', 'page'}
+        Of a paper; by default a column for one panel.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Closed for pyplot, so that a notebook shows it once.
+
+    Raises
+    ------
+    UsageError
+        If a name is none of the table or there is nothing to draw.
+    """
+    import matplotlib.pyplot as plt
+
+    paths = isinstance(results, str | Path | Sequence)
+    table: Any = load_results(results) if paths else results  # type: ignore[arg-type]
+    kept = {
+        name: [str(one) for one in (value if isinstance(value, list) else [value])]
+        for name, value in (where or {}).items()
+    }
+    split = None if facet is None else names_of(facet)
+    view = View(x, y, names_of(panel), names_of(line), split, statistic, kept)
+    with house_style():
+        figure = plt.figure()
+        try:
+            fill(figure, sheet(table, view, kind, width))
+        finally:
+            plt.close(figure)
+    return figure
+
+
+def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names as a tuple; a text may hold several, by commas."""
+    parts = names.split(",") if isinstance(names, str) else names
+    return tuple(part for part in parts if part)
+
+
+def sheet(
+    table: pd.DataFrame, view: View, kind: str = "curves", width: str = ""
+) -> Sheet:
+    """Return the sheet of a plot, with its caption.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What `load_results` returns.
+    view : View
+        What to show of it.
+    kind, width : str
+        As `plot` has them.
+    """
+    check_choice("kind", kind, [*KINDS])
+    if width:
+        check_choice("width", width, [*WIDTHS])
+    forget()
+    drawn = shown(table, view)
+    if kind == "curves":
+        return curves_sheet(drawn, width)
+    return profiles_sheet(drawn, width) if kind == "profile" else winners_sheet(drawn)

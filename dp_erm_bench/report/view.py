@@ -1,0 +1,246 @@
+"""What a plot shows of a table: rows, told apart, their statistics and caption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.registry import check_choice
+from dp_erm_bench.results.columns import COLUMNS as MEANING
+from dp_erm_bench.results.columns import COUNT, NUMBER
+from dp_erm_bench.results.labels import differing, labelled, named, settings, text_of
+from dp_erm_bench.results.pooling import check_alike, pooled
+from dp_erm_bench.results.settings import final_rows, worst_if_lost
+from dp_erm_bench.results.statistics import FLOOR, central, quantile, resampled_medians
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ALONG = ("passes", "iteration", "seconds")
+"""Columns along a run; against any other only its end is drawn."""
+
+STATISTICS = {
+    "median": ("median and min..max", (0.0, 0.5, 1.0)),
+    "quantiles": ("median and 10..90 % quantiles", (0.1, 0.5, 0.9)),
+    "interval": ("median and its 95 % bootstrap interval", None),
+    "mean": ("mean and min..max", (0.0, None, 1.0)),
+}
+"""Line and band over the runs, in words and as quantiles; None is the mean."""
+
+FIRST = ("relative_error", "excess_risk", "population_risk", "objective")
+OVER = " over epsilon"
+RUN = ["experiment", "panel", "line", "phase", "trial"]
+PANEL, LINE, FACET, PLACE = "panel", "line", "facet", "place"
+NO_SETTINGS = ("seed", "phase")
+
+
+@dataclass(frozen=True)
+class View:
+    """What a plot shows of a table.
+
+    Attributes
+    ----------
+    x, y : str
+        Columns, or parameters of the algorithms and keys of the datasets; if empty,
+        `passes` and the first of `FIRST` that the table has.
+    panel, line : tuple of str
+        Columns that tell panels and lines apart.
+    facet : tuple of str or None
+        Columns that split panels further; None for epsilon, where it varies.
+    statistic : str
+        One of `STATISTICS`.
+    where : mapping of str to sequence of str
+        The values of columns to keep.
+    """
+
+    x: str = ""
+    y: str = ""
+    panel: tuple[str, ...] = (PANEL,)
+    line: tuple[str, ...] = (LINE,)
+    facet: tuple[str, ...] | None = None
+    statistic: str = "median"
+    where: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a statistic that there is not."""
+        check_choice("statistic", self.statistic, [*STATISTICS])
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """The rows that a view shows, and what its caption has to say of them.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        With text columns `panel`, `facet` and `line`, and the columns `x` and `y`.
+    view : View
+        With all names filled in.
+    pooled : str
+        Over what its statistics pool.
+    left_out : tuple of str
+        Sentences on trials that are not drawn.
+    """
+
+    rows: pd.DataFrame
+    view: View
+    pooled: str
+    left_out: tuple[str, ...]
+
+    @property
+    def how(self) -> str:
+        """Return the statistic and over what it pools, in words."""
+        return f"{STATISTICS[self.view.statistic][0]} of {self.pooled}"
+
+    @property
+    def cells(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """Return the rows of each panel and facet, in the order of the table."""
+        groups = self.rows.groupby([PANEL, FACET], sort=False)
+        return {(str(a), str(b)): own for (a, b), own in groups}
+
+
+def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
+    """Return a column of the table, or a parameter or key of the dataset of its rows.
+
+    Of another name it is refused, called `key`, with those that there are.
+    """
+    import pandas as pd
+
+    if name in table:
+        return table[name]
+    every = settings(table)
+    parts = [one for one in every if str(one).rpartition(".")[2] == name]
+    if not parts:
+        own = sorted({str(one).rpartition(".")[2] for one in every} - {*table})
+        check_choice(key, name, [*table.columns, *own])
+    words = every[parts].replace("", None).bfill(axis=1).iloc[:, 0]
+    numbers = pd.to_numeric(words, errors="coerce")
+    return numbers if numbers.notna().equals(words.notna()) else words.fillna("")
+
+
+def shown(table: pd.DataFrame, view: View) -> Shown:
+    """Return the rows of a table that a view shows, told apart; refuse what is not."""
+    rows = _kept(table, view)
+    y = view.y or next((one for one in FIRST if _measured(rows, one)), "objective")
+    rows, left_out = _measured_rows(rows, y)
+    x = view.x or ("passes" if rows["passes"].notna().any() else "epsilon")
+    rows = labelled(rows, again=True, axis=x)
+    rows = rows.assign(line=rows[LINE].str.removesuffix(OVER), _y=rows[y])
+    if x not in ALONG:
+        rows = final_rows(rows)
+    rows = rows.assign(_x=column(rows, x, "x"))
+    rows = rows[rows["_x"].notna()]
+    if rows.empty:
+        raise UsageError(f"plot: no trial with a {y} has a {x}")
+    facet = view.facet
+    if facet is None:
+        taken = {x, *view.panel, *view.line}
+        several = "epsilon" not in taken and rows["epsilon"].nunique() > 1
+        facet = ("epsilon",) if several else ()
+    view = View(x, y, view.panel, view.line, facet, view.statistic, view.where)
+    runs = rows.groupby(RUN, sort=False, dropna=False).ngroup().rename("_run")
+    ends = rows.assign(_run=runs).drop_duplicates("_run", keep="last").set_index("_run")
+    told, over = _named(ends, view)
+    told = told.loc[runs].set_axis(rows.index)
+    rows = rows.assign(**{name: told[name] for name in (PANEL, LINE, FACET)})
+    return Shown(rows, view, over, left_out)
+
+
+def _kept(table: pd.DataFrame, view: View) -> pd.DataFrame:
+    """Return the rows of a view that do not only tune."""
+    for name, values in view.where.items():
+        words = text_of(column(table, name, "where"))
+        some = words.isin([*values])
+        if not some.any():
+            check_choice(f"where={name}", ",".join(values), sorted(set(words)))
+        table = table[some]
+    rows = table[table["phase"] != "tune"]
+    if rows.empty:
+        ran = "only trials that tune" if len(table) else "no trial with a record"
+        raise UsageError(f"plot: the table has {ran}, nothing to draw yet")
+    return rows
+
+
+def _measured(rows: pd.DataFrame, name: str) -> bool:
+    return name in rows and bool(rows[name].notna().any())
+
+
+def _measured_rows(rows: pd.DataFrame, y: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Return the rows with a quantity, lost runs as the worst, and who is left out."""
+    numbers = [
+        name
+        for name in rows
+        if rows[name].dtype.kind in "iuf" and _measured(rows, str(name))
+    ]
+    if y not in numbers and y in MEANING and MEANING[y].dtype in (NUMBER, COUNT):
+        first = rows["message"].replace("", None).dropna()
+        why = f" ({str(first.iloc[0]).splitlines()[0]})" if len(first) else ""
+        counts = final_rows(rows)["status"].value_counts()
+        ended = ", ".join(f"{n} {status}" for status, n in counts.items())
+        raise UsageError(f"plot: no trial has a value of {y}: {ended}{why}")
+    check_choice("y", y, [str(name) for name in numbers])
+    values = worst_if_lost(rows, y).astype(float)
+    if MEANING.get(y) and MEANING[y].higher:
+        values = values.mask(np.isposinf(values), 0.0)
+    if y == "relative_error":
+        values = values.clip(lower=FLOOR)
+    failed = final_rows(rows[~rows["status"].isin(["ok", "diverged"])])
+    told = []
+    for status, own in failed.groupby("status", sort=False):
+        lines = text_of(own["message"]).str.split("\n").str[0].value_counts()
+        told.append(f"Left out: {len(own)} {status} ({lines.index[0]}).")
+    there = values.notna() & rows["status"].isin(["ok", "diverged"])
+    return rows.assign(**{y: values})[there], tuple(told)
+
+
+def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
+    """Return panel, facet and line of every run, and over what lines pool."""
+    import pandas as pd
+
+    every = settings(ends)
+    names = pd.DataFrame(index=ends.index)
+    for name, columns in ((PANEL, view.panel), (LINE, view.line)):
+        parts = [text_of(column(ends, one, name)) for one in columns]
+        names[name] = pd.concat(parts, axis=1).agg(", ".join, axis=1) if parts else ""
+    names[FACET] = ""
+    for one in view.facet or ():
+        value = text_of(column(ends, one, FACET))
+        names[FACET] = (names[FACET] + f", {one} = " + value).str.removeprefix(", ")
+    base = names.assign(x="" if view.x in ALONG else text_of(ends["_x"]))
+    over = [name for name in every if str(name) not in NO_SETTINGS]
+    if view.line == (LINE,):
+        apart = differing(every, base, [str(name) for name in over])
+        names[LINE] = named(names[LINE], every, apart)
+    by = [*names, "x"]
+    told = ends.assign(**names, x=base["x"])
+    if view.line != (LINE,):
+        return names, check_alike(told, by, "plot")
+    return names, pooled(told, by)
+
+
+def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
+    """Return x, low, line, high and n at each place of the rows of one line.
+
+    Where x is `along` a run, a place is an iteration.
+    """
+    import pandas as pd
+
+    _, levels = STATISTICS[statistic]
+    found = []
+    for place, own in rows.groupby("iteration" if along else "_x", sort=True):
+        values = own["_y"].to_numpy(float)
+        if levels is None:
+            low, high = central(resampled_medians(values), 0.95)
+            line = float(quantile(values, 0.5))
+        else:
+            low, line, high = (
+                float(values.mean() if q is None else quantile(values, q))
+                for q in levels
+            )
+        x = float(np.nanmedian(own["_x"])) if along else place
+        found.append((x, low, line, high, len(values)))
+    return pd.DataFrame(found, columns=["x", "low", "line", "high", "n"])

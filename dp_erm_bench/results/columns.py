@@ -1,0 +1,138 @@
+"""The columns of the tidy table: dtype, unit, meaning, and when each is empty."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+TEXT, FLAG, COUNT, NUMBER = "string", "bool", "int64", "float64"
+
+
+class Column(NamedTuple):
+    """A column of the tidy table.
+
+    Attributes
+    ----------
+    dtype : str
+        Its type in the file: `string`, `bool`, `int64` or `float64`.
+    meaning : str
+        What it holds.
+    empty : str
+        When it is missing or, of text, empty.
+    unit : str
+        Its unit, empty of a name or a pure number.
+    higher : bool
+        Whether higher is better; of every other measure smaller is.
+    """
+
+    dtype: str
+    meaning: str
+    empty: str = "never"
+    unit: str = ""
+    higher: bool = False
+
+
+FAILED = "of a trial without a trajectory"
+UNLIKE = "where no optimum is certified"
+NO_TEST = "without held-out records, and but in the last row of a trial"
+
+COLUMNS = {
+    "trial": Column(TEXT, "digest of all that determines the trial's numbers"),
+    "experiment": Column(TEXT, "name of the experiment, or of the sweep's folder"),
+    "panel": Column(
+        TEXT, "label of the problem; a sweep's is its dataset and what varies of it"
+    ),
+    "line": Column(
+        TEXT, "label of the curve; a sweep's is its algorithm and what else varies"
+    ),
+    "phase": Column(
+        TEXT, "`tune`: helped to choose parameters; `report`: judges them; `sweep`"
+    ),
+    "tuned": Column(FLAG, "whether the parameters were chosen by tuning"),
+    "dataset": Column(TEXT, "name of the dataset"),
+    "dataset_options": Column(TEXT, "JSON of what differs from the dataset's yaml"),
+    "standardise": Column(FLAG, "whether columns were standardised"),
+    "n": Column(COUNT, "records that were trained on", FAILED, "records"),
+    "p": Column(COUNT, "features", FAILED, "features"),
+    "loss": Column(TEXT, "name of the loss"),
+    "penalty": Column(TEXT, "name of the penalty"),
+    "strength": Column(NUMBER, "factor of the penalty", "without a penalty"),
+    "constraint": Column(TEXT, "name of the constraint"),
+    "algorithm": Column(TEXT, "name of the algorithm"),
+    "params": Column(TEXT, "JSON of the algorithm's parameters"),
+    "solver": Column(
+        TEXT, "digest of the sources of a solver from outside", "of the package's own"
+    ),
+    "checked": Column(
+        FLAG, "whether the solver passed `check` by now; true of the package's own"
+    ),
+    "epsilon": Column(NUMBER, "epsilon of the budget that was asked for"),
+    "delta": Column(NUMBER, "delta of the budget", "where 1/n^2 is asked of unknown n"),
+    "adjacency": Column(TEXT, "which datasets are neighbours"),
+    "calibration": Column(TEXT, "how the noise was set, and whether that is proved"),
+    "accountant": Column(TEXT, "name of the proof", "where nothing is proved"),
+    "epsilon_certified": Column(
+        NUMBER, "epsilon that is proved for the noise added", "where nothing is proved"
+    ),
+    "uncharged": Column(
+        TEXT,
+        "uses of the data that no budget pays for, by commas",
+        "where there are none",
+    ),
+    "smoothness": Column(TEXT, "where step sizes come from", FAILED),
+    "seed": Column(COUNT, "seed of the noise"),
+    "dataset_seed": Column(
+        COUNT, "seed of generation and split", "of data without either"
+    ),
+    "batch_size": Column(COUNT, "trials that were computed side by side", FAILED),
+    "iteration": Column(COUNT, "iterations done at the checkpoint", FAILED),
+    "passes": Column(
+        NUMBER, "work done at the checkpoint", FAILED, "passes over the data"
+    ),
+    "seconds": Column(NUMBER, "time spent up to the checkpoint", FAILED, "s"),
+    "objective": Column(NUMBER, "F(w), the objective", f"{FAILED}, or if not finite"),
+    "optimum": Column(NUMBER, "F*, the smallest objective", UNLIKE),
+    "relative_error": Column(
+        NUMBER, "F(w) / F* - 1", f"{UNLIKE}, F* is 0 or the objective is empty"
+    ),
+    "nnz": Column(COUNT, "coordinates of w that are not 0", FAILED, "coordinates"),
+    "test_objective": Column(NUMBER, "objective on held-out records", NO_TEST),
+    "test_risk": Column(NUMBER, "mean loss of held-out records", NO_TEST),
+    "test_accuracy": Column(
+        NUMBER, "share of right answers on held-out records", NO_TEST, higher=True
+    ),
+    "balanced_accuracy": Column(
+        NUMBER, "mean over classes of that share", NO_TEST, higher=True
+    ),
+    "auc": Column(
+        NUMBER, "area under the ROC curve of held-out records", NO_TEST, higher=True
+    ),
+    "references": Column(
+        TEXT, "JSON of what held-out records say of optimum and base rate; not private"
+    ),
+    "status": Column(
+        TEXT, "`ok`, `diverged`, `skipped`, `error`, `timeout` or `killed`"
+    ),
+    "message": Column(
+        TEXT, "why it ended so, or why no optimum is certified", "if well"
+    ),
+    "run": Column(
+        TEXT, "the run that computed it: `runs/<run>.json`", "of old versions"
+    ),
+}
+"""Every column by name, in the order of the table.
+
+`solver` and `checked` are of the code, `run` of the command; all others of the trial.
+"""
+
+
+def words(name: str) -> str:
+    """Return what an axis says of a quantity: its meaning up to a comma, its unit."""
+    known = {"relative_error": r"relative error $F(w)/F^* - 1$"}
+    known |= {"objective": "objective $F(w)$", "epsilon": r"$\varepsilon$"}
+    known |= {"passes": "passes over the data", "seconds": "time (s)"}
+    return known.get(name, name.replace("_", " "))
+
+
+def is_better_higher(name: str) -> bool:
+    """Return whether higher values of a column are better."""
+    return name in COLUMNS and COLUMNS[name].higher

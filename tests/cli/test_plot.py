@@ -1,0 +1,277 @@
+"""The command plot and its function: any folder, any column, any name."""
+
+import json
+import math
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import dp_erm_bench
+from dp_erm_bench import load_results, plot
+from dp_erm_bench.cli.main import main
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report.plot import sheet
+from dp_erm_bench.report.view import View, shown
+from dp_erm_bench.results.columns import COLUMNS
+from dp_erm_bench.results.labels import labelled
+from dp_erm_bench.results.plan import Plan
+
+SWEEP = """
+    dataset=log1,log2 dataset.n=80 dataset.p=4 algorithm=random_cd,gd
+    algorithm.random_cd.clip=0.5,1 algorithm.random_cd.passes=2
+    algorithm.gd.clip=1 algorithm.gd.n_iter=2
+    budget.epsilon=1,4 seed=range(0,3) runner.n_jobs=1
+""".split()
+FORMATS = ("pdf", "png", "svg", "txt", "tex")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    home = tmp_path_factory.mktemp("sweep")
+    assert main([*SWEEP, f"results_dir={home}", "name=small"]) == 0
+    return home / "small"
+
+
+@pytest.fixture(scope="module")
+def table(folder):
+    return load_results(folder)
+
+
+def made(lines=2, epsilons=(1.0,), seeds=3, places=4, panels=("data",), **columns):
+    """A table of a sweep, with any names."""
+    rows = [
+        {
+            "trial": f"{panel} {line} {epsilon} {seed}",
+            "seed": seed,
+            "params": json.dumps({"step": line + 0.5}),
+            "epsilon": epsilon,
+            "dataset": panel,
+            "iteration": k,
+            "passes": float(k),
+            "relative_error": (1.0 + line + 0.1 * seed) / (1 + k) / epsilon,
+        }
+        for panel in panels
+        for line in range(lines)
+        for epsilon in epsilons
+        for seed in range(seeds)
+        for k in range(places)
+    ]
+    usual = {"panel": "", "line": "", "phase": "sweep", "algorithm": "gd"}
+    usual |= {"experiment": "made", "status": "ok", "message": "", "uncharged": ""}
+    usual |= {"dataset_seed": 0, "adjacency": "zero_out", "calibration": "certified"}
+    found = pd.DataFrame(rows).assign(seconds=0.5, objective=0.3, **usual)
+    found = found.assign(epsilon_certified=found["epsilon"], run="", **columns)
+    missing = {n: math.nan for n, c in COLUMNS.items() if n not in found}
+    text = {n: "" for n in missing if COLUMNS[n].dtype == "string"}
+    return labelled(found.assign(**{**missing, **text}))
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def axes(figure):
+    return [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
+
+
+def test_a_sweep_is_drawn_without_a_line_of_python(folder, capsys):
+    assert main(["plot", str(folder)]) == 0
+    stems = {"curves_relative_error_passes", "curves_relative_error_epsilon"}
+    stems |= {"profile_relative_error", "winners_relative_error"}
+    files = {path.name for path in (folder / "plots").iterdir()}
+    assert files == {f"{stem}.{suffix}" for stem in stems for suffix in FORMATS}
+    said = capsys.readouterr().out
+    for stem in stems:
+        assert f"{folder / 'plots' / stem}: .pdf, .png, .svg, .txt, .tex" in said
+    caption = (folder / "plots" / "curves_relative_error_passes.txt").read_text()
+    assert "Median and min..max of 3 seeds, 1 dataset_seed." in caption
+    assert "epsilon = 1, 4; adjacency = replace_one" in caption
+
+
+def test_options_choose_what_is_drawn_and_written(folder, tmp_path):
+    options = (
+        "--x epsilon --y objective --statistic quantiles --format svg --no-caption"
+    )
+    options += f" --width page --where panel=log1 --out {tmp_path}/figures"
+    assert main(["plot", str(folder), *options.split()]) == 0
+    (path,) = (tmp_path / "figures").iterdir()
+    assert path.name == "curves_objective_epsilon.svg"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--x nothing", "x=nothing"),
+        ("--y epsilonn", "did you mean epsilon"),
+        ("--y algorithm", "y=algorithm"),
+        ("--y auc", "no trial has a value of auc: 36 ok"),
+        ("--panel nothing", "panel=nothing"),
+        ("--line nothing", "line=nothing"),
+        ("--facet nothing", "facet=nothing"),
+        ("--kind pie", "kind=pie"),
+        ("--statistic mode", "statistic=mode"),
+        ("--width wall", "width=wall"),
+        ("--format gif", "--format=gif"),
+        ("--where panel", "COLUMN=VALUE"),
+        ("--where panel=log3", "did you mean log"),
+        ("--colour red", "unrecognized arguments"),
+        ("--line algorithm", "random_cd.clip (0.5, 1); keep one"),
+        ("--kind winners --where panel=log1 --where epsilon=1", "over problems"),
+    ],
+)
+def test_wrong_options_are_a_sentence(folder, given, said, capsys):
+    assert main(["plot", str(folder), *given.split()]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("dp-erm-bench: ") and told.count("\n") == 1
+    assert said in told
+
+
+def test_folders_that_hold_no_results_are_a_sentence(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    with Plan(tmp_path / "planned", append=True) as plan:
+        plan.add([])
+    for name in ("empty", "nowhere", "planned"):
+        assert main(["plot", str(tmp_path / name)]) == 2
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1 and ("no results" in told or "nothing" in told)
+    assert main(["plot"]) == 2
+
+
+def test_the_same_from_python_is_a_figure(folder, table):
+    for given in (folder, str(folder), [folder], table):
+        figure = plot(given, y="objective", where={"epsilon": 1})
+        assert isinstance(figure, Figure)
+        assert [ax.get_title() for ax in axes(figure)] == ["log1", "log2"]
+    lines = ["random_cd, clip=0.5", "random_cd, clip=1", "gd"]
+    assert legend(figure) == lines
+    assert dp_erm_bench.COLUMNS["objective"].dtype == "float64"
+
+
+def test_medians_and_bands_are_those_of_the_table(table):
+    figure = plot(table, "epsilon", "objective", where={"line": "gd"})
+    rows = table[(table["line"] == "gd") & (table["panel"] == "log1")]
+    ends = rows.drop_duplicates("trial", keep="last").groupby("epsilon")["objective"]
+    (line,) = axes(figure)[0].lines
+    np.testing.assert_allclose(line.get_ydata(), ends.median())
+    np.testing.assert_array_equal(line.get_xdata(), [1.0, 4.0])
+    band = axes(figure)[0].collections[0].get_paths()[0].vertices[:, 1]
+    assert band.min() == ends.min().min() and band.max() == ends.max().max()
+
+
+def test_any_axis_of_the_sweep(table):
+    figure = plot(table, "clip", "objective", where={"algorithm": "random_cd"})
+    assert legend(figure) == ["random_cd"]
+    assert [t.get_text() for t in axes(figure)[0].get_xticklabels()] == ["0.5", "1"]
+    plot(table, "algorithm", "objective", where={"clip": 1})
+
+
+def test_epsilon_is_a_facet_where_it_varies(table):
+    titles = [ax.get_title() for ax in axes(plot(table))]
+    assert titles == ["log1, ε = 1", "log1, ε = 4", "log2, ε = 1", "log2, ε = 4"]
+
+
+def test_colour_is_a_bar_where_it_is_a_number():
+    figure = plot(made(lines=1, epsilons=(0.1, 1.0, 10.0)), line="epsilon")
+    assert not figure.legends
+    (bar,) = axes(figure)[0].child_axes
+    assert bar.get_ylabel() == r"$\varepsilon$"
+    assert [t.get_text() for t in bar.get_yticklabels()] == ["0.1", "1", "10"]
+
+
+def test_sixty_lines_are_spread_over_facets():
+    figure = plot(made(lines=60))
+    assert len(axes(figure)) == 8
+    assert max(len(ax.lines) for ax in axes(figure)) == 8
+    assert sum(len(ax.lines) for ax in axes(figure)) == len(legend(figure)) == 60
+
+
+def test_more_panels_than_a_page_has_are_a_sentence():
+    with pytest.raises(UsageError, match="61 panels are more than 60"):
+        plot(made(lines=1, places=2, panels=[f"d{k}" for k in range(61)]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a/b", "../x", "$x_", r"\frac{", "50 % & #1", "数据", "", "a, b=c", "x" * 150],
+)
+def test_any_name_of_a_line_or_a_panel(name, tmp_path):
+    frame = made(panel=name, line=name or "a", panels=("one",), lines=1)
+    figure = plot(frame)
+    figure.savefig(tmp_path / "x.png")
+    for kind in ("profile", "winners"):
+        both = pd.concat([frame, frame.assign(line="b", trial=frame["trial"] + "b")])
+        more = both.assign(epsilon=2.0, trial=both["trial"] + "2")
+        plot(pd.concat([both, more]), kind=kind).savefig(tmp_path / "y.png")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        made(lines=1, seeds=1, places=1),
+        made(lines=1, seeds=1, epsilons=(2.0,)),
+        made(relative_error=0.0),
+        made(relative_error=-1e-12),
+        made(relative_error=1.0),
+        made(relative_error=[math.inf, 1.0, 1e-100, 1e100] * 6),
+        made(relative_error=[-1.0, 1.0, 2.0, 3.0] * 6),
+        made(status="diverged", relative_error=[1.0, 2.0, math.nan, math.nan] * 6),
+        made(passes=0.0),
+        made(uncharged=None, message=None),
+    ],
+    ids=range(10),
+)
+def test_odd_numbers_are_a_picture(frame, tmp_path):
+    for x in ("passes", "iteration", "seconds", "epsilon"):
+        plot(frame, x).savefig(tmp_path / "x.png")
+    assert sheet(frame, View(y="objective")).caption
+
+
+@pytest.mark.parametrize("status", ["error", "skipped", "timeout", "killed"])
+def test_nothing_but_failures_is_a_sentence(status):
+    frame = made(status=status, message="why\nmore", relative_error=math.nan)
+    frame = frame.assign(objective=math.nan)
+    with pytest.raises(UsageError, match=rf"no trial has a value .*6 {status} \(why\)"):
+        plot(frame)
+
+
+def test_failures_beside_others_are_told():
+    good, bad = made(lines=1), made(lines=2).query("line.str.contains('1.5')")
+    bad = bad.assign(status="error", message="it broke", relative_error=math.nan)
+    drawn = shown(pd.concat([good, bad]), View())
+    assert drawn.left_out == ("Left out: 3 error (it broke).",)
+
+
+def test_trials_that_only_tune_are_no_result():
+    with pytest.raises(UsageError, match="only trials that tune"):
+        plot(made(phase="tune"))
+
+
+def test_a_quantity_that_nobody_planned_is_drawn():
+    figure = plot(made(gradient_norm=1.5), y="gradient_norm")
+    assert axes(figure)[0].get_ylabel() == "gradient norm"
+    frame = made(relative_error=math.nan).assign(excess_risk=0.2)
+    assert axes(plot(frame))[0].get_ylabel() == "excess risk"
+
+
+def test_accuracies_are_better_the_higher_they_are():
+    frame = made(lines=2, epsilons=(1.0, 2.0))
+    frame["test_accuracy"] = np.where(frame["line"].str.contains("1.5"), 0.9, 0.6)
+    view = View(y="test_accuracy")
+    from dp_erm_bench.report.winners import _finals, _marks
+
+    drawn = shown(frame, view)
+    values = _finals(drawn)
+    assert "what it lacks to 1" in sheet(frame, view, "profile").caption
+    runs = drawn.rows.assign(_y=1 - drawn.rows["_y"])
+    assert {row for row, _ in _marks(values, runs)["wins"]} == {1}
+
+
+def test_a_hundred_thousand_rows_are_drawn_in_time():
+    frame = made(lines=20, epsilons=(0.1, 1.0), seeds=10, places=250)
+    assert len(frame) == 100_000
+    start = time.perf_counter()
+    plot(frame)
+    assert time.perf_counter() - start <= 10
