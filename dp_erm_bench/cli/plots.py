@@ -42,7 +42,8 @@ def plot_command(arguments: Sequence[str]) -> int:
     facet = None if options.facet is None else names_of(options.facet)
     where = dict(map(_condition, options.where))
     panel, line = names_of(options.panel), names_of(options.line)
-    asked = View(options.x, options.y, panel, line, facet, options.statistic, where)
+    split = panel, line, facet, options.statistic, where, options.folders[0]
+    asked = View(options.x, options.y, *split)
     drawn: list[Path] = []
     refused = None
     for kind, view in _asked(asked, options.kind, table):

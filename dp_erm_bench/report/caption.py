@@ -214,7 +214,7 @@ def setting(run: Curves) -> str:
 
 def told(drawn: Shown) -> str:
     """Return what every caption says: statistics, budget, what was not charged."""
-    rows = drawn.rows
+    rows, folder = drawn.rows, drawn.view.folder
     budget = [
         f"{name} = {', '.join(sorted({*text_of(rows[name])})[:6])}"
         for name in ("epsilon", "adjacency", "calibration")
@@ -232,7 +232,7 @@ def told(drawn: Shown) -> str:
         f"Certified epsilon above the nominal one or unknown: {_few(beyond)}.",
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
         *map(literal, drawn.left_out),
-        origin([Bands(runs=runs_in(rows), unchecked=unchecked_in(rows))], Path(".")),
+        origin([Bands(runs=runs_in(rows), unchecked=unchecked_in(rows))], folder),
     )
 
 

@@ -12,7 +12,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report import contest, scales
 from dp_erm_bench.report.caption import paragraphs, told
 from dp_erm_bench.report.layout import Sheet
-from dp_erm_bench.report.style import Style, literal, of
+from dp_erm_bench.report.style import Style, literal, of, reserve
 from dp_erm_bench.report.view import ALONG, LINE, Shown, View, statistics
 from dp_erm_bench.results.columns import is_better_higher, words
 
@@ -77,6 +77,7 @@ def _looks(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]:
     values = pd.to_numeric(pd.Series(lines), errors="coerce").to_numpy(float)
     one = len(drawn.view.line) == 1 and len(lines) > 1 and np.isfinite(values).all()
     if not one:
+        reserve(lines)
         return {line: of(line) for line in lines}, None
     at = np.log10(values) if _spans(values) else values
     shades = 0.9 * (at - at.min()) / (at.max() - at.min())

@@ -34,57 +34,43 @@ def plot(
     where: Mapping[str, Any] | None = None,
     width: str = "",
 ) -> Figure:
-    """Return a figure of any results.
+    """Return a matplotlib figure of any results, which a notebook shows once.
 
     Parameters
     ----------
     results : DataFrame, str, Path or sequence of paths
         What `load_results` returns, or takes.
-    x, y : str
-        Columns of the table, parameters of algorithms or keys of datasets. By default
-        `passes`, and the first of relative error, excess risk, population risk and
-        objective that there is. Against passes, iterations and seconds runs are drawn
-        as they go, against all else their ends.
+    x, y, panel, line, facet : str, or sequence of str but for x and y
+        Columns of the table, parameters of algorithms or keys of datasets: axes, and
+        what tells apart. See `View` for what they are by default. Against passes,
+        iterations and seconds runs are drawn as they go, against all else their ends.
     kind : {'curves', 'profile', 'winners'}
-        Lines, performance profiles over panels and epsilon, or a map of who wins.
-    panel, line, facet : str or sequence of str
-        Columns that tell panels and lines apart, and that split panels further: by
-        default epsilon where it varies.
+        Lines; performance profiles over panels and epsilon; a map of who wins.
     statistic : {'median', 'quantiles', 'interval', 'mean'}
-        Line and band over the seeds: with min..max, 10..90 % quantiles or the 95 %
-        bootstrap interval.
+        Line and band over the seeds, see `STATISTICS`.
     where : mapping of str to value or list
         The values of columns to keep, as in ``{"epsilon": 1}``.
     width : {'column', 'page'}
         Of a paper; by default a column for one panel.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Closed for pyplot, so that a notebook shows it once.
-
-    Raises
-    ------
-    UsageError
-        If a name is none of the table or there is nothing to draw.
+    A name that is none of the table, or nothing to draw, is a `UsageError`.
     """
     import matplotlib.pyplot as plt
 
     paths = isinstance(results, str | Path | Sequence)
     table: Any = load_results(results) if paths else results  # type: ignore[arg-type]
-    kept = {
-        name: [str(one) for one in (value if isinstance(value, list) else [value])]
-        for name, value in (where or {}).items()
-    }
+    kept = {name: _words(value) for name, value in (where or {}).items()}
     split = None if facet is None else names_of(facet)
     view = View(x, y, names_of(panel), names_of(line), split, statistic, kept)
     with house_style():
         figure = plt.figure()
-        try:
-            fill(figure, sheet(table, view, kind, width))
-        finally:
-            plt.close(figure)
+        plt.close(figure)
+        fill(figure, sheet(table, view, kind, width))
     return figure
+
+
+def _words(value: Any) -> list[str]:
+    return [*map(str, value if isinstance(value, list) else [value])]
 
 
 def names_of(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ apart for readers with colour-vision deficiency; markers tell lines apart in gre
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -118,6 +118,7 @@ OTHERS = tuple(
     )
 )
 _others: dict[str, Style] = {}
+_taken: set[tuple[str, str]] = set()
 
 
 def of(line: str) -> Style:
@@ -128,11 +129,23 @@ def of(line: str) -> Style:
     if line in STYLES:
         return STYLES[line]
     if line not in _others:
-        turn, place = divmod(len(_others), len(OTHERS))
-        # The markers move on by one at each turn: 81 pairs before one comes again.
-        (colour, _), (_, marker) = OTHERS[place], OTHERS[(place + turn) % len(OTHERS)]
-        _others[line] = Style(literal(line), colour, marker)
+        first = len(_others)
+        looks = [_look(first + k) for k in range(len(OTHERS) ** 2)]
+        look = next((one for one in looks if one not in _taken), looks[0])
+        _others[line] = Style(literal(line), *look)
+        _taken.add(look)
     return _others[line]
+
+
+def _look(place: int) -> tuple[str, str]:
+    """Return colour and marker: 81 pairs before one comes again."""
+    turn, at = divmod(place, len(OTHERS))
+    return OTHERS[at][0], OTHERS[(at + turn) % len(OTHERS)][1]
+
+
+def reserve(lines: Iterable[str]) -> None:
+    """Keep the looks of those of some lines that have one from the others."""
+    _taken.update((one.colour, one.marker) for one in map(STYLES.get, lines) if one)
 
 
 def literal(text: str) -> str:
@@ -160,6 +173,7 @@ def _letters() -> frozenset[int]:
 def forget() -> None:
     """Give colours and markers anew: the same experiment is drawn the same again."""
     _others.clear()
+    _taken.clear()
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +56,8 @@ class View:
         One of `STATISTICS`.
     where : mapping of str to sequence of str
         The values of columns to keep.
+    folder : Path
+        The results folder, where the runs are looked up that the caption names.
     """
 
     x: str = ""
@@ -64,6 +67,7 @@ class View:
     facet: tuple[str, ...] | None = None
     statistic: str = "median"
     where: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    folder: Path = Path()
 
     def __post_init__(self) -> None:
         """Refuse a statistic that there is not."""
@@ -141,7 +145,7 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
         taken = {x, *view.panel, *view.line}
         several = "epsilon" not in taken and rows["epsilon"].nunique() > 1
         facet = ("epsilon",) if several else ()
-    view = View(x, y, view.panel, view.line, facet, view.statistic, view.where)
+    view = replace(view, x=x, y=y, facet=facet)
     runs = rows.groupby(RUN, sort=False, dropna=False).ngroup().rename("_run")
     ends = rows.assign(_run=runs).drop_duplicates("_run", keep="last").set_index("_run")
     told, over = _named(ends, view)

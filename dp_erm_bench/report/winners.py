@@ -13,7 +13,7 @@ from dp_erm_bench.report import contest
 from dp_erm_bench.report.caption import paragraphs, told
 from dp_erm_bench.report.layout import Sheet
 from dp_erm_bench.report.lines import SIZE
-from dp_erm_bench.report.style import literal, of
+from dp_erm_bench.report.style import literal, of, reserve
 from dp_erm_bench.report.view import FACET, LINE, PANEL, Shown
 from dp_erm_bench.results.columns import is_better_higher, words
 from dp_erm_bench.results.settings import final_rows
@@ -85,6 +85,7 @@ def profiles_sheet(drawn: Shown, width: str) -> Sheet:
         {str(line): row.to_numpy(float) for line, row in ratios.iterrows()},
         len(ratios.columns),
     )
+    reserve(found)
     looks = {line: of(line) for line in found}
 
     def cell(ax: Axes, lines: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from dp_erm_bench.report import contest, crosses, paper
 from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, save
 from dp_erm_bench.report.scales import draw_line, scale_passes
-from dp_erm_bench.report.style import Style, forget, house_style, literal, of
+from dp_erm_bench.report.style import Style, forget, house_style, literal, of, reserve
 from dp_erm_bench.report.texts import latex, plain
 from tests.report.papers import mangold2022, mangold2023
 from tests.report.test_draw import panel_lines
@@ -170,3 +170,11 @@ def test_no_cell_has_more_than_eight_lines(lines):
     parts = contest.spread(names)
     assert [name for part in parts for name in part] == names
     assert all(len(part) <= contest.MOST_LINES for part in parts)
+
+
+def test_a_line_that_nobody_planned_looks_like_none_that_somebody_did():
+    forget()
+    reserve(["DP-CD cyclic", "mine"])
+    planned, mine = of("DP-CD cyclic"), of("mine")
+    assert (planned.colour, planned.marker) != (mine.colour, mine.marker)
+    forget()
