@@ -25,14 +25,18 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from dp_erm_bench import fit, load_results, problem_from_arrays
+from dp_erm_bench import fit, load_results, problem_from_arrays, registry
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.problems.erm.problem import ERMProblem
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("numbers.csv")
 EXPERIMENTS = tuple(sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml")))
-ALGORITHMS = tuple(sorted(path.stem for path in (ROOT / "conf/algorithm").glob("*")))
+ALGORITHMS = tuple(
+    name
+    for name in registry.names("algorithm")
+    if issubclass(ERMProblem, registry.target("algorithm", name).serves)
+)
 PAGES = ("docs/broken-twins.md",)
 
 MOVING = ("trial", "run", "seconds")

@@ -52,6 +52,7 @@ from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian as PoissonGau
 from dp_erm_bench.releases.single_use_gaussian import (
     SingleUseGaussian as SingleUseGaussian,
 )
+from dp_erm_bench.releases.sketched_gaussian import SketchedGaussian as SketchedGaussian
 from dp_erm_bench.releases.streams import stream_seeds as stream_seeds
 from dp_erm_bench.solvers.base import Limit as Limit
 from dp_erm_bench.solvers.base import Solver as Solver

@@ -12,8 +12,15 @@ import numpy as np
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import Ball
 from dp_erm_bench.contract.problems import problem_of
+from dp_erm_bench.problems.erm.problem import ERMProblem
 
 ALGORITHMS = registry.names("algorithm")
+RISKS = [
+    name
+    for name in ALGORITHMS
+    if issubclass(ERMProblem, registry.target("algorithm", name).serves)
+]
+"""The algorithms of empirical risk minimisation."""
 SETS = [name for name in registry.names("constraint") if name != "none"]
 BALLS = [n for n in SETS if issubclass(registry.target("constraint", n), Ball)]
 """The sets that are given by a radius."""

@@ -19,13 +19,12 @@ from dp_erm_bench import (
     fitted,
     load_problem,
     problem_from_arrays,
-    registry,
     run,
 )
 from dp_erm_bench.errors import Unsupported, UsageError
-from tests.serving import constraint_of, known, parameters
+from tests.serving import RISKS, constraint_of, known, parameters
 
-ALGORITHMS = registry.names("algorithm")
+ALGORITHMS = RISKS
 FAST = {
     "greedy_cd": {"n_iter": 6},
     "random_cd": {"passes": 2.0},

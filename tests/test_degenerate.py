@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dp_erm_bench import registry
 from dp_erm_bench.api import fit
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.problems.erm.build import build_problem, problem_from_arrays
-from tests.serving import bounds_for, constraint_of, known
+from tests.serving import RISKS, bounds_for, constraint_of, known
 
 N = 30
 STRENGTH = 2.0
@@ -40,7 +39,7 @@ CASES += [("an empty column", FORMS[2])]
 
 
 @pytest.mark.parametrize("edge, form", CASES)
-@pytest.mark.parametrize("algorithm", registry.names("algorithm"))
+@pytest.mark.parametrize("algorithm", RISKS)
 def test_every_algorithm_runs_at_the_edge(algorithm, edge, form):
     X, y, objective = problem(EDGES[edge])
     objective["constraint"] = constraint_of(algorithm)

@@ -6,12 +6,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.datasets.base import Bounds, parts
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.problems.erm.build import build_problem
-from tests.serving import built, constraint_of, known, needs_bounds
+from tests.serving import RISKS, built, constraint_of, known, needs_bounds
 
 SETS = ["libsvm:a9a", "libsvm:w8a", "dorothea", "news20"]
 SHORT = {
@@ -46,7 +45,7 @@ def served(problem, algorithm):
     return build_problem(data, "logistic", {"name": "l2", "strength": strength}, space)
 
 
-@pytest.mark.parametrize("algorithm", registry.names("algorithm"))
+@pytest.mark.parametrize("algorithm", RISKS)
 def test_every_algorithm_runs_on_sparse_data(problem, algorithm):
     problem = served(problem, algorithm)
     assert problem.dataset.sparse

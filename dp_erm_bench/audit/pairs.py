@@ -129,7 +129,10 @@ def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
         If the solver serves no objective that could be found.
     """
     if not issubclass(ERMProblem, solver.serves):
-        return Pair(*solver.serves.neighbours(adjacency is Adjacency.ZERO_OUT))
+        pair = Pair(*solver.serves.neighbours(adjacency is Adjacency.ZERO_OUT))
+        if reason := solver.refusal(pair.first):
+            raise Unsupported(reason)
+        return pair
     private = getattr(solver, "smoothness", "auto") == "private"
     gone = private or adjacency is Adjacency.ZERO_OUT
     here, others, bounds = RADIUS * SIGNS, np.zeros((RECORDS, RADIUS.size)), RADIUS

@@ -146,7 +146,7 @@ class MeanEstimation(Problem):
         That moves the mean by all that is allowed, in both norms. The second problem
         has the opposite record there, or zeros.
         """
-        first, other = np.zeros((10, 6)), np.zeros((10, 6))
+        first, other = np.zeros((40, 64)), np.zeros((40, 64))
         first[0, :4] = 0.5
         other[0] = 0.0 * first[0] if zeroed else -first[0]
         bounds = {"norm": 1.0, "nonzeros": 4}

@@ -62,10 +62,7 @@ class Release(ABC):
     weight: float = 1.0
 
     def law(self) -> Law:
-        """Return the law that an accountant composes.
-
-        By default ``proof`` with the release's own fields of the same names.
-        """
+        """Return its law, ``proof`` with the release's fields of the same names."""
         names = {field.name for field in fields(self.proof)} & vars(self).keys()
         return self.proof(**{name: getattr(self, name) for name in names})
 
@@ -82,6 +79,10 @@ class Release(ABC):
         # By its word: a twin's base lies above the releases.
         places = getattr(vars(cls).get("twin"), "__mro__", ())
         return any(place.__qualname__ == "Twin" for place in places)
+
+    def draws_of(self, size: int) -> int:
+        """Return the number of draws of one use on a vector of a size."""
+        return size
 
     def unit(self, seed: Seed, start: int, uses: int, size: int) -> Array:
         """Return the noise of scale 1 of some uses, (uses, size), from draw start."""
@@ -148,10 +149,8 @@ class Mechanism(ABC):
 
     def _scale(self, multiplier: float, batch: int) -> Array:
         sensitivity = Mechanism.sensitivity_of(self)
-        shape = (batch, sensitivity.shape[1])
-        if multiplier == 0.0:
-            return np.zeros(shape)
-        return multiplier * np.broadcast_to(sensitivity, shape)
+        each = np.broadcast_to(sensitivity, (batch, sensitivity.shape[1]))
+        return multiplier * each if multiplier else np.zeros(each.shape)
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
         """Publish the noisy answer to a query, see ``publish`` of each kind."""

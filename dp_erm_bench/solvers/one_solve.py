@@ -12,7 +12,7 @@ from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.solvers.base import Array, Counts, Limit, Solver, shape
 from dp_erm_bench.solvers.bounds import projection_refusal
-from dp_erm_bench.solvers.terms import ERM, Gaussian, Mechanisms, Oracle
+from dp_erm_bench.solvers.terms import ERM, Gaussian, Mechanisms
 from dp_erm_bench.solvers.work import StepWork, full_gradient
 
 LAWS: dict[str, type[Gaussian] | type[NormLaplace]] = {
@@ -56,16 +56,16 @@ class SingleAnswer(Solver):
     convex_losses: ClassVar[bool] = True
     uses_smoothness: ClassVar[bool] = False
 
-    def iterations(self, problem: ERM) -> int:
+    def iterations(self, problem: Any) -> int:
         """Return 1."""
         return 1
 
-    def passes_at(self, problem: ERM, iteration: int) -> float:
+    def passes_at(self, problem: Any, iteration: int) -> float:
         """Return the number of solutions: the passes of a solver are not counted."""
         return float(iteration)
 
     def iterates(
-        self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
+        self, oracle: Any, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
     ) -> Iterator[Array]:
         """Yield the start and the answer."""
         yield oracle.w
@@ -73,8 +73,8 @@ class SingleAnswer(Solver):
             yield self.answer(oracle, mechanisms, schedule)
 
     @abstractmethod
-    def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
-        """Return the published vector, of shape (1, p)."""
+    def answer(self, oracle: Any, mechanisms: Mechanisms, schedule: Any) -> Array:
+        """Return the published vectors, of shape (B, p)."""
 
 
 @dataclass(frozen=True)

@@ -110,15 +110,19 @@ def pld_epsilon(
 def profile_epsilon(uses: Sequence[Twin], delta: float, adjacency: Adjacency) -> float:
     """Return the root of the profile of the one use that is not Gaussian.
 
-    That of its losses, as often as it says. Gaussian uses beside it: the mean of their
-    profile at epsilon less each loss.
+    Its own, or that of its losses, as often as it says. Gaussian uses beside it: the
+    mean of their profile at epsilon less each loss.
     """
-    rest = [use for use in uses if use.mu_square is None]
-    nodes = rest[0].losses() if len(rest) == 1 and rest[0].times == 1 else None
+    rest, mu = [use for use in uses if use.mu_square is None], deviation(uses)
+    if len(rest) != 1 or rest[0].times != 1:
+        raise ValueError("the profile is that of one use alone")
+    special, nodes = rest[0], rest[0].losses()
+    if special.delta(0.0, mu) is not None:
+        return _root(lambda epsilon: (special.delta(epsilon, mu) or 0.0) - delta)
     if nodes is None:
-        raise ValueError("the profile is that of one use alone, of a kind with losses")
+        raise ValueError("the profile is that of a kind with losses")
     losses, masses = nodes
-    mu, terms = deviation(uses), rest[0].terms(adjacency)
+    terms = special.terms(adjacency)
 
     def excess(epsilon: float) -> float:
         left = np.minimum(epsilon - losses, 700.0)
@@ -129,8 +133,16 @@ def profile_epsilon(uses: Sequence[Twin], delta: float, adjacency: Adjacency) ->
             gains = np.maximum(-np.expm1(left), 0.0)
         return terms * float(masses @ gains) - delta
 
-    top = losses[-1] + 40 * mu + mu * mu
-    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, top))
+    return _root(excess, losses[-1] + 40 * mu + mu * mu)
+
+
+def _root(excess: Callable[[float], float], top: float = 1.0) -> float:
+    """Return where a falling function is 0, from ``top`` on if it is not yet there."""
+    if excess(0.0) <= 0:
+        return 0.0
+    while excess(top) > 0:
+        top *= 2.0
+    return float(brentq(excess, 0.0, top))
 
 
 def renyi_epsilon(uses: Sequence[Twin], delta: float) -> float:

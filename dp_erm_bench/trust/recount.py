@@ -55,7 +55,7 @@ class Witness:
 
     def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
         """Return the answer, compared with the draws at its place in the stream."""
-        answer, size = publish(), query.value.shape[1]
+        answer, size = publish(), self.release.draws_of(query.value.shape[1])
         draw = type(self.release).unit
         places = [(seed, self._place, 1, size) for seed in self._seeds]
         draws = np.stack([draw(self.release, *place)[0] for place in places])

@@ -14,9 +14,10 @@ from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
+from tests.serving import RISKS
 
 REPLACE, ZERO = Adjacency
-ALGORITHMS = registry.names("algorithm")
+ALGORITHMS = RISKS
 BATCHED = [name for name in ALGORITHMS if candidate_of(name).solver.batchable]
 SEEDS = 10_000
 T = 50

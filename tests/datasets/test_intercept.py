@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import check_spec, dataset_spec
@@ -12,7 +11,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.problems.erm.build import build_problem
-from tests.serving import constraint_of, known
+from tests.serving import RISKS, constraint_of, known
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 3)) * [1.0, 5.0, 0.2] + 4.0
@@ -108,7 +107,7 @@ def test_the_labels_own_parameter_has_no_intercept():
     assert w.shape == (6,) and w[-1] == 0.0 and (w[:2] > 0.0).all()
 
 
-@pytest.mark.parametrize("algorithm", registry.names("algorithm"))
+@pytest.mark.parametrize("algorithm", RISKS)
 def test_every_algorithm_has_an_intercept(algorithm):
     spec = {"n": 60, "p": 3, "intercept": 1.0, **HOW}
     ball = constraint_of(algorithm)

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from dp_erm_bench import fit, problem_from_arrays, registry
+from dp_erm_bench import fit, problem_from_arrays
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.penalties.base import SeparablePenalty
 from tests.extending.group_norm.group_norm import GroupNorm
+from tests.serving import RISKS
 
 SERVED = {"gd", "output_perturbation"}
 BOUNDS = {"columns": 5.0, "norm": 8.0}
@@ -81,7 +82,7 @@ def test_weak_and_strong_penalties_are_certified(strength):
     assert optimum.w.any() == (strength < 1.0)
 
 
-@pytest.mark.parametrize("name", registry.names("algorithm"))
+@pytest.mark.parametrize("name", RISKS)
 def test_two_algorithms_serve_it_and_all_others_refuse_in_a_sentence(name):
     given = problem()
     extra = {"ridge": 0.5} if name == "output_perturbation" else {}

@@ -9,6 +9,7 @@ from dp_erm_bench import fit, problem_from_arrays, registry
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.problems.erm.optimum.certified import compute_optimum
+from tests.serving import RISKS
 
 PUBLISH_A_MINIMISER = {
     "approximate_minima_perturbation",
@@ -39,9 +40,7 @@ def problem(loss, **parts):
 
 
 NEEDS_SMOOTH = [
-    name
-    for name in registry.names("algorithm")
-    if registry.target("algorithm", name).smooth_losses
+    name for name in RISKS if registry.target("algorithm", name).smooth_losses
 ]
 
 
@@ -52,7 +51,7 @@ def test_a_loss_without_smoothness_is_refused_not_stood_still_on(name, loss):
         fit(problem(loss), name, epsilon=1.0, seed=0)
 
 
-@pytest.mark.parametrize("name", registry.names("algorithm"))
+@pytest.mark.parametrize("name", RISKS)
 def test_who_publishes_a_minimiser_needs_a_convex_loss(name):
     space = "l1_ball" if name == "frank_wolfe" else "none"
     given = problem(BENT, constraint=space, strength=0.2)

@@ -25,6 +25,10 @@ from dp_erm_bench.releases.objective_norm_laplace import (
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
 from dp_erm_bench.releases.printed import printed_multiplier as printed
 from dp_erm_bench.releases.single_use_gaussian import SingleUseGaussian, SingleUseLaw
+from dp_erm_bench.releases.sketched_gaussian import (
+    SketchedGaussian,
+    SketchedGaussianLaw,
+)
 from dp_erm_bench.trust.twins.fixed_size_gaussian import FixedSizeGaussianTwin
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 from dp_erm_bench.trust.twins.l1_laplace import L1LaplaceTwin
@@ -36,6 +40,7 @@ from dp_erm_bench.trust.twins.objective_gaussian import ObjectiveGaussianTwin
 from dp_erm_bench.trust.twins.objective_norm_laplace import ObjectiveNormLaplaceTwin
 from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
 from dp_erm_bench.trust.twins.single_use_gaussian import SingleUseGaussianTwin
+from dp_erm_bench.trust.twins.sketched_gaussian import SketchedGaussianTwin
 
 
 class Magic(Law):
@@ -57,6 +62,7 @@ LAWS = {
         FixedSizeGaussianLaw,
         ObjectiveGaussianLaw,
         SingleUseLaw,
+        SketchedGaussianLaw,
     )
 }
 PURE_KINDS = tuple(name for name, law in LAWS.items() if issubclass(law, PureLaw))
@@ -72,12 +78,14 @@ TWINS = {
     "objective": ObjectiveGaussianTwin,
     "objective_pure": ObjectiveNormLaplaceTwin,
     "single_use": SingleUseGaussianTwin,
+    "sketched_gaussian": SketchedGaussianTwin,
 }
 REQUIRED = {
     InsideNoisyMax: {"spread": 1.0},
     ObjectiveGaussian: {"curvature": 0.0, "terms": 1},
     ObjectiveNormLaplace: {"curvature": 0.0},
     SingleUseGaussian: {"records": 2, "fresh": 1},
+    SketchedGaussian: {"rows": 20},
 }
 
 

@@ -13,6 +13,7 @@ from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.releases.single_use_gaussian import SingleUseGaussian
+from dp_erm_bench.releases.sketched_gaussian import SketchedGaussian
 from dp_erm_bench.trust.twins.base import twin_of
 from tests.privacy.made import built_in, release_of
 from tests.privacy.test_perturbation import SECRET
@@ -23,7 +24,7 @@ ROOT = REPOSITORY / "dp_erm_bench"
 DOC = (REPOSITORY / "docs" / "privacy.md").read_text()
 # Kinds whose draws are compared with the law that is accounted.
 FITTED = {*ADDITIVE, *SELECTIONS, *SECRET, NormLaplace, L1Laplace}
-FITTED |= {SingleUseGaussian}  # test_single_use
+FITTED |= {SingleUseGaussian, SketchedGaussian}  # test_single_use, test_sketched
 ACCOUNTING = sorted((ROOT / "accounting").glob("*.py"))
 ONE = np.ones((1, 1))
 SHARED = {"law", "losses", "adjacency", "printed", "base"}

@@ -33,6 +33,7 @@ from dp_erm_bench.report.leaderboard.standings import (
     winners,
 )
 from dp_erm_bench.report.make import check_report
+from tests.serving import RISKS
 
 START, SHARE = 1.0, 0.3
 SEEDS = 9
@@ -402,7 +403,7 @@ def test_a_table_without_any_run_draws_no_figure(tmp_path):
 
 
 def test_every_algorithm_has_a_style_of_its_own():
-    assert {*registry.names("algorithm"), ZERO} == set(STYLES)
+    assert {*RISKS, ZERO} == set(STYLES)
     looks = {(style.colour, style.marker) for style in STYLES.values()}
     assert len(looks) == len(STYLES)
 
@@ -547,7 +548,7 @@ def test_every_algorithm_is_on_every_problem(config):
         lines.setdefault(block["panel"], []).append(block["line"])
     assert set(lines) == {f"{name}_{board}" for name in DATASETS for board in BOARDS}
     for found in lines.values():
-        assert sorted(found) == registry.names("algorithm")
+        assert sorted(found) == RISKS
 
 
 def test_all_algorithms_of_a_problem_have_the_same_problem(config):
@@ -602,7 +603,7 @@ def test_what_is_refused_is_what_the_algorithms_refuse(board):
     problem = load_problem(
         "quasi_sparse", *objective[board], n=50, p=4, tau=1, bounds=bounds
     )
-    for name in registry.names("algorithm"):
+    for name in RISKS:
         ridge = {"ridge": 0.1} if "perturbation" in name else {}
         refusal = registry.build("algorithm", name, **ridge).refusal(problem)
         assert (refusal is not None) == (name in REFUSED[board]), (name, refusal)

@@ -11,9 +11,9 @@ from dp_erm_bench.accounting.bounds import gdp_epsilon
 from dp_erm_bench.experiment.trials import Setting, Trial
 from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.execute import problem_of, run_batch
-from tests.serving import constraint_of, known, needs_bounds, parameters
+from tests.serving import RISKS, constraint_of, known, needs_bounds, parameters
 
-ALGORITHMS = registry.names("algorithm")
+ALGORITHMS = RISKS
 STRENGTH = 0.1
 FACTS = {
     "n",

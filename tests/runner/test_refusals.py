@@ -9,9 +9,9 @@ from dp_erm_bench.api import fit
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.experiment.trials import Setting, Trial
 from dp_erm_bench.runner.execute import problem_of, run_batch
-from tests.serving import constraint_of, known
+from tests.serving import RISKS, constraint_of, known
 
-ALGORITHMS = registry.names("algorithm")
+ALGORITHMS = RISKS
 BOUNDS = {"columns": 3.0, "norm": 3.0, "label": 1.0}
 SETS = ("l2_ball", "l1_ball", "simplex")
 STRONG = {"name": "l2", "strength": 0.1}

@@ -13,9 +13,9 @@ from dp_erm_bench.run import Run, checkpoints_of
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
-from tests.serving import bounds_for, built, constraint_of, parameters
+from tests.serving import RISKS, bounds_for, built, constraint_of, parameters
 
-ALGORITHMS = registry.names("algorithm")
+ALGORITHMS = RISKS
 BUDGET = Budget(1.0, "1/n^2")
 INFINITE = Budget("inf", "1/n^2")
 

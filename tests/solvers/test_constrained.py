@@ -15,10 +15,10 @@ from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.sgd import SGD
 from tests.privacy.replaying import replay_audit
-from tests.serving import BALLS, SETS, built
-from tests.solvers.cases import ALGORITHMS, LOSSES, PENALTIES, run_at, solve
+from tests.serving import BALLS, RISKS, SETS, built
+from tests.solvers.cases import LOSSES, PENALTIES, run_at, solve
 
-CONSTRAINED = [n for n in ALGORITHMS if registry.target("algorithm", n).constrained]
+CONSTRAINED = [n for n in RISKS if registry.target("algorithm", n).constrained]
 LABEL = 2.0
 COLUMNS = np.array([1.0, 2.0, 0.5, 1.5, 1.0])
 
@@ -132,7 +132,7 @@ def penalty_of(problem):
 
 
 @every_set
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", RISKS)
 def test_constraints_are_refused_by_all_who_do_not_keep_them(algorithm, ball):
     solver = built(algorithm, ridge=1.0)
     problem = instance("logistic", ball)

@@ -16,8 +16,8 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.runner.execute import facts, uncharged
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
+from tests.serving import RISKS as NAMES
 from tests.serving import built, constraint_of
-from tests.solvers.cases import ALGORITHMS as NAMES
 from tests.solvers.cases import (
     VARIANTS,
     label,

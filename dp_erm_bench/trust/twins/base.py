@@ -131,6 +131,13 @@ class Twin(ABC):
         """
         raise ValueError(f"no distribution is known for {type(self).__name__}")
 
+    def delta(self, epsilon: float, mu: float) -> float | None:
+        """Return the delta of one use beside Gaussian uses of ``mu`` in total.
+
+        None but for kinds whose whole profile is known.
+        """
+        return None
+
     def losses(self) -> tuple[Array, Array] | None:
         """Return nodes (losses, masses), increasing, of which ``terms`` bound the loss.
 

@@ -1,0 +1,148 @@
+"""Normal noise on a random sketch of a vector; the sketch is published with it.
+
+The mechanism draws A with m x p entries N(0, 1/m), after it has the vector v, and
+publishes A and b = A v + N(0, scale^2 I_m). What is charged for:
+
+1. Let d = v - v' be the change between neighbours, norm2(d) <= Delta. It is fixed
+   before A is drawn, and A has the same law for both, so that the loss is that of b
+   given A: two normal laws whose means are norm2(A d) apart, mu-GDP with
+   mu = norm2(A d) / scale.
+2. A d / norm2(d) has the law N(0, I_m / m): norm2(A d) = R norm2(d), with R^2 m of the
+   law chi^2_m. It is above norm2(d) half of the time: noise for the change of v alone
+   is too small.
+3. Given A the profile is that of a Gaussian, hence delta(eps) = E H(eps, R Delta /
+   scale), H(eps, mu) the profile of mu-GDP. Each term grows with norm2(d), so Delta is
+   the worst. Gaussian releases beside it, of mu' in total, add in quadrature for each
+   R. This is exact, not a bound.
+4. Renyi, with z = scale / Delta: E e^(a (a-1) R^2 / (2 z^2)) is the moment of chi^2_m,
+   (1 - a (a-1) / (m z^2))^(-m/2), infinite from a (a-1) = m z^2 on.
+
+It holds for a vector that depends on earlier answers, but not for one that depends on
+A: nobody has A before the vector is handed over. No restricted isometry is needed.
+
+References
+----------
+Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
+sparse gradients", NeurIPS 2024, Algorithm 2 (with a condition on A in place of step 3).
+"""
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import erfcx, ndtr
+from scipy.stats import chi2
+
+from dp_erm_bench.kernels import draws
+from dp_erm_bench.releases.base import Array, Mechanism, Release
+from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.losses import Floats
+
+CUT_OFF = 1e-40
+"""Mass of the law of R beyond the nodes, on either side."""
+PANELS, ORDER = 48, 8
+MARGIN = 1.0 + 1e-9
+"""Above the error of the quadrature, relative."""
+
+
+@functools.lru_cache(maxsize=64)
+def nodes_of(rows: int) -> tuple[Floats, Floats]:
+    """Return values of R, and their masses, for a quadrature of smooth functions."""
+    low, high = chi2.ppf(CUT_OFF, rows), chi2.isf(CUT_OFF, rows)
+    breaks = np.linspace(math.sqrt(low), math.sqrt(high), PANELS + 1)
+    x, weights = np.polynomial.legendre.leggauss(ORDER)
+    half = np.diff(breaks)[:, None] / 2
+    root = (breaks[:-1, None] + half * (1 + x)).ravel()
+    # The density of chi_m is 2 t f(t^2), f that of chi^2_m.
+    masses = 2 * root * chi2.pdf(root * root, rows) * (half * weights).ravel()
+    return root / math.sqrt(rows), masses
+
+
+def gdp_deltas(epsilon: float, mu: Floats) -> Floats:
+    """Return the profile of mu-GDP at an epsilon for each mu > 0, see ``gdp_delta``."""
+    s, r = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    far = np.exp(-s * s / 2) * erfcx(r / math.sqrt(2)) / 2
+    return np.asarray(np.maximum(ndtr(-s) - far, 0.0))
+
+
+@dataclass(frozen=True)
+class SketchedGaussianLaw(Law):
+    """A sketch with normal noise; its parameters are those of the release."""
+
+    name: ClassVar[str] = "sketched_gaussian"
+    profiled: ClassVar[bool] = True
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse numbers outside their ranges."""
+        super().__post_init__()
+        if self.rows < 1:
+            raise ValueError(f"rows={self.rows}: must be at least 1")
+
+    def rdp(self, z: float, orders: Floats) -> Floats:
+        """Return the curve of step 4, infinite where the moment is."""
+        share = orders * (orders - 1) / self.multiplier(z) ** 2 / self.rows
+        with np.errstate(divide="ignore"):
+            moment = -self.rows / 2 * np.log1p(-np.minimum(share, 1.0))
+        return np.asarray(moment / (orders - 1))
+
+    def delta(self, epsilon: float, z: float, mu: float) -> float:
+        """Return the profile of step 3, to the safe side."""
+        lengths, masses = nodes_of(self.rows)
+        apart = np.hypot(lengths / self.multiplier(z), mu)
+        found = float(masses @ gdp_deltas(epsilon, apart))
+        return min(1.0, MARGIN * found + 2 * CUT_OFF)
+
+
+class SketchMechanism(Mechanism):
+    """Draws a sketch of a vector that it has, and publishes both."""
+
+    vector = True
+    release: "SketchedGaussian"
+
+    def publish(self, value: Array) -> Array:
+        """Return A, and b as its last column, (B, m, p + 1).
+
+        Parameters
+        ----------
+        value : array of shape (B, p)
+        """
+        rows, start = self.release.rows, self._drawn
+        normal = self.unit_noise(1, self.release.draws_of(value.shape[1]))[:, 0]
+        if not self.scale.any():
+            # A is no noise: without noise it is the same one.
+            for seed, row in zip(self.seeds, normal, strict=True):
+                row[rows:] = draws.gaussian(seed, start + rows, row.size - rows)
+        sketch = normal[:, rows:].reshape(-1, rows, value.shape[1]) / math.sqrt(rows)
+        noise = (normal[:, :rows] * self.scale)[:, :, None]
+        return np.concatenate([sketch, sketch @ value[:, :, None] + noise], axis=2)
+
+    def query(self, value: Array) -> Array:
+        """Return the vectors: with A known the sketch moves by more than they do."""
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class SketchedGaussian(Release):
+    """A random sketch A of a vector v, and A v plus normal noise.
+
+    Parameters
+    ----------
+    sensitivity : float
+        The largest change of v in the euclidean norm; the noise has the deviation
+        z * sensitivity.
+    rows : int
+        m, the length of the sketch.
+    """
+
+    mechanism = SketchMechanism
+    vectors: ClassVar[bool] = True
+    proof = SketchedGaussianLaw
+    draw = staticmethod(draws.gaussian)
+    rows: int = field(kw_only=True)
+
+    def draws_of(self, size: int) -> int:
+        """Return the m draws of the noise, and those of the sketch, which follow."""
+        return self.rows * (size + 1)

@@ -1,0 +1,32 @@
+"""The noisy mean, projected on the l1 ball that holds the mean."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dp_erm_bench.kernels.projections import L1_BALL, project
+from dp_erm_bench.problems.base import Oracle
+from dp_erm_bench.releases.base import Mechanisms
+from dp_erm_bench.solvers.base import Array
+from dp_erm_bench.solvers.mean_noise import MeanNoise
+
+
+@dataclass(frozen=True)
+class MeanProjection(MeanNoise):
+    """The projection mechanism.
+
+    The mean of s-sparse records of norm2 at most L is in the l1 ball of radius
+    L sqrt(s). The noisy mean is projected on it, which costs no privacy, and never ends
+    farther from the mean than the noisy mean itself.
+
+    References
+    ----------
+    Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
+    sparse gradients", NeurIPS 2024, Algorithm 1.
+    """
+
+    def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
+        """Return the projections of the noisy means."""
+        noisy = self.noisy_mean(oracle, mechanisms)
+        for w in noisy:
+            project((L1_BALL, oracle.problem.l1_radius), w)
+        return noisy

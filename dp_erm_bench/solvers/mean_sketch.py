@@ -1,0 +1,115 @@
+"""The sparsest vector that fits a noisy random sketch of the mean."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.problems.base import Oracle
+from dp_erm_bench.problems.mean import MeanEstimation
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Mechanisms
+from dp_erm_bench.releases.sketched_gaussian import SketchedGaussian
+from dp_erm_bench.solvers.base import Array, Releases, shape
+from dp_erm_bench.solvers.mean_noise import MeanSolver
+from dp_erm_bench.solvers.work import StepWork
+
+FEWEST = 10
+"""Rows of a sketch whose number is not given."""
+
+
+@dataclass(frozen=True)
+class MeanSketch(MeanSolver):
+    """Gaussian l1-recovery: compressed sensing of the mean.
+
+    The mechanism publishes a random m x p matrix A and b = A mean + noise. The answer
+    is the z of least l1 norm with A z = b, found by linear programming, or 0 where it
+    is longer than 2 L.
+
+    References
+    ----------
+    Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
+    sparse gradients", NeurIPS 2024, Algorithm 2.
+    """
+
+    batchable: ClassVar[bool] = False
+    worst_cases: ClassVar[tuple[Mapping[str, Any], ...]] = ({"rows": 1},)
+
+    rows: int | None = shape(
+        None, least=1, help="m, the rows of the sketch; null: by factor"
+    )
+    factor: float = shape(
+        0.05,
+        above=0.0,
+        help="m / (n sqrt(s log(p / s))); in the paper c eps / sqrt(log(1 / delta))",
+    )
+
+    def length(self, problem: MeanEstimation) -> int:
+        """Return m: ``rows``, or by ``factor``, then at least 10."""
+        if self.rows is not None:
+            return self.rows
+        sparsity = problem.nonzeros * math.log(max(problem.p / problem.nonzeros, 2.0))
+        return max(FEWEST, round(self.factor * problem.n * math.sqrt(sparsity)))
+
+    def unsupported(self, problem: MeanEstimation) -> str | None:
+        """Refuse a sketch that is no shorter than the vector, as the paper does.
+
+        It asks for p >= m log(m)^2; where ``rows`` are given, for p > m only.
+        """
+        rows = self.length(problem)
+        rule, least = "p > m", rows + 1
+        if self.rows is None:
+            rule, least = "p >= m log(m)^2", math.ceil(rows * math.log(rows) ** 2)
+        if problem.p < least:
+            return (
+                f"rows={rows}: a sketch needs {rule}, {least} coordinates, "
+                f"there are {problem.p}; use mean_noise"
+            )
+        return None
+
+    def step_work(self, problem: MeanEstimation) -> StepWork:
+        """Return that of the draws, and of a linear programme."""
+        size = self.length(problem) * problem.p
+        return StepWork(calls=1.0, draws=size, features=2000.0 * size)
+
+    def releases(
+        self, problem: MeanEstimation, adjacency: Adjacency, schedule: Any
+    ) -> Releases:
+        """Yield the sketch of the mean."""
+        change = adjacency.of_mean(problem.radius, problem.n)
+        yield SketchedGaussian("sketch", change, 1, rows=self.length(problem))
+
+    def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
+        """Return the decoded sketch, (1, p)."""
+        problem = oracle.problem
+        (published,) = mechanisms["sketch"](problem.mean[None, :])
+        found = basis_pursuit(published[:, :-1], published[:, -1])
+        near = np.linalg.norm(found) <= 2.0 * problem.radius
+        return (found if near else np.zeros(problem.p))[None, :]
+
+
+def basis_pursuit(A: Array, b: Array) -> Array:
+    """Return a z of least norm1 with A z = b, zeros where none is found.
+
+    Parameters
+    ----------
+    A : array of shape (m, p)
+    b : array of shape (m,)
+
+    References
+    ----------
+    Chen, Donoho, Saunders, "Atomic decomposition by basis pursuit", SIAM Review 2001;
+    solved by HiGHS (Huangfu, Hall, 2018).
+    """
+    # Not at the top: it takes long to import.
+    from scipy.optimize import linprog
+
+    size = float(np.abs(b).max()) or 1.0  # tolerances of a programme are absolute
+    both = np.hstack([A, -A])
+    found = linprog(np.ones(both.shape[1]), A_eq=both, b_eq=b / size, method="highs")
+    if found.x is None:
+        return np.zeros(A.shape[1])
+    plus, minus = np.split(np.asarray(found.x), 2)
+    return np.asarray(size * (plus - minus))
