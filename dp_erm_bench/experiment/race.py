@@ -67,7 +67,7 @@ class RacingTuner(Tuner):
         # Places that nobody has taken yet cost more.
         seeds += [race[0]] * (self.search.finalists - len(seeds))
         few = sum(max(0, race[-2] - known) for known in seeds)
-        left = math.ceil(len(seeds) / 2) * (race[-1] - race[-2])
+        left = half_of(len(seeds)) * (race[-1] - race[-2])
         return few + left + BEYOND * race[0]
 
     def _race(
@@ -105,7 +105,7 @@ class RacingTuner(Tuner):
             yield from self._race(finalists, last - 1, race[-1] - race[-2])
             able = [one for one in finalists if self.rungs[key_of(one)] >= last - 1]
             better = [one for _, one in self._ranked(able, self._seeds(last - 1))]
-            yield from self._race(better[: math.ceil(len(able) / 2)], last, 0)
+            yield from self._race(better[: half_of(len(able))], last, 0)
             raced = self._best(len(self.rungs), last)
             ranked = self._ranked(raced, self._seeds(last)) if raced else ranked
             enough = math.isfinite(ranked[0][0]) or self._room() < race[-1]
@@ -162,3 +162,8 @@ class RacingTuner(Tuner):
 def key_of(point: Point) -> Key:
     """Return a point as the key of a mapping."""
     return tuple(point.items())
+
+
+def half_of(count: int) -> int:
+    """Return how many finalists get all seeds: half, for a comparison two at least."""
+    return min(count, max(2, math.ceil(count / 2)))

@@ -28,9 +28,9 @@ OUTWARD = 6
 SOBOL = 2
 """Points of a wide round beside the trades."""
 
-BETTER, RACED = (5, 3), 10
+BETTER, RACED = (5, 3), 4
 """Settings of a round that are tried on the second and the third number of seeds; the
-trials that this takes as a rule."""
+trials without which it is not worth while."""
 
 SHRINK, SMALLEST = 0.6, 1.42
 """The radius is multiplied by the first after a round without gain; its least value."""
@@ -170,8 +170,7 @@ class PatternTuner(RacingTuner):
         """Return the new points of a round, None if the search cannot go on."""
         # Each costs one and a half times half of the first seeds; the best cost more.
         room, half = self._room() - self._kept(), len(self._seeds(HALF))
-        raced = min(RACED, 4 * len(self.space))
-        affordable, case = int((room - raced) / (1.5 * half)), self._case()
+        affordable, case = int((room - RACED) / (1.5 * half)), self._case()
         if self._mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
         # What they lie around is named, too: another run may be elsewhere by now.
