@@ -37,6 +37,7 @@ KINDS = {
     "audit": "dp_erm_bench.report.audit.Audit",
     "leaderboard": "dp_erm_bench.report.leaderboard.figures.Leaderboard",
     "noise": "dp_erm_bench.report.noise.Noise",
+    "one_pass": "dp_erm_bench.report.one_pass.OnePass",
     "panels": "dp_erm_bench.report.paper.Panels",
     "rates": "dp_erm_bench.report.rates.Rates",
 }

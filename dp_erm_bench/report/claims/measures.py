@@ -196,6 +196,22 @@ def violated(_: Lookup, kappa: float, rivals: int, n_iter: int, delta: float) ->
     return violation(Instance(kappa, rivals, n_iter, delta))
 
 
+@says("|mean of tau / n less log 2|, n = {n}, {seeds} passes", NOTHING)
+def length_of_a_pass(_: Lookup, n: int, seeds: int) -> float:
+    """Return how far the mean steps of one-pass SGD are from n log 2, over n."""
+    from dp_erm_bench.audit.single_use import steps_over_n
+
+    return abs(float(steps_over_n(n, seeds).mean()) - math.log(2.0))
+
+
+@says("share of passes of more than 2 n steps, n = {n}, {seeds} passes", NOTHING)
+def long_passes(_: Lookup, n: int, seeds: int) -> float:
+    """Return the share of passes of one-pass SGD that are longer than proved."""
+    from dp_erm_bench.audit.single_use import steps_over_n
+
+    return float((steps_over_n(n, seeds) > 2.0).mean())
+
+
 @says("{column} of the row of the claim", NOTHING)
 def cell(study: Lookup, column: str, where: Mapping[str, Any]) -> float:
     """Return the column of the one row with given values of other columns."""
