@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import stat
+import warnings
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -164,6 +165,31 @@ def unsealed_json(text: bytes, sealed: bool = False) -> dict[str, Any] | None:
     if content.pop("crc", None) is not None and text != body + SEAL % zlib.crc32(body):
         return None
     return content
+
+
+def numbers_of(path: Path, key: str) -> Any:
+    """Return the rows of numbers of a .csv or .npy file, None if it has no such.
+
+    Raises
+    ------
+    UsageError
+        Naming the key, if the file cannot be read.
+    """
+    import numpy as np  # takes long to import
+
+    if path.suffix not in (".csv", ".npy"):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a file without rows
+            if path.suffix == ".npy":
+                return np.load(path, allow_pickle=False)
+            return np.loadtxt(path, delimiter=",", ndmin=2)
+    except OSError as error:
+        reason = error.strerror or "it is damaged"
+        raise UsageError(f"{key}={path}: cannot be read, {reason}") from None
+    except (ValueError, EOFError):
+        return None
 
 
 def digest(value: Any) -> str:

@@ -166,7 +166,8 @@ def _objectives() -> Iterator[Sequence[Any]]:
     penalties = dict.fromkeys(["none", "l2", *registry.names("penalty")])
     constraints = dict.fromkeys(["none", *registry.names("constraint")])
     for constraint, penalty in itertools.product(constraints, penalties):
-        strength = hasattr(registry.build("penalty", penalty), "strength")
-        psi = {"name": penalty} | ({"strength": RIDGE} if strength else {})
+        built = registry.build("penalty", penalty)
+        psi = {"name": penalty} | built.example(RADIUS.size)
+        psi |= {"strength": RIDGE} if hasattr(built, "strength") else {}
         size = registry.target("constraint", constraint).example(RADIUS.size, 0.1)
         yield "smoothed_hinge", psi, {"name": constraint} | size

@@ -1,7 +1,6 @@
 """The convex hull of finitely many points."""
 
 import functools
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +9,7 @@ import numpy as np
 
 from dp_erm_bench.constraints.base import Array, Constraint, Indices
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import numbers_of
 
 HELP = "a list of points, or the path of a .csv or .npy file of its rows"
 # Passes of the active-set method, per vertex.
@@ -162,7 +162,7 @@ def hull_weights(points: Array) -> Array:
 def _matrix(vertices: Any) -> Array:
     """Return the vertices, (m, p), from a list or from a file."""
     is_path = isinstance(vertices, str | Path)
-    listed = _read(Path(vertices)) if is_path else vertices
+    listed = numbers_of(Path(vertices), "constraint.vertices") if is_path else vertices
     try:
         rows = np.array(listed)
     except ValueError:  # of several lengths
@@ -176,22 +176,3 @@ def _matrix(vertices: Any) -> Array:
             "many finite numbers, or the path of a .csv or .npy file of such rows"
         )
     return rows.astype(np.float64)
-
-
-def _read(path: Path) -> Any:
-    """Return the rows of a file, None if it is of another format."""
-    if path.suffix not in (".csv", ".npy"):
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a file without rows
-            if path.suffix == ".npy":
-                return np.load(path, allow_pickle=False)
-            return np.loadtxt(path, delimiter=",", ndmin=2)
-    except OSError as error:
-        reason = error.strerror or "it is damaged"
-        raise UsageError(
-            f"constraint.vertices={path}: cannot be read, {reason}"
-        ) from None
-    except (ValueError, EOFError):
-        return None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -27,16 +28,21 @@ def objectives(constrained: bool = False) -> list[Parts]:
 
     A constraint goes with every loss, alone. The losses without a constant that steps
     follow, which few algorithms serve, take turns: those with a kink over the
-    penalties and the sets, linear ones with a ridge and in a set.
+    penalties and the sets, linear ones with a ridge and in a set. A penalty that is not
+    separable, and costs more, goes with two losses, if there is one for any p.
     """
     losses, free = curved_losses(), ["none"]
     others = [name for name in registry.names("loss") if name not in losses]
     linear = [name for name in others if registry.build("loss", name).smooth]
     kinked = itertools.cycle(name for name in others if name not in linear)
-    penalties = registry.names("penalty")
+    penalties = separable_penalties()
     names = list(itertools.product(losses, penalties, free))
     names += [(next(kinked), penalty, "none") for penalty in penalties]
     names += [(name, "l2", "none") for name in linear]
+    for k, other in enumerate(sorted({*registry.names("penalty")} - {*penalties})):
+        if registry.target("penalty", other).everywhere:
+            turn = [losses[k % len(losses)], losses[(k + 1) % len(losses)]]
+            names += itertools.product(turn, [other], free)
     if constrained:
         sets = [name for name in registry.names("constraint") if name not in free]
         names += itertools.product(losses, free, sets)
@@ -51,6 +57,14 @@ def curved_losses() -> list[str]:
     return [name for name in names if registry.build("loss", name).curved]
 
 
+@functools.cache
+def separable_penalties() -> tuple[str, ...]:
+    """Return the names of the penalties that compiled kernels take."""
+    names = registry.names("penalty")
+    kinds = {name: registry.target("penalty", name) for name in names}
+    return tuple(n for n, kind in kinds.items() if issubclass(kind, SeparablePenalty))
+
+
 def objective_problem(
     data: Dataset,
     loss: str,
@@ -61,7 +75,8 @@ def objective_problem(
 ) -> ERMProblem:
     """Return the problem of an objective, its penalty of some strength."""
     psi = registry.build("penalty", penalty)
-    values: dict[str, Any] = {"strength": strength} if hasattr(psi, "strength") else {}
+    values: dict[str, Any] = psi.example(data.p)
+    values |= {"strength": strength} if hasattr(psi, "strength") else {}
     values = dict(box) if penalty == "box" else values
     size = registry.target("constraint", constraint).example(data.p)
     space = {"name": constraint, **size}

@@ -12,6 +12,7 @@ from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.norms.base import Array, Indices, SubmodularNorm, dinkelbach
 from dp_erm_bench.norms.extreme import LISTED, ROUNDED
 from dp_erm_bench.norms.minimum_norm import minimum_norm_point
+from dp_erm_bench.paths import digest
 
 TRIED = 20
 """Random orders on which an object's gains are looked at."""
@@ -43,6 +44,16 @@ class General(SubmodularNorm):
         """Return a bound: F(A) >= |A| / Omega*(1), and F(A) >= min_j F({j})."""
         singles = self.of_masks(np.eye(p, dtype=bool))
         return math.sqrt(self.dual(np.ones(p))[0] / float(singles.min()))
+
+
+class OwnFunction(str):
+    """The name of an object with gains, which tells them in the keys of trials."""
+
+    function: Any
+
+    def gains(self, order: Indices) -> Any:
+        """Return those of the object."""
+        return self.function.gains(order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +104,17 @@ class FromGains(General):
                     f"{says} submodular: {order[k]} gains {sooner:g} alone and "
                     f"{gains[k]:g} after {order[:k].tolist()[:LISTED]}"
                 )
+
+    def named(self, p: int) -> OwnFunction:
+        """Return the object under the digest of its gains on some orders."""
+        random, kind = np.random.default_rng(1), type(self.function)
+        if isinstance(self.function, OwnFunction):
+            return self.function
+        orders = [random.permutation(p) for _ in range(TRIED)]
+        content = digest([self.gains(order).tolist() for order in orders])
+        name = OwnFunction(f"{kind.__module__}.{kind.__qualname__} {content}")
+        name.function = self.function
+        return name
 
     def gains(self, order: Indices) -> Array:
         """Return what the object says, for each order."""

@@ -202,7 +202,8 @@ def _checked_weights(weights: Any, count: int) -> tuple[float, ...]:
     allowed = f"{count} finite numbers > 0, one per group, or null for 1 each"
     if isinstance(weights, str) or not isinstance(weights, Sequence | np.ndarray):
         raise refused("weights", weights, allowed)
-    reals = tuple(map(number, weights))
+    row = weights[0] if len(weights) == 1 and np.ndim(weights[0]) else weights
+    reals = tuple(map(number, row))
     if len(reals) != count or not all(0.0 < w < math.inf for w in reals):
         raise refused("weights", list(weights), allowed)
     return reals

@@ -13,8 +13,8 @@ from dp_erm_bench.norms.cardinality import Cardinality
 CHECKED, MOST_SWEEPS = 8, 40_000
 """Sweeps between two looks at the gap, and at most."""
 
-GAP = 1e-15
-"""Of norm2(z)^2: the duality gap at which a prox ends, if its order has settled."""
+GAP, NEAR = 1e-15, 1e-20
+"""Of norm2(z)^2: the two parts of the duality gap at which a prox ends."""
 
 
 class SumOfMaxima(SubmodularNorm):
@@ -31,15 +31,17 @@ class SumOfMaxima(SubmodularNorm):
         tau Omega(w) - s.w + norm2(w - left)^2 / 2.
         """
         sweep, before, best = self.sweeper(z, tau), z, (math.inf, z)
-        floor = GAP * float(z @ z)
+        size = float(z @ z)
         for _ in range(MOST_SWEEPS // CHECKED):
             left = sweep(CHECKED)
             w = self.in_order(z, tau, np.argsort(-left, kind="stable"))
-            gap = self.slack(w, z - left, tau) + 0.5 * float(np.square(w - left).sum())
+            slack = self.slack(w, z - left, tau)
+            apart = 0.5 * float(np.square(w - left).sum())
             settled = np.abs(w - before).max() <= ROUNDED * z.max(initial=0.0)
-            best, before = min(best, (gap, w), key=lambda one: one[0]), w
-            if gap <= floor and (settled or gap == 0.0):
+            best = min(best, (slack + apart, w), key=lambda one: one[0])
+            if settled and slack <= GAP * size and apart <= NEAR * size:
                 return w
+            before = w
         return best[1]
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import math
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.norms.base import Array, Indices
 from dp_erm_bench.norms.extreme import LISTED, ROUNDED
 from dp_erm_bench.norms.general import General, shortened
+from dp_erm_bench.paths import numbers_of
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,14 @@ class Tabulated(General):
 
 def _table(values: Any) -> Array:
     is_path = isinstance(values, str | Path)
-    listed = _read(Path(values)) if is_path else values
+    listed = numbers_of(Path(values), "values") if is_path else values
     try:
         table = np.array(listed)
     except ValueError:  # of several lengths
         table = np.empty(0)
+    # A flat list would be an axis of a sweep; a file may have rows of any length.
+    if is_path or (table.ndim == 2 and len(table) == 1):
+        table = table.ravel()
     p = table.size.bit_length() - 1
     if table.dtype.kind not in "iuf" or table.ndim != 1 or table.size != 2 ** max(p, 1):
         raise UsageError(
@@ -109,23 +112,6 @@ def _table(values: Any) -> Array:
     if not np.isfinite(table).all():
         raise UsageError(f"values={shortened(values)}: must be finite")
     return table.astype(np.float64)
-
-
-def _read(path: Path) -> Any:
-    """Return the numbers of a file, None if it is of another format."""
-    if path.suffix not in (".csv", ".npy"):
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a file without rows
-            if path.suffix == ".npy":
-                return np.load(path, allow_pickle=False)
-            return np.loadtxt(path, delimiter=",", ndmin=1).ravel()
-    except OSError as error:
-        reason = error.strerror or "it is damaged"
-        raise UsageError(f"values={path}: cannot be read, {reason}") from None
-    except (ValueError, EOFError):
-        return None
 
 
 def _check(F: Array) -> None:

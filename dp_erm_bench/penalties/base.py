@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 from dp_erm_bench.errors import UsageError, number
 
 Array = NDArray[np.float64]
+ALLOWED = {"strength": "'1/n' or 'auto'", "l2": "or '1/n'"}
+"""Words that stand for a number when a problem is built."""
 
 
-def check_strength(name: str, strength: object) -> float:
+def check_strength(name: str, strength: object, key: str = "strength") -> float:
     """Return the strength as a number, refusing a negative or infinite one."""
     real = number(strength)
     if not 0.0 <= real < math.inf:
         raise UsageError(
-            f"penalty.strength={strength} of {name}: must be a number >= 0, "
-            "'1/n' or 'auto'"
+            f"penalty.{key}={strength} of {name}: must be a number >= 0, {ALLOWED[key]}"
         )
     return real
 
@@ -37,11 +38,20 @@ class Penalty(ABC):
         The modulus of strong convexity in the euclidean norm.
     quadratic : bool
         Whether psi(w) = (strong_convexity / 2) norm2(w)^2.
+    convex : bool
+        Whether it is known to be convex. Where privacy rests on that, one that is not
+        is refused.
     """
 
     name: ClassVar[str]
     strong_convexity: float = 0.0
     quadratic: bool = False
+    convex: bool = True
+
+    @classmethod
+    def example(cls, p: int) -> dict[str, Any]:
+        """Return what it needs in R^p beside a strength, for those who check all."""
+        return {}
 
     @abstractmethod
     def value(self, w: Array) -> Any:
@@ -87,8 +97,9 @@ class Penalty(ABC):
 def inseparable(penalty: Penalty) -> str:
     """Return the sentence that refuses a penalty that is not separable."""
     return (
-        f"penalty={penalty.name} is not separable: only gd and output_perturbation "
-        "serve it, or an algorithm of your own with any_penalty = True"
+        f"penalty={penalty.name} is not separable: only gd, permutation_sgd with "
+        "batch_size=full and the perturbations of output, objective and approximate "
+        "minima serve it, or an algorithm of your own with any_penalty = True"
     )
 
 

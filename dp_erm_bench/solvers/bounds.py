@@ -95,6 +95,17 @@ def step_unit(problem: ERM, bound: Array) -> Array:
     return inverse(bound if finite else np.full_like(bound, problem.gradient_rms))
 
 
+def convexity_refusal(problem: ERM, solver: str) -> str | None:
+    """Return the reason why no proof holds for the penalty, None if one may."""
+    if problem.penalty.convex:
+        return None
+    return (
+        f"penalty={problem.penalty.name}: whether its function is submodular cannot be "
+        f"checked, and the privacy of {solver} rests on a convex penalty; use gd, or a "
+        "table of values"
+    )
+
+
 def projection_refusal(
     problem: ERM, solver: str, *, compiled: bool = False
 ) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
 from dp_erm_bench.solvers import one_solve
@@ -31,6 +32,7 @@ class PerturbedObjective(one_solve.OneSolve):
     distance to the minimiser.
     """
 
+    any_penalty: ClassVar[bool] = True
     exempt: ClassVar[Mapping[str, str]] = {
         "sensitivities_are_tight": "the gradients at the minimiser are so far apart "
         "only where the loss is linear, which the small problems are not"
@@ -72,8 +74,8 @@ class ObjectivePerturbation(PerturbedObjective):
     The proof of the papers is for the exact minimiser. The point that is computed is
     within ``tolerance`` of it, and noise of sensitivity 2 tolerance covers the rest.
     Entries that this noise alone explains are published as zeros where the penalty has
-    an L1 part; the noisy point is projected on the set, or on a penalty's box. Both are
-    free.
+    an L1 part or is a structured norm; the noisy point is projected on the set, or on a
+    penalty's box. Both are free.
 
     References
     ----------
@@ -107,7 +109,8 @@ class ObjectivePerturbation(PerturbedObjective):
         """Return the minimiser of the noisy objective, plus noise, in the set."""
         problem = oracle.problem
         w = self.near(oracle, mechanisms, self.tolerance)
-        if problem.separable.l1 > 0.0:
+        psi = problem.penalty
+        if not isinstance(psi, SeparablePenalty) or psi.l1 > 0.0:
             entry = 1.0 if self.noise == "gaussian" else math.sqrt(problem.p)
             small = DEVIATIONS * entry * mechanisms["output"].scale
             w = np.where(np.abs(w) <= small, 0.0, w)

@@ -11,7 +11,7 @@ from dp_erm_bench.errors import NotSolved
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.solvers.base import Array, Counts, Limit, Solver, shape
-from dp_erm_bench.solvers.bounds import projection_refusal
+from dp_erm_bench.solvers.bounds import convexity_refusal, projection_refusal
 from dp_erm_bench.solvers.terms import ERM, Gaussian, Mechanisms
 from dp_erm_bench.solvers.work import StepWork, full_gradient
 
@@ -117,13 +117,14 @@ class OneSolve(SingleAnswer):
 
     def unsupported(self, problem: ERM) -> str | None:
         """Refuse problems that are not strongly convex, or have no projection."""
-        name = type(self).__name__
+        name, penalty = type(self).__name__, problem.penalty
         if self.modulus(problem) <= 0.0:
+            own = ", a penalty.l2" if hasattr(penalty, "l2") else ""
             return (
-                f"{name} needs strong convexity: penalty={problem.penalty.name} has "
-                "none; use penalty l2 or elastic_net, or the parameter ridge"
+                f"{name} needs strong convexity: penalty={penalty.name} has none; use "
+                f"penalty l2 or elastic_net{own}, or the parameter ridge"
             )
-        return projection_refusal(problem, name)
+        return convexity_refusal(problem, name) or projection_refusal(problem, name)
 
     def minimiser(self, problem: ERM, linear: Array, tolerance: float) -> Array:
         """Return the minimiser of F + (ridge/2) norm2^2 + linear.w, (1, p).

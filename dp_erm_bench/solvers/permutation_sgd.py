@@ -8,10 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.kernels.philox import uniforms
+from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.solvers import one_solve, sampled
 from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, value
-from dp_erm_bench.solvers.bounds import norm_bound, projection_refusal
+from dp_erm_bench.solvers.bounds import (
+    convexity_refusal,
+    norm_bound,
+    projection_refusal,
+)
 from dp_erm_bench.solvers.runs import clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork, full_gradient
@@ -44,6 +49,7 @@ class PermutationSGD(one_solve.SingleAnswer):
     Algorithm 1.
     """
 
+    any_penalty: ClassVar[bool] = True
     exempt: ClassVar[Mapping[str, str]] = {
         "sensitivities_are_tight": "the last iterate moves so far only where the loss "
         "is linear along the whole run, which the small problems are not"
@@ -71,6 +77,11 @@ class PermutationSGD(one_solve.SingleAnswer):
                 "permutation_sgd needs declared bounds, clipping or not: its step size "
                 "must be at most 2 / beta for each record"
             )
+        if not isinstance(problem.penalty, SeparablePenalty):
+            if self.batch_size != "full":
+                return inseparable(problem.penalty)
+            if reason := convexity_refusal(problem, "permutation_sgd"):
+                return reason
         reason = projection_refusal(problem, "permutation_sgd", compiled=True)
         return reason or sampled.batch_refusal(problem, self.batch_size)
 

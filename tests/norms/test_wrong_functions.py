@@ -63,7 +63,7 @@ def test_the_plain_range_is_not_submodular():
     [
         ([0.0, 1.0, 1.0], "must be the 2^p values of F on all sets of p features"),
         ([0.0], "must be the 2^p values"),
-        ([[0.0, 1.0]], "must be the 2^p values"),
+        ([[0.0, 1.0], [1.0, 1.0]], "must be the 2^p values"),
         (["a", "b"], "must be the 2^p values"),
         (None, "must be the 2^p values"),
         ([0.0, math.nan], "must be finite"),

@@ -1,4 +1,4 @@
-"""Properties of every penalty in the registry, and of the general form."""
+"""Properties of every separable penalty in the registry, and of the general form."""
 
 import math
 
@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from dp_erm_bench import registry
+from dp_erm_bench.contract.problems import separable_penalties
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels.projections import prox as compiled_prox
 from dp_erm_bench.penalties.base import SeparablePenalty
@@ -14,7 +15,7 @@ from dp_erm_bench.penalties.box import Box
 from dp_erm_bench.penalties.elastic_net import ElasticNet
 from tests.penalties.stationary import subdifferential_distance
 
-NAMES = registry.names("penalty")
+NAMES = list(separable_penalties())
 STRENGTHS = (0.0, 0.3, 2.0)
 STEPS = (0.05, 1.0, 7.0)
 POINTS = np.array([-6.0, -2.0, -0.31, -0.3, -1e-9, 0.0, 1e-9, 0.3, 0.31, 1.7, 6.0])

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_erm_bench import registry
 from dp_erm_bench.contract.problems import objective_problem, problem_of
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.penalties.base import SeparablePenalty
@@ -295,7 +294,7 @@ def test_noise_scales_are_z_times_the_sensitivities(noise, kind):
 
 
 @every_rule
-@pytest.mark.parametrize("name", registry.names("penalty"))
+@pytest.mark.parametrize("name", PENALTIES)
 def test_penalties_of_conf_are_covered_by_the_rules(name, rule):
     made = objective_problem(
         problem_of("logistic", "none").dataset, "logistic", name, strength=0.7

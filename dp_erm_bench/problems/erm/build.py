@@ -17,7 +17,7 @@ from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import UNLABELLED
 from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.penalties.base import Penalty
+from dp_erm_bench.penalties.base import ALLOWED, Penalty
 from dp_erm_bench.plugins.names import is_file, label, named_in
 from dp_erm_bench.problems.erm.declared import check_loss
 from dp_erm_bench.problems.erm.problem import ERMProblem
@@ -157,7 +157,7 @@ def build_problem(
     return ERMProblem(dataset, loss, penalty, constraint)
 
 
-def strength_of(value: float | str, n: int) -> float:
+def strength_of(value: float | str, n: int, key: str = "strength") -> float:
     """Return a strength as a number; ``'1/n'`` is the inverse of n records."""
     if isinstance(value, str) and value.replace(" ", "") == "1/n":
         return 1.0 / n
@@ -167,7 +167,7 @@ def strength_of(value: float | str, n: int) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise UsageError(
-            f"penalty.strength={value}: must be a number >= 0, '1/n' or 'auto'"
+            f"penalty.{key}={value}: must be a number >= 0, {ALLOWED[key]}"
         ) from None
 
 
@@ -207,6 +207,8 @@ def _penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> Penalty
                 )
             strength = usual.strength
         parameters["strength"] = strength_of(strength, dataset.n)
+        if "l2" in parameters:
+            parameters["l2"] = strength_of(parameters["l2"], dataset.n, "l2")
     elif strength != "auto":
         parameters["strength"] = strength  # refused, as a parameter that it has not
     return cast(Penalty, registry.build("penalty", name, **parameters))

@@ -1,0 +1,34 @@
+"""Penalties from functions of the number of coordinates."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from dp_erm_bench.norms.cardinality import FUNCTIONS
+from dp_erm_bench.norms.cardinality import Cardinality as Norm
+from dp_erm_bench.penalties.structured import StructuredPenalty
+
+HELP = f"g of F(A) = g(|A|): {', '.join(FUNCTIONS)}"
+
+
+@dataclass(frozen=True)
+class Cardinality(StructuredPenalty):
+    """psi(w) = strength sum_k (g(k) - g(k-1)) |w|_(k) + (l2 / 2) norm2(w)^2.
+
+    |w|_(1) is the largest entry. ``count`` is the L1 norm, ``one`` the maximum.
+    """
+
+    name: ClassVar[str] = "cardinality"
+    strength: float = 0.0
+    function: str = field(default="count", metadata={"help": HELP})
+    cap: float | None = field(
+        default=None, metadata={"help": "K of min(k, K), with function=capped"}
+    )
+    l2: float = 0.0
+
+    def make(self) -> Norm:
+        """Return the norm of the function."""
+        return Norm(self.function, self.cap)
+
+    def keep(self, norm: Norm) -> None:
+        """Keep the cap as a real number, so that equal penalties have one key."""
+        object.__setattr__(self, "cap", norm.cap)

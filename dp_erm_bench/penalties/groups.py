@@ -1,0 +1,55 @@
+"""The penalty that selects whole groups of coordinates."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from dp_erm_bench.norms.groups import Groups as Norm
+from dp_erm_bench.penalties.structured import StructuredPenalty
+
+HELP = "a list of groups of feature indices from 0, or of names where data have any"
+
+
+@dataclass(frozen=True)
+class Groups(StructuredPenalty):
+    """psi(w) = strength sum_G w_G max_G |w| + (l2 / 2) norm2(w)^2.
+
+    Groups may overlap.
+    """
+
+    name: ClassVar[str] = "groups"
+    strength: float = 0.0
+    groups: Any = field(default=None, metadata={"help": HELP})
+    weights: Any = field(
+        default=None, metadata={"help": "[[w_1,w_2,..]], one per group; null: all 1"}
+    )
+    uncovered: str = field(
+        default="refused",
+        metadata={"help": "free: coordinates in no group have no penalty but l2"},
+    )
+    l2: float = 0.0
+
+    @classmethod
+    def example(cls, p: int) -> dict[str, Any]:
+        """Return pairs of neighbours, the last of which overlap where p is odd."""
+        firsts = [*range(0, p - 1, 2), *([max(p - 2, 0)] if p % 2 else [])]
+        return {"groups": [sorted({j, min(j + 1, p - 1)}) for j in firsts]}
+
+    @property
+    def given(self) -> bool:
+        """Return whether there are groups, of indices."""
+        rows = self.groups if isinstance(self.groups, list | tuple) else []
+        named = any(
+            isinstance(row, list | tuple) and any(isinstance(j, str) for j in row)
+            for row in rows
+        )
+        return self.groups is not None and not named
+
+    def make(self) -> Norm:
+        """Return the norm of the groups."""
+        return Norm(self.groups, self.weights, self.uncovered)
+
+    def keep(self, norm: Norm) -> None:
+        """Keep groups and weights as tuples, so that equal penalties have one key."""
+        object.__setattr__(self, "groups", norm.groups)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", norm.weights)

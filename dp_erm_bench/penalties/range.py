@@ -1,0 +1,20 @@
+"""The penalty that selects an interval of coordinates."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dp_erm_bench.norms.range import Range as Norm
+from dp_erm_bench.penalties.structured import StructuredPenalty
+
+
+@dataclass(frozen=True)
+class Range(StructuredPenalty):
+    """psi(w) = strength Omega(w) + (l2 / 2) norm2(w)^2, F(A) = p - 2 + range of A."""
+
+    name: ClassVar[str] = "range"
+    strength: float = 0.0
+    l2: float = 0.0
+
+    def make(self) -> Norm:
+        """Return the norm."""
+        return Norm()

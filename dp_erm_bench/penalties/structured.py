@@ -1,0 +1,110 @@
+"""Penalties from structured norms: what they share."""
+
+import functools
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.norms.base import SubmodularNorm
+from dp_erm_bench.penalties.base import Array, Penalty, check_strength
+
+
+class StructuredPenalty(Penalty):
+    """psi(w) = strength Omega(w) + (l2 / 2) norm2(w)^2, Omega a structured norm.
+
+    Attributes
+    ----------
+    strength, l2 : float
+        Of both parts, >= 0.
+
+    References
+    ----------
+    Kumar, Deisenroth, "Differentially private empirical risk minimization with
+    sparsity-inducing norms", 2019, problem (7), where l2 = 0.
+    """
+
+    strength: float
+    l2: float
+
+    def __post_init__(self) -> None:
+        """Check both strengths, and build the norm where it is given."""
+        for key in ("strength", "l2"):
+            real = check_strength(self.name, getattr(self, key), key)
+            object.__setattr__(self, key, real)
+        if self.given:
+            with of_the_penalty():
+                self.keep(self.norm)
+
+    @property
+    def given(self) -> bool:
+        """Return whether the norm is; a yaml may leave it to the user."""
+        return True
+
+    @abstractmethod
+    def make(self) -> SubmodularNorm:
+        """Return the norm, built anew."""
+
+    def keep(self, norm: Any) -> None:  # noqa: B027
+        """Set parameters to the form in which the norm keeps them."""
+
+    @functools.cached_property
+    def norm(self) -> SubmodularNorm:
+        """Return Omega."""
+        return self.make()
+
+    @property
+    def strong_convexity(self) -> float:  # type: ignore[override]
+        """Return the modulus, l2."""
+        return self.l2
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        """Return whether F is known to be submodular."""
+        return self.norm.checked
+
+    def check_features(self, p: int) -> None:
+        """Refuse a norm that is not on R^p."""
+        with of_the_penalty():
+            self.norm.check_features(p)
+
+    def value(self, w: Array) -> Any:
+        """Return the penalty of w, (..., p) to (...)."""
+        smooth = 0.5 * self.l2 * np.square(w).sum(axis=-1)
+        return smooth + self.strength * self.norm.value(w)
+
+    def prox(self, v: Array, step: Array | float) -> Array:
+        """Return argmin_u norm2(u - v)^2 / 2 + step psi(u), (..., p).
+
+        Omega is homogeneous: it is the prox of step strength Omega, shrunk.
+        """
+        moved = self.norm.prox(v, np.multiply(step, self.strength))
+        return np.asarray(moved / (1.0 + np.multiply(step, self.l2)))
+
+    def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
+        """Return s and psi(w) + psi*(s u) - s u.w, see :class:`Penalty`.
+
+        With k = strength psi*(u) = dist(u, k |P|(F))^2 / (2 l2). Let v be the nearest
+        point of k |P|(F): the sum is k Omega(w) - v.w + norm2(l2 w - u + v)^2 / (2 l2).
+        Without l2 psi* is 0 on k |P|(F), and the scale is k / Omega*(u).
+        """
+        if self.l2 > 0.0:
+            near = self.norm.project(u, self.strength)
+            apart = float(np.square(self.l2 * w - (u - near)).sum())
+            slack = self.norm.slack(w, near, self.strength)
+            return 1.0, slack + apart / (2.0 * self.l2)
+        size, _ = self.norm.dual(u)
+        s = min(1.0, self.strength / size) if size > 0.0 else 1.0
+        return s, self.norm.slack(w, s * u, self.strength)
+
+
+@contextmanager
+def of_the_penalty() -> Iterator[None]:
+    """Say of a norm's error that it is in the penalty."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"penalty.{error}") from None

@@ -1,0 +1,57 @@
+"""The penalty of a submodular function of one's own."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.norms.general import FromGains
+from dp_erm_bench.norms.tabulated import Tabulated
+from dp_erm_bench.penalties.structured import StructuredPenalty
+
+HELP = "the 2^p values of F, p <= 16: number m is of the features whose bit is in m; a "
+HELP += "list [[..]], a .csv or .npy file, or from Python an object with gains(order)"
+
+
+@dataclass(frozen=True)
+class Submodular(StructuredPenalty):
+    """psi(w) = strength Omega(w) + (l2 / 2) norm2(w)^2 for any submodular F.
+
+    Values of all sets are checked completely. What an object with gains(order) says
+    cannot be: it is served only where privacy does not rest on the penalty.
+    """
+
+    name: ClassVar[str] = "submodular"
+    strength: float = 0.0
+    values: Any = field(default=None, metadata={"help": HELP})
+    l2: float = 0.0
+
+    @classmethod
+    def example(cls, p: int) -> dict[str, Any]:
+        """Return sqrt(|A|) plus half the number of neighbouring pairs that A meets."""
+        sets = np.arange(2**p)
+        pairs = [(sets >> j) & 3 != 0 for j in range(p - 1)]
+        met = 0.5 * np.sum(pairs, axis=0) if pairs else 0.0
+        return {"values": [(np.sqrt(np.bitwise_count(sets) * 1.0) + met).tolist()]}
+
+    @property
+    def given(self) -> bool:
+        """Return whether there is a function."""
+        return self.values is not None
+
+    def make(self) -> Tabulated | FromGains:
+        """Return the norm of the values or of the object."""
+        if hasattr(self.values, "gains"):
+            return FromGains(self.values)
+        return Tabulated(self.values)
+
+    def check_features(self, p: int) -> None:
+        """Refuse a function that is not on R^p; name an object by its gains."""
+        super().check_features(p)
+        if isinstance(self.norm, FromGains):
+            object.__setattr__(self, "values", self.norm.named(p))
+
+    def keep(self, norm: Tabulated | FromGains) -> None:
+        """Keep the values as a tuple: they are part of the key of a trial."""
+        if isinstance(norm, Tabulated):
+            object.__setattr__(self, "values", norm.values)
