@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from dp_erm_bench import registry
-from dp_erm_bench.constraints.base import Ball
+from dp_erm_bench.constraints.base import UNCOMPILED, Ball
 from dp_erm_bench.contract.problems import problem_of
 from dp_erm_bench.problems.erm.problem import ERMProblem
 
@@ -22,8 +22,9 @@ RISKS = [
 ]
 """The algorithms of empirical risk minimisation."""
 SETS = [name for name in registry.names("constraint") if name != "none"]
-BALLS = [n for n in SETS if issubclass(registry.target("constraint", n), Ball)]
-"""The sets that are given by a radius."""
+KINDS = {name: registry.target("constraint", name) for name in SETS}
+BALLS = [n for n, c in KINDS.items() if issubclass(c, Ball) and c.code != UNCOMPILED]
+"""The sets that are given by a radius, on which kernels project."""
 
 
 @functools.cache

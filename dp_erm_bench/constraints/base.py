@@ -28,8 +28,9 @@ class Constraint(ABC):
     bounded : bool
         Whether the set is bounded.
     explicit : bool
-        Whether it is given by its vertices, which may have several entries that are
-        not zero.
+        Whether it is given by its vertices.
+    dense_vertices : bool
+        Whether vertices may have several entries that are not zero.
     radius : float
         Its size; infinite for the whole space.
     """
@@ -38,6 +39,7 @@ class Constraint(ABC):
     code: ClassVar[int] = UNCOMPILED
     bounded: ClassVar[bool] = True
     explicit: ClassVar[bool] = False
+    dense_vertices: ClassVar[bool] = False
     radius: float = math.inf
 
     @classmethod
@@ -83,8 +85,8 @@ class Constraint(ABC):
         """
         return np.abs(self.vertex_products(bounds))
 
-    def vertex_points(self, index: Indices) -> Array:
-        """Return vertices by their index, (B, p); of explicit sets only."""
+    def vertex_points(self, index: Indices, p: int) -> Array:
+        """Return vertices by their index, (B, p); of those with ``dense_vertices``."""
         raise NotImplementedError(f"constraint={self.name} has no list of vertices")
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
@@ -124,6 +126,20 @@ class Ball(Constraint):
                 "number > 0"
             )
         object.__setattr__(self, "radius", radius)
+
+
+def largest_products(points: Array, bounds: Array) -> Array:
+    """Return the largest <v, g> over |g_j| <= bounds_j, of which 0 times infinity is 0.
+
+    Parameters
+    ----------
+    points : array of shape (m, p)
+        The v.
+    bounds : array of shape (..., p)
+    """
+    sizes, unbounded = np.abs(points).T, np.isinf(bounds)
+    total = np.where(unbounded, 0.0, bounds) @ sizes
+    return np.where(unbounded @ sizes > 0.0, np.inf, total)
 
 
 def simplex_projection(v: Array, radius: float) -> Array:

@@ -7,7 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.constraints.base import Array, Constraint, Indices
+from dp_erm_bench.constraints.base import (
+    Array,
+    Constraint,
+    Indices,
+    largest_products,
+)
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import numbers_of
 
@@ -30,6 +35,7 @@ class Polytope(Constraint):
 
     name: ClassVar[str] = "polytope"
     explicit: ClassVar[bool] = True
+    dense_vertices: ClassVar[bool] = True
 
     vertices: Any = field(default=None, metadata={"help": HELP})
 
@@ -98,7 +104,7 @@ class Polytope(Constraint):
 
     def linear_minimiser(self, g: Array) -> Array:
         """Return the vertex of the smallest <v, g>."""
-        return self.vertex_points(self.vertex_products(g).argmin(axis=-1))
+        return np.asarray(self.points[self.vertex_products(g).argmin(axis=-1)])
 
     def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
         """Return whether points are within tolerance * radius of the hull."""
@@ -118,11 +124,9 @@ class Polytope(Constraint):
 
     def vertex_sizes(self, bounds: Array) -> Array:
         """Return sum_j |v_j| bounds_j, of which 0 times infinity is 0."""
-        sizes, unbounded = np.abs(self.points).T, np.isinf(bounds)
-        total = np.where(unbounded, 0.0, bounds) @ sizes
-        return np.where(unbounded @ sizes > 0.0, np.inf, total)
+        return largest_products(self.points, bounds)
 
-    def vertex_points(self, index: Indices) -> Array:
+    def vertex_points(self, index: Indices, p: int) -> Array:
         """Return the points."""
         return np.asarray(self.points[index])
 

@@ -34,6 +34,8 @@ class Penalty(ABC):
     ----------
     name : str
         The name of its yaml.
+    everywhere : bool
+        Whether ``example`` is one in R^p for every p.
     strong_convexity : float
         The modulus of strong convexity in the euclidean norm.
     quadratic : bool
@@ -44,6 +46,7 @@ class Penalty(ABC):
     """
 
     name: ClassVar[str]
+    everywhere: ClassVar[bool] = True
     strong_convexity: float = 0.0
     quadratic: bool = False
     convex: bool = True

@@ -1,7 +1,7 @@
 """Penalties from functions of the number of coordinates."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dp_erm_bench.norms.cardinality import FUNCTIONS
 from dp_erm_bench.norms.cardinality import Cardinality as Norm
@@ -24,6 +24,11 @@ class Cardinality(StructuredPenalty):
         default=None, metadata={"help": "K of min(k, K), with function=capped"}
     )
     l2: float = 0.0
+
+    @classmethod
+    def example(cls, p: int) -> dict[str, Any]:
+        """Return a function between those of the L1 norm and the maximum."""
+        return {"function": "sqrt"}
 
     def make(self) -> Norm:
         """Return the norm of the function."""

@@ -12,6 +12,7 @@ class Range(StructuredPenalty):
     """psi(w) = strength Omega(w) + (l2 / 2) norm2(w)^2, F(A) = p - 2 + range of A."""
 
     name: ClassVar[str] = "range"
+    everywhere: ClassVar[bool] = False
     strength: float = 0.0
     l2: float = 0.0
 

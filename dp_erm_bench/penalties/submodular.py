@@ -22,6 +22,7 @@ class Submodular(StructuredPenalty):
     """
 
     name: ClassVar[str] = "submodular"
+    everywhere: ClassVar[bool] = False
     strength: float = 0.0
     values: Any = field(default=None, metadata={"help": HELP})
     l2: float = 0.0

@@ -101,9 +101,10 @@ class FrankWolfe(FullBatch):
             chosen = mechanisms["vertex"](
                 oracle.gradient(clip), lambda g: -space.vertex_products(g + ridge)
             )
-            if space.explicit:
+            if space.dense_vertices:
                 far = part[:, None]
-                oracle.move_to((1.0 - far) * w + far * space.vertex_points(chosen))
+                towards = space.vertex_points(chosen, problem.p)
+                oracle.move_to((1.0 - far) * w + far * towards)
             else:
                 oracle.move_towards(*space.vertex_entries(chosen, problem.p), part)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dp_erm_bench import registry
-from dp_erm_bench.constraints.base import Constraint
+from dp_erm_bench.constraints.base import UNCOMPILED, Constraint
 from dp_erm_bench.constraints.l1_ball import L1Ball
 from dp_erm_bench.constraints.l2_ball import L2Ball
 from dp_erm_bench.constraints.simplex import Simplex
@@ -90,7 +90,7 @@ def test_kernels_get_the_code_and_the_radius(constraint):
 
 
 def test_codes_differ():
-    made = [example(name) for name in NAMES]
+    made = [one for one in map(example, NAMES) if one.code != UNCOMPILED]
     assert len({constraint.code for constraint in made}) == len(made)
 
 

@@ -29,8 +29,10 @@ RATIO = 0.1
 
 FINISHED = 1e-13
 MOST_STEPS = 30_000
-# Accelerated proximal steps between two looks at the gap.
+# Accelerated proximal steps between two looks at the gap; so many looks at which it is
+# not halved end the search, where it is near enough.
 CHECKED = 50
+STALLED, NEAR = 10, 1e-11
 
 
 def minimise(problem: ERM) -> Array:
@@ -113,7 +115,7 @@ def _minimise_in_hull(problem: Composite, constraint: Constraint) -> Array:
     """Minimise over the weights of the vertices, without a penalty."""
     m = constraint.vertex_count(problem.X.shape[1])
     assert m is not None
-    points = constraint.vertex_points(np.arange(m))
+    points = constraint.vertex_points(np.arange(m), problem.X.shape[1])
     by_weights = replace(problem, X=problem.X @ points.T)
     weights = faces.minimise_over(by_weights, faces.SimplexRegion(Simplex(1.0)))
     return weights @ points
@@ -136,13 +138,15 @@ def _minimise_by_prox(problem: ERM, prox: Callable[[Array, float], Array]) -> Ar
         return prox(v - size * objective.gradient(v), size)
 
     best = prox(objective.zero, 0.0)
-    least, _ = certified_gap(problem, best)
+    least, looks = certified_gap(problem, best)[0], 0
     steps = itertools.islice(composite.accelerated(step, best), MOST_STEPS)
     for w in itertools.islice(steps, CHECKED - 1, None, CHECKED):
         gap, _ = certified_gap(problem, w)
+        looks = 0 if gap < 0.5 * least else looks + 1
         if gap < least:
             best, least = w, gap
-        if least <= FINISHED * objective.value(best):
+        value = float(problem.value(best))
+        if least <= FINISHED * value or (looks > STALLED and least <= NEAR * value):
             break
     return best
 

@@ -1,0 +1,42 @@
+"""Norms by the name of their family."""
+
+from typing import Any
+
+from dp_erm_bench.errors import refused
+from dp_erm_bench.norms.base import SubmodularNorm
+from dp_erm_bench.norms.cardinality import Cardinality
+from dp_erm_bench.norms.groups import Groups
+from dp_erm_bench.norms.range import Range
+from dp_erm_bench.norms.tabulated import Tabulated
+
+PARAMETERS = {
+    "cardinality": ("function", "cap"),
+    "groups": ("groups", "weights"),
+    "range": (),
+    "submodular": ("values",),
+}
+"""What each family reads; parameters of the others must stay at their defaults."""
+
+KINDS: dict[str, type[SubmodularNorm]] = {
+    "cardinality": Cardinality,
+    "groups": Groups,
+    "range": Range,
+    "submodular": Tabulated,
+}
+
+
+def named_norm(name: Any, given: dict[str, Any], defaults: dict[str, Any]) -> Any:
+    """Return the norm of a family from its parameters among those given.
+
+    Raises
+    ------
+    UsageError
+        For an unknown family, or a parameter of another one.
+    """
+    if not isinstance(name, str) or name not in PARAMETERS:
+        raise refused("norm", name, f"one of {', '.join(PARAMETERS)}")
+    for key, value in given.items():
+        if key not in PARAMETERS[name] and value != defaults[key]:
+            owner = next(kind for kind in PARAMETERS if key in PARAMETERS[kind])
+            raise refused(key, value, f"left out with norm={name}: it is of {owner}")
+    return KINDS[name](**{key: given[key] for key in PARAMETERS[name]})
