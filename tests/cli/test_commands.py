@@ -30,7 +30,9 @@ def folder(tmp_path):
 def test_every_choice_is_listed_with_what_it_is(group):
     lines = listing(group).splitlines()
     for name in registry.names(group):
-        (line,) = [line for line in lines if line.split()[0] == name]
+        # Parameters stand further in, and may have the name of a choice.
+        chosen = [line for line in lines if not line.startswith("    ")]
+        (line,) = [line for line in chosen if line.split()[0] == name]
         assert len(line.split()) > 2, f"{group} {name} says nothing about itself"
 
 

@@ -28,6 +28,12 @@ STRONG = [
 ]
 
 
+def named(penalty, **given):
+    """A penalty by name, with what it needs."""
+    example = registry.target("penalty", penalty).example(BARE.p)
+    return {"name": penalty, **example, **given}
+
+
 def sentence(*arguments, **options):
     with pytest.raises(UsageError) as error:
         build_problem(*arguments, **options)
@@ -48,7 +54,7 @@ def test_auto_is_the_usual_objective():
 @pytest.mark.parametrize("penalty", registry.names("penalty"))
 @pytest.mark.parametrize("constraint", registry.names("constraint"))
 def test_every_name_builds(loss, penalty, constraint):
-    part = {"name": penalty} | ({"strength": 0.25} if penalty in STRONG else {})
+    part = named(penalty) | ({"strength": 0.25} if penalty in STRONG else {})
     size = registry.target("constraint", constraint).example(BARE.p)
     problem = build_problem(BARE, loss, part, {"name": constraint} | size)
     parts = (problem.loss, problem.penalty, problem.constraint)
@@ -85,7 +91,7 @@ def test_auto_takes_another_strength():
 @pytest.mark.parametrize("strength", ["1/n", "1 / n", 0.125, "0.125", "1.25e-1"])
 @pytest.mark.parametrize("penalty", STRONG)
 def test_strengths_in_all_spellings(penalty, strength):
-    made = build_problem(BARE, "logistic", {"name": penalty, "strength": strength})
+    made = build_problem(BARE, "logistic", named(penalty, strength=strength))
     assert made.penalty.strength == 0.125
     assert strength_of(strength, 8) == 0.125
 
@@ -144,7 +150,7 @@ def test_stray_parameters_of_a_penalty_are_named(strong):
     assert text.startswith(
         f"parameter of {strong}=strenght (did you mean strength?): must be one of "
     )
-    assert text.endswith("strength")
+    assert "strength" in text.split(": must be one of ")[1].split(", ")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.polytope import Polytope
-from dp_erm_bench.contract.problems import curved_losses
+from dp_erm_bench.contract.problems import curved_losses, separable_penalties
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm import perturbed
 from dp_erm_bench.problems.erm.build import build_problem
@@ -28,6 +28,7 @@ CONSTRAINTS = {
     "l1_ball": {"name": "l1_ball", "radius": 0.5},
     "simplex": {"name": "simplex", "radius": 1.0},
     "polytope": {"name": "polytope", **Polytope.example(12, 0.5)},
+    "norm_ball": {"name": "norm_ball", "radius": 0.5, "function": "sqrt"},
 }
 FREE = [(penalty, "none") for penalty in PENALTIES]
 BOUNDED = [
@@ -52,7 +53,7 @@ def full_gradient(problem, w, linear, ridge):
 
 
 def test_every_penalty_and_constraint_is_tried():
-    assert set(PENALTIES) == set(registry.names("penalty"))
+    assert set(PENALTIES) == set(separable_penalties())
     assert set(CONSTRAINTS) == set(registry.names("constraint"))
 
 
