@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from dp_erm_bench.norms.groups import Groups as Norm
 from dp_erm_bench.penalties.structured import StructuredPenalty
 
-HELP = "a list of groups of feature indices from 0, or of names where data have any"
+HELP = "a list of groups of feature indices from 0, or of the features' names"
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,8 @@ class Groups(StructuredPenalty):
 
     @property
     def given(self) -> bool:
-        """Return whether there are groups, of indices."""
-        rows = self.groups if isinstance(self.groups, list | tuple) else []
-        named = any(
-            isinstance(row, list | tuple) and any(isinstance(j, str) for j in row)
-            for row in rows
-        )
-        return self.groups is not None and not named
+        """Return whether there are groups."""
+        return self.groups is not None
 
     def make(self) -> Norm:
         """Return the norm of the groups."""

@@ -9,11 +9,13 @@ from scipy.optimize import minimize
 
 from dp_erm_bench import fit, problem_from_arrays, registry
 from dp_erm_bench.contract.problems import separable_penalties
+from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.penalties.cardinality import Cardinality
 from dp_erm_bench.penalties.groups import Groups
 from dp_erm_bench.penalties.range import Range
 from dp_erm_bench.penalties.submodular import Submodular
+from dp_erm_bench.problems.erm.build import build_problem
 from tests.norms.families import FAMILIES, LAPPED, POINT, SETS, Gains, P, listed, mixed
 from tests.serving import RISKS
 
@@ -253,6 +255,26 @@ def test_lists_and_tuples_are_one_penalty_with_one_key():
     assert Cardinality(0.1, "capped", 3) == Cardinality(0.1, "capped", 3.0)
     assert problem("range", l2="1/n").penalty == Range(0.02, 1.0 / 80)
     assert Submodular(0.1, [listed(mixed)]) == Submodular(0.1, listed(mixed))
+
+
+def test_groups_may_be_of_the_features_names(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "table.csv"
+    rows = np.column_stack([rng.normal(size=(20, 3)), rng.choice([-1, 1], 20)])
+    np.savetxt(path, rows, delimiter=",", header="age,pay,years,label", comments="")
+    data = load_dataset(
+        registry.read("dataset", "file") | {"path": str(path), "label": "label"}
+    )
+    by_name = {"name": "groups", "strength": 0.1, "groups": [["pay", "age"], ["years"]]}
+    by_index = {**by_name, "groups": [[1, 0], [2]]}
+    made = [build_problem(data, "logistic", psi) for psi in (by_name, by_index)]
+    assert made[0].penalty == made[1].penalty and made[0].key == made[1].key
+    with pytest.raises(UsageError) as error:
+        build_problem(data, "logistic", {**by_name, "groups": [["pay", "agee"]]})
+    assert str(error.value) == (
+        "penalty.groups=agee (did you mean age?): must be one of age, pay, years"
+    )
+    # Without names of their own features are x0, x1, ..
+    assert problem("groups", groups=[["x1", "x0"], [2, 3, 4, 5]], weights=None).p == P
 
 
 def test_coordinates_without_a_penalty_are_asked_for():

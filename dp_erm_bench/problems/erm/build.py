@@ -20,6 +20,7 @@ from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import ALLOWED, Penalty
 from dp_erm_bench.plugins.names import is_file, label, named_in
 from dp_erm_bench.problems.erm.declared import check_loss
+from dp_erm_bench.problems.erm.model import feature_names
 from dp_erm_bench.problems.erm.problem import ERMProblem
 
 HIDDEN = ("name", "_target_", "file", "content")
@@ -150,9 +151,11 @@ def build_problem(
     if not isinstance(penalty, Penalty):
         name, parameters = _named("penalty", penalty)
         name = _usual("penalty", dataset).penalty if name == "auto" else name
+        parameters = _indexed("penalty", parameters, dataset)
         penalty = _penalty(name, parameters, dataset)
     if not isinstance(constraint, Constraint):
         name, parameters = _named("constraint", constraint)
+        parameters = _indexed("constraint", parameters, dataset)
         constraint = cast(Constraint, registry.build("constraint", name, **parameters))
     return ERMProblem(dataset, loss, penalty, constraint)
 
@@ -184,6 +187,23 @@ def _named(group: str, spec: object) -> tuple[str, dict[str, Any]]:
     # Numbers of numpy are as good as Python's.
     plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.items()}
     return named_in(spec), {k: v for k, v in plain.items() if k not in HIDDEN}
+
+
+def _indexed(part: str, parameters: dict[str, Any], dataset: Dataset) -> dict[str, Any]:
+    """Return the parameters with the names of features in groups as their indices."""
+    groups, lists = parameters.get("groups"), (list, tuple)
+    if not (
+        isinstance(groups, lists) and all(isinstance(row, lists) for row in groups)
+    ):
+        return parameters
+    places = {name: j for j, name in enumerate(feature_names(dataset))}
+
+    def index(member: Any) -> Any:
+        if isinstance(member, str):
+            registry.check_choice(f"{part}.groups", member, list(places))
+        return places.get(member, member)
+
+    return {**parameters, "groups": [[index(j) for j in row] for row in groups]}
 
 
 def _usual(key: str, dataset: Dataset) -> Usual:
