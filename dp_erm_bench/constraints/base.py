@@ -59,6 +59,16 @@ class Constraint(ABC):
     def project(self, w: Array) -> Array:
         """Return the nearest points of the set in the euclidean norm, (..., p)."""
 
+    def project_linf(self, w: Array) -> Array:
+        """Return the nearest points of the set in the max norm, (..., p).
+
+        Raises
+        ------
+        NotImplementedError
+            If the class does not know them.
+        """
+        raise NotImplementedError(f"constraint={self.name}: no projection in linf")
+
     @abstractmethod
     def linear_minimiser(self, g: Array) -> Array:
         """Return a point of the set with the smallest <g, s>, (..., p).

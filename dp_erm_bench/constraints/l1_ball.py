@@ -33,6 +33,10 @@ class L1Ball(base.Ball):
         moved = np.copysign(base.simplex_projection(np.abs(w), self.radius), w)
         return np.where(outside[..., None], moved, w)
 
+    def project_linf(self, w: Array) -> Array:
+        """Return the euclidean projection: both shrink all entries by one number."""
+        return self.project(w)
+
     def linear_minimiser(self, g: Array) -> Array:
         """Return the vertex -+radius e_j of the largest |g_j|."""
         best = np.abs(g).argmax(axis=-1)[..., None]

@@ -24,6 +24,28 @@ class L2Ball(Ball):
         excess = np.maximum(self.gauge(w), 1.0)
         return np.asarray(w / excess[..., None])
 
+    def project_linf(self, w: Array) -> Array:
+        """Return w where it is inside; else all entries shrunk by the same least t.
+
+        Of the entries by size, |w| = a_1 >= a_2 >= .., those of rank 1 .. k stay, k
+        being the first with sum_i (a_i - a_(k+1))^2 > radius^2; t is the smaller root
+        of sum_(i <= k) (a_i - t)^2 = radius^2 (Ghazi et al., NeurIPS 2024, Algorithm 6
+        for this ball).
+        """
+        w = np.asarray(w, dtype=np.float64)
+        sizes = -np.sort(-np.abs(w), axis=-1)
+        sums, squares = np.cumsum(sizes, axis=-1), np.cumsum(sizes**2, axis=-1)
+        counts = np.arange(1, w.shape[-1] + 1)
+        below = np.append(sizes[..., 1:], np.zeros((*w.shape[:-1], 1)), axis=-1)
+        left = squares - 2 * below * sums + counts * below**2
+        first = np.argmax(left > self.radius**2, axis=-1)[..., None]
+        k = first + 1
+        total, square = (np.take_along_axis(x, first, -1) for x in (sums, squares))
+        root = np.sqrt(np.maximum(total**2 - k * (square - self.radius**2), 0.0))
+        shrunk = np.maximum(np.abs(w) - (total - root) / k, 0.0)
+        outside = self.gauge(w)[..., None] > 1.0
+        return np.where(outside, np.copysign(shrunk, w), w)
+
     def linear_minimiser(self, g: Array) -> Array:
         """Return -radius g / norm2(g); zero for g = 0."""
         size = np.linalg.norm(g, axis=-1, keepdims=True)

@@ -28,6 +28,10 @@ class WholeSpace(Constraint):
         """Return w, which is feasible already."""
         return w
 
+    def project_linf(self, w: Array) -> Array:
+        """Return w, which is feasible already."""
+        return w
+
     def linear_minimiser(self, g: Array) -> Array:
         """Raise Unsupported: a linear function has no minimum on R^p."""
         raise Unsupported(

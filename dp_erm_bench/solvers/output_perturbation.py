@@ -1,15 +1,21 @@
 """Output perturbation."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.constraints.base import Constraint
+from dp_erm_bench.releases.l1_laplace import L1Laplace
 from dp_erm_bench.solvers import one_solve
-from dp_erm_bench.solvers.base import Array, Releases
+from dp_erm_bench.solvers.base import Array, Releases, shape
 from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
+
+LAWS = {**one_solve.LAWS, "l1_laplace": L1Laplace}
+PROJECTIONS = ("l2", "linf", "none")
 
 
 @dataclass(frozen=True)
@@ -22,10 +28,23 @@ class OutputPerturbation(one_solve.OneSolve):
     set and all other records are the same in both. Each point that is computed is
     within the tolerance of its minimiser, which adds twice the tolerance.
 
-    The noisy point is projected on the set, or on a penalty's box, which is free.
+    In the l1 norm (noise=l1_laplace), over R^p without an l1 part: m (w - w') is minus
+    the change of the mean gradient from w to w', plus the changed record's. Gradients
+    are multiples of records, of norm1 at most sqrt(s) times their norm2, s being the
+    declared number of non-zeros. One record's changes by at most H norm2(w - w') in
+    norm2, H = phi'' norm2(x)^2. So with d = norm2's bound above, m norm1(w - w') is at
+    most sqrt(s) ((n - 1) / n H d + m d); it is at most sqrt(p) m d, too. A distance of
+    the tolerance in norm2 is sqrt(p) times that in norm1.
+
+    The noisy point is moved into the set, or into a penalty's box, which is free: to
+    the nearest point in norm2, or in the max norm, which keeps more of what Gaussian
+    noise on many coordinates leaves.
 
     References
     ----------
+    Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
+    sparse gradients", NeurIPS 2024, Algorithm 6 (projection=linf, noise=l1_laplace; its
+    constant is larger);
     Chaudhuri, Monteleoni, Sarwate, "Differentially private empirical risk
     minimization", JMLR 2011, Algorithm 1 and Corollary 8 (noise=gamma).
     """
@@ -36,17 +55,58 @@ class OutputPerturbation(one_solve.OneSolve):
         "is linear for all neighbours, which the small problems are not"
     }
 
-    noise: str = one_solve.noise_field()
+    noise: str = shape(
+        "gaussian",
+        choices=tuple(LAWS),
+        help="normal; of density exp(-norm2) or exp(-norm1), private at delta = 0",
+    )
     tolerance: float = one_solve.tolerance_field(1e-9)
+    projection: str = shape(
+        "l2",
+        choices=PROJECTIONS,
+        later=True,
+        help="the norm in which the noisy point is moved into the set, if it is",
+    )
+
+    def unsupported(self, problem: ERM) -> str | None:
+        """Refuse as `OneSolve`, and what is not proved or not known of a set."""
+        constraint, penalty = problem.constraint, problem.penalty
+        if self.noise == "l1_laplace" and not (
+            penalty.quadratic and not constraint.bounded
+        ):
+            posed = f"constraint={constraint.name}, penalty={penalty.name}"
+            return (
+                f"noise=l1_laplace: needs constraint none, penalty none or l2: {posed}"
+            )
+        known = type(constraint).project_linf is not Constraint.project_linf
+        if self.projection == "linf" and not known:
+            return f"constraint={constraint.name}: has no projection=linf, use l2"
+        return super().unsupported(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield the minimiser."""
+        modulus, slack = self.modulus(problem), 2.0 * self.tolerance
         change = adjacency.of_mean(norm_bound(problem, None), problem.n)
-        sensitivity = change / self.modulus(problem) + 2.0 * self.tolerance
-        yield one_solve.LAWS[self.noise]("minimiser", sensitivity, 1)
+        if self.noise == "l1_laplace":
+            change = change * self.spread(problem, modulus)
+            slack *= math.sqrt(problem.p)
+        yield LAWS[self.noise]("minimiser", change / modulus + slack, 1)
+
+    def spread(self, problem: ERM, modulus: float) -> float:
+        """Return a bound on norm1(w - w') / (d / m), the l1 norm's part."""
+        n, bounds = problem.n, problem.dataset.bounds
+        declared = None if bounds is None else bounds.nonzeros
+        curvature = (n - 1) / n * problem.record_smoothness / modulus
+        sparse = math.sqrt(problem.p if declared is None else declared)
+        return min(sparse * (curvature + 1.0), math.sqrt(problem.p))
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return the minimiser plus noise, in the set."""
         problem = oracle.problem
         exact = self.minimiser(problem, np.zeros(problem.p), self.tolerance)
-        return one_solve.nearest_feasible(problem, mechanisms["minimiser"](exact))
+        noisy: Array = mechanisms["minimiser"](exact)
+        if self.projection == "none":
+            return noisy
+        if self.projection == "linf":
+            return problem.constraint.project_linf(problem.penalty.prox(noisy, 0.0))
+        return one_solve.nearest_feasible(problem, noisy)
