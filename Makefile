@@ -69,19 +69,15 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks $(BENCH) $(if $(BENCHOPT),--benchopt=$(BENCHOPT))
 
 # One experiment's failure does not keep the others from running; an interrupt does.
-# Each run ends with its claims: of several, they are printed again together.
+# Each run ends with its claims.
 reproduce-figures: $(READY)
-	@status=0; folders=; \
+	@status=0; \
 	for name in $(EXPERIMENT); do \
 	    echo "== $$name, profile $(PROFILE)"; code=0; \
 	    $(BIN)/dp-erm-bench experiment=$$name profile=$(PROFILE) || code=$$?; \
 	    [ $$code -lt 130 ] || exit $$code; \
 	    [ $$code -eq 0 ] || status=$$code; \
-	    [ ! -d results/$$name ] || folders="$$folders results/$$name"; \
 	done; \
-	if [ $(words $(EXPERIMENT)) -gt 1 ] && [ -n "$$folders" ]; then \
-	    $(BIN)/dp-erm-bench report $$folders; \
-	fi; \
 	exit $$status
 
 audit accounting: $(READY)

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import is_file
+from dp_erm_bench.report.claims.lookup import NOT_JUDGED, UNJUDGED
 from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
 
@@ -106,9 +107,11 @@ def report(folder: Path) -> None:
     if claims is not None and CLAIMS in drawn:
         try:
             _print(_claims_table(folder.name, claims))
+            if f",{NOT_JUDGED}," in claims:
+                print(UNJUDGED)
         except (ValueError, LookupError, AttributeError, csv.Error):
-            again = f"dp-erm-bench collect {folder} makes it again"
-            raise UsageError(f"{folder / CLAIMS}: is damaged; {again}") from None
+            again = f"is damaged; dp-erm-bench collect {folder} makes it again"
+            raise UsageError(f"{folder / CLAIMS}: {again}") from None
     for name in drawn:
         if name != CLAIMS:
             print(f"figure: {(folder / name).with_suffix('.pdf')} and .png")
@@ -117,8 +120,7 @@ def report(folder: Path) -> None:
 
 
 def _print(table: Table) -> None:
-    width = None if Console().is_terminal else WIDTH
-    Console(width=width).print(table)
+    Console(width=None if Console().is_terminal else WIDTH).print(table)
 
 
 def _claims_table(name: str, claims: str) -> Table:
@@ -152,13 +154,7 @@ def _cell(text: str) -> str:
 
 
 def compare_command(arguments: Sequence[str]) -> int:
-    """Compare two results folders; return 1 if something is worse, else 0.
-
-    Raises
-    ------
-    UsageError
-        For anything wrong with the arguments or the folders.
-    """
+    """Compare two results folders; return 1 if something is worse, else 0."""
     options = _parser().parse_args(list(arguments))
     from dp_erm_bench.results.compare import Rule, compare
     from dp_erm_bench.results.finals import named_finals

@@ -24,7 +24,7 @@ from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results import plan, table
 from dp_erm_bench.results.files import check_writable, locked, plural, shown, telling
-from dp_erm_bench.results.index import FAILED, FINISHED
+from dp_erm_bench.results.index import FINISHED
 from dp_erm_bench.results.runs import check_run, note_ended, read_manifest
 from dp_erm_bench.results.segment import NAMED
 from dp_erm_bench.runner.engines.choice import ACTIVE
@@ -32,6 +32,7 @@ from dp_erm_bench.runner.manifest import doubts, plain_command, recorded, write_
 from dp_erm_bench.runner.options import RunOptions, run_options
 from dp_erm_bench.runner.plan import print_plan
 from dp_erm_bench.runner.process import Worker
+from dp_erm_bench.runner.progress import awaited
 from dp_erm_bench.runner.session import Blocks, Session
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
     if options.mode != "plan":
         check_writable(folder)
     with early_worker(folder, options) as early:
-        return _run(Session(name, folder, options, blocks), early)
+        with awaited(f"{name}: reading data, planning", options.progress):
+            session = Session(name, folder, options, blocks)
+        return _run(session, early)
 
 
 def sweep(
@@ -235,12 +238,9 @@ def _print_summary(session: Session, choices: Iterable[Choice]) -> None:
     counts = session.counts()
     statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
     total = f"{sum(counts.values())} trials ({session.ran} run now)"
-    print(f"{session.name}: {total}: {statuses or 'none'}")
-    for status in FAILED:
-        if messages := session.messages.get(status):
-            print(f"{status}: {len(messages)} trials, the first: {messages[0]}")
-    for line in doubts(choices, session.skipped):
-        print(line)
+    lines = [f"{session.name}: {total}: {statuses or 'none'}"]
+    lines += session.reasons.lines(session.store)
+    print("\n".join([*lines, *doubts(choices, session.skipped)]))
     _print_missing(session)
 
 

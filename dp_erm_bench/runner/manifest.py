@@ -22,6 +22,7 @@ from dp_erm_bench.experiment.choice import Choice, rounded
 from dp_erm_bench.experiment.trials import Line
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.plugins.names import content, is_file, label
+from dp_erm_bench.results.files import plural
 from dp_erm_bench.results.runs import check_run, environment, note, now, write_run
 from dp_erm_bench.results.segment import FORMAT
 from dp_erm_bench.runner.session import Session
@@ -39,6 +40,8 @@ ELSEWHERE = ("config", "command", "files")
 """Options that are not in the manifest's section of options."""
 
 CHOICES = "choices.csv"
+SHOWN = 3
+"""Open choices that a run names."""
 HEADER = (
     "experiment,panel,line,dataset,standardise,algorithm,params,epsilon,delta,adjacency,"
     "calibration,quantity,chosen,mean,scatter,lead_low,lead_high,seeds,settings,trials,"
@@ -161,10 +164,11 @@ def _row(experiment: str, choice: Choice) -> list[Any]:
 
 
 def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence per line whose choice is none, or open.
+    """Yield a sentence per line whose choice is none, and one of all that are open.
 
     `skipped` tells of each skipped trial why.
     """
+    choices, beyond = list(choices), []
     for choice in choices:
         where = f"{choice.line.panel} / {choice.line.line}"
         where += f" (epsilon {choice.line.budget['epsilon']})"
@@ -174,8 +178,13 @@ def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[st
         elif choice.mean == math.inf:
             yield f"{where}: no setting had a finite mean"
         elif choice.open:
-            beyond = ", ".join(_reasons(choice))
-            yield f"{where}: a better setting may lie beyond: {beyond}"
+            beyond.append(f"{where}: {', '.join(_reasons(choice))}")
+    if beyond:
+        named = "; ".join([*beyond[:SHOWN], *["..."] * (len(beyond) > SHOWN)])
+        yield (
+            f"open: {len(beyond)} of {plural(len(choices), 'choice')}, a better "
+            f"setting may lie beyond: {named} (column open of {CHOICES})"
+        )
 
 
 def _reasons(choice: Choice) -> Iterator[str]:

@@ -4,6 +4,7 @@ import functools
 import itertools
 import secrets
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.frame import FAILED
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.asked import Asked
@@ -24,6 +24,7 @@ from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.pool import Pool, batches_of, work_of
 from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.progress import Progress
+from dp_erm_bench.runner.summary import Reasons
 from dp_erm_bench.runner.worker import Batch, Job
 
 Label = tuple[str, str]
@@ -56,6 +57,7 @@ class Session:
     def __init__(
         self, name: str, folder: Path, options: RunOptions, blocks: Blocks = ()
     ) -> None:
+        self.begun = time.monotonic()
         self.name, self.folder, self.options = name, folder, options
         self.run = new_run_id()
         self.pool: Pool | None = None
@@ -63,7 +65,7 @@ class Session:
         self.plan = Plan(folder, options.append_plan)
         self.statuses: dict[str, str] = {}
         self.finals: dict[str, Mapping[str, float]] = {}
-        self.messages: dict[str, list[str]] = {}
+        self.reasons = Reasons()
         self.skipped: dict[str, str] = {}
         self.ran = 0
         self.damaged: dict[str, int | str] = {}
@@ -126,11 +128,14 @@ class Session:
             status = self.store.index.status(key) or "planned"
             status = "planned" if status in self.options.retry else status
             self.statuses[key] = status
+            self.reasons.recorded(key, status)
         tuning = [one for one in first.values() if one.phase == "tune"]
         if any(self.statuses[one.key] == "planned" for one in tuning):
             for batch in self._batches(tuning):
                 if any(self.statuses[one.key] == "planned" for one in batch):
                     self.statuses.update((one.key, "planned") for one in batch)
+                    for one in batch:
+                        self.reasons.earlier.pop(one.key, None)
                     self._tuning.append(batch)
         todo = [o for o in first.values() if self.statuses[o.key] == "planned"]
         self._unwritten += new
@@ -159,7 +164,8 @@ class Session:
         needs = functools.partial(needs_of, self.lines)
         engine = engine_of(options, options.n_jobs, early, needs)
         workers = None if options.engine == "local" else lambda: engine.slots
-        shown = (self.name, options.progress, self.expected().total(), workers)
+        total = self.expected().total()
+        shown = (self.name, options.progress, total, workers, self.begun)
         with Pool(engine, job) as self.pool, Progress(*shown) as progress:
             for planned in self.stages():
                 new, todo = self.announce(planned)
@@ -181,9 +187,9 @@ class Session:
                 self.statuses[key] = sys.intern(status)
                 if self.tuners:
                     self.finals[key] = finals
-                if status in FAILED:
-                    self.messages.setdefault(status, []).append(message)
-                elif status == "skipped":
+                if status != "ok":
+                    self.reasons.add(status, message)
+                if status == "skipped":
                     self.skipped[key] = message
             self.ran += len(outcomes)
             progress.advance(outcome.status for outcome in outcomes)

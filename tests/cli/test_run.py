@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -13,6 +14,7 @@ import pytest
 
 from dp_erm_bench.cli.main import main
 
+ROOT = Path(__file__).resolve().parents[2]
 SWEEP = [
     *("dataset=log1", "dataset.n=60", "dataset.p=5", "seed=range(0,3)"),
     *("algorithm=random_cd,greedy_cd", "budget.epsilon=1,inf", "runner.n_jobs=1"),
@@ -205,3 +207,54 @@ def test_an_interrupt_is_130_and_keeps_what_is_recorded(tmp_path, environment):
     assert err.splitlines()[-1].startswith("dp-erm-bench: interrupted")
     assert "Traceback" not in err
     assert any(f.stat().st_size for f in segments.glob("*"))
+
+
+def test_the_end_of_a_run_names_every_reason_once_with_its_count(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    typed = ["dataset=log1", "dataset.n=60", "algorithm=gd,output_perturbation,sgd"]
+    typed += ["algorithm.gd.step=1,1e200", "algorithm.gd.clip=1", "penalty=none"]
+    typed += ["budget.epsilon=1,2", "seed=0", "runner.progress=false"]
+    typed += ["algorithm.sgd.batch_size=99", "algorithm.sgd.clip=1"]
+    assert main(typed) == 0
+    first = capsys.readouterr().out
+    counts, *lines = first.splitlines()
+    assert counts == "sweep: 8 trials (8 run now): 2 diverged, 2 ok, 4 skipped"
+    assert lines[0] == "skipped: 4 trials"
+    assert sorted(lines[1:3])[1] == "  2 x batch_size=99: must be at most n=60, or full"
+    assert sorted(lines[1:3])[0].startswith(
+        "  2 x OutputPerturbation needs strong conv"
+    )
+    assert lines[3:] == ["diverged: 2 trials: the last objective is not finite"]
+    # A second run runs nothing, and says the same of what is recorded.
+    assert main(typed) == 0
+    again = capsys.readouterr().out
+    assert again == first.replace("8 run now", "0 run now")
+
+
+def test_smoke_says_once_that_it_judges_nothing_and_the_table_stands_once(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiment").mkdir()
+    text = ROOT / "tests/extending/paper/experiment/ridge_paper.yaml"
+    changed = text.read_text().replace("quick", "smoke")
+    (tmp_path / "experiment" / "tiny.yaml").write_text(changed)
+    typed = ["-cd", str(tmp_path), "experiment=tiny", "runner.n_jobs=1"]
+    assert main(typed) == 0
+    out = capsys.readouterr().out
+    assert out.count("tiny (profile smoke): 4 not judged") == 1
+    assert out.count("verdicts would mean nothing, so that no claim is judged") == 1
+    assert set(pd.read_csv("results/tiny/claims.csv")["verdict"]) == {"not judged"}
+    assert not any(word in out.split() for word in ("holds", "fails"))
+
+
+def test_make_prints_each_table_of_claims_once():
+    lines = subprocess.run(
+        ["make", "-n", "-C", ROOT, "reproduce-figures", "EXPERIMENT=mangold2022 audit"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "dp-erm-bench experiment=" in lines and "dp-erm-bench report" not in lines

@@ -56,7 +56,7 @@ def test_it_runs_is_drawn_and_judged_and_drawn_again(paper, tmp_path, capsys):
     certified = claims["verdict"][claims["measured"].str.startswith("epsilon cert")]
     assert certified.tolist() == ["holds", "holds"]
     assert claims["verdict"].iloc[-1] == "holds"
-    assert "ridge_paper (profile smoke): " in capsys.readouterr().out
+    assert "ridge_paper (profile quick): " in capsys.readouterr().out
     before = {p.name: p.read_bytes() for p in (folder / "figures").iterdir()}
     for path in (folder / "figures").iterdir():
         os.remove(path)

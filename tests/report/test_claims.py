@@ -22,7 +22,7 @@ RATIO = {
 
 def config(*claims):
     return {
-        "profile": "smoke",
+        "profile": "default",
         "paper": "mangold2023",
         "claims": list(claims),
     }
@@ -41,7 +41,7 @@ def test_row_says_everything(tabulate):
     row = judge(table, RATIO)
     assert row["paper"] == "mangold2023"
     assert row["figure"] == "log1"
-    assert row["profile"] == "smoke"
+    assert row["profile"] == "default"
     assert row["statement"] == "DP-SGD authors ends far above DP-CD cyclic"
     assert row["measured"] == "mean final error, DP-SGD authors / DP-CD cyclic"
     assert row["threshold"] == ">= 3"

@@ -144,7 +144,7 @@ def test_missing_runs_say_why(rows, change, reason):
 
 def claim_on(measure, **more):
     return {
-        "profile": "smoke",
+        "profile": "default",
         "paper": "mangold2023",
         "claims": [
             {"id": "rate", "figure": "theory_p", "line": LINE, "axis": "p"}

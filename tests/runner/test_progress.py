@@ -1,4 +1,5 @@
 import io
+import time
 
 import pytest
 
@@ -73,3 +74,44 @@ def test_a_terminal_gets_a_bar(monkeypatch):
     text = screen.getvalue()
     assert "study" in text and "4/4" in text and "1 failed" in text
     assert "%" not in text
+
+
+def test_a_log_has_a_line_soon_though_no_trial_has_ended(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST", 0.05)
+    with Progress("study", True, 8) as shown:
+        shown.announce(0, 8)
+        time.sleep(0.9)
+    (line,) = lines(capsys)
+    assert line.startswith("study: 0 % (0 of 8 trials, 0 failed, 1 s, time left not")
+
+
+def test_a_log_has_a_line_again_and_its_estimate_is_measured(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST", 0.05)
+    monkeypatch.setattr(progress, "PAUSE", 0.2)
+    with Progress("study", True, 1000) as shown:
+        shown.announce(0, 1000)
+        shown._start -= 10.0
+        shown.advance(["ok"] * 10)
+        time.sleep(1.2)
+    found = lines(capsys)
+    assert 2 <= len(found) <= 4
+    seconds = [int(line.split(" s left")[0].split()[-1]) for line in found]
+    # Ten trials took 10 s: 990 take 990 s, and a little more.
+    assert all(990 <= one <= 1150 for one in seconds)
+
+
+def test_the_first_line_counts_from_the_start_of_the_run(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST", 5.0)
+    with Progress("study", True, 8, begun=time.monotonic() - 5.0) as shown:
+        shown.announce(2, 6)
+        time.sleep(0.9)
+    assert lines(capsys)[0].startswith("study: 25 % (2 of 8")
+
+
+def test_what_takes_long_before_the_first_trial_is_said(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST", 0.05)
+    with progress.awaited("study: reading data, planning", True):
+        time.sleep(0.3)
+    with progress.awaited("other: reading data, planning", True):
+        pass
+    assert lines(capsys) == ["study: reading data, planning"]

@@ -68,7 +68,11 @@ def test_a_best_value_on_an_edge_is_told(inline, tuned, capsys):
     (choice,) = choices(inline.folder)
     assert choice["open"] == "step bottom; clip top"
     told = "step 0.3 is the lowest value tried, clip 2 is the highest value tried"
-    assert f"a better setting may lie beyond: {told}" in capsys.readouterr().out
+    (line,) = [
+        one for one in capsys.readouterr().out.splitlines() if one.startswith("open: ")
+    ]
+    assert line.startswith("open: 1 of 1 choice, a better setting may lie beyond: ")
+    assert line.endswith(f": {told} (column open of choices.csv)")
 
 
 def test_growth_ends(tuned):

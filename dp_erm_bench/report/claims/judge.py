@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report.choices import open_of
-from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, Claim, Lookup, Measure
+from dp_erm_bench.report.claims.lookup import (
+    NOISE,
+    NOT_JUDGED,
+    NOTHING,
+    SMOKE,
+    Claim,
+    Lookup,
+    Measure,
+)
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.curves import Missing, explained, report_runs
 from dp_erm_bench.report.figure import Figure, LinesOf, lines_of
@@ -163,9 +171,9 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per claim with the columns paper, figure, statement, measured,
-        threshold, value, verdict (`holds`, `fails` or `not run (why)`), open (its
-        lines beyond whose settings better ones may lie, and why), profile.
+        One row per claim, `COLUMNS`: its verdict is `holds`, `fails`, `not run (why)`,
+        or of the profile smoke `not judged`; open are its lines beyond whose settings
+        better ones may lie, and why.
 
     Raises
     ------
@@ -221,6 +229,8 @@ def _row(
     except Missing as reason:
         return {**row, "verdict": f"not run ({reason})"}
     verdict = "holds" if _holds(claim, value) else "fails"
+    if str(config.get("profile")).partition(",")[0] == SMOKE:
+        verdict = NOT_JUDGED
     return {**row, "value": value, "verdict": verdict}
 
 
@@ -234,8 +244,7 @@ def _holds(claim: Claim, value: float) -> bool:
     """Compare a value with the claim's threshold; False unless it is finite."""
     if not math.isfinite(value):
         return False
-    if "at_least" in claim:
-        return bool(value >= claim["at_least"])
-    if "at_most" in claim:
-        return bool(value <= claim["at_most"])
+    if "at_least" in claim or "at_most" in claim:
+        least, most = claim.get("at_least", -math.inf), claim.get("at_most", math.inf)
+        return bool(least <= value <= most)
     return bool(abs(value - claim["equals"]) <= claim["within"])

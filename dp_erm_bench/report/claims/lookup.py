@@ -21,6 +21,14 @@ RUNS, NOISE, NOTHING = "runs", "noise", "nothing"
 """Kinds of a claim's lines: runs of its panel, releases of its figure of noise, or
 none."""
 
+SMOKE, NOT_JUDGED = "smoke", "not judged"
+"""The profile that only shows that all of it runs, and its verdict of every claim."""
+
+UNJUDGED = (
+    "profile smoke: it shows that all of it runs; verdicts would mean nothing, so that "
+    "no claim is judged"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
