@@ -25,13 +25,16 @@ from dp_erm_bench.accounting.calibration import (
     shared_mechanisms,
     with_shares,
 )
+from dp_erm_bench.accounting.prefix import calibrated_prefix
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Oracle, Problem
 from dp_erm_bench.releases.base import Mechanisms, Release, make_mechanisms
+from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.bounds import refuse_unbounded
-from dp_erm_bench.solvers.runs import stack
+from dp_erm_bench.solvers.prefix import Prefixed
+from dp_erm_bench.solvers.runs import checkpoints_of, stack, variants
 
 Array = NDArray[np.float64]
 
@@ -74,8 +77,7 @@ class Run:
     """A batch of trials that differ in value parameters and streams only.
 
     Private smoothness constants are released before the solver can declare: with them
-    ``mechanisms`` holds that release alone until ``declare`` is called, by the first
-    iterate at the latest. Without them everything is declared at once.
+    ``mechanisms`` holds that release alone until ``declare``, at the first iterate.
 
     Parameters
     ----------
@@ -85,20 +87,19 @@ class Run:
         One per trial, of equal shape parameters.
     budget : Budget
     noise : str or float
-        A name of conf/calibration; or a noise multiplier z = scale / sensitivity (0
-        for none): nothing is proved then, sensitivities may be infinite, and
-        smoothness=auto stands for the problem's own constants.
+        A name of conf/calibration; or a multiplier z = scale / sensitivity (0: none):
+        nothing is proved then, sensitivities may be infinite, and smoothness=auto
+        stands for the problem's own constants.
     identities : sequence of str
         One per trial; they seed the streams.
     checkpoints : sequence of int, optional
-        Iterations whose iterates are recorded, all by default; they never change the
-        numbers.
+        Iterations whose iterates are recorded, all by default.
     ahead : bool
         Whether compiled steps may take noise ahead.
     streams : sequence of str, optional
         Identities of the mechanisms, where they are not those of the schedule.
     listen : callable, optional
-        Called with mechanisms as soon as they are made, by auditors.
+        An auditor's, called with mechanisms as soon as they are made.
     seen : callable, optional
         An auditor's replacement of each release before its mechanism is made.
 
@@ -110,7 +111,7 @@ class Run:
         The releases that take a fixed share of the budget.
     mechanisms : Mechanisms
     schedule : object
-        The solver's plan: public randomness, drawn without the data.
+        The solver's plan, drawn without the data; cut where it is `Prefixed`.
     releases : tuple of Release
         The releases that the solver declares.
     calibration : Calibration
@@ -121,8 +122,7 @@ class Run:
     Raises
     ------
     Unsupported
-        If the algorithm cannot serve the problem under this budget, here or when it
-        declares.
+        Here or in ``declare``, if the algorithm cannot serve the problem so.
     """
 
     problem: Problem
@@ -143,7 +143,7 @@ class Run:
     def __post_init__(self) -> None:
         """Make mechanisms of private constants; without any, let the solver declare."""
         if isinstance(self.noise, str):
-            self.solvers = _variants(self.solvers, self.noise)
+            self.solvers = variants(self.solvers, self.noise)
         self.solver = stack(self.solvers)
         self.budget = self.budget.resolved(self.problem.n)
         self.streams = self.streams or self.identities
@@ -168,23 +168,43 @@ class Run:
         if reason := self.solvers[0].refusal(self.problem):
             raise Unsupported(reason)
         self.schedule = self.solver.plan(self.problem, self.identities)
-        declared = (self.problem, self.budget.adjacency, self.schedule)
-        self.releases = tuple(map(self.seen, self.solver.releases(*declared)))
+        self.releases = tuple(map(self.seen, self._released(self.schedule)))
         self.calibration = self._calibrated()
         mechanisms = make_mechanisms(self.releases, self.calibration.z, self.streams)
         self.mechanisms.include(mechanisms)
         self.listen(mechanisms)
         return self
 
+    def _released(self, schedule: Any) -> Iterator[Release]:
+        return self.solver.releases(self.problem, self.budget.adjacency, schedule)
+
     def _calibrated(self) -> Calibration:
         if not isinstance(self.noise, str):
             return Calibration(self.noise, self.budget, "none", math.inf, "given")
         if math.isfinite(self.budget.epsilon):
             refuse_unbounded(self.solver, self.releases)
-        laws = tuple(release.law() for release in self.releases)
         rest = left_over(self.budget, self.shares)
-        own = calibrate(laws, rest, self.noise, self.solver.printed)
+        if isinstance(self.solver, Prefixed):
+            own = self._cut(self.solver, rest, self.noise)
+        else:
+            laws = tuple(release.law() for release in self.releases)
+            own = calibrate(laws, rest, self.noise, self.solver.printed)
         return labelled(with_shares(own, self.budget, self.shares), self.releases)
+
+    def _cut(self, solver: Prefixed, budget: Budget, mode: str) -> Calibration:
+        """Cut the schedule where the budget is spent."""
+
+        def laws(count: int) -> tuple[Law, ...]:
+            released = self._released(solver.prefix(self.schedule, count))
+            return tuple(release.law() for release in released)
+
+        how = (solver.multiplier, budget, mode, solver.printed)
+        costs = solver.costs(self.problem, self.schedule)
+        count, own = calibrated_prefix(laws, costs, *how)
+        self.schedule = solver.prefix(self.schedule, count)
+        self.solver = solver.following(self.schedule)
+        self.releases = tuple(map(self.seen, self._released(self.schedule)))
+        return own
 
     def steps(self, oracle: Oracle, checkpoints: Sequence[int]) -> Iterator[Array]:
         """Yield the iterates at checkpoints, (B, p), which later steps may change.
@@ -209,7 +229,8 @@ class Run:
 
     def record(self, n_checkpoints: int) -> Run:
         """Run, and write trajectories of at most so many rows; return itself."""
-        iterations = self.solver.iterations(self.declare().problem)
+        problem = self.declare().problem  # before its solver is asked
+        iterations = self.solver.iterations(problem)
         for _ in self.recording(checkpoints_of(iterations, n_checkpoints)):
             pass
         self.rows.finish()
@@ -227,22 +248,3 @@ class Run:
                 self.rows.add(checkpoint, elapsed / oracle.batch, w)
                 yield self.rows
                 start = time.perf_counter()
-
-
-def checkpoints_of(iterations: int, count: int) -> list[int]:
-    """Return at most ``count`` iteration numbers, evenly spread, ends included."""
-    grid = np.linspace(0, iterations, max(count, 2))
-    return sorted({round(point) for point in grid.tolist()})
-
-
-def _variants(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]:
-    """Return the variants of the algorithm that a calibration is meant for."""
-    allowed = solvers[0].calibrations
-    if calibration not in allowed:
-        name = type(solvers[0]).__name__
-        raise Unsupported(
-            f"calibration={calibration}: must be {' or '.join(allowed)} for {name}"
-        )
-    if calibration == "paper":
-        return [solver.printed_form() for solver in solvers]
-    return solvers

@@ -13,6 +13,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import UNCOMPILED, Ball
 from dp_erm_bench.contract.problems import problem_of
 from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.solvers.prefix import Prefixed
 
 ALGORITHMS = registry.names("algorithm")
 RISKS = [
@@ -42,6 +43,12 @@ def known(algorithm, **given):
 def built(algorithm, **given):
     """An algorithm with those of some parameters that it has."""
     return registry.build("algorithm", algorithm, **known(algorithm, **given))
+
+
+@functools.cache
+def fits_noise(algorithm):
+    """Whether a budget fixes the noise, and not the length of a run."""
+    return not issubclass(registry.target("algorithm", algorithm), Prefixed)
 
 
 @functools.cache

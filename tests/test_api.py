@@ -22,7 +22,7 @@ from dp_erm_bench import (
     run,
 )
 from dp_erm_bench.errors import Unsupported, UsageError
-from tests.serving import RISKS, constraint_of, known, parameters
+from tests.serving import RISKS, constraint_of, fits_noise, known, parameters
 
 ALGORITHMS = RISKS
 FAST = {
@@ -254,7 +254,8 @@ def test_a_fit_returns_what_it_promises(algorithm, adjacency):
     )
     assert result.w.shape == (P,) and np.isfinite(result.w).all() and result.w.any()
     assert 0.0 < result.epsilon_certified <= 1.0
-    assert result.epsilon_certified > 0.98  # no budget is left unused
+    # No budget is left unused, but where all steps that were drawn are paid for.
+    assert result.epsilon_certified > 0.98 or not fits_noise(algorithm)
     assert result.calibration == "certified"
     assert result.reproducible is True
     assert result.uncharged == ()

@@ -20,6 +20,7 @@ SHORT = {
     "svrg": {"n_epochs": 1, "n_inner": 5},
     "permutation_sgd": {"passes": 1},
     "one_pass_sgd": {"n_iter": 20},
+    "bias_reduced_sgd": {"n_iter": 20},
 }
 
 

@@ -16,7 +16,7 @@ import scipy
 from dp_erm_bench import releases
 from dp_erm_bench.accounting.bounds import Laws, pure_epsilon
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.certify import certify, check_known
+from dp_erm_bench.accounting.certify import Certificate, certify, check_known
 from dp_erm_bench.accounting.least import (
     authors_multiplier,
     certified_multiplier,
@@ -77,22 +77,22 @@ def calibrate(
     budget : Budget
         Delta must be a number (``budget.resolved(n)``).
     mode : str
-        ``certified``: the smallest z whose certified epsilon is within the budget,
-        never above it. ``paper``: the printed constant named ``printed``.
-        ``authors``: the noise of the DP-SGD that Mangold et al. compare with.
+        ``certified``: the smallest z whose certified epsilon is within the budget.
+        ``paper``: the printed constant ``printed``. ``authors``: the noise of the
+        DP-SGD that Mangold et al. compare with.
     printed : str or None
         Name of the algorithm's printed constant, see ``printed.PAPERS``.
 
     Returns
     -------
     Calibration
-        Cached in memory, and on disk by laws, budget, mode and :func:`sources`, but for
-        laws from outside the package. A cached one is proved again, once in a process.
+        Cached in memory, and for laws of the package on disk by laws, budget, mode and
+        :func:`sources`; what is read is proved again, once in a process.
 
     Raises
     ------
     UsageError
-        For an unknown mode, or a mode that the algorithm does not have.
+        For a mode that is unknown, or that the algorithm does not have.
     TypeError
         For a law that no accountant knows.
     Unsupported
@@ -201,19 +201,19 @@ def _calibrated(
     read = load_json("calibration", key)
     if read is not None and read.vouched:
         return Calibration(budget=budget, **read.value)
-    proved: Calibration | None = None
+    found: Calibration | None = None
     if read is not None and mode == "certified":
         # Of what was read z and the name of the accountant are taken; the rest is what
         # is proved now.
         z, name = read.value.get("z"), read.value.get("accountant")
         if isinstance(z, float) and isinstance(name, str):
             if proof := proof_of_least(z, name, laws, budget):
-                proved = Calibration(z, budget, name, proof.epsilon, mode)
-    if proved is None or is_sealing():
-        proved = proved or computed(laws, budget, mode, printed)
-        facts = {k: v for k, v in asdict(proved).items() if k != "budget"}
+                found = Calibration(z, budget, name, proof.epsilon, mode)
+    if found is None or is_sealing():
+        found = found or computed(laws, budget, mode, printed)
+        facts = {k: v for k, v in asdict(found).items() if k != "budget"}
         save_json("calibration", key, facts)
-    return proved
+    return found
 
 
 def forget_calibrations() -> None:
@@ -232,15 +232,19 @@ def sources() -> str:
 
 def computed(laws: Laws, budget: Budget, mode: str, printed: str | None) -> Calibration:
     """Compute a calibration with noise."""
-    epsilon, delta, adjacency = budget.epsilon, budget.number, budget.adjacency
+    delta, adjacency = budget.number, budget.adjacency
     if mode == "certified":
         z, proof = certified_multiplier(laws, budget)
+        return proved(z, budget, proof, mode)
+    if mode == "authors":
+        z = authors_multiplier(budget, laws)
     else:
-        if mode == "authors":
-            z = authors_multiplier(budget, laws)
-        else:
-            z = printed_multiplier(printed, laws, epsilon, delta, adjacency)
-        proof = certify(laws, z, delta, adjacency)
-    unproved = mode == "paper" and proof.epsilon > epsilon
+        z = printed_multiplier(printed, laws, budget.epsilon, delta, adjacency)
+    return proved(z, budget, certify(laws, z, delta, adjacency), mode)
+
+
+def proved(z: float, budget: Budget, proof: Certificate, mode: str) -> Calibration:
+    """Return the calibration of a proof, which may exceed the budget of a paper's."""
+    unproved = mode == "paper" and proof.epsilon > budget.epsilon
     label = "paper (not proved)" if unproved else mode
     return Calibration(z, budget, proof.accountant, proof.epsilon, label)

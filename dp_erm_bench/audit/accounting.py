@@ -25,6 +25,7 @@ from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.law import composed
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
+from dp_erm_bench.solvers.prefix import Prefixed
 
 Epsilon = Callable[[float], float | None]
 
@@ -111,7 +112,7 @@ def noise_rows(
     solver = _solver(algorithm, n_iter)
     question = (budget.adjacency.value, budget.epsilon, budget.number, n_iter)
     blank = NoiseRow(algorithm, "default", *question, "best", math.nan)
-    if reason := solver.refusal(problem):
+    if reason := _refusal(solver, problem):
         return [replace(blank, reason=reason)]
     laws = declared(solver, problem, budget)
     best = calibrate(laws, budget)
@@ -134,6 +135,13 @@ def noise_rows(
         if released != laws:  # what else the releases of that form would need
             rows += _asked(row, released, budget, best.z)
     return [replace(row, relative=row.z / best.z) for row in rows]
+
+
+def _refusal(solver: Solver, problem: ERMProblem) -> str | None:
+    """Return why an algorithm has no noise to compare, None if it has."""
+    if isinstance(solver, Prefixed):
+        return "its noise is given, its length is not"
+    return solver.refusal(problem)
 
 
 def _solver(algorithm: str, n_iter: int) -> Solver:

@@ -16,6 +16,8 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.trust.twins.base import required_twin
 
 MANY = 5
+CLAIM = "claim"
+"""The identity whose schedule a guarantee is for."""
 # Epsilons of the profile: no others are tested.
 GRID = np.concatenate([np.linspace(0.0, 1.0, 41), np.geomspace(1.05, 20.0, 40)])
 
@@ -83,7 +85,7 @@ def guarantee_of(solver: Solver, problem: Problem, budget: Budget) -> Guarantee:
     budget = budget.resolved(problem.n)
     if not np.isfinite(budget.epsilon):
         raise UsageError("epsilon=inf: an audit needs a finite epsilon")
-    run = Run(problem, [solver], budget, identities=["claim"]).declare()
+    run = Run(problem, [solver], budget, identities=[CLAIM]).declare()
     for release in run.releases:
         required_twin(release)
     z = run.calibration.z or 1.0

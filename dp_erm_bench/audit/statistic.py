@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.guarantee import Guarantee, guarantee_of
+from dp_erm_bench.audit.guarantee import CLAIM, Guarantee, guarantee_of
 from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair, audited_solver, worst_pair
 from dp_erm_bench.problems.base import Problem
@@ -41,6 +41,7 @@ from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
+from dp_erm_bench.solvers.prefix import Prefixed
 from dp_erm_bench.trust.twins.base import Answered, required_twin
 
 Answers = list[tuple[str, Any]]
@@ -118,8 +119,13 @@ class Attack:
             return release
 
         budget, z = self.guarantee.budget, self.guarantee.z
-        how = (problem, [self.solver], budget, z, identities)
-        run = Run(*how, ahead=False, listen=listen, seen=seen)
+        heard: dict[str, Any] = {"ahead": False, "listen": listen, "seen": seen}
+        how = (problem, [self.solver], budget)
+        if isinstance(self.solver, Prefixed):
+            # What is claimed holds given the schedule, which is that of the claim.
+            run = Run(*how, "certified", [CLAIM], streams=identities, **heard)
+        else:
+            run = Run(*how, z, identities, **heard)
         return run.mechanisms, run.iterates()
 
     def _of_output(self, side: int, identities: Sequence[str]) -> Array:

@@ -13,10 +13,11 @@ from dp_erm_bench.accounting.calibration import forget_calibrations
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.experiment.studies import task_of
 from dp_erm_bench.paths import cache_dir
-from dp_erm_bench.run import Run, checkpoints_of
+from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import facts, problem_of, run_of, trajectory, warm_up
 from dp_erm_bench.runner.probe import OVER, Probe
 from dp_erm_bench.runner.worker import Batch
+from dp_erm_bench.solvers.runs import checkpoints_of
 
 LONGEST, SHORTEST = 0.5, 0.02
 """Seconds of steps after which a probe stops, as far as the others leave them."""

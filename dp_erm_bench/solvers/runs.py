@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.solvers.base import Array, Counts, Releases, Solver, shape, value
 from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
@@ -26,6 +27,25 @@ def stack(solvers: Sequence[Solver]) -> Solver:
             column = np.array(values, dtype=np.float64)[:, None]
             object.__setattr__(stacked, field.name, column)
     return stacked
+
+
+def variants(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]:
+    """Return the variants of the algorithm that a calibration is meant for."""
+    allowed = solvers[0].calibrations
+    if calibration not in allowed:
+        name = type(solvers[0]).__name__
+        raise Unsupported(
+            f"calibration={calibration}: must be {' or '.join(allowed)} for {name}"
+        )
+    if calibration == "paper":
+        return [solver.printed_form() for solver in solvers]
+    return solvers
+
+
+def checkpoints_of(iterations: int, count: int) -> list[int]:
+    """Return at most ``count`` iteration numbers, evenly spread, ends included."""
+    grid = np.linspace(0, iterations, max(count, 2))
+    return sorted({round(point) for point in grid.tolist()})
 
 
 def steps_between(checkpoints: Counts) -> Iterator[int]:

@@ -9,6 +9,7 @@ from dp_erm_bench.audit.pairs import audited_solver, variants, worst_pair
 from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedSGD
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.trust.replay import changes
@@ -45,13 +46,16 @@ def test_the_first_step_leaks_the_whole_sensitivity(algorithm, adjacency):
         return
     ratios = [changes(a, b).max() for a, b in zip(*asked_of(attack), strict=True)]
     assert max(ratios) <= 1.0 + 1e-9
-    assert ratios[0] >= 1.0 - 1e-3  # but for what a solver's tolerance adds
+    gone = adjacency is Adjacency.ZERO_OUT
+    # Another record takes the place of one that is not in a sample of fixed size.
+    placed = issubclass(type(attack.solver), BiasReducedSGD)
+    least = 0.5 if gone and placed else 1.0
+    assert ratios[0] >= least - 1e-3  # but for what a solver's tolerance adds
     first, second = (p.dataset for p in (attack.pair.first, attack.pair.second))
     assert (first.X != second.X).any(axis=1).tolist() == [True] + [False] * (
         first.n - 1
     )
     assert (np.abs(first.X) <= first.bounds.columns).all()
-    gone = adjacency is Adjacency.ZERO_OUT
     assert (second.X[0] == (0.0 if gone else -first.X[0])).all()
 
 

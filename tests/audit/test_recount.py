@@ -27,6 +27,7 @@ from dp_erm_bench.trust.recount import Recount, listen, recount, uses_of
 from dp_erm_bench.trust.twins.base import NoTwin, twin_of
 from dp_erm_bench.trust.twins.inside_noisy_max import InsideNoisyMaxTwin
 from tests.privacy.made import TWINS, built_in, law_of, use_of
+from tests.serving import fits_noise
 
 EPSILONS = (0.3, 1.0, 4.0)
 DELTA = 1e-6
@@ -110,7 +111,7 @@ def test_what_was_run_costs_what_was_certified(case, adjacency):
     assert found.least <= calibration.epsilon_certified * (1 + 1e-9)
     # The lower bound is not idle either, where an exact instance is known.
     if all(use.is_exact for use in found.uses):
-        assert found.least >= 0.15 * epsilon
+        assert found.least >= 0.15 * calibration.epsilon_certified
 
 
 @every_algorithm
@@ -213,7 +214,7 @@ def test_one_use_more_is_found(algorithm, adjacency):
     assert found.epsilon > calibration.epsilon_certified * 1.004
 
 
-@every_algorithm
+@pytest.mark.parametrize("algorithm", [*filter(fits_noise, ALGORITHMS)])
 def test_the_other_adjacencys_sensitivity_is_found(algorithm):
     run, calibration = calibrated((algorithm, {}), REPLACE, 1.0)
     honest = {release.name: release for release in run.releases}

@@ -10,6 +10,7 @@ from tests.extending.cube.cube import Cube
 from tests.serving import RISKS
 
 SERVED = {
+    "bias_reduced_sgd",
     "approximate_minima_perturbation",
     "gd",
     "objective_perturbation",

@@ -1,0 +1,233 @@
+"""Stochastic gradient descent along bias-reduced means of random levels."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dp_erm_bench.constraints.l1_ball import L1Ball
+from dp_erm_bench.kernels.philox import uniforms
+from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
+from dp_erm_bench.releases.streams import stream_seeds
+from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, value
+from dp_erm_bench.solvers.bounds import norm_bound, projection_refusal
+from dp_erm_bench.solvers.prefix import Prefixed, multiplier_field
+from dp_erm_bench.solvers.runs import State, clip_field
+from dp_erm_bench.solvers.sampled import sampled_step
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork
+
+LEAST = 4
+"""Records without which there are no two levels."""
+
+
+class Levels(NamedTuple):
+    """The schedules of B trials: levels N_t, and coins of the output, (B, T) each."""
+
+    levels: Indices
+    coins: Array
+
+
+@dataclass(frozen=True)
+class BiasReducedSGD(Prefixed):
+    """SGD with a randomly stopped, bias-reduced estimator of the gradient.
+
+    A step draws a level N with probability p_N = C 2^-N, N = 0 .. M, M = floor(log2 n)
+    - 1; 2^(N+1) records B without replacement, whose first and second half in random
+    order are O and E; and one record I. With private means g of clipped gradients,
+
+        G = (g(B) - (g(O) + g(E)) / 2) / p_N + g(I),    x <- proj(x - step G).
+
+    A mean of k terms has noise 2 C z / k, with the same multiplier z in all slots and
+    levels, so that g(B) of a level and g(O), g(E) of the next have equal laws: the
+    sum telescopes, and G has the mean of g of the largest batch. With ``projection`` g
+    is Algorithm 1, the point nearest to the noisy mean of gradients with s entries in
+    the l1 ball of radius sqrt(s) C; without, nothing is biased in the first place.
+
+    The levels are public; B, O, E, I are secret samples of the mechanisms. A record is
+    in B and in one of O and E, so that the three sums together have the sensitivity
+    sqrt(2) 2 C; g(I) is a release of its own. The budget pays for the longest prefix of
+    the drawn levels: its certificate holds given the levels.
+
+    References
+    ----------
+    Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
+    sparse gradients", NeurIPS 2024, Algorithms 3 and 4; Blanchet, Glynn, "Unbiased
+    Monte Carlo for optimization and functions of expectations via multi-level
+    randomization", WSC 2015.
+    """
+
+    constrained: ClassVar[bool] = True
+    smooth_losses: ClassVar[bool] = False
+    uses_smoothness: ClassVar[bool] = False
+    calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
+    exempt: ClassVar[Mapping[str, str]] = {
+        "sensitivities_are_tight": "another record takes the place of one that is not "
+        "sampled, so that under zero_out a record's own term is half of what is charged"
+    }
+
+    n_iter: int = shape(1000, least=0, help="steps drawn; the budget may pay for fewer")
+    multiplier: float = multiplier_field()
+    output: str = shape(
+        "average",
+        choices=("average", "uniform"),
+        help="the mean of all iterates, or one drawn at random",
+    )
+    mean: str = shape(
+        "gaussian",
+        choices=("gaussian", "projection"),
+        help="noisy means as they are, or projected on the l1 ball that holds means of "
+        "sparse gradients (dataset.bounds.nonzeros; without, of p entries)",
+    )
+    step: float = value(0.1, above=0.0, help="step size")
+    clip: float | None = clip_field()
+
+    @classmethod
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
+        """State that without noise it is SGD on single records, near the minimum."""
+        yield Limit(cls(n_iter=800, step=0.1), gap=0.2)
+
+    @property
+    def printed(self) -> str:
+        """Return the name of the printed noise and end."""
+        return "ghazi2024"
+
+    def unsupported(self, problem: ERM) -> str | None:
+        """Refuse fewer than four records, and penalties without projection."""
+        if problem.n < LEAST:
+            return f"n={problem.n}: bias_reduced_sgd needs at least {LEAST} records"
+        return projection_refusal(problem, "bias_reduced_sgd")
+
+    def iterations(self, problem: ERM) -> int:
+        """Return T, at most; of a schedule that is followed, its length."""
+        return self.n_iter if self.drawn is None else self.drawn.levels.shape[1]
+
+    def passes_at(self, problem: ERM, iteration: int) -> float:
+        """Return the passes: 2^(N+1) + 1 records a step, by the mean if not drawn."""
+        if self.drawn is None:
+            return iteration * self.records(problem) / problem.n
+        read = 2.0 ** (self.drawn.levels[0, :iteration] + 1) + 1
+        return float(read.sum()) / problem.n
+
+    def records(self, problem: ERM) -> float:
+        """Return the mean number of records that a step reads."""
+        p = probabilities(problem.n)
+        return float(p @ 2.0 ** np.arange(1, p.size + 1)) + 1
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of sums over samples, four noises and a prox."""
+        work, p = sampled_step(problem, self.records(problem)), problem.p
+        return work._replace(calls=1.0, draws=4 * p, features=12 * p)
+
+    def plan(self, problem: ERM, identities: Sequence[str]) -> Levels:
+        """Return each trial's levels and coins, drawn without the data."""
+        p, T = probabilities(problem.n), self.n_iter
+        drawn = [
+            np.stack([uniforms(seed, 0, T) for seed in stream_seeds(identities, what)])
+            for what in ("levels", "output")
+        ]
+        # The last sum may be below 1 by rounding.
+        return Levels(np.searchsorted(np.cumsum(p)[:-1], drawn[0], "right"), drawn[1])
+
+    def prefix(self, schedule: Levels, steps: int) -> Levels:
+        """Return the schedule of the first steps."""
+        return Levels(schedule.levels[:, :steps], schedule.coins[:, :steps])
+
+    def costs(self, problem: ERM, schedule: Levels) -> Array:
+        """Return a_t = (3 2^(N_t + 1) + 1) / (16 n), (T,)."""
+        return np.asarray(
+            (3 * 2.0 ** (schedule.levels[0] + 1) + 1) / (16 * problem.n), np.float64
+        )
+
+    def releases(
+        self, problem: ERM, adjacency: Adjacency, schedule: Levels
+    ) -> Releases:
+        """Yield the sums of each level and the terms of single records."""
+        n, change = problem.n, 2.0 * norm_bound(problem, self.clip)
+        times = np.bincount(schedule.levels[0], minlength=probabilities(n).size)
+        root = math.sqrt(2)
+        for level, used in enumerate(times.tolist()):
+            how = {"weight": 1 / root, "rate": 2 ** (level + 1) / n, "halves": True}
+            if used:
+                yield FixedSizeGaussian(f"level {level}", root * change, used, **how)
+        steps = schedule.levels.shape[1]
+        yield FixedSizeGaussian("single", change, steps, rate=1 / n)
+
+    def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Levels) -> State:
+        """Return the state before the first step."""
+        return BiasReducedState(oracle, mechanisms, self, schedule)
+
+
+def probabilities(n: int) -> Array:
+    """Return p_k = C 2^-k for k = 0 .. floor(log2 n) - 1."""
+    weights = 2.0 ** -np.arange(n.bit_length() - 1)
+    return np.asarray(weights / weights.sum())
+
+
+class BiasReducedState(State):
+    """The state of one trial, and the output so far."""
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        mechanisms: Mechanisms,
+        solver: BiasReducedSGD,
+        schedule: Levels,
+    ) -> None:
+        problem = oracle.problem
+        self.oracle, self.solver, self.schedule = oracle, solver, schedule
+        self.mechanisms: Mapping[str, Any] = mechanisms
+        self.p = probabilities(problem.n)
+        self.clip = float(np.ravel(norm_bound(problem, solver.clip))[0])
+        bounds = problem.dataset.bounds
+        entries = getattr(bounds, "nonzeros", None) or problem.p
+        self.radius = math.sqrt(entries) * self.clip
+        self.step = np.atleast_2d(solver.step)
+        self.kept, self.done = oracle.w.copy(), 0
+
+    def output(self) -> Array:
+        """Return the mean of x_0 .. x_t, or one of them."""
+        return self.kept
+
+    def advance(self, k: int) -> None:
+        """Make k steps of Algorithm 4."""
+        oracle, problem = self.oracle, self.oracle.problem
+        for t in range(self.done, self.done + k):
+            slope = self.estimate(int(self.schedule.levels[0, t]))
+            moved = problem.penalty.prox(oracle.w - self.step * slope, self.step)
+            oracle.move_to(problem.constraint.project(moved))
+            if self.solver.output == "average":
+                self.kept = self.kept + (oracle.w - self.kept) / (t + 2)
+            elif self.schedule.coins[0, t] * (t + 2) < 1.0:
+                self.kept = oracle.w.copy()
+        self.done += k
+
+    def estimate(self, level: int) -> Array:
+        """Return the bias-reduced mean of the gradients at a level, (1, p)."""
+        half = 2**level
+        records = self.sampled(f"level {level}")
+        one, other = self.total(records[:half]), self.total(records[half:])
+        query = np.concatenate([one + other, one, other], axis=1)
+        noisy = np.split(self.mechanisms[f"level {level}"](query), 3, axis=1)
+        sizes = (2 * half, half, half)
+        both, one, other = map(self.mean, noisy, sizes)
+        single = self.mechanisms["single"](self.total(self.sampled("single")))
+        gained = (both - (one + other) / 2) / self.p[level]
+        return np.asarray(gained + self.mean(single, 1))
+
+    def mean(self, noisy: Array, size: int) -> Array:
+        """Return the private mean of a noisy sum of some terms, (1, p)."""
+        if self.solver.mean == "projection" and self.radius < math.inf:
+            return L1Ball(self.radius).project(noisy / size)
+        return noisy / size
+
+    def sampled(self, name: str) -> Indices:
+        """Return the records that a mechanism samples for a use."""
+        records: Indices = self.mechanisms[name].sample(0, self.oracle.problem.n, 1)[0]
+        return records
+
+    def total(self, records: Indices) -> Array:
+        """Return the sum of the clipped gradients of some records, (1, p)."""
+        return self.oracle.record_sum(0, records, self.clip)[None]
