@@ -1,4 +1,4 @@
-"""docs/privacy.md names tests, files, checks and columns that there are."""
+"""docs/privacy.md and docs/errata.md name tests, files and columns that there are."""
 
 import ast
 import re
@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOC = (ROOT / "docs" / "privacy.md").read_text()
 CODE = re.findall(r"`([^`\n]+)`", DOC)
 PLACES = [word for word in CODE if "/" in word]
+ERRATA = (ROOT / "docs" / "errata.md").read_text()
+TESTS = re.findall(r"`(tests/[^`\n]+)`", ERRATA)
 
 
 def functions(path):
@@ -25,11 +27,21 @@ def functions(path):
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("place", sorted(set(PLACES)))
+@pytest.mark.parametrize("place", sorted({*PLACES, *TESTS}))
 def test_what_it_names_exists(place):
     path, _, name = place.partition("::")
     assert (ROOT / path).exists()
     assert not name or name in functions(ROOT / path)
+
+
+def test_every_erratum_names_its_test_or_says_that_it_has_none():
+    entries = re.findall(r"^- (.*(?:\n  .*)*)", ERRATA, flags=re.M)
+    assert len(entries) >= 30 and len(TESTS) >= 15
+    for entry in entries:
+        assert entry.startswith("**")
+        marks = ("`misprint`", "`reading`", "**Open**")
+        shown = any(f"`{place}`" in entry for place in TESTS)
+        assert shown or any(mark in entry for mark in marks), entry
 
 
 def test_every_test_that_it_leans_on_was_looked_up():
