@@ -7,7 +7,7 @@ import pytest
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.api import load_problem
-from dp_erm_bench.cli.folders import _parser
+from dp_erm_bench.cli.comparing import _parser
 from dp_erm_bench.experiment.search import BETTER, SOBOL
 from dp_erm_bench.experiment.space import LONGEST
 from dp_erm_bench.experiment.tune_schema import Search

@@ -39,7 +39,7 @@ complete -c dp-erm-bench -a \\
 SCRIPTS = {"bash": BASH, "fish": FISH, "zsh": ZSH}
 
 COMMANDS = ("help", *main.COMMANDS)
-LISTED = (*main.GROUPS, "settings", "blocks")
+LISTED = (*main.GROUPS, "settings", "blocks", "results")
 FOLDER = ("-cd", "--config-dir")
 """Flags whose value is a folder: the shell completes it."""
 

@@ -2,17 +2,21 @@
 
 import dataclasses
 import inspect
+import shlex
 import types
 import typing
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.main import GROUPS as CHOICES
-from dp_erm_bench.errors import shown
+from dp_erm_bench.errors import UsageError, printable, shown
 from dp_erm_bench.experiment.frame import settings
 from dp_erm_bench.experiment.schema import block_keys
 from dp_erm_bench.experiment.values import options_of
+from dp_erm_bench.results.files import PLAN
+from dp_erm_bench.results.runs import read_manifest
 
 CLASSES = ("algorithm", "problem", "loss", "penalty", "constraint")
 WORDS = {
@@ -24,6 +28,7 @@ WORDS = {
 }
 LIMITS = {"least": ">=", "above": ">", "most": "<="}
 WIDEST = 30
+RESULTS, TABLE = "results", "results.parquet"
 Row = tuple[str, str, str, str]
 
 KEYS = {"settings": settings, "blocks": block_keys}
@@ -33,7 +38,14 @@ GROUPS = (*CHOICES, *KEYS)
 
 
 def list_command(words: Sequence[str]) -> int:
-    """Print the choices of groups, all by default, or of names that follow a group."""
+    """Print the choices of groups, all by default, or of names that follow a group.
+
+    `results` lists the results folders in a folder, `results` if none is named.
+    """
+    if words and words[0] == RESULTS:
+        for folder in words[1:] or [RESULTS]:
+            print(results(Path(folder)))
+        return 0
     groups: list[tuple[str, list[str]]] = []
     for word in words:
         if word in GROUPS or not groups or groups[-1][0] in KEYS:
@@ -46,6 +58,41 @@ def list_command(words: Sequence[str]) -> int:
     texts = [listing(*one) for one in groups or [(group, []) for group in GROUPS]]
     print("\n\n".join(texts))
     return 0
+
+
+def results(parent: Path) -> str:
+    """Return what each results folder in a folder holds, from when, by which command.
+
+    Raises
+    ------
+    UsageError
+        If there is no such folder, or no results in it.
+    """
+    if not parent.is_dir():
+        raise UsageError(f"list results {parent}: no such folder")
+    made = [one for one in (parent, *sorted(parent.iterdir())) if _holds_results(one)]
+    if not made:
+        raise UsageError(f"list results {parent}: holds no results folder")
+    lines = []
+    for folder in made:
+        manifest = read_manifest(folder)
+        counts = manifest.get("counts")
+        known = counts if isinstance(counts, dict) else {}
+        held = ", ".join(f"{n} {status}" for status, n in known.items() if n)
+        words = [shown(manifest.get(k) or "?") for k in ("started", "version")]
+        command = manifest.get("command")
+        typed = shlex.join(map(str, command)) if isinstance(command, list) else "?"
+        profile = f", profile {manifest['profile']}" if manifest.get("profile") else ""
+        lines += [
+            f"{folder}: {held or 'trials of a run that did not end'}{profile}",
+            f"  {words[0]}, version {words[1]}, {manifest.get('outcome', '?')}",
+            f"  {typed}",
+        ]
+    return "\n".join(map(printable, lines))
+
+
+def _holds_results(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (PLAN, TABLE))
 
 
 def listing(group: str, only: Sequence[str] = ()) -> str:

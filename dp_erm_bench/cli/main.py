@@ -23,7 +23,8 @@ THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR")
 COMMANDS = {
     "check": "check",
     "collect": "folders",
-    "compare": "folders",
+    "compare": "comparing",
+    "export": "plots",
     "list": "listing",
     "plot": "plots",
     "report": "folders",
@@ -49,9 +50,16 @@ dp-erm-bench plot FOLDER ... [--kind curves|profile|winners] [--x COLUMN] [--y C
              [--statistic median|quantiles|interval|mean] [--where COLUMN=VALUE,...]
              [--format pdf,png,svg] [--no-caption] [--width column|page] [--out FOLDER]
                                       draw any results, captions beside the pictures
+dp-erm-bench export FOLDER ... [--format csv|latex|markdown|parquet] [--out FILE]
+             [--x COLUMN] [--y COLUMN] [--panel ...] [--line ...] [--where ...]
+                                      medians and intervals, the best in bold
 dp-erm-bench compare A B [--on objective,seconds,...] [--by trial|setting]
              [--tolerance 0.05] [--interval 0.95] [--ignore KEY,...] [--csv FILE]
                                       compare two results folders
+dp-erm-bench compare FOLDER --between KEY [--where KEY=VALUE,...]
+                                      compare what differs in a key, as algorithm
+dp-erm-bench list results [FOLDER]    what a folder of results folders holds, from when,
+                                      by which command
 dp-erm-bench check [ALGORITHM ...]    put algorithms through the contract of all
 dp-erm-bench --cfg job KEY=VALUE ...  show the configuration, run nothing
 

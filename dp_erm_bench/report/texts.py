@@ -46,9 +46,9 @@ def latex(caption: str, stem: str, wide: bool = False) -> str:
     """
     end, parts = 0, []
     for formula in MATH.finditer(caption):
-        parts += [_escaped(caption[end : formula.start()]), formula[0]]
+        parts += [escaped(caption[end : formula.start()]), formula[0]]
         end = formula.end()
-    text = "".join([*parts, _escaped(caption[end:])]).strip()
+    text = "".join([*parts, escaped(caption[end:])]).strip()
     return FLOAT.format(
         kind="figure*" if wide else "figure",
         width="textwidth" if wide else "columnwidth",
@@ -58,6 +58,6 @@ def latex(caption: str, stem: str, wide: bool = False) -> str:
     )
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Return a text as LaTeX has to read it."""
     return text.replace(r"\$", "$").translate(ESCAPED)

@@ -125,6 +125,28 @@ COLUMNS = {
 """
 
 
+PAGE = """\
+# The table of results
+
+`load_results` returns it, `results.parquet` holds it: one row per checkpoint of a
+trial, the first being w = 0. A trial without a trajectory (refused or failed) has one
+row.
+`python -m dp_erm_bench.results.columns > docs/table.md` writes this page from
+`dp_erm_bench.COLUMNS`. Missing numbers are NaN, missing texts None or empty.
+
+| column | meaning | dtype | unit | empty |
+|---|---|---|---|---|
+{rows}
+
+Of {better} higher is better; of all other measures lower is. A run that diverged counts
+as infinitely bad in every statistic, never as missing.
+
+A sweep's `panel` and `line` are made when the table is read; records and keys of trials
+have none. `dp-erm-bench export` writes medians with their intervals, `dp-erm-bench
+plot` draws them.
+"""
+
+
 def words(name: str) -> str:
     """Return what an axis says of a quantity: its meaning up to a comma, its unit."""
     known = {"relative_error": r"relative error $F(w)/F^* - 1$"}
@@ -136,3 +158,17 @@ def words(name: str) -> str:
 def is_better_higher(name: str) -> bool:
     """Return whether higher values of a column are better."""
     return name in COLUMNS and COLUMNS[name].higher
+
+
+def page() -> str:
+    """Return docs/table.md: every column with its unit, dtype and when it is empty."""
+    rows = [
+        f"| `{name}` | {one.meaning} | {one.dtype} | {one.unit} | {one.empty} |"
+        for name, one in COLUMNS.items()
+    ]
+    better = [f"`{name}`" for name, one in COLUMNS.items() if one.higher]
+    return PAGE.format(rows="\n".join(rows), better=", ".join(better))
+
+
+if __name__ == "__main__":
+    print(page(), end="")

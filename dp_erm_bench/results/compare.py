@@ -17,6 +17,7 @@ from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.finals import ALWAYS, LABELS, Row, labelled, without
 from dp_erm_bench.results.rows import HELD_OUT
 from dp_erm_bench.results.settings import worst_if_lost
+from dp_erm_bench.results.sides import apart
 from dp_erm_bench.results.statistics import (
     central,
     quantile,
@@ -28,9 +29,8 @@ Array = npt.NDArray[Any]
 
 NAME = [*LABELS, "setting"]
 TRIAL = [*NAME, "seed", "dataset_seed"]
-TOLD = ("seconds", "epsilon_certified")
-MEASURES = ["objective", "relative_error", *HELD_OUT, *TOLD]
-"""Columns that can be compared; smaller is better in all but `HIGHER_IS_BETTER`."""
+MEASURES = ["objective", "relative_error", *HELD_OUT, "seconds", "epsilon_certified"]
+"""Columns that can be compared."""
 
 HIGHER_IS_BETTER = [name for name in MEASURES if is_better_higher(name)]
 WAYS = ["trial", "setting"]
@@ -152,13 +152,13 @@ def _joined(
         columns.append(side[[*TRIAL, "status"]].assign(**values))
     both = columns[0].merge(columns[1], how="outer", on=TRIAL, suffixes=("_a", "_b"))
     both = both.assign(**{f"in_{s}": both[f"status_{s}"].notna() for s in "ab"})
-    common, hint = both[["in_a", "in_b"]], "; --by setting needs no common seeds"
-    if rule.by == "setting":
-        common, hint = both.groupby(NAME)[["in_a", "in_b"]].any(), ""
+    key = NAME if rule.by == "setting" else TRIAL
+    common = both.groupby(key, dropna=False)[["in_a", "in_b"]].any()
     if not common.all(axis=1).any():
+        why = apart(*sides) or "--by setting needs no common seeds"
         raise UsageError(
             f"compare: no common {rule.by} ({both['in_a'].sum()} trials in A, "
-            f"{both['in_b'].sum()} in B){hint}; --ignore KEY lets a key differ"
+            f"{both['in_b'].sum()} in B); {why}; --ignore KEY lets a key differ"
         )
     return both
 

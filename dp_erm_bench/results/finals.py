@@ -130,7 +130,7 @@ def labelled(names: Iterable[Name]) -> dict[Name, Row]:
     alike: dict[Name, list[tuple[Name, Row]]] = {}
     for name in names:
         setting = json.loads(name[-1])
-        always = tuple(_shown(setting.get(key, "")) for key in ALWAYS.values())
+        always = tuple(spelled(setting.get(key, "")) for key in ALWAYS.values())
         alike.setdefault((*name[:-1], *always), []).append((name, setting))
     labels_of = {}
     for labels, members in alike.items():
@@ -154,10 +154,11 @@ def _differing(settings: Sequence[Row]) -> list[str]:
 
 def _assigned(key: str, setting: Row) -> str:
     prefix = f"algorithm.{setting.get('algorithm')}."
-    return f"{key.removeprefix(prefix)}={_shown(setting[key])}"
+    return f"{key.removeprefix(prefix)}={spelled(setting[key])}"
 
 
-def _shown(value: Any) -> str:
+def spelled(value: Any) -> str:
+    """Return a value of a setting as text."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -174,17 +175,24 @@ def without(sides: Iterable[pd.DataFrame], ignore: Sequence[str]) -> list[pd.Dat
     if not keys:
         return sides
     texts = {text: json.loads(text) for side in sides for text in set(side["setting"])}
-    parts = {part for setting in texts.values() for key in setting for part in _up(key)}
+    parts = {
+        part
+        for setting in texts.values()
+        for key in setting
+        for part in keys_above(key)
+    }
     for name in sorted(keys):
         check_choice("--ignore", name, sorted({*parts, *LABELS}))
     reduced = {
-        text: json.dumps({k: v for k, v in setting.items() if not keys & set(_up(k))})
+        text: json.dumps(
+            {k: v for k, v in setting.items() if not keys & set(keys_above(k))}
+        )
         for text, setting in texts.items()
     }
     return [side.assign(setting=side["setting"].map(reduced)) for side in sides]
 
 
-def _up(key: str) -> Iterator[str]:
+def keys_above(key: str) -> Iterator[str]:
     """Yield a key, the keys that it stands under, and a parameter's plain name."""
     if key.startswith("algorithm."):
         yield key.rpartition(".")[2]

@@ -107,7 +107,7 @@ def test_all_rows_can_be_written(run, tmp_path):
 
 
 def test_long_tables_are_cut_and_say_so(run, monkeypatch):
-    monkeypatch.setattr("dp_erm_bench.cli.folders.SHOWN", 1)
+    monkeypatch.setattr("dp_erm_bench.cli.comparing.SHOWN", 1)
     _, said, _ = run("base", "again", "--on", "objective,epsilon_certified")
     assert "and 1 more: --csv FILE writes all" in said
 
@@ -122,8 +122,8 @@ def test_too_few_seeds_are_told(run):
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        ("base", "compare: the following arguments are required: folders"),
-        ("base again less", "compare: unrecognized arguments: less"),
+        ("base", "compare: name two folders, or one; as in"),
+        ("base again less", "compare: name two folders, or one; as in"),
         ("base absent", "absent: no such folder"),
         ("base .", "no results folder, it has no plan.jsonl"),
         ("base less", "no common trial (7 trials in A, 7 in B)"),

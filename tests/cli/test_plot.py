@@ -115,7 +115,7 @@ def test_options_choose_what_is_drawn_and_written(folder, tmp_path):
         ("--statistic mode", "statistic=mode"),
         ("--width wall", "width=wall"),
         ("--format gif", "--format=gif"),
-        ("--where panel", "COLUMN=VALUE"),
+        ("--where panel", "KEY=VALUE"),
         ("--where panel=log3", "did you mean log"),
         ("--colour red", "unrecognized arguments"),
         ("--line algorithm", "random_cd.clip (0.5, 1); keep one"),

@@ -1,0 +1,168 @@
+"""The commands export, list results and compare --between; the page of columns."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import dp_erm_bench
+from dp_erm_bench import load_results
+from dp_erm_bench.cli.main import main
+from dp_erm_bench.report.export import summary, written
+from dp_erm_bench.report.view import View, shown
+from dp_erm_bench.results import rows
+from dp_erm_bench.results.columns import page
+from tests.cli.test_plot import SWEEP, made
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    home = tmp_path_factory.mktemp("sweep")
+    assert main([*SWEEP, f"results_dir={home}", "name=small"]) == 0
+    return home / "small"
+
+
+def said(capsys, *arguments, code=0):
+    assert main([*map(str, arguments)]) == code
+    out, err = capsys.readouterr()
+    assert not code or (err.count("\n") == 1 and err.startswith("dp-erm-bench: "))
+    return err if code else out
+
+
+def test_the_page_of_columns_is_that_of_the_code():
+    assert (ROOT / "docs" / "table.md").read_text() == page()
+
+
+def test_every_column_of_a_table_is_explained(folder):
+    table = load_results(folder)
+    assert list(table.columns) == list(dp_erm_bench.COLUMNS) == list(rows.COLUMNS)
+    for name, column in dp_erm_bench.COLUMNS.items():
+        assert column.meaning and column.empty, name
+        kind = {"string": "O", "bool": "b", "int64": "if", "float64": "f"}[column.dtype]
+        assert table[name].dtype.kind in kind or column.dtype == "string", name
+        if column.empty == "never":
+            assert table[name].notna().all(), name
+
+
+def test_medians_and_intervals_are_exported(folder, capsys, tmp_path):
+    given = ("export", folder, "--y", "objective")
+    text = said(capsys, *given)
+    lines = text.splitlines()
+    assert lines[0].split(" | ")[1:] == [
+        "random_cd, clip=0.5",
+        "random_cd, clip=1",
+        "gd |",
+    ]
+    assert [line.split(" | ")[0] for line in lines[2:]] == [
+        f"| {panel}, epsilon = {e}" for panel in ("log1", "log2") for e in (1, 4)
+    ]
+    assert all(line.count("**") == 2 for line in lines[2:])
+    latex = said(capsys, *given, "--format", "latex")
+    assert latex.count(r"\textbf{") == 4 and r"random\_cd, clip=0.5" in latex
+    assert latex.startswith(r"\begin{tabular}{lrrr}")
+    said(capsys, *given, "--format", "csv", "--out", tmp_path / "a.csv")
+    said(capsys, *given, "--format", "parquet", "--out", tmp_path / "a.parquet")
+    read = pd.read_csv(tmp_path / "a.csv"), pd.read_parquet(tmp_path / "a.parquet")
+    pd.testing.assert_frame_equal(*read, check_dtype=False)
+    table = load_results(folder)
+    ends = table.drop_duplicates("trial", keep="last")
+    medians = ends.groupby(["panel", "epsilon", "line"])["objective"].median()
+    for row in read[0].to_dict("records"):
+        median = medians[row["panel"], row["epsilon"], row["line"]]
+        assert row["median"] == pytest.approx(median) and row["runs"] == 3
+        assert row["ci_low"] <= row["median"] <= row["ci_high"]
+    assert read[0].groupby(["panel", "epsilon"])["best"].sum().eq(1).all()
+
+
+def test_the_best_is_the_highest_where_higher_is_better():
+    table = made(lines=2, epsilons=(1.0, 2.0))
+    table["auc"] = 0.6 + 0.1 * table["line"].str.contains("1.5")
+    found = summary(shown(table, View("epsilon", "auc")))
+    assert set(found.loc[found["best"], "line"]) == {"gd, step=1.5"}
+
+
+@pytest.mark.parametrize("kind", ["latex", "markdown", "csv"])
+@pytest.mark.parametrize("name", ["$x_", "a|b", "a & b", "数据", r"\x"])
+def test_any_name_is_a_cell(kind, name):
+    found = summary(shown(made(lines=1, line=name, panel=name), View("epsilon")))
+    text = written(found, kind)
+    if kind == "latex":
+        assert text.count("\n") == 7 and text.count("&") >= 2
+        assert "$x" not in text.replace(r"\$x", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("--format word", "--format=word"),
+        ("--format parquet", "add --out FILE"),
+        ("--x passes", "ends of runs"),
+        ("--y auc", "no trial has a value of auc"),
+        ("--out /dev/null/a.csv --format csv", "/dev/null"),
+    ],
+)
+def test_what_cannot_be_exported_is_a_sentence(folder, given, why, capsys, monkeypatch):
+    if "nowhere" in given:
+        monkeypatch.setattr(
+            "dp_erm_bench.report.texts.write_atomic",
+            lambda *_: (_ for _ in ()).throw(OSError(2, "no")),
+        )
+    assert why in said(capsys, "export", folder, *given.split(), code=2)
+
+
+def test_what_folders_hold_is_listed(folder, capsys, tmp_path):
+    text = said(capsys, "list", "results", folder.parent)
+    assert f"{folder}: 36 ok" in text and "complete" in text
+    assert "dp-erm-bench dataset=log1,log2" in text and "version" in text
+    assert said(capsys, "list", "results", folder) == text
+    (tmp_path / "odd").mkdir()
+    assert "holds no results" in said(capsys, "list", "results", tmp_path, code=2)
+    assert "no such" in said(capsys, "list", "results", tmp_path / "x", code=2)
+    (tmp_path / "odd" / "plan.jsonl").write_text("")
+    (tmp_path / "odd" / "manifest.json").write_text(
+        json.dumps({"counts": 3, "command": 1})
+    )
+    assert "did not end" in said(capsys, "list", "results", tmp_path)
+
+
+def test_the_values_of_a_key_are_compared_within_one_folder(folder, capsys):
+    given = ("compare", folder, "--between")
+    text = said(capsys, *given, "algorithm", "--where", "clip=1")
+    assert "A: algorithm=gd" in text and "B: algorithm=random_cd" in text
+    assert "4 undecided" in text
+    assert "B: clip=1\n" in said(
+        capsys, *given, "clip", "--where", "algorithm=random_cd"
+    )
+    assert "B: budget.epsilon=4\n" in said(capsys, *given, "budget.epsilon")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (
+            "--between algorithm",
+            "algorithm.random_cd.clip; keep one of them with --where",
+        ),
+        ("--between loss", "it has one value here, logistic"),
+        ("--between colour", "--between=colour"),
+        ("--between clip --where colour=red", "--where=colour"),
+        ("--between clip --where colour", "must be KEY=VALUE"),
+        ("", "name two folders, or one"),
+        ("--where clip=1", "name two folders, or one"),
+    ],
+)
+def test_what_cannot_be_told_apart_is_a_sentence(folder, given, why, capsys):
+    assert why in said(capsys, "compare", folder, *given.split(), code=2)
+
+
+def test_folders_without_a_common_trial_are_told_the_key(folder, tmp_path, capsys):
+    other = [*SWEEP[:1], "dataset.n=80", "dataset.p=4", "algorithm=gd"]
+    other += ["algorithm.gd.clip=1", "algorithm.gd.n_iter=2", "budget.epsilon=7"]
+    assert main([*other, f"results_dir={tmp_path}", "name=b", "runner.n_jobs=1"]) == 0
+    capsys.readouterr()
+    text = said(capsys, "compare", folder, tmp_path / "b", code=2)
+    assert "budget.epsilon is 1.0, 4.0 in A and 7.0 in B" in text
+    assert "dataset" not in text and "--ignore KEY" in text
