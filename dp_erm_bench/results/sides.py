@@ -32,12 +32,8 @@ def between(
     Returns
     -------
     list of (str, DataFrame)
-        The rows of each value, sorted by it.
-
-    Raises
-    ------
-    UsageError
-        If there is no such key, it has one value only, or a side has several settings.
+        The rows of each value, sorted by it. No such key, one value only, and several
+        settings of one value are refused.
     """
     texts = {text: json.loads(text) for text in set(finals["setting"])}
     keys = {part for one in texts.values() for k in one for part in keys_above(k)}
