@@ -92,7 +92,7 @@ def sparse_lasso(
     composite empirical risk minimization. ICML 2022, experiments (lasso).
     """
     check_records(n, p)
-    _check_count("support", support, 0, p)
+    check_count("support", support, 0, p)
     check_numbers(amplitude=amplitude, noise=noise)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
@@ -142,7 +142,7 @@ def quasi_sparse(
     quasi-sparse solutions.
     """
     check_records(n, p)
-    _check_count("tau", tau, 0, p)
+    check_count("tau", tau, 0, p)
     check_numbers(noise=noise)
     check_numbers(-math.inf, alpha=alpha)
     rng = np.random.default_rng(seed)
@@ -196,7 +196,7 @@ def unbalanced_classification(
 def check_records(n: object, p: object) -> None:
     """Refuse fewer than two records, no feature, or more than memory can hold."""
     for key, value, least in (("n", n, 2), ("p", p, 1)):
-        _check_count(key, value, least)
+        check_count(key, value, least)
     needed = NUMBER * n * p  # type: ignore[operator]
     try:
         memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -209,7 +209,7 @@ def check_records(n: object, p: object) -> None:
         )
 
 
-def _check_count(key: str, value: object, least: int, p: float = math.inf) -> None:
+def check_count(key: str, value: object, least: int, p: float = math.inf) -> None:
     """Refuse all but integers of at least a number, and at most p features."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise refused(key, value, f"an integer >= {least}")

@@ -168,7 +168,8 @@ def report_runs(
         If there is no such row; with the message of a failed run if any.
     """
     rows = table[table["panel"] == panel]
-    report, absent = rows[rows["phase"] == "report"], f"panel {panel}"
+    # A sweep tunes nothing: all of its runs are reports.
+    report, absent = rows[rows["phase"] != "tune"], f"panel {panel}"
     at = ""
     if line is not None and not report.empty:
         rows, report = (some[some["line"] == line] for some in (rows, report))

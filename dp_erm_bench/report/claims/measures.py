@@ -159,6 +159,12 @@ def slope_beyond(runs: Lookup, line: str, other: str, axis: str) -> float:
     return second.slope - first.slope
 
 
+@says("largest quotient of the means of {over} and {under} along {axis}")
+def quotient_along(runs: Lookup, under: str, over: str, axis: str) -> float:
+    """Return the largest mean of a line over that of another one along an axis."""
+    return float(np.divide(*(runs.along(k, axis).mean for k in (over, under))).max())
+
+
 @says("slope of the noise of {line} against p, log-log", NOISE)
 def noise_slope(noise: Lookup, line: str) -> float:
     """Return the slope of the noise's deviation against the number of features."""
