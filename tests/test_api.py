@@ -124,7 +124,7 @@ def test_objectives_and_overrides_are_taken_by_name():
         (lambda: load_problem("breast_cancer", constraint="ball"), "constraint=ball"),
         (lambda: load_problem("breast_cancer", standardize=True), "mean standardise"),
         (lambda: load_problem("breast_cancer", test_fraction=2), "test_fraction=2"),
-        (lambda: own_problem(loss="hinge"), "loss=hinge"),
+        (lambda: own_problem(loss="hinged"), "loss=hinged"),
         (lambda: own_problem(loss="auto"), "loss=auto"),
         (lambda: own_problem(strength=-1.0), "strength=-1.0"),
         (lambda: own_problem(strength="a lot"), "strength=a lot"),
@@ -179,7 +179,7 @@ def test_wrong_arrays_are_refused_in_one_sentence(X, y, words):
         ({"columns": 1.0, "norm": math.inf}, "must be finite and >= 0"),
         ({"columns": 1.0, "label": -1.0}, "must be finite and >= 0"),
         ({"columns": "wide"}, "must be an array of numbers"),
-        ({"norm": 1.0}, "bounds.columns=None"),
+        ({"norm": -1.0}, "bounds.norm=-1.0"),
         ({"colums": 1.0}, "did you mean columns"),
     ],
 )
@@ -674,12 +674,24 @@ def test_arrays_are_clipped_where_that_is_asked_for():
     [
         ({"clip_to_bounds": True}, "clip_to_bounds=True: needs bounds"),
         ({"intercept": -1}, "intercept=-1: must be a finite number >= 0"),
+        ({"loss": "huber", "positive": [1, -1]}, r"positive=\[1, -1\]"),
         ({"positive": "yes"}, r"positive=\['yes'\].*some, but not all.*-1, 1"),
     ],
 )
 def test_wrong_preparations_are_refused(given, said):
     with pytest.raises(UsageError, match=said):
-        problem_from_arrays(*arrays(), loss="logistic", **given)
+        problem_from_arrays(*arrays(), **{"loss": "logistic"} | given)
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pd.Categorical])
+@pytest.mark.parametrize(("no", "yes"), [("no", "yes"), (0, 1), (False, True)])
+def test_labels_are_named_as_the_user_has_them(kind, no, yes):
+    X, y = arrays()
+    labels = kind([yes if one > 0.0 else no for one in y])
+    problem = problem_from_arrays(X, labels, loss="logistic", positive=yes)
+    np.testing.assert_array_equal(problem.dataset.y, y)
+    with pytest.raises(UsageError, match=r"what becomes \+1"):
+        problem_from_arrays(X, labels, loss="logistic")
 
 
 def test_a_column_of_text_is_named():

@@ -147,7 +147,7 @@ def test_a_search_runs_and_counts_its_last_fit_only():
         ({"adjacency": "add"}, "adjacency=add"),
         ({"bounds": {"colums": 1}}, "did you mean columns"),
         ({"parameters": {"n_iters": 3}}, "did you mean n_iter"),
-        ({"loss": "hinge"}, "loss=hinge"),
+        ({"loss": "hinged"}, "loss=hinged"),
         ({"intercept": -1.0}, "intercept=-1"),
         ({"random_state": -1}, "seed=-1"),
         ({"classes": ["no", "maybe"]}, r"not in classes=\['no', 'maybe'\]"),

@@ -62,7 +62,12 @@ def own_dataset(
 def _labels(y: Any, positive: object) -> Array:
     """Return labels as numbers, -1 and +1 where it is said which become +1."""
     if positive is None:
-        return np.asarray(base.numbers("y", y), np.float64)
+        try:
+            return np.asarray(base.numbers("y", y), np.float64)
+        except UsageError as error:
+            words = any(isinstance(one, str) for one in np.ravel(np.asarray(y)))
+            hint = "; name what becomes +1, as in positive='yes'" if words else ""
+            raise UsageError(f"{error}{hint}") from None
     several = isinstance(positive, list | tuple | np.ndarray)
     return records.labels(
         "arrays",

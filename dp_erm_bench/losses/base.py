@@ -34,7 +34,8 @@ def check_signs(name: str, y: Array) -> None:
     wrong = y[np.abs(y) != 1.0]
     if wrong.size:
         raise UsageError(
-            f"loss={name}: label {wrong[0]:g} is not allowed, labels must be -1 or +1"
+            f"loss={name}: label {wrong[0]:g} is not allowed, labels must be -1 or +1, "
+            "or name what becomes +1 (positive)"
         )
 
 

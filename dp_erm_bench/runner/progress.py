@@ -113,7 +113,9 @@ class Progress:
             with self._lock:
                 since = time.monotonic() - self._last
                 if self._last == self._start or since >= PAUSE:
-                    self._print()
+                    # Who counts workers may be at it when one comes.
+                    with contextlib.suppress(RuntimeError):
+                        self._print()
                     since = 0.0
             due = PAUSE - since
 
