@@ -179,7 +179,7 @@ def test_wrong_arrays_are_refused_in_one_sentence(X, y, words):
         ({"columns": 1.0, "norm": math.inf}, "must be finite and >= 0"),
         ({"columns": 1.0, "label": -1.0}, "must be finite and >= 0"),
         ({"columns": "wide"}, "must be an array of numbers"),
-        ({"norm": -1.0}, "bounds.norm=-1.0"),
+        ({"norm": -1.0}, "=-1.0: must be finite and >= 0"),
         ({"colums": 1.0}, "did you mean columns"),
     ],
 )
