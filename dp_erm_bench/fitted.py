@@ -125,7 +125,8 @@ class FitResult:
         """Return one row per checkpoint, made when it is first read.
 
         iteration, passes, seconds, objective, optimum, relative_error, nnz; where there
-        is a test set test_objective, test_risk, test_accuracy, balanced_accuracy, auc.
+        is a test set test_objective, test_risk, test_accuracy, balanced_accuracy, auc;
+        where the loss is not convex gradient_norm.
         They are computed from the data at published iterates: they are not private.
         """
         # Not at the top: importing it takes longer than a fit.

@@ -28,8 +28,9 @@ def objectives(constrained: bool = False) -> list[Parts]:
 
     A constraint goes with every loss, alone. The losses without a constant that steps
     follow, which few algorithms serve, take turns: those with a kink over the
-    penalties and the sets, linear ones with a ridge and in a set. A penalty that is not
-    separable, and costs more, goes with two losses, if there is one for any p.
+    penalties and the sets, linear ones and those that are not convex with a ridge and
+    in a set. A penalty that is not separable, and costs more, goes with two losses, if
+    there is one for any p.
     """
     losses, free = curved_losses(), ["none"]
     others = [name for name in registry.names("loss") if name not in losses]
@@ -52,9 +53,9 @@ def objectives(constrained: bool = False) -> list[Parts]:
 
 
 def curved_losses() -> list[str]:
-    """Return the names of the losses with a smoothness constant that steps follow."""
-    names = registry.names("loss")
-    return [name for name in names if registry.build("loss", name).curved]
+    """Return the names of the convex losses whose smoothness constant steps follow."""
+    built = {name: registry.build("loss", name) for name in registry.names("loss")}
+    return [name for name, loss in built.items() if loss.curved and loss.convex]
 
 
 @functools.cache

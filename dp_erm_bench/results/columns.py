@@ -32,6 +32,7 @@ class Column(NamedTuple):
 
 
 FAILED = "of a trial without a trajectory"
+CONVEX = "where the loss is convex"
 UNLIKE = "where no optimum is certified"
 NO_TEST = "without held-out records, and but in the last row of a trial"
 
@@ -105,6 +106,9 @@ COLUMNS = {
     ),
     "auc": Column(
         NUMBER, "area under the ROC curve of held-out records", NO_TEST, higher=True
+    ),
+    "gradient_norm": Column(
+        NUMBER, "norm of the gradient, for a loss that is not convex", CONVEX
     ),
     "references": Column(
         TEXT, "JSON of what held-out records say of optimum and base rate; not private"

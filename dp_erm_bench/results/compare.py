@@ -15,7 +15,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.finals import ALWAYS, LABELS, Row, labelled, without
-from dp_erm_bench.results.rows import HELD_OUT
+from dp_erm_bench.results.rows import MEASURED
 from dp_erm_bench.results.settings import worst_if_lost
 from dp_erm_bench.results.sides import apart
 from dp_erm_bench.results.statistics import (
@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 NAME = [*LABELS, "setting"]
 TRIAL = [*NAME, "seed", "dataset_seed"]
-MEASURES = ["objective", "relative_error", *HELD_OUT, "seconds", "epsilon_certified"]
+MEASURES = ["objective", "relative_error", *MEASURED, "seconds", "epsilon_certified"]
 """Columns that can be compared."""
 
 HIGHER_IS_BETTER = [name for name in MEASURES if is_better_higher(name)]

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 LABELS = ("experiment", "panel", "line", "phase")
 HELD_OUT = ("test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "auc")
 """What held-out records say; missing where there are none."""
+MEASURED = (*HELD_OUT, "gradient_norm")
+"""What problems measure beside the objective; the latter of losses not convex."""
 
 COLUMNS = {name: column.dtype for name, column in columns.COLUMNS.items()}
 """Names and types of the columns, in order."""
@@ -201,7 +203,7 @@ def read(file: BinaryIO) -> pd.DataFrame:
     content = table.read(use_threads=False).replace_schema_metadata()
     frame: pd.DataFrame = content.to_pandas(use_threads=False)
     # Tables of earlier versions have none of some.
-    added: Row = {"references": "{}", **dict.fromkeys(HELD_OUT, float("nan"))}
+    added: Row = {"references": "{}", **dict.fromkeys(MEASURED, float("nan"))}
     return frame.assign(**{k: v for k, v in added.items() if k not in frame})
 
 

@@ -9,7 +9,7 @@ from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import table
 from dp_erm_bench.results.plan import Plan
-from dp_erm_bench.results.rows import HELD_OUT
+from dp_erm_bench.results.rows import MEASURED
 from dp_erm_bench.results.segment import Segment
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import (
@@ -107,7 +107,7 @@ def test_one_row_per_checkpoint_with_every_column(load):
     assert list(frame.columns) == list(COLUMNS)
     assert len(frame) == 3
     empty = [name for name in frame if frame[name].isna().all()]
-    assert empty == list(HELD_OUT)
+    assert empty == list(MEASURED)
     first = frame.iloc[0]
     assert first["epsilon"] == np.inf
     assert (first["delta"], first["epsilon_certified"]) == (0.01, 1.5)

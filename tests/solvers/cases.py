@@ -11,7 +11,8 @@ from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.run import Run
 
 ALGORITHMS = registry.names("algorithm")
-LOSSES = registry.names("loss")
+LOSSES = [n for n in registry.names("loss") if registry.build("loss", n).convex]
+"""Those of which a minimum is certified, or none for another reason."""
 PENALTIES = separable_penalties()
 CANDIDATES = {name: candidate_of(name) for name in ALGORITHMS}
 VARIANTS = [(name, v) for name, made in CANDIDATES.items() for v in made.variants]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dp_erm_bench.datasets.base import Array, Uncharged
 from dp_erm_bench.datasets.spec import LATER
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
@@ -107,8 +109,18 @@ class ERMProblem(ERM, Problem):
         }
 
     def measures(self, w: Array) -> dict[str, Array]:
-        """Return what the test set says, if there is one, see `held_out`."""
-        return held_out(self, w)
+        """Return what the test set says, if there is one, see `held_out`.
+
+        Where the loss is not convex also `gradient_norm`, norm2(w - v) for the point v
+        that a step of length 1 along the gradient, the prox and the projection lead to:
+        of the gradient itself without penalty and constraint, 0 where w is stationary.
+        """
+        said = held_out(self, w)
+        if not self.loss.convex:
+            ahead = w - np.stack([self.gradient(row) for row in w])
+            moved = self.constraint.project(self.penalty.prox(ahead, 1.0))
+            said["gradient_norm"] = np.linalg.norm(w - moved, axis=1)
+        return said
 
     def last_measures(self, w: Array) -> dict[str, Array]:
         """Return the AUC on the test set, if there is one, see `ranking`."""
