@@ -125,11 +125,11 @@ def noise_rows(
         row = replace(blank, accountant=mode)
         try:
             form = solver.printed_form() if mode == "paper" else solver
+            released = declared(form, problem, budget)
+            z = calibrate(released, budget, mode, solver.printed).z
         except Unsupported as error:
             rows.append(replace(row, reason=str(error)))
             continue
-        released = declared(form, problem, budget)
-        z = calibrate(released, budget, mode, solver.printed).z
         proof = certify(released, z, budget.number, budget.adjacency)
         rows.append(replace(row, z=z, epsilon_proved=proof.epsilon))
         if released != laws:  # what else the releases of that form would need
@@ -193,7 +193,7 @@ def accountants(laws: Laws, budget: Budget) -> dict[str, tuple[Epsilon, str]]:
         "pure": (lambda z: bounds.pure_epsilon(laws, z), "Gaussian noise"),
         "profile": (
             lambda z: profile_epsilon(laws, z, delta),
-            "known for one perturbed objective with Gaussian noise beside it",
+            "known for one perturbed objective or pass with Gaussian noise beside it",
         ),
         "exact": (
             lambda z: bounds.gaussian_epsilon(laws, z, delta),
