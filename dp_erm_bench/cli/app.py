@@ -16,6 +16,7 @@ from yaml import YAMLError
 from dp_erm_bench.cli.blocks import Block, experiment_blocks, sweep_blocks
 from dp_erm_bench.cli.compose import Composer
 from dp_erm_bench.cli.files import check_config, check_experiment, experiments
+from dp_erm_bench.cli.grammar import check_hydra
 from dp_erm_bench.cli.request import read
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.results.runs import read_manifest
@@ -208,6 +209,7 @@ def _split(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         raise UsageError(str(error)) from None
     for argument in rest:
         if argument.startswith("-"):
+            check_hydra(argument)
             raise UsageError(f"{argument}: no such option; see dp-erm-bench --help")
     for name in ("config_dir", "config_name", "package"):
         if getattr(flags, name) == "":

@@ -22,6 +22,24 @@ _POWER = re.compile(r"(?<!['\"\w.])(\d[\d.]*/n\^\d[\d.]*)(?!['\"\w.])")
 _HOME = re.compile(r"(?<=[=,\[])~[^,\]\s]*")
 _SWEEP = re.compile(r"^\s*\w+\(.*\)\s*$|,")
 
+INSTEAD = {
+    "--info": "--cfg all shows the configuration, `dp-erm-bench list` every choice",
+    "--hydra-help": "--help names all keys and options",
+    "--run": "leave it out, a run is what there is",
+    "--config-path": "--config-dir FOLDER adds a folder of experiments",
+    "--experimental-rerun": "the same command does what is missing",
+    "hydra.run": "set results_dir=FOLDER, or name=NAME of a folder in it",
+    "hydra.sweep": "set results_dir=FOLDER, or name=NAME of a folder in it",
+    "hydra.output_subdir": "runs/RUN.json of the results holds the configuration",
+    "hydra.launcher": "set runner=joblib or runner=dask, and runner.n_jobs=N",
+    "hydra.sweeper": "a,b and range(0,10) are axes; blocks with `tune` search",
+    "hydra.searchpath": "--config-dir FOLDER adds a folder of experiments",
+    "hydra": "nothing of hydra's own is set here; README.md lists what works",
+}
+"""Options and keys of Hydra's that do nothing here, and what to use in their place."""
+
+SHORT = {"-i": "--info", "-r": "--run", "-cp": "--config-path"}
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -69,6 +87,23 @@ class Argument:
         return f"{self.forced}{self.key}={text}"
 
 
+def check_hydra(argument: str) -> None:
+    """Refuse an option or a key of Hydra's with a sentence that says what to use.
+
+    Raises
+    ------
+    UsageError
+        If the argument is one that has no effect here.
+    """
+    name = argument.lstrip("+~").partition("=")[0].replace("/", ".")
+    name = SHORT.get(name, name)
+    while name and name not in INSTEAD:
+        name = name.rpartition(".")[0]
+    if name:
+        kind = "option" if name.startswith("-") else "key"
+        raise UsageError(f"{argument}: no such {kind}; {INSTEAD[name]}")
+
+
 def parse(argument: str) -> Argument:
     """Read one argument of the command line.
 
@@ -78,6 +113,7 @@ def parse(argument: str) -> Argument:
         If the argument is no `key=value`, adds or deletes a key, or asks for an
         axis that cannot be enumerated or is empty.
     """
+    check_hydra(argument)
     text = _POWER.sub(r"'\1'", argument)
     if text.startswith("algorithm="):
         text = _HOME.sub(r"'\g<0>'", text)

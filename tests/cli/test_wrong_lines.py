@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp_erm_bench.cli.grammar import INSTEAD
 from dp_erm_bench.cli.main import main
 
 BY_NAME = [
@@ -329,3 +331,40 @@ def test_no_value_gives_a_traceback(key, text, line, capsys):
         request.read([f"{key}={text}"])
     except UsageError as error:
         assert len(str(error).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "instead"),
+    [
+        ("--info", "--cfg all"),
+        ("--info all", "--cfg all"),
+        ("-i", "--cfg all"),
+        ("--hydra-help", "--help"),
+        ("--run", "leave it out"),
+        ("--config-path=conf", "--config-dir"),
+        ("hydra.run.dir=out", "results_dir=FOLDER"),
+        ("hydra.sweep.dir=out", "results_dir=FOLDER"),
+        ("hydra.sweep.subdir=out", "results_dir=FOLDER"),
+        ("+hydra.run.dir=out", "results_dir=FOLDER"),
+        ("hydra/launcher=joblib", "runner=joblib"),
+        ("hydra.launcher.n_jobs=2", "runner.n_jobs"),
+        ("hydra/sweeper=optuna", "axes"),
+        ("hydra.sweeper.n_trials=3", "axes"),
+        ("hydra.verbose=true", "README.md"),
+    ],
+)
+def test_what_is_hydras_alone_says_what_to_use(typed, instead, capsys):
+    assert main([*typed.split(), "dataset=log1", "algorithm=gd"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"dp-erm-bench: {typed.split()[0]}: no such ")
+    assert said.count("\n") == 1 and instead in said
+
+
+def test_the_readme_lists_hydras_options():
+    text = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    table = text.partition("| Hydra | here |")[2].partition("\n\n")[0]
+    for name in ("--cfg", "--multirun", "--config-dir", "--package", "--resolve"):
+        assert f"`{name}" in table
+    for name in INSTEAD:
+        family = name.replace(".launcher", "/launcher").replace(".sweeper", "/sweeper")
+        assert f"`{family}" in table or name == "hydra.searchpath", name
