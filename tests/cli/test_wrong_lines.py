@@ -19,7 +19,7 @@ BY_NAME = [
     ("algorithm=greedy", "did you mean greedy_cd?"),
     ("algorithm=null", "algorithm=null"),
     ("algorithm=[]", "empty"),
-    ("loss=hinge", "logistic"),
+    ("loss=ridge", "logistic"),
     ("penalty=l3", "l1, l2, none"),
     ("constraint=box", "none"),
     ("calibration=exact", "certified"),
