@@ -95,6 +95,16 @@ def test_the_optimum_is_certified_and_that_of_another_solver(name, loss, l2):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_badly_scaled_features_have_a_certified_optimum(name):
+    """Columns from 1e-2 to 1e3, of which accelerated steps reach no certificate."""
+    plain = problem(name, strength=0.01).dataset
+    X = plain.X * np.array([1e3, 1.0, 1e-2, 30.0, 1.0, 200.0])
+    psi = {"name": name, "strength": 0.01, "l2": 1e-4, **CASES[name]}
+    made = problem_from_arrays(X, plain.y, loss="logistic", penalty=psi)
+    assert made.optimum.reason == "" and made.optimum.gap <= 1e-9
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_certificate_is_the_gap_to_the_dual_of_least_squares(name):
     """F(w) less the dual value at s v, computed as one large difference."""
     w = np.array([0.3, -0.2, 0.0, 0.0, 0.4, 0.1])

@@ -1,8 +1,6 @@
-"""The choice of a reference minimiser, and the minimisers of balls and of a prox."""
+"""The choice of a reference minimiser, and the minimisers of balls."""
 
-import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +11,15 @@ from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.optimum import composite, faces, kinks, smooth, sparse
+from dp_erm_bench.problems.erm.optimum import (
+    composite,
+    faces,
+    kinks,
+    proximal,
+    smooth,
+    sparse,
+)
 from dp_erm_bench.problems.erm.optimum.composite import Composite
-from dp_erm_bench.problems.erm.smoothness import Smoothness
 
 REGIONS = {"l1_ball": faces.CrossRegion, "simplex": faces.SimplexRegion}
 
@@ -26,13 +30,6 @@ INSIDE = 1e-11
 NEGLIGIBLE = 1e-13
 LEVELS = 1e-13
 RATIO = 0.1
-
-FINISHED = 1e-13
-MOST_STEPS = 30_000
-# Accelerated proximal steps between two looks at the gap; so many looks at which it is
-# not halved end the search, where it is near enough.
-CHECKED = 50
-STALLED, NEAR = 10, 1e-11
 
 
 def minimise(problem: ERM) -> Array:
@@ -49,9 +46,13 @@ def minimise(problem: ERM) -> Array:
         return _minimise_in_hull(objective, constraint)
     if not isinstance(constraint, WholeSpace):
         project = constraint.project
-        return _minimise_by_prox(problem, lambda v, _: project(v))
+        return proximal.minimise_by_prox(
+            problem, objective, lambda v, _: project(v), certified_gap
+        )
     if not isinstance(penalty, SeparablePenalty):
-        return _minimise_by_prox(problem, penalty.prox)
+        return proximal.minimise_by_prox(
+            problem, objective, penalty.prox, certified_gap
+        )
     if penalty.l1 > 0.0:
         return sparse.minimise_sparse(objective)
     if penalty.l2 > 0.0:
@@ -119,36 +120,6 @@ def _minimise_in_hull(problem: Composite, constraint: Constraint) -> Array:
     by_weights = replace(problem, X=problem.X @ points.T)
     weights = faces.minimise_over(by_weights, faces.SimplexRegion(Simplex(1.0)))
     return weights @ points
-
-
-def _minimise_by_prox(problem: ERM, prox: Callable[[Array, float], Array]) -> Array:
-    """Return the best point, by certified gap, of accelerated proximal steps.
-
-    Parameters
-    ----------
-    problem : ERM
-    prox : callable
-        Of all but the loss and l2, with the length of the step.
-    """
-    objective = _composite(problem)
-    smoothness = Smoothness("data", problem.dataset, problem.loss).norm + objective.l2
-    size = 1.0 / (smoothness * (1.0 + 1e-9)) if smoothness > 0.0 else 1.0
-
-    def step(v: Array) -> Array:
-        return prox(v - size * objective.gradient(v), size)
-
-    best = prox(objective.zero, 0.0)
-    least, looks = certified_gap(problem, best)[0], 0
-    steps = itertools.islice(composite.accelerated(step, best), MOST_STEPS)
-    for w in itertools.islice(steps, CHECKED - 1, None, CHECKED):
-        gap, _ = certified_gap(problem, w)
-        looks = 0 if gap < 0.5 * least else looks + 1
-        if gap < least:
-            best, least = w, gap
-        value = float(problem.value(best))
-        if least <= FINISHED * value or (looks > STALLED and least <= NEAR * value):
-            break
-    return best
 
 
 def minimise_in_ball(problem: Composite, radius: float) -> Array:

@@ -105,7 +105,7 @@ def _length(
 def minimise_ridge(problem: Composite) -> Array:
     """Return the minimiser of (1/n) sum_i phi(x_i.w) + (l2/2) norm2(w)^2, (p,)."""
     X, w = problem.X, problem.zero
-    if not sparse.issparse(X) and X.size * min(X.shape) > HEAVY:
+    if not sparse.issparse(X) and not cheap(X):
         from scipy import optimize
 
         def objective(w: Array) -> tuple[float, Array]:
@@ -115,6 +115,11 @@ def minimise_ridge(problem: Composite) -> Array:
         method = {"jac": True, "method": "L-BFGS-B", "options": options}
         w = np.asarray(optimize.minimize(objective, w, **method).x)
     return newton(problem, w)[0]
+
+
+def cheap(X: Any) -> bool:
+    """Return whether Newton systems of these features are direct and take no time."""
+    return X.size * min(X.shape) <= HEAVY and not composite.inexact(X, 1.0)
 
 
 def minimise_free(problem: Composite) -> Array:
