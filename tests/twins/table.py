@@ -17,6 +17,9 @@ that find the twin; a twin that none finds fails the tests, and so does a sound 
 that one complains of (`tests/twins`, `tests/contract/test_twins.py`). Empty: the break
 has no meaning for the release. Written by `python -m tests.twins`; do not edit.
 
+Twins of samples of fixed size are in `tests/solvers/test_bias_reduced_sgd.py`, those of
+random sketches in `tests/solvers/test_mean.py`.
+
 """
 WORDS = {
     "uses_are_those_declared": "U",
