@@ -8,12 +8,13 @@ import pytest
 from scipy import sparse
 
 from dp_erm_bench import registry
+from dp_erm_bench.contract.problems import separable_penalties
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.erm.problem import ERMProblem
 
 LOSSES = registry.names("loss")
-PENALTIES = registry.names("penalty")
+PENALTIES = separable_penalties()
 
 
 def penalty_of(name, strength=0.3):
