@@ -6,13 +6,12 @@ are the separable ones, which many tests take apart.
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.problems import separable_penalties
+from dp_erm_bench.contract.problems import curved_losses, separable_penalties
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.run import Run
 
 ALGORITHMS = registry.names("algorithm")
-LOSSES = [n for n in registry.names("loss") if registry.build("loss", n).convex]
-"""Those of which a minimum is certified, or none for another reason."""
+LOSSES = curved_losses()
 PENALTIES = separable_penalties()
 CANDIDATES = {name: candidate_of(name) for name in ALGORITHMS}
 VARIANTS = [(name, v) for name, made in CANDIDATES.items() for v in made.variants]
