@@ -18,6 +18,7 @@ NUMERIC = (
     "kernels",
     "datasets",
     "losses",
+    "norms",
     "penalties",
     "constraints",
     "problems",

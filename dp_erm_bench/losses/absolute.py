@@ -53,7 +53,7 @@ class Absolute(Loss):
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Return a subgradient in z, the sign of z - y."""
-        return 1.0 * (z > y) - 1.0 * (z < y)
+        return 1.0 * (z > y) - 1.0 * (z < y) + 0.0 * z
 
     def second_derivative(self, y: Array, z: Array) -> Array:
         """Return 0, the second derivative beside the kink."""

@@ -33,7 +33,8 @@ class Hinge(Loss):
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Return a subgradient in z: -y where y z < 1, else 0."""
-        return -y * (y * z < 1.0)
+        # A diverged margin is not hidden.
+        return -y * (y * z < 1.0) + 0.0 * z
 
     def second_derivative(self, y: Array, z: Array) -> Array:
         """Return 0, the second derivative beside the kink."""

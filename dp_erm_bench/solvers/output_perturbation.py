@@ -57,7 +57,7 @@ class OutputPerturbation(one_solve.OneSolve):
 
     noise: str = shape(
         "gaussian",
-        choices=tuple(LAWS),
+        choices=("gaussian", "gamma", "l1_laplace"),
         help="normal; of density exp(-norm2) or exp(-norm1), private at delta = 0",
     )
     tolerance: float = one_solve.tolerance_field(1e-9)

@@ -33,7 +33,7 @@ def after(line):
         ("runner.retry=error,k", ["runner.retry=error,killed"]),
         ("runner.progress=", ["runner.progress=false", "runner.progress=true"]),
         ("mode=", ["mode=plan", "mode=run"]),
-        ("loss=a", ["loss=auto"]),
+        ("loss=a", ["loss=absolute", "loss=auto"]),
         ("loss=huber loss.", ["loss.kappa="]),
         ("dataset=log1 dataset.si", ["dataset.sigma="]),
         ("dataset=log1 dataset.standardise=f", ["dataset.standardise=false"]),

@@ -13,7 +13,7 @@ ASKED = {"libsvm": {"set": "a1a"}}
 def test_every_yaml_is_a_valid_specification_of_its_own_name(name):
     found = check_spec(dataset_spec(name, **ASKED.get(name, {})))
     assert found.name.partition(":")[0] == name
-    assert found.usual is not None
+    assert (found.usual is None) == (not found.recipe.labelled)
     assert callable(found.loader)
 
 

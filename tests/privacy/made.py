@@ -6,7 +6,10 @@ from pathlib import Path
 
 from dp_erm_bench import releases
 from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussianLaw
+from dp_erm_bench.releases.fixed_size_gaussian import (
+    FixedSizeGaussian,
+    FixedSizeGaussianLaw,
+)
 from dp_erm_bench.releases.gaussian import GaussianLaw
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import LaplaceLaw
@@ -109,6 +112,8 @@ def law_of(kind, times, weight=1.0, rate=None, **facts):
     """Return the law of a name; a Poisson sample's is the one of its release."""
     if kind == PoissonGaussianLaw.name and rate is not None:
         return PoissonGaussian("any", 1.0, times, weight, rate=rate).law()
+    if kind == FixedSizeGaussianLaw.name and rate is not None:
+        return FixedSizeGaussian("any", 1.0, times, weight, rate=rate).law()
     assert rate in (None, 1.0)
     return LAWS.get(kind, Magic)(times, weight, **facts)
 

@@ -133,7 +133,7 @@ def test_trivial_compositions() -> None:
 @pytest.mark.parametrize("z", [1e-150, 1e-6, 1e-2, 1e6, 1e150])
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_noise_is_safe(kind: str, z: float) -> None:
-    rate = 0.01 if kind == "poisson_gaussian" else None
+    rate = 0.01 if kind in ("poisson_gaussian", "fixed_size_gaussian") else None
     found = epsilon_of((law_of(kind, 10, rate=rate),), z, 1e-6)
     assert found >= 0 and not math.isnan(found)
     assert found > 100 if z < 0.1 else found < 1e-2

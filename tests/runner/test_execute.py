@@ -191,7 +191,7 @@ def test_pairs_that_are_not_served_are_skipped_with_the_reason(given, words):
         ({"params": {"step": -1.0}}, "step=-1.0"),
         ({"params": {"stp": 1.0}}, "did you mean step"),
         ({"dataset": {"p": 0}}, "p"),
-        ({"loss": {"name": "hinge"}}, "loss=hinge"),
+        ({"loss": {"name": "ridge"}}, "loss=ridge"),
     ],
 )
 def test_wrong_values_are_errors_of_one_sentence(given, words):

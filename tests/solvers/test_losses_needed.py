@@ -7,13 +7,14 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.build import problem_from_arrays
+from tests.serving import RISKS
 
 X = np.array([[1.0, 0.5], [-0.5, 1.0], [0.2, -1.0], [-1.0, -0.3]])
 Y = np.array([1.0, -1.0, 1.0, -1.0])
 STEPPED, OTHERS = (
     [
         name
-        for name in registry.names("algorithm")
+        for name in RISKS
         if registry.target("algorithm", name).smooth_losses is smooth
     ]
     for smooth in (True, False)
