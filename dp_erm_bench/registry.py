@@ -41,6 +41,9 @@ CHOSEN = (*POSED, ALGORITHM, "calibration")
 QUANTITIES = {"objective": 1.0, "test_risk": 1.0, "test_accuracy": -1.0, "auc": -1.0}
 """What settings may be chosen by, and the sign that makes the least the best."""
 
+POPULATION = ("population_risk", "population_optimum", "excess_risk")
+"""Columns of trials that are judged by fresh records."""
+
 
 def conf_dir() -> Path:
     """Return the folder of the config groups: the checkout's, else the wheel's."""

@@ -88,3 +88,15 @@ def steps_over_n(n: int, seeds: int) -> Array:
         failures(uniforms(seed, 0, m), n, waits)
         taus.append(m + int(waits.sum()))
     return np.array(taus) / n
+
+
+def excess_bound(n: int, p: int, radius: float, scale: float) -> float:
+    """Return the bound on the expected excess risk of one-pass SGD, for L = 1.
+
+    With m = ceil(n / 2) fresh steps of E tau, and the step that is best for it, it is
+    R sqrt(m + E[tau] p s^2) / m for norm2(u - w_1) <= R: the regret of online mirror
+    descent at noise scale s, whose mean iterate is judged by fresh records.
+    """
+    m = math.ceil(n / 2)
+    steps = float((n / (n - np.arange(m))).sum())
+    return radius * math.sqrt(m + steps * p * scale**2) / m

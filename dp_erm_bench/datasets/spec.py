@@ -19,13 +19,16 @@ TASKS = ["classification", "regression", UNLABELLED]
 AUTO = "auto"
 """A task that the loader tells."""
 
+FRESH, LAW = "n_fresh", "law"
+"""The key of fresh records that models are judged by, and its word for all of them."""
+
 DEFAULTS: dict[str, Any] = {
     **{"task": None, "positive": None, "standardise": False, "test_fraction": 0.0},
     **{"seed": 0, "drop_empty": False, "densify": False, "usual": None},
     **{"usual_standardised": None, "usual_regression": None, "bounds": None},
-    **{"clip_to_bounds": False, INTERCEPT: 0.0},
+    **{"clip_to_bounds": False, INTERCEPT: 0.0, FRESH: None},
 }
-LATER: dict[str, Any] = {INTERCEPT: 0.0, "onehot": None, "index": None}
+LATER: dict[str, Any] = {INTERCEPT: 0.0, FRESH: None, "onehot": None, "index": None}
 """Keys, and options of loaders, that came after results had been published.
 
 Each with the value that does what was done before: only off it such a key enters the
@@ -87,6 +90,8 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     fields = usual_fields(name)
     _check_keys(name, overrides, locate(fields["_target_"]))
     spec = _named({**fields, **overrides})
+    if spec.get(FRESH) is None:
+        spec.pop(FRESH, None)
     given = spec.pop(INTERCEPT, None)
     constant = 0.0 if given is None else number(given)
     # One that is no number is refused as it was given.
@@ -140,6 +145,7 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
     if "seed" in _parameters(loader):
         options["seed"] = common["seed"]
     recipe = _recipe(name, common)
+    _check_fresh(common[FRESH], loader, recipe.test_fraction)
     if not recipe.labelled and "labelled" in _parameters(loader):
         options["labelled"] = False
     if recipe.intercept and INTERCEPT in _parameters(loader):
@@ -195,6 +201,22 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         intercept=number(common[INTERCEPT]),
         **{key: common[key] for key in same},
     )
+
+
+def _check_fresh(value: Any, loader: Any, test_fraction: float) -> None:
+    """Refuse fresh records that there are not."""
+    from dp_erm_bench.datasets.spherical import LAWS  # it imports this
+
+    known = getattr(loader, "__name__", "") in LAWS
+    if value is None:
+        return
+    count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if not (count or value == LAW):
+        raise refused(FRESH, value, f"an integer >= 1, {LAW}, or null")
+    if value == LAW and not known:
+        raise refused(FRESH, LAW, "a number, as the law of the records is not known")
+    if not (known or test_fraction):
+        raise refused(FRESH, value, "null without a known law or a test_fraction")
 
 
 def _usual(common: Mapping[str, Any]) -> Usual | None:

@@ -105,11 +105,16 @@ def _top(rate: Scaling) -> float:
 def slopes(cross: Cross) -> str:
     """Return the measured slopes of the lines in words."""
     values = [
-        f"{of(line).label} {rate.slope:.2f}"
+        f"{of(line).label} {rate.slope:.2f}{_interval(rate)}"
         for line, rate in cross.rates.items()
         if math.isfinite(rate.slope)
     ]
     return f"Slopes against {cross.axis}: {'; '.join(values) or 'none'}."
+
+
+def _interval(rate: Scaling) -> str:
+    """Return the bootstrap interval of the slope of a quantity, in words."""
+    return " [{:.2f}, {:.2f}]".format(*rate.interval) if rate.quantity else ""
 
 
 def save_crosses(

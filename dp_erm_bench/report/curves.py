@@ -235,7 +235,7 @@ def runs_in(rows: pd.DataFrame) -> tuple[str, ...]:
     return tuple(sorted(str(run) for run in named if run))
 
 
-def why(rows: pd.DataFrame, default: str) -> str:
+def why(rows: pd.DataFrame, default: str = "skipped") -> str:
     """Return the commonest message of rows that are not ok, else the default."""
     bad = rows[~rows["status"].isin(ENDS)]
     messages = bad["message"].dropna()

@@ -18,6 +18,7 @@ from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf
 from dp_erm_bench.report.noise import Noise
 from dp_erm_bench.report.scaling import along, facts
 from dp_erm_bench.report.style import house_style, of
+from dp_erm_bench.results.rows import HELD_OUT
 
 SYMBOLS = {
     "p": "p",
@@ -46,6 +47,8 @@ class Cell:
         number or a fraction, or `log`, by what stands in the legend.
     anchor : str
         A line; the first one if not given.
+    quantity : str
+        The column that is drawn; F(w) - F* if not given.
     """
 
     panel: str
@@ -54,9 +57,13 @@ class Cell:
     lines: tuple[str, ...]
     shapes: dict[str, Any] = field(default_factory=dict)
     anchor: str = ""
+    quantity: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse an axis that there is not, and shapes that are no power."""
+        """Refuse an axis, or a quantity, that there is not, and shapes of no power."""
+        if self.quantity:
+            allowed = [*HELD_OUT, *registry.POPULATION]
+            registry.check_choice("quantity", self.quantity, allowed)
         registry.check_choice("axis", self.axis, list(SYMBOLS))
         for power in self.shapes.values():
             form(power)
@@ -115,7 +122,9 @@ class Rates(Figure):
         rows: list[Mapping[str, Any]] = []
         gaps: list[str] = []
         for cell in self.cells:
-            look = partial(along, table, config, cell.panel, cell.axis)
+            look = partial(
+                along, table, config, cell.panel, cell.axis, quantity=cell.quantity
+            )
             rates, missing = figure.looked_up(cell.lines, look)
             if rates:
                 symbol = SYMBOLS[cell.axis]
@@ -129,11 +138,15 @@ class Rates(Figure):
             return []
         uses = [use for row in rows for use in str(row["uncharged"]).split(",")]
         about = self.about.replace("{problem}", problem(rows[0]))
+        first = rows[0]
+        fixed = not math.isclose(first["delta"], first["n"] ** -2.0)
+        delta = f"{first['delta']:g}" if fixed else "1/n^2"
+        chosen = ", at settings tuned on other seeds" if first["tuned"] else ""
         counts = {len(ends) for one in crosses[0].rates.values() for ends in one.ends}
         text = [
-            f"{about} delta = 1/n^2, adjacency {rows[0]['adjacency']}. Median and "
+            f"{about} delta = {delta}, adjacency {first['adjacency']}. Median and "
             f"min..max of {' or '.join(map(str, sorted(counts)))} report runs at each "
-            f"point, at settings tuned on other seeds (profile {drawing.profile}).",
+            f"point{chosen} (profile {drawing.profile}).",
             f"Uncharged: {', '.join(dict.fromkeys(uses))}.",
             *self.notes,
             *_remarks(crosses),

@@ -1,9 +1,4 @@
-"""Final values of a line along n, p, epsilon, or the quotient of two bounds.
-
-The quotient is that of DP-CD and DP-SGD in Mangold et al. (ICML 2022, section 3.4): for
-convex losses DP-CD is as good as norm_{M^-1}(L) R_M and DP-SGD as Lambda R_I, up to the
-same factor.
-"""
+"""Final values of a line along n, p, epsilon, or the quotient of two bounds."""
 
 from __future__ import annotations
 
@@ -14,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.report import curves
 from dp_erm_bench.report.curves import Array, Bands, Missing, report_runs
-from dp_erm_bench.report.figure import QUOTIENT, members
+from dp_erm_bench.report.figure import QUOTIENT
+from dp_erm_bench.report.quotients import quotients
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dp_erm_bench.problems.erm.problem import ERMProblem
+
+DRAWS = 1000
+"""Bootstrap samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +41,8 @@ class Scaling(Bands):
     excess : float
         Largest certified epsilon over the nominal one; infinite where none is proved,
         not a number where it was not asked for.
+    quantity : str
+        Name of the column that they are of, empty of excess risks F(w) - F*.
     """
 
     x: Array
@@ -51,6 +50,7 @@ class Scaling(Bands):
     start: Array = field(default_factory=lambda: np.empty(0))
     skipped: Mapping[float, str] = field(default_factory=dict)
     excess: float = math.nan
+    quantity: str = ""
 
     @property
     def mean(self) -> Array:
@@ -64,6 +64,18 @@ class Scaling(Bands):
         Not a number with fewer than two points or a mean that is not positive.
         """
         return slope(self.x, self.mean)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % bootstrap interval of the slope, runs drawn at each point."""
+        rng = np.random.default_rng(0)
+        draws = [
+            runs[rng.integers(runs.size, size=(DRAWS, runs.size))].mean(axis=1)
+            for runs in self.ends
+        ]
+        slopes = [slope(self.x, means) for means in np.stack(draws, axis=1)]
+        low, high = np.quantile(slopes, (0.025, 0.975))
+        return float(low), float(high)
 
     def quantile(self, q: float) -> Array:
         """Return a quantile over the runs, shape (k,)."""
@@ -86,8 +98,10 @@ def slope(x: Array, values: Array) -> float:
     return float(across @ (up - up.mean()) / (across @ across))
 
 
-def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
-    """Return the final excess risks F(w) - F* of a line along an axis.
+def scaling(
+    table: pd.DataFrame, panel: str, line: str, axis: str, quantity: str = ""
+) -> Scaling:
+    """Return the final excess risks F(w) - F*, or a quantity, of a line along an axis.
 
     Parameters
     ----------
@@ -97,6 +111,8 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
         Labels of the experiment's block.
     axis : str
         The column that varies: `n`, `p` or `epsilon`.
+    quantity : str
+        Another column, `excess_risk` for one.
 
     Returns
     -------
@@ -112,9 +128,7 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
     served = rows["status"] != "skipped"
     skipped = rows[~served]
     rows = curves.ended(rows[served] if served.any() else rows, line)
-    if rows["optimum"].isna().any():
-        raise Missing(f"{line} has no certified optimum to compare with")
-    excess = (rows["objective"] - rows["optimum"]).astype(float).fillna(math.inf)
+    excess = _values(rows, line, quantity).astype(float).fillna(math.inf)
     proved = (rows["epsilon_certified"] / rows["epsilon"]).astype(float)
     rows, trials = rows.assign(excess=excess), rows.groupby("trial")["iteration"]
     first, last = (
@@ -122,10 +136,8 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
     )
     along, ends = last[axis].to_numpy(float), last["excess"].to_numpy()
     starts = first["excess"].to_numpy()
-    unserved = {
-        float(at): curves.why(skipped[skipped[axis] == at], "skipped")
-        for at in sorted(skipped[axis].dropna().unique())
-    }
+    places = sorted(skipped[axis].dropna().unique())
+    unserved = {float(at): curves.why(skipped[skipped[axis] == at]) for at in places}
     x = np.unique(along)
     return Scaling(
         x,
@@ -133,9 +145,20 @@ def scaling(table: pd.DataFrame, panel: str, line: str, axis: str) -> Scaling:
         np.array([starts[along == value].mean() for value in x]),
         unserved,
         float(proved.fillna(math.inf).max()),
+        quantity=quantity,
         runs=curves.runs_in(rows),
         unchecked=unchecked_in(rows),
     )
+
+
+def _values(rows: pd.DataFrame, line: str, quantity: str) -> Any:
+    if quantity:
+        if quantity not in rows or rows[quantity].isna().all():
+            raise Missing(f"{line} has no {quantity}, see dataset.n_fresh")
+        return rows[quantity]
+    if rows["optimum"].isna().any():
+        raise Missing(f"{line} has no certified optimum to compare with")
+    return rows["objective"] - rows["optimum"]
 
 
 def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
@@ -145,63 +168,13 @@ def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
     return curves.first_row(rows if ran.empty else ran)
 
 
-def norm_quotient(problem: ERMProblem) -> float:
-    """Return norm_{M^-1}(L) R_M / (Lambda R_I) of a dense problem, from w = 0.
-
-    L_j and Lambda are the Lipschitz constants on these records, M_j is taken from
-    the data, R_M and R_I are the distances to the optimum without the penalty's part.
-
-    Parameters
-    ----------
-    problem : ERMProblem
-        With a Lipschitz loss and a certified optimum.
-
-    Raises
-    ------
-    Missing
-        If there is no certified optimum.
-    """
-    w = problem.optimum.w
-    if w is None:
-        raise Missing(f"no certified optimum: {problem.optimum.reason}")
-    M = problem.with_smoothness("data").smoothness.columns
-    L, longest = problem.largest_records()
-    active = M > 0
-    by_coordinate = np.sqrt((L[active] ** 2 / M[active]).sum() * (M * w**2).sum())
-    return float(by_coordinate / (longest * np.linalg.norm(w)))
-
-
-def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
-    """Return the quotient of each panel `<family>_...` of an experiment.
-
-    Parameters
-    ----------
-    config : mapping
-        The experiment's resolved yaml; its blocks name the data.
-    family : str
-        The common start of the panels' names.
-    """
-    from dp_erm_bench.experiment.parameters import problem_named
-    from dp_erm_bench.problems.erm.problem import ERMProblem
-
-    blocks: dict[str, Mapping[str, Any]] = {}
-    for block in config.get("blocks") or ():
-        blocks.setdefault(str(block["panel"]), block)
-    by_panel: dict[str, float] = {}
-    for panel in members(blocks, family, QUOTIENT):
-        dataset = dict(blocks[panel]["dataset"])
-        parts = [blocks[panel].get(part, "auto") for part in ("loss", "penalty")]
-        try:
-            problem = problem_named(dataset.pop("name"), dataset, *parts, "none")
-        except DataUnavailable as error:
-            raise Missing(str(error)) from None
-        assert isinstance(problem, ERMProblem)
-        by_panel[panel] = norm_quotient(problem)
-    return by_panel
-
-
 def along(
-    table: pd.DataFrame, config: Mapping[str, Any], panel: str, axis: str, line: str
+    table: pd.DataFrame,
+    config: Mapping[str, Any],
+    panel: str,
+    axis: str,
+    line: str,
+    quantity: str = "",
 ) -> Scaling:
     """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`.
 
@@ -217,6 +190,8 @@ def along(
         Its label; against the quotient the common start of its panels' names.
     axis, line : str
         The axis that varies; label of the line.
+    quantity : str
+        Of the final values, see `scaling`; not against the quotient.
 
     Raises
     ------
@@ -224,7 +199,7 @@ def along(
         If there are none, or a panel of the line did not run; says why.
     """
     if axis != QUOTIENT:
-        return scaling(table, panel, line, axis)
+        return scaling(table, panel, line, axis, quantity)
     places = sorted((x, one) for one, x in quotients(config, panel).items())
     if not places:
         raise Missing(f"no panel {panel} in the experiment")

@@ -18,9 +18,9 @@ from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.spec import usual_fields
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.passed import has_passed, is_ours
-from dp_erm_bench.registry import OBJECTIVE
+from dp_erm_bench.registry import OBJECTIVE, POPULATION
 from dp_erm_bench.results import columns
-from dp_erm_bench.results.columns import COUNT, FLAG, TEXT
+from dp_erm_bench.results.columns import COUNT, FLAG, NUMBER, TEXT
 from dp_erm_bench.results.files import BLOCK
 
 if TYPE_CHECKING:
@@ -52,21 +52,20 @@ METADATA = 1 << 16
 MOST_ROWS = 100_000_000
 
 Row = dict[str, Any]
-
-
 Trial = tuple[Row, Row, str]
 """A trial in the table: its line of the plan, its record, the run behind it."""
 
 
-def schema_of(sources: str = "0" * LENGTH) -> Any:
+def schema_of(sources: str = "0" * LENGTH, more: Sequence[str] = ()) -> Any:
     """Return the columns as Arrow spells them, with a seal that has no digest yet.
 
-    `sources` is a digest of the table's sources, in 64 hexadecimal digits.
+    `sources` is a digest of the table's sources in hexadecimal; `more`: `POPULATION`.
     """
     import pyarrow as pa
 
     types = {TEXT: pa.string(), FLAG: pa.bool_(), COUNT: pa.int64()}
-    fields = [(n, types.get(t, pa.float64())) for n, t in COLUMNS.items()]
+    every = COLUMNS | dict.fromkeys(more, NUMBER)
+    fields = [(n, types.get(t, pa.float64())) for n, t in every.items()]
     return pa.schema(fields, {"sources": f"blake2b {'0' * LENGTH} of {sources}"})
 
 
@@ -193,7 +192,7 @@ def read(file: BinaryIO) -> pd.DataFrame:
     # Texts of up to 2 GB and of more are alike.
     expected, actual = (
         {field.name: str(field.type).removeprefix("large_") for field in schema}
-        for schema in (schema_of(), table.schema_arrow)
+        for schema in (schema_of(more=POPULATION), table.schema_arrow)
     )
     if not actual.items() <= expected.items():
         raise ValueError("it has columns of other names or types")

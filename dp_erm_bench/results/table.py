@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dp_erm_bench.datasets.spec import FRESH
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import has_passed, is_ours
+from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.results import rows
 from dp_erm_bench.results.files import locked, plural, shown, size_of, telling
 from dp_erm_bench.results.labels import labelled
@@ -167,7 +169,8 @@ def _write(store: Store, tell_missing: bool = True) -> None:
     import pyarrow.parquet as pq
 
     folder = store.folder
-    schema = rows.schema_of(_sources(folder, store.sizes()))
+    more = POPULATION if _names_fresh(folder) else ()
+    schema = rows.schema_of(_sources(folder, store.sizes()), more)
     left_out: Counter[str] = Counter()
 
     def write(file: Any) -> None:
@@ -185,6 +188,12 @@ def _write(store: Store, tell_missing: bool = True) -> None:
     if tell_missing and (number := left_out["missing"]):
         trials = plural(number, "trial")
         print(f"{shown(folder)}: {trials} of {PLAN} without a record", file=sys.stderr)
+
+
+def _names_fresh(folder: Path) -> bool:
+    """Return whether a planned trial is judged by fresh records."""
+    with opened(folder / PLAN, folder) as file:
+        return any(f'"{FRESH}"'.encode() in line for line in file)
 
 
 def _sources(folder: Path, sizes: dict[str, int]) -> str:

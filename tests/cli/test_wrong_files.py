@@ -148,6 +148,7 @@ PARTS = [
     (replaced(BLOCK, "clip: 1", "order: zigzag"), "cyclic"),
     (replaced(BLOCK, "clip: 1", "step: 2020-01-01"), "step=2020-01-01"),
     (replaced(BLOCK, "seed: 0", "seed: 0, loss: smooth_hinge"), "smoothed_hinge"),
+    (replaced(BLOCK, "seed: 0", "seed: 0, loss: hing"), "did you mean hinge?"),
     (replaced(BLOCK, "seed: 0", "seed: 0, loss: 3"), "loss=3: must be a name"),
     (
         replaced(BLOCK, "seed: 0", "seed: 0, loss: {name: huber, kappa: 0}"),

@@ -13,11 +13,10 @@ from dp_erm_bench.report.crosses import Cross, draw_cross, slopes
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.figure import looked_up
 from dp_erm_bench.report.layout import Sheet, fill
+from dp_erm_bench.report.quotients import norm_quotient, quotients
 from dp_erm_bench.report.scaling import (
     Scaling,
     along,
-    norm_quotient,
-    quotients,
     scaling,
     slope,
 )
@@ -336,3 +335,35 @@ def test_the_caption_of_crosses_names_the_runs(tmp_path, monkeypatch):
     named, unnamed = (sheet.caption.splitlines() for sheet in said)
     assert named[-1] == "Computed by runs/7-here-1 (commit unknown)."
     assert unnamed == named[:-1]
+
+
+def judged_rows(rows, exponent, sizes=(0.5, 1.5, 1.0)):
+    """Rows whose excess risk is a power of p, times a size for each seed."""
+    found = power_rows(rows, exponent, n_seeds=len(sizes))
+    for row in found:
+        row["excess_risk"] = sizes[row["seed"]] * row["p"] ** exponent
+    return found
+
+
+def test_a_quantity_has_its_slope_with_an_interval(rows):
+    found = scaling(
+        pd.DataFrame(judged_rows(rows, -0.5)), "theory_p", LINE, "p", "excess_risk"
+    )
+    assert found.slope == pytest.approx(-0.5, abs=1e-9)
+    low, high = found.interval
+    assert low < -0.5 < high and high - low < 1.0
+    same = pd.DataFrame(judged_rows(rows, -0.5, (1.0, 1.0, 1.0)))
+    sure = scaling(same, "theory_p", LINE, "p", "excess_risk").interval
+    assert sure == pytest.approx((-0.5, -0.5))
+
+
+def test_a_claim_on_a_quantity_tells_its_interval(rows):
+    table = pd.DataFrame(judged_rows(rows, -0.5))
+    row = evaluate(table, claim_on("slope", quantity="excess_risk")).iloc[0]
+    assert (
+        row["value"] == pytest.approx(-0.5) and "95 % bootstrap -0." in row["measured"]
+    )
+    assert "bootstrap" not in evaluate(table, claim_on("slope")).iloc[0]["measured"]
+    without = table.drop(columns="excess_risk")
+    row = evaluate(without, claim_on("slope", quantity="excess_risk")).iloc[0]
+    assert row["verdict"].startswith("not run") and "n_fresh" in row["verdict"]

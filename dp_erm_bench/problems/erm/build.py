@@ -157,7 +157,9 @@ def build_problem(
         name, parameters = _named("constraint", constraint)
         parameters = _indexed("constraint", parameters, dataset)
         constraint = cast(Constraint, registry.build("constraint", name, **parameters))
-    return ERMProblem(dataset, loss, penalty, constraint)
+    problem = ERMProblem(dataset, loss, penalty, constraint)
+    _ = problem.population  # refused here, not after the first run
+    return problem
 
 
 def strength_of(value: float | str, n: int, key: str = "strength") -> float:

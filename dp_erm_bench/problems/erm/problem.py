@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array, Uncharged
-from dp_erm_bench.datasets.spec import LATER
+from dp_erm_bench.datasets.spec import FRESH, LATER
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.problems.base import Optimum, Problem
 from dp_erm_bench.problems.erm.held_out import (
@@ -21,13 +21,20 @@ from dp_erm_bench.problems.erm.held_out import (
 from dp_erm_bench.problems.erm.model import LinearModel, feature_names
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum.certified import certified_optimum
-from dp_erm_bench.registry import OBJECTIVE
+from dp_erm_bench.problems.population import Population, population_of
+from dp_erm_bench.registry import OBJECTIVE, POPULATION
 
 if TYPE_CHECKING:
     from dp_erm_bench.problems.erm.oracle import Oracle
 
-SILENT = ("_target_", "usual", "usual_standardised", "usual_regression", "path")
-"""Keys of a dataset's yaml that its content or the objective already tell."""
+SILENT = (
+    *("_target_", "usual", "usual_standardised", "usual_regression", "path"),
+    FRESH,
+)
+"""Keys of a dataset's yaml that its content or the objective already tell.
+
+By how many fresh records a model is judged moves no draw of its run.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +80,8 @@ class ERMProblem(ERM, Problem):
         Smoothness constants do not move it: a problem with others asks its origin, so
         that it is found once for all batches and fits.
         """
+        if self.population is not None and self.population.exact:
+            return Optimum(reason="runs are judged by their population risk alone")
         origin = self.origin
         if origin is not None and self.fixed and origin.key == self.key:
             return origin.optimum
@@ -109,18 +118,26 @@ class ERMProblem(ERM, Problem):
         }
 
     def measures(self, w: Array) -> dict[str, Array]:
-        """Return what the test set says, if there is one, see `held_out`.
+        """Return what the test set and the population say, if there are any.
 
-        Where the loss is not convex also `gradient_norm`, norm2(w - v) for the point v
-        that a step of length 1 along the gradient, the prox and the projection lead to:
-        of the gradient itself without penalty and constraint, 0 where w is stationary.
+        See `held_out` and `Population.measures`. Where the loss is not convex also
+        `gradient_norm`, norm2(w - v) for the point v that a step of length 1 along the
+        gradient, the prox and the projection lead to: of the gradient itself without
+        penalty and constraint, 0 where w is stationary.
         """
         said = held_out(self, w)
+        if self.population is not None:
+            said |= self.population.measures(w)
         if not self.loss.convex:
             ahead = w - np.stack([self.gradient(row) for row in w])
             moved = self.constraint.project(self.penalty.prox(ahead, 1.0))
             said["gradient_norm"] = np.linalg.norm(w - moved, axis=1)
         return said
+
+    @cached_property
+    def population(self) -> Population | None:
+        """Return what fresh records say, None without ``dataset.n_fresh``."""
+        return population_of(self)
 
     def last_measures(self, w: Array) -> dict[str, Array]:
         """Return the AUC on the test set, if there is one, see `ranking`."""
@@ -144,6 +161,8 @@ class ERMProblem(ERM, Problem):
 
     def lacking(self, quantity: str) -> str:
         """Return why trials cannot be judged by a quantity, see `Problem.lacking`."""
+        if quantity in POPULATION:
+            return "" if self.population else "the dataset has no n_fresh"
         return lacking(self, quantity)
 
 

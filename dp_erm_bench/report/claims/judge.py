@@ -24,6 +24,7 @@ from dp_erm_bench.report.curves import Missing, explained, report_runs
 from dp_erm_bench.report.figure import Figure, LinesOf, lines_of
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.rates import noises
+from dp_erm_bench.results.rows import HELD_OUT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +34,7 @@ COLUMNS = (
     *("verdict", "open", "profile"),
 )
 COMMON = ("id", "figure", "measure", "statement")
-OPTIONAL = ("epsilon", "per")
+OPTIONAL = ("epsilon", "per", "quantity")
 THRESHOLDS = ("at_least", "at_most", "equals", "within")
 NUMBERS = (
     *THRESHOLDS,
@@ -41,7 +42,11 @@ NUMBERS = (
     *("factor", "kappa", "rivals"),
 )
 LINES = ("line", "under", "over", "other")
-WORDS = {"per": ["data_seed"], "axis": ["n", "p", "epsilon", "quotient"]}
+WORDS = {
+    "per": ["data_seed"],
+    "axis": ["n", "p", "epsilon", "quotient"],
+    "quantity": [*HELD_OUT, *registry.POPULATION],
+}
 LISTS = ("figure", "line", "under", "over")
 """Keys of which a list stands for one claim per value."""
 
@@ -231,7 +236,8 @@ def _row(
     verdict = "holds" if _holds(claim, value) else "fails"
     if str(config.get("profile")).partition(",")[0] == SMOKE:
         verdict = NOT_JUDGED
-    return {**row, "value": value, "verdict": verdict}
+    measured = f"{row['measured']}{measure.told(lookup)}"
+    return {**row, "measured": measured, "value": value, "verdict": verdict}
 
 
 def _lines(claim: Claim) -> list[str]:

@@ -62,7 +62,8 @@ class Lookup:
 
     def along(self, line: str, axis: str) -> Scaling:
         """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`."""
-        return along(self.table, self.config, self.figure, axis, line)
+        quantity = str(self.claim.get("quantity", ""))
+        return along(self.table, self.config, self.figure, axis, line, quantity)
 
     @property
     def noise(self) -> Noise:
@@ -82,11 +83,14 @@ class Measure:
         Maps a `Lookup` and the claim's keys to the number.
     lines : str
         One of `RUNS`, `NOISE` and `NOTHING`.
+    interval : callable, optional
+        As `value`: ends of a 95 % bootstrap interval of the number.
     """
 
     words: str
     value: Callable[..., float]
     lines: str = RUNS
+    interval: Callable[..., tuple[float, float]] | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -96,3 +100,29 @@ class Measure:
     def __call__(self, lookup: Lookup) -> float:
         """Return the number; raises `Missing` with the reason if none."""
         return self.value(lookup, **{key: lookup.claim[key] for key in self.needs})
+
+    def told(self, lookup: Lookup) -> str:
+        """Return the bootstrap interval in words, empty without a `quantity`."""
+        if self.interval is None or "quantity" not in lookup.claim:
+            return ""
+        low, high = self.interval(lookup, **{k: lookup.claim[k] for k in self.needs})
+        return f" (95 % bootstrap {low:.2f} to {high:.2f})"
+
+
+Value = Callable[..., float]
+MEASURES: dict[str, Measure] = {}
+"""All measures by the name of their function."""
+
+
+def says(
+    words: str,
+    lines: str = RUNS,
+    interval: Callable[..., tuple[float, float]] | None = None,
+) -> Callable[[Value], Value]:
+    """Enter a function into `MEASURES`."""
+
+    def enter(function: Value) -> Value:
+        MEASURES[function.__name__] = Measure(words, function, lines, interval)
+        return function
+
+    return enter

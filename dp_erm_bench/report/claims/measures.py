@@ -7,29 +7,16 @@ to import is imported within: claims are checked before anything runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, RUNS, Lookup, Measure
+from dp_erm_bench.report.claims import rates  # noqa: F401 - enters its measures
+from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, Lookup, says
 from dp_erm_bench.report.curves import Curves, Missing
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.results.statistics import FLOOR
-
-Value = Callable[..., float]
-MEASURES: dict[str, Measure] = {}
-"""All measures by the name of their function."""
-
-
-def says(words: str, lines: str = RUNS) -> Callable[[Value], Value]:
-    """Enter a function into `MEASURES`."""
-
-    def enter(function: Value) -> Value:
-        MEASURES[function.__name__] = Measure(words, function, lines)
-        return function
-
-    return enter
 
 
 def _final(line: Curves, of: str = "mean") -> float:
@@ -144,25 +131,6 @@ def certified_epsilon(runs: Lookup, line: str) -> float:
     if math.isnan(value):
         raise Missing("no accountant certifies this noise")
     return value
-
-
-@says("slope of the mean of {line} against {axis}, log-log least squares")
-def slope(runs: Lookup, line: str, axis: str) -> float:
-    """Return the slope of the final mean along an axis."""
-    return runs.along(line, axis).slope
-
-
-@says("slope against {axis}, {other} less {line}")
-def slope_beyond(runs: Lookup, line: str, other: str, axis: str) -> float:
-    """Return by how much one slope exceeds another."""
-    first, second = (runs.along(name, axis) for name in (line, other))
-    return second.slope - first.slope
-
-
-@says("largest quotient of the means of {over} and {under} along {axis}")
-def quotient_along(runs: Lookup, under: str, over: str, axis: str) -> float:
-    """Return the largest mean of a line over that of another one along an axis."""
-    return float(np.divide(*(runs.along(k, axis).mean for k in (over, under))).max())
 
 
 @says("slope of the noise of {line} against p, log-log", NOISE)
