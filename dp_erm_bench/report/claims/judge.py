@@ -38,15 +38,12 @@ OPTIONAL = ("epsilon", "per", "quantity")
 THRESHOLDS = ("at_least", "at_most", "equals", "within")
 NUMBERS = (
     *THRESHOLDS,
-    *("epsilon", "delta", "iterations", "n_iter", "passes"),
-    *("factor", "kappa", "rivals"),
+    *("epsilon", "delta", "iterations", "n_iter", "passes", "n", "p", "seeds"),
+    *("factor", "kappa", "rivals", "radius"),
 )
 LINES = ("line", "under", "over", "other")
-WORDS = {
-    "per": ["data_seed"],
-    "axis": ["n", "p", "epsilon", "quotient"],
-    "quantity": [*HELD_OUT, *registry.POPULATION],
-}
+AXES, QUANTITIES = ["n", "p", "epsilon", "quotient"], [*HELD_OUT, *registry.POPULATION]
+WORDS = {"per": ["data_seed"], "axis": AXES, "quantity": QUANTITIES}
 LISTS = ("figure", "line", "under", "over")
 """Keys of which a list stands for one claim per value."""
 
@@ -180,10 +177,7 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
         or of the profile smoke `not judged`; open are its lines beyond whose settings
         better ones may lie, and why.
 
-    Raises
-    ------
-    UsageError
-        If a claim names an unknown measure or states no threshold.
+    Raises UsageError if a claim names an unknown measure or states no threshold.
     """
     import pandas as pd
 
@@ -233,11 +227,10 @@ def _row(
         value = measure(lookup)
     except Missing as reason:
         return {**row, "verdict": f"not run ({reason})"}
-    verdict = "holds" if _holds(claim, value) else "fails"
-    if str(config.get("profile")).partition(",")[0] == SMOKE:
-        verdict = NOT_JUDGED
-    measured = f"{row['measured']}{measure.told(lookup)}"
-    return {**row, "measured": measured, "value": value, "verdict": verdict}
+    judged = str(config.get("profile")).partition(",")[0] != SMOKE
+    verdict = ("holds" if _holds(claim, value) else "fails") if judged else NOT_JUDGED
+    row["measured"] = f"{row['measured']}{measure.told(lookup)}"
+    return {**row, "value": value, "verdict": verdict}
 
 
 def _lines(claim: Claim) -> list[str]:

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.report.claims import rates  # noqa: F401 - enters its measures
+from dp_erm_bench.report.claims.lookup import (  # noqa: F401 - for all who ask here
+    MEASURES as MEASURES,
+)
 from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, Lookup, says
 from dp_erm_bench.report.curves import Curves, Missing
 from dp_erm_bench.report.panels import decoded
