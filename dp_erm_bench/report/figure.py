@@ -9,7 +9,7 @@ import dataclasses
 import importlib.util
 import sys
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -93,9 +93,9 @@ class Figure:
         raise NotImplementedError
 
 
-def members(panels: Iterable[str], panel: str, axis: str = "") -> list[str]:
-    """Return the panels of a name: one, or all of a family against the quotient."""
-    if axis == QUOTIENT:
+def members(panels: Collection[str], panel: str, axis: str = "") -> list[str]:
+    """Return the panels of a name: one, or all of a family along an axis."""
+    if axis == QUOTIENT or (axis and panel not in panels):
         return [one for one in panels if one.startswith(f"{panel}_")]
     return [panel] if panel in panels else []
 

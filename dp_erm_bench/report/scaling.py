@@ -11,7 +11,7 @@ import numpy as np
 
 from dp_erm_bench.report import curves
 from dp_erm_bench.report.curves import Array, Bands, Missing, report_runs
-from dp_erm_bench.report.figure import QUOTIENT
+from dp_erm_bench.report.figure import QUOTIENT, members
 from dp_erm_bench.report.quotients import quotients
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
@@ -107,10 +107,8 @@ def scaling(
     ----------
     table : DataFrame
         The tidy table, one row per checkpoint.
-    panel, line : str
-        Labels of the experiment's block.
-    axis : str
-        The column that varies: `n`, `p` or `epsilon`.
+    panel, line, axis : str
+        Labels of the block; the column that varies: `n`, `p` or `epsilon`.
     quantity : str
         Another column, `excess_risk` for one.
 
@@ -134,8 +132,8 @@ def scaling(
     first, last = (
         rows.loc[end].sort_values("trial") for end in (trials.idxmin(), trials.idxmax())
     )
-    along, ends = last[axis].to_numpy(float), last["excess"].to_numpy()
-    starts = first["excess"].to_numpy()
+    along, starts = last[axis].to_numpy(float), first["excess"].to_numpy()
+    ends = last["excess"].to_numpy()
     places = sorted(skipped[axis].dropna().unique())
     unserved = {float(at): curves.why(skipped[skipped[axis] == at]) for at in places}
     x = np.unique(along)
@@ -199,6 +197,9 @@ def along(
         If there are none, or a panel of the line did not run; says why.
     """
     if axis != QUOTIENT:
+        blocks = [str(block["panel"]) for block in config.get("blocks") or ()]
+        family = table["panel"].isin(members(blocks, panel, axis))
+        table = table.assign(panel=table["panel"].mask(family, panel))
         return scaling(table, panel, line, axis, quantity)
     places = sorted((x, one) for one, x in quotients(config, panel).items())
     if not places:
