@@ -21,7 +21,7 @@ from dp_erm_bench.problems.erm.held_out import (
 from dp_erm_bench.problems.erm.model import LinearModel, feature_names
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum.certified import certified_optimum
-from dp_erm_bench.problems.population import Population, population_of
+from dp_erm_bench.problems.erm.population import Population, population_of
 from dp_erm_bench.registry import OBJECTIVE, POPULATION
 
 if TYPE_CHECKING:
