@@ -47,13 +47,22 @@ def test_a_claim_must_give_what_its_measure_needs(name):
         claim[key] = 1
 
 
-def test_a_family_of_panels_has_the_lines_of_all():
+@pytest.mark.parametrize("axis", ["quotient", "n"])
+def test_a_family_of_panels_has_the_lines_of_all(axis):
     claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1}
-    slope = {**claim, "measure": "slope", "axis": "quotient", "line": ["a", "b"]}
+    slope = {**claim, "measure": "slope", "axis": axis, "line": ["a", "b"]}
     check_claims([slope], LINES)
-    for wrong in ({"line": "c"}, {"figure": "weight"}, {"axis": "n"}):
+    for wrong in ({"line": "c"}, {"figure": "weight"}, {"axis": "seed"}):
         with pytest.raises(ValueError, match="claim x: "):
             check_claims([{**slope, **wrong}], LINES)
+
+
+def test_without_an_axis_a_family_of_panels_is_none():
+    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1}
+    final = {**claim, "measure": "certified_epsilon", "line": "a"}
+    check_claims([{**final, "figure": "size_1"}], LINES)
+    with pytest.raises(ValueError, match="claim x: figure=size .*must be one of"):
+        check_claims([final], LINES)
 
 
 def test_noise_needs_no_panel_but_a_figure():
