@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dp_erm_bench.errors import UsageError
@@ -55,23 +55,22 @@ def listed(rows: Sequence[Row] | None) -> list[str]:
     return lines or ["  none"]
 
 
-def open_of(rows: Iterable[Row] | None, figure: str, lines: Iterable[str]) -> str:
-    """Return which lines of a figure's panels have open choices, and why.
+def open_of(
+    rows: Iterable[Row] | None, panels: Collection[str], lines: Collection[str]
+) -> str:
+    """Return which lines of some panels have open choices, and why.
 
     Parameters
     ----------
     rows : iterable of mapping or None
         Of `read_choices`; None if they are damaged.
-    figure : str
-        A panel, or what the names of several begin with.
-    lines : iterable of str
+    panels, lines : collection of str
     """
     if rows is None:
         return "unknown"
     reasons: dict[str, dict[str, None]] = {}
     for row in rows:
-        of_figure = row["panel"] == figure or row["panel"].startswith(f"{figure}_")
-        if of_figure and row["line"] in lines and row["open"]:
+        if row["panel"] in panels and row["line"] in lines and row["open"]:
             reasons.setdefault(row["line"], {}).update(
                 dict.fromkeys(row["open"].split("; "))
             )

@@ -103,11 +103,18 @@ def members(panels: Collection[str], panel: str, axis: str = "") -> list[str]:
 def lines_of(
     lines: LinesOf, panel: str, axis: str = "", key: str = "panel"
 ) -> list[str]:
-    """Return the lines of a panel or of a family; refuse a name that is of neither."""
+    """Return the lines of a panel, or of all of a family; refuse what is not one."""
     panels = members(lines, panel, axis)
     if not panels:
         registry.check_choice(key, panel, list(lines))
-    return list(dict.fromkeys(line for one in panels for line in lines[one]))
+    longer = members(lines, panel, QUOTIENT)
+    if axis and panel in lines and longer:
+        raise UsageError(
+            f"{key}={panel}: must be a panel or the beginning of others; it is a panel "
+            f"and the beginning of {longer[0]}"
+        )
+    common = set.intersection(*(set(lines[one]) for one in panels))
+    return [line for line in dict.fromkeys(lines[panels[0]]) if line in common]
 
 
 def looked_up(

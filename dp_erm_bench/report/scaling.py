@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +166,18 @@ def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
     return curves.first_row(rows if ran.empty else ran)
 
 
+def _check_points(table: pd.DataFrame, family: Collection[str], axis: str) -> None:
+    """Raise `Missing` unless each panel of a family is one point, each another one."""
+    owner: dict[float, str] = {}
+    for panel in family:
+        values = table.loc[table["panel"] == panel, axis].dropna().unique()
+        if len(values) > 1:
+            raise Missing(f"{panel} has several {axis}: it is no point of a family")
+        for value in values:
+            if owner.setdefault(float(value), panel) != panel:
+                raise Missing(f"{owner[float(value)]} and {panel} have the same {axis}")
+
+
 def along(
     table: pd.DataFrame,
     config: Mapping[str, Any],
@@ -198,8 +210,11 @@ def along(
     """
     if axis != QUOTIENT:
         blocks = [str(block["panel"]) for block in config.get("blocks") or ()]
-        family = table["panel"].isin(members(blocks, panel, axis))
-        table = table.assign(panel=table["panel"].mask(family, panel))
+        family = members(blocks, panel, axis)
+        if family != [panel]:
+            _check_points(table, family, axis)
+        inside = table["panel"].isin(family)
+        table = table.assign(panel=table["panel"].mask(inside, panel))
         return scaling(table, panel, line, axis, quantity)
     places = sorted((x, one) for one, x in quotients(config, panel).items())
     if not places:

@@ -59,6 +59,7 @@ def test_row_says_everything(tabulate):
         ),
         ({"open": ""}, ""),
         ({"open": "clip top", "panel": "log2"}, ""),
+        ({"open": "clip top", "panel": "log1_large"}, ""),
         ({"open": "clip top", "line": "DP-CD uniform"}, ""),
     ],
 )

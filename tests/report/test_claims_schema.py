@@ -65,6 +65,22 @@ def test_without_an_axis_a_family_of_panels_is_none():
         check_claims([final], LINES)
 
 
+@pytest.mark.parametrize("axis", ["quotient", "n"])
+def test_a_name_of_a_panel_and_of_a_family_is_refused_along_an_axis(axis):
+    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1}
+    slope = {**claim, "measure": "slope", "axis": axis, "line": "a"}
+    with pytest.raises(ValueError, match="size=?.* is a panel and the beginning of s"):
+        check_claims([slope], {**LINES, "size": ["a"]})
+    check_claims([slope], {**LINES, "sizes": ["a"]})
+
+
+def test_a_line_of_a_family_is_in_each_of_its_panels():
+    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1}
+    slope = {**claim, "measure": "slope", "axis": "n", "line": "b"}
+    with pytest.raises(ValueError, match="figure size: line=b"):
+        check_claims([slope], {**LINES, "size_9": ["a"]})
+
+
 def test_noise_needs_no_panel_but_a_figure():
     claim = {"id": "x", "figure": "noise", "statement": "{line}", "at_least": 1}
     slope = {**claim, "measure": "noise_slope", "line": "chosen"}

@@ -112,6 +112,34 @@ def test_rates_and_quotients_draw_the_median_of_even_runs(rows, unbalanced, axes
     np.testing.assert_allclose(drawn.get_ydata(), [0.04, 0.04])
 
 
+def family(rows, places):
+    """Rows of panels `size_<k>`, one for each value of p; and their configuration."""
+    parts = [
+        {**row, "panel": f"size_{k}", "trial": f"{k}/{row['trial']}"}
+        for k, x in enumerate(places)
+        for row in power_rows(rows, -1.0)
+        if row["p"] == x
+    ]
+    blocks = [{"panel": panel} for panel in sorted({row["panel"] for row in parts})]
+    return pd.DataFrame(parts), {"blocks": blocks}
+
+
+def test_a_family_has_a_point_for_each_of_its_panels(rows):
+    table, config = family(rows, X)
+    found = along(table, config, "size", "p", LINE)
+    np.testing.assert_array_equal(found.x, X)
+    assert found.slope == pytest.approx(-1.0, abs=1e-6)
+
+
+def test_panels_that_are_no_points_of_a_family_are_missing(rows):
+    table, config = family(rows, [50.0, 100.0])
+    wide = table.assign(panel="size_0")
+    with pytest.raises(Missing, match="size_0 has several p: it is no point of a fam"):
+        along(wide, config, "size", "p", LINE)
+    with pytest.raises(Missing, match="size_0 and size_1 have the same p"):
+        along(table.assign(p=50), config, "size", "p", LINE)
+
+
 def test_diverged_run_has_no_slope(rows):
     table = pd.DataFrame(power_rows(rows, -1.0))
     last = (table["iteration"] == table["iteration"].max()) & (table["seed"] == 1)

@@ -21,7 +21,7 @@ from dp_erm_bench.report.claims.lookup import (
 )
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.curves import Missing, explained, report_runs
-from dp_erm_bench.report.figure import Figure, LinesOf, lines_of
+from dp_erm_bench.report.figure import Figure, LinesOf, lines_of, members
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.rates import noises
 from dp_erm_bench.results.rows import HELD_OUT
@@ -211,6 +211,7 @@ def _row(
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
     measure, lookup = measure_of(claim), Lookup(table, config, claim)
+    panels = members(table["panel"].unique(), claim["figure"], claim.get("axis", ""))
     more = {"n": lookup.noise.n} if measure.lines == NOISE else {}
     statement, seed = str(claim["statement"]).format(**claim), claim.get("data_seed")
     row: dict[str, object] = {
@@ -220,7 +221,7 @@ def _row(
         "measured": measure.words.format(**claim, **more),
         "threshold": threshold(claim),
         "value": math.nan,
-        "open": open_of(config.get("choices", ()), claim["figure"], _lines(claim)),
+        "open": open_of(config.get("choices", ()), panels, _lines(claim)),
         "profile": config.get("profile", ""),
     }
     try:
