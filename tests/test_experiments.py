@@ -13,7 +13,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.grammar import expand
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.report.claims.judge import evaluate
-from dp_erm_bench.report.claims.lookup import NOISE
+from dp_erm_bench.report.claims.lookup import NOISE, NOTHING
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.figure import figures_of, members
 from dp_erm_bench.report.make import check_report
@@ -21,7 +21,7 @@ from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.rates import noises
 
 NAMES = ("mangold2022", "mangold2023")
-ALL = (*NAMES, "talwar2015", "ghazi2024")
+ALL = (*NAMES, "talwar2015", "arora2020", "ghazi2024")
 PROFILES = ("paper", "default", "smoke")
 BOTH = [(name, profile) for name in NAMES for profile in PROFILES]
 LENGTHS = {
@@ -34,6 +34,7 @@ TRIALS = {
     "mangold2022": (21586, 10726, 944),
     "mangold2023": (56060, 20388, 1347),
     "talwar2015": (63505, 24835, 880),
+    "arora2020": (2080, 820, 44),
     "ghazi2024": (1200, 300, 44),
 }
 # Tuning trials of the paper profiles at most.
@@ -99,7 +100,7 @@ def lines(block):
 def count(block):
     """Return the most trials of a block."""
     if "tune" not in block:
-        return lines(block) * len(seeds(block["seed"]))
+        return lines(block) * len(seeds(block.get("seed", [0])))
     return lines(block) * (most(block["tune"]) + len(seeds(block["tune"]["report"])))
 
 
@@ -234,7 +235,8 @@ def test_blocks_name_what_exists(anything):
         assert set(block.get("tune", {}).get("axes", {})) <= fields
         assert dataset_spec(**block["dataset"])
         # Rates are at a fixed one: the logarithm of 1/n^2 would bend their slopes.
-        fixed = (1e-8, 0.0) if block["dataset"]["name"] == "hard_mean" else ("1/n^2",)
+        rates = {"hard_mean": (1e-8, 0.0), "median_regression": (1e-8,)}
+        fixed = rates.get(block["dataset"]["name"], ("1/n^2",))
         assert block["budget"]["delta"] in fixed
         assert block["budget"]["adjacency"] == "replace_one"
 
@@ -303,7 +305,8 @@ def test_every_line_that_a_figure_draws_is_run(name):
         for panel, line in itertools.product(own, cell.lines):
             assert (panel, line) in run
     panels = [panel for figure in figures for panel in getattr(figure, "panels", ())]
-    assert cells and (panels or name == "ghazi2024")  # it has rates only
+    # These have rates only.
+    assert cells and (panels or name in ("arora2020", "ghazi2024"))
     for panel in panels:
         for line in panel.lines:
             assert (panel.name, line) in run
@@ -325,8 +328,7 @@ def test_claims_name_panels_lines_and_curves_that_exist(name):
         if claim["measure"] == "later":
             continue
         for figure in as_list(claim["figure"]):
-            family = {panel for panel in panels if panel.startswith(f"{figure}_")}
-            members = family if claim.get("axis") == "quotient" else {figure}
+            own = set(members(panels, figure, claim.get("axis", "")))
             names = [
                 line
                 for key in ("line", "other", "over", "under")
@@ -335,8 +337,13 @@ def test_claims_name_panels_lines_and_curves_that_exist(name):
             if MEASURES[claim["measure"]].lines == NOISE:
                 assert set(names) <= set(noise[figure].lines)
                 continue
-            assert members and members <= panels
-            for member, line in itertools.product(members, names):
+            if MEASURES[claim["measure"]].lines == NOTHING and not names:
+                assert figure in {
+                    getattr(one, "name", "") for one in figures_of(config)
+                }
+                continue
+            assert own and own <= panels
+            for member, line in itertools.product(own, names):
                 assert (member, line) in run
             if "curve" in claim:
                 assert claim["curve"] in decoded(figure)
@@ -347,7 +354,7 @@ def test_claims_without_any_run_are_rows_that_say_so(name, empty_table):
     found = evaluate(empty_table, {**load(name, "default"), "paper": name})
     assert set(found["paper"]) == {name}
     assert set(found["profile"]) == {"default"}
-    computed = found["figure"].isin(["noise", "selection"])
+    computed = found["figure"].isin(["noise", "selection", "steps"])
     assert found["verdict"][~computed].str.match(r"not run \(.+\)$").all()
     expected = found["statement"].str.contains("expected to fail")
     assert (found["verdict"][computed & ~expected] == "holds").all()

@@ -169,7 +169,7 @@ def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
 def _check_points(table: pd.DataFrame, family: Collection[str], axis: str) -> None:
     """Raise `Missing` unless each panel of a family is one point, each another one."""
     owner: dict[float, str] = {}
-    for panel in family:
+    for panel in family if axis in table else ():
         values = table.loc[table["panel"] == panel, axis].dropna().unique()
         if len(values) > 1:
             raise Missing(f"{panel} has several {axis}: it is no point of a family")

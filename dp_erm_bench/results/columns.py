@@ -34,6 +34,7 @@ class Column(NamedTuple):
 FAILED = "of a trial without a trajectory"
 CONVEX = "where the loss is convex"
 UNLIKE = "where no optimum is certified"
+UNJUDGED = "without `dataset.n_fresh` (a table without any such trial lacks the column)"
 NO_TEST = "without held-out records, and but in the last row of a trial"
 
 COLUMNS = {
@@ -122,8 +123,19 @@ COLUMNS = {
     "run": Column(
         TEXT, "the run that computed it: `runs/<run>.json`", "of old versions"
     ),
+    "population_risk": Column(
+        NUMBER,
+        "expected loss, without the penalty, or its mean over n_fresh records",
+        UNJUDGED,
+    ),
+    "population_optimum": Column(
+        NUMBER, "smallest such risk over the constraint", f"{UNJUDGED}; {UNLIKE}"
+    ),
+    "excess_risk": Column(
+        NUMBER, "population_risk - population_optimum", f"{UNJUDGED}; {UNLIKE}"
+    ),
 }
-"""Every column by name, in the order of the table.
+"""Every column by name, in the order of the table; `POPULATION` only where asked for.
 
 `solver` and `checked` are of the code, `run` of the command; all others of the trial.
 """

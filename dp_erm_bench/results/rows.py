@@ -32,8 +32,12 @@ HELD_OUT = ("test_objective", "test_risk", "test_accuracy", "balanced_accuracy",
 MEASURED = (*HELD_OUT, "gradient_norm")
 """What problems measure beside the objective; the latter of losses not convex."""
 
-COLUMNS = {name: column.dtype for name, column in columns.COLUMNS.items()}
-"""Names and types of the columns, in order."""
+COLUMNS = {
+    name: column.dtype
+    for name, column in columns.COLUMNS.items()
+    if name not in POPULATION
+}
+"""Names and types of the columns of every table, in order."""
 
 FACTS = (
     *("n", "p", "accountant", "epsilon_certified", "smoothness", "batch_size"),

@@ -42,12 +42,18 @@ def ratio_at_end(runs: Lookup, under: str, over: str, axis: str) -> float:
 
 @says("largest mean excess risk of {line} / its bound, over {axis}")
 def share_of_bound(
-    runs: Lookup, line: str, axis: str, p: int, radius: float, delta: float
+    runs: Lookup,
+    line: str,
+    axis: str,
+    p: int,
+    radius: float,
+    epsilon: float,
+    delta: float,
 ) -> float:
     """Return the largest quotient of one-pass SGD's mean and bound over n records."""
     from dp_erm_bench.audit.single_use import certified_scale, excess_bound
 
-    found, epsilon = runs.along(line, axis), float(runs.claim.get("epsilon", 1.0))
+    found = runs.along(line, axis)
     records = [int(n) for n in found.x]
     scales = [certified_scale(n, epsilon, delta) for n in records]
     bounds = [
