@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dp_erm_bench.report.plot import plot
     from dp_erm_bench.results.columns import COLUMNS
     from dp_erm_bench.results.table import load_results
-    from dp_erm_bench.runner.experiment import sweep
     from dp_erm_bench.runner.replay import replay
+    from dp_erm_bench.runner.sweeps import sweep, tune
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "problem_from_records",
     "replay",
     "sweep",
+    "tune",
 ]
 
 _HOMES = {
@@ -44,7 +45,8 @@ _HOMES = {
     "load_results": "dp_erm_bench.results.table",
     "plot": "dp_erm_bench.report.plot",
     "replay": "dp_erm_bench.runner.replay",
-    "sweep": "dp_erm_bench.runner.experiment",
+    "sweep": "dp_erm_bench.runner.sweeps",
+    "tune": "dp_erm_bench.runner.sweeps",
 }
 
 

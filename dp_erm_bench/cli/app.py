@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from yaml import YAMLError
 
 from dp_erm_bench.cli.blocks import Block, experiment_blocks, sweep_blocks
 from dp_erm_bench.cli.compose import Composer
-from dp_erm_bench.cli.files import check_config, check_experiment, experiments
+from dp_erm_bench.cli.files import by_path, check_config, check_experiment, experiments
+from dp_erm_bench.cli.folders import results_folder
 from dp_erm_bench.cli.grammar import check_hydra
 from dp_erm_bench.cli.request import read
+from dp_erm_bench.cli.tuning import TUNE, run_tuned, take
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.runner.options import run_options
@@ -27,7 +29,6 @@ _NOISE = re.compile(
     r"provider=|Set the environment variable|$)"
 )
 MULTIRUN = ("-m", "--multirun")
-LONGEST_NAME = 200
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -36,11 +37,17 @@ def run(arguments: Sequence[str]) -> int:
     Parameters
     ----------
     arguments : sequence of str
-        The command line without the program's name.
+        The command line without the program's name; `tune` first if it tunes.
     """
     try:
-        flags, overrides = _split(arguments)
+        searched = [*arguments[:1]] == [TUNE]
+        flags, overrides = _split(arguments[searched:])
         folders = [Path(flags.config_dir)] if flags.config_dir else []
+        tune, profile = None, None
+        if searched:
+            tune, profile, overrides = take(overrides)
+        overrides, files = by_path(overrides)
+        folders += files
         request = read(overrides, folders)
         if flags.config_name:
             check_config(flags.config_name, folders)
@@ -50,8 +57,10 @@ def run(arguments: Sequence[str]) -> int:
         if flags.cfg:
             print(composer.show(flags.cfg, flags.package, flags.resolve))
             return 0
-        command = [one for one in arguments if one not in MULTIRUN]
-        return run_sweep(composer, ["dp-erm-bench", *command])
+        command = ["dp-erm-bench", *(a for a in arguments if a not in MULTIRUN)]
+        if tune is not None:
+            return run_tuned(composer, command, tune, profile)
+        return run_sweep(composer, command)
     except (UsageError, HydraException, OmegaConfBaseException, YAMLError) as error:
         print(f"dp-erm-bench: {sentence(error)}", file=sys.stderr)
         return 2
@@ -71,6 +80,11 @@ def sentence(error: BaseException) -> str:
             parts.append(text)
         cause = cause.__cause__
     return printable(": ".join(parts) or type(error).__name__)
+
+
+def tune_command(arguments: Sequence[str]) -> int:
+    """Tune algorithms on problems, and return the exit code of the run."""
+    return run([TUNE, *arguments])
 
 
 def run_sweep(composer: Composer, command: Sequence[str]) -> int:
@@ -147,35 +161,6 @@ def resolved(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
     blocks = experiment_blocks(config, request)
     check_report(config)
     return blocks, {**config, "blocks": blocks, "changes": request.changes}
-
-
-def results_folder(config: Mapping[str, Any], default: str) -> Path:
-    """Return the folder of a run's results, named `default` unless a name is given.
-
-    Raises
-    ------
-    UsageError
-        If `name` is not a plain folder name, or `results_dir` can be no folder.
-    """
-    name, parent = config["name"], config["results_dir"]
-    name = default if name is None else name
-    odd = len(name.encode()) > LONGEST_NAME or not _is_written(name)
-    if Path(name).name != name or name == ".." or odd:
-        raise UsageError(
-            f"name={name.strip() or repr(name)}: must be the name of a folder, not a "
-            f"path, of at most {LONGEST_NAME} characters"
-        )
-    if not _is_written(parent):
-        raise UsageError(f"results_dir={parent!r}: must be the name of a folder")
-    above = (Path(parent), *Path(parent).absolute().parents)
-    there = next(one for one in above if one.exists())
-    if not there.is_dir():
-        raise UsageError(f"results_dir={parent}: {there} is no folder")
-    return Path(parent) / name
-
-
-def _is_written(name: str) -> bool:
-    return name.isprintable() and bool(name.strip())
 
 
 def _finish(folder: Path, config: dict[str, Any]) -> None:

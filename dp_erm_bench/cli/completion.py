@@ -1,19 +1,16 @@
 """Shell completion, answered from the files on disk: no solver, no Hydra imported."""
 
-import ast
-import functools
-import importlib.util
-import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli import main
+from dp_erm_bench.cli.sources import parameters, yaml_of
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import settings
+from dp_erm_bench.experiment.schema import block_keys
 from dp_erm_bench.plugins.names import absolute, is_file, label
 from dp_erm_bench.registry import POSED
 
@@ -49,6 +46,9 @@ COMMON = (
     *("drop_empty", "densify", "clip_to_bounds", "intercept"),
 )
 """Keys of every dataset; its yaml has more."""
+
+TUNE, SOURCE = "tune", "leaderboard"
+"""The command whose profiles are those of an experiment."""
 
 HOLDS = {"panel": "blocks", "profile": "profiles"}
 UNSET = ("name", "_target_", "task")
@@ -90,7 +90,7 @@ def candidates(line: str) -> list[str]:
 
 
 def _words(before: Sequence[str], last: str) -> Iterator[str]:
-    if before and before[0] in COMMANDS:
+    if before and before[0] in COMMANDS and before[0] != TUNE:
         groups = [word for word in before[1:] if word in LISTED]
         if before[0] == "check":
             yield from registry.names("algorithm")
@@ -117,6 +117,8 @@ def _words(before: Sequence[str], last: str) -> Iterator[str]:
 def _keys(before: Sequence[str], last: str) -> Iterator[str]:
     """Yield dotted keys, those of the parts of the section that the last word is in."""
     yield from (*main.GROUPS, *settings(), "penalty.strength")
+    if before[:1] == [TUNE]:
+        yield from (key for key in block_keys() if key.startswith(f"{TUNE}."))
     group, dot, rest = last.partition(".")
     if not dot:
         yield from ("dataset.", "algorithm.")
@@ -130,13 +132,15 @@ def _keys(before: Sequence[str], last: str) -> Iterator[str]:
     elif group in POSED:
         of_all = COMMON if group == "dataset" else ()
         chosen = _chosen(group, before) or (registry.built_in(group) if of_all else ())
-        keys = (*of_all, *(key for name in chosen for key in _yaml(group, name)))
+        keys = (*of_all, *(key for name in chosen for key in yaml_of(group, name)))
         yield from (f"{group}.{key}" for key in keys if key not in UNSET)
 
 
 def _values(key: str, before: Sequence[str]) -> Iterable[str]:
     if key in ("experiment", "panel", "profile"):
         return _of_experiments(key, before)
+    if key == f"{TUNE}.quantity":
+        return registry.QUANTITIES
     if key in main.GROUPS:
         return [*(["auto"] if key in main.AUTO else []), *registry.names(key)]
     first, _, rest = key.partition(".")
@@ -144,7 +148,7 @@ def _values(key: str, before: Sequence[str]) -> Iterable[str]:
         name, _, parameter = rest.rpartition(".")
         return parameters(name).get(parameter, ())
     if first == "dataset":
-        usual = [_yaml("dataset", name).get(rest) for name in _chosen(first, before)]
+        usual = [yaml_of("dataset", name).get(rest) for name in _chosen(first, before)]
         return ("true", "false") if any(isinstance(v, bool) for v in usual) else ()
     if key not in settings():
         return ()
@@ -161,7 +165,8 @@ def _of_experiments(key: str, before: Sequence[str]) -> Iterable[str]:
     paths = experiments([Path(folder) for flag, folder in pairs if flag in FOLDER])
     if key == "experiment":
         return paths
-    chosen = [paths[name] for name in _chosen("experiment", before) if name in paths]
+    names = [SOURCE] if before[:1] == [TUNE] else _chosen("experiment", before)
+    chosen = [paths[name] for name in names if name in paths]
     tree = load(chosen[0]) if chosen else None
     part = tree.get(HOLDS[key], ()) if isinstance(tree, dict) else ()
     if key == "profile":
@@ -174,77 +179,3 @@ def _chosen(group: str, before: Sequence[str]) -> list[str]:
     """Return the choices of a group that the line names already."""
     words = [word.partition("=") for word in before]
     return [v for key, _, value in words if key == group for v in value.split(",")]
-
-
-def _yaml(group: str, name: str) -> dict[str, Any]:
-    return registry.read(group, name) if name in registry.built_in(group) else {}
-
-
-def parameters(algorithm: str, file: str = "") -> dict[str, tuple[str, ...]]:
-    """Return the parameters of an algorithm, each with the words allowed.
-
-    They are read from its source, for to import it takes too long: that of its yaml's
-    class, or a user's `file`. Those of an entry point are not known here.
-    """
-    if file:
-        classes = [one for one in _tree(file).body if isinstance(one, ast.ClassDef)]
-        fields = [_fields(file, one.name).items() for one in classes if one.bases]
-        return dict(itertools.chain(*fields))
-    target = str(_yaml("algorithm", algorithm).get("_target_", ""))
-    module, _, name = target.rpartition(".")
-    return _fields(module, name)
-
-
-def _fields(module: str, name: str) -> dict[str, tuple[str, ...]]:
-    """Return the annotated fields of a dataclass, those of its bases first."""
-    home, definition = _definition(module, name)
-    if not isinstance(definition, ast.ClassDef):
-        return {}
-    fields: dict[str, tuple[str, ...]] = {}
-    for base in definition.bases:
-        fields |= _fields(home, ast.unparse(base))
-    for node in definition.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            if "ClassVar" not in ast.unparse(node.annotation):
-                fields[node.target.id] = _choices(home, node.value)
-    return fields
-
-
-def _choices(module: str, field: ast.expr | None) -> tuple[str, ...]:
-    """Return the words of `choices=`: a literal, a constant, or a constant's keys."""
-    keywords: list[ast.keyword] = getattr(field, "keywords", [])
-    node = next((k.value for k in keywords if k.arg == "choices"), None)
-    if node is None and isinstance(field, ast.Call):  # a function makes the field
-        home, maker = _definition(module, ast.unparse(field.func))
-        body = maker.body if isinstance(maker, ast.FunctionDef) else [maker]
-        return _choices(home, getattr(body[-1], "value", None))
-    if isinstance(node, ast.Call):
-        node = node.args[0]
-    if isinstance(node, ast.Name):
-        _, constant = _definition(module, node.id)
-        node = getattr(constant, "value", None)
-    items = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", ())
-    return tuple(str(item.value) for item in items if isinstance(item, ast.Constant))
-
-
-def _definition(module: str, name: str) -> tuple[str, ast.stmt | None]:
-    """Return the module that defines a name, through imports, and its statement."""
-    head, _, rest = name.partition(".")
-    for node in _tree(module).body:
-        if isinstance(node, ast.ImportFrom) and head in [n.name for n in node.names]:
-            home = f"{node.module}.{head}" if rest else node.module or ""
-            return _definition(home, rest or name)
-        targets = [getattr(node, "target", None), *getattr(node, "targets", ())]
-        names = [ast.unparse(target) for target in targets if target is not None]
-        if name in (getattr(node, "name", None), *names):
-            return module, node
-    return module, None
-
-
-@functools.cache
-def _tree(module: str) -> ast.Module:
-    """Return the syntax tree of a file or a module of ours, else an empty one."""
-    ours = module.partition(".")[0] == __name__.partition(".")[0]
-    spec = importlib.util.find_spec(module) if ours else None
-    path = module if is_file(module) else spec.origin if spec else None
-    return ast.parse(Path(path).read_text("utf-8")) if path else ast.Module([], [])

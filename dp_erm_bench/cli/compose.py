@@ -29,7 +29,7 @@ class Composer:
     config_name : str
         The primary configuration.
     folders : sequence of Path
-        Config folders beside our own.
+        Config folders beside our own, and experiments' files.
     """
 
     def __init__(
@@ -43,6 +43,9 @@ class Composer:
         version.setbase("1.3")
         search = create_config_search_path(str(registry.conf_dir()))
         for folder in folders:
+            if folder.suffix == registry.SUFFIX:  # an experiment's own file
+                _offer_file(folder)
+                continue
             search.prepend("--config-dir", f"file://{folder.absolute()}", "schema")
         _offer(request)
         self.loader = ConfigLoaderImpl(search)
@@ -144,3 +147,10 @@ def _offer(request: Request) -> None:
             package = f"{group}.{name}" if group == ALGORITHM else group
             node = {"_target_": target}
             store.store(group=group, name=name, package=package, node=node)
+
+
+def _offer_file(path: Path) -> None:
+    """Put an experiment's file into Hydra's store, as if it were in a config folder."""
+    node = OmegaConf.load(path)
+    store = ConfigStore.instance()
+    store.store(group="experiment", name=path.stem, package="_global_", node=node)

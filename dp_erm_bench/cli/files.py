@@ -33,10 +33,39 @@ SHAPES: dict[str, tuple[type, str]] = {
 
 
 def experiments(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the files of all experiments by name, our own before those of folders."""
-    groups = [folder / "experiment" for folder in (registry.conf_dir(), *folders)]
-    paths = [path for group in groups for path in group.glob("*.yaml")]
+    """Return the files of all experiments by name, our own before those of folders.
+
+    One of the folders may be an experiment's file itself.
+    """
+    paths: list[Path] = []
+    for folder in (registry.conf_dir(), *folders):
+        alone = folder.suffix == registry.SUFFIX
+        paths += [folder] if alone else (folder / "experiment").glob("*.yaml")
     return {path.stem: path for path in reversed(paths)}
+
+
+def by_path(overrides: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """Return overrides with the path of an experiment as its name, and that path.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file, or an experiment of the package has its name.
+    """
+    named, paths = [], []
+    for text in overrides:
+        key, _, value = text.partition("=")
+        if key == "experiment" and value.endswith(registry.SUFFIX):
+            path = Path(value.strip("'\"")).expanduser()
+            if not path.is_file():
+                raise UsageError(f"{text}: no such file")
+            if path.stem in registry.built_in("experiment"):
+                taken = f"an experiment of the package is called {path.stem}"
+                raise UsageError(f"{text}: {taken}, rename the file")
+            paths.append(path)
+            text = f"{key}='{path.stem}'"
+        named.append(text)
+    return named, paths
 
 
 def check_experiment(name: str, folders: Sequence[Path]) -> None:

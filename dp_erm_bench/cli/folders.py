@@ -24,6 +24,9 @@ COLUMNS = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 
 """Columns of the claims on the terminal and their share of its width."""
 
 WIDTH = 140
+LONGEST_NAME = 200
+"""Bytes of the name of a results folder."""
+
 COLOUR = {"holds": "green", "fails": "red", "better": "green", "worse": "red"}
 
 
@@ -106,6 +109,35 @@ def report(folder: Path) -> None:
             print(f"figure: {(folder / name).with_suffix('.pdf')} and .png")
     if not drawn:
         print(f"{folder}: no claims and no figures")
+
+
+def results_folder(config: Mapping[str, Any], default: str) -> Path:
+    """Return the folder of a run's results, named `default` unless a name is given.
+
+    Raises
+    ------
+    UsageError
+        If `name` is not a plain folder name, or `results_dir` can be no folder.
+    """
+    name, parent = config["name"], config["results_dir"]
+    name = default if name is None else name
+    odd = len(name.encode()) > LONGEST_NAME or not _is_written(name)
+    if Path(name).name != name or name == ".." or odd:
+        raise UsageError(
+            f"name={name.strip() or repr(name)}: must be the name of a folder, not a "
+            f"path, of at most {LONGEST_NAME} characters"
+        )
+    if not _is_written(parent):
+        raise UsageError(f"results_dir={parent!r}: must be the name of a folder")
+    above = (Path(parent), *Path(parent).absolute().parents)
+    there = next(one for one in above if one.exists())
+    if not there.is_dir():
+        raise UsageError(f"results_dir={parent}: {there} is no folder")
+    return Path(parent) / name
+
+
+def _is_written(name: str) -> bool:
+    return name.isprintable() and bool(name.strip())
 
 
 def print_table(table: Table) -> None:

@@ -28,6 +28,7 @@ COMMANDS = {
     "list": "listing",
     "plot": "plots",
     "report": "folders",
+    "tune": "app",
 }
 """The modules that hold the commands' functions, each called `<name>_command`."""
 
@@ -42,6 +43,8 @@ Benchmark differentially private empirical risk minimisation.
 dp-erm-bench KEY=VALUE ...            run a sweep; a,b and range(0,10) are axes
 dp-erm-bench experiment=NAME [profile=smoke|default|paper] [panel=NAME,...]
                                       run an experiment, draw its figures, check claims
+dp-erm-bench tune KEY=VALUE ...       search the parameters of each algorithm on each
+                                      problem and epsilon, judge them on fresh seeds
 dp-erm-bench list [GROUP [NAME ...]]  what there is: parameters, types, defaults
 dp-erm-bench collect FOLDER ...       gather the records of a folder again
 dp-erm-bench report FOLDER ...        print the claims and where the figures are
@@ -76,6 +79,9 @@ Keys
   penalty.strength          a number or 1/n; auto: the dataset's usual one
   budget.epsilon  budget.delta  budget.adjacency=replace_one|zero_out
   seed                      seed of the noise, as in seed='range(0,10)'
+  tune.KEY                  with tune: quantity, seeds, report, search.trials, ...,
+                            axes.NAME.PARAMETER, limits.NAME.PARAMETER; algorithm.
+                            NAME.PARAMETER=VALUE fixes one (docs/tuning.md)
   mode=run|plan             plan: count the trials, run none
   name  results_dir         the results are in results_dir/name; if no name is given
                             sweep, the experiment's, or for one with changed keys

@@ -110,9 +110,11 @@ def _chosen(name: str, y: NDArray[Any], positive: Sequence[Any]) -> Array:
     classes = {label: spelling(label) for label in np.unique(y)}
     labels, chosen = set(classes.values()), {spelling(label) for label in positive}
     if not chosen <= labels or len(chosen) in (0, len(labels)):
+        read = any(isinstance(label, bool) for label in positive)
+        hint = "; quote them in a yaml, which reads yes as true" if read else ""
         raise UsageError(
             f"dataset.positive={list(positive)} of {name}: must be some, but not all, "
-            f"of the labels {_listed(classes.values())}"
+            f"of the labels {_listed(classes.values())}{hint}"
         )
     mask = np.isin(y, [label for label, text in classes.items() if text in chosen])
     return np.where(mask, 1.0, -1.0)

@@ -160,7 +160,7 @@ def _algorithms(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
     """Yield each algorithm with its fixed parameters and those that are tuned."""
     tuned = block.tune.axes if block.tune else {}
     inherit = block.tune.inherit if block.tune else None
-    for name, params in _named(block.algorithm):
+    for name, params in named(block.algorithm):
         name = registry.pinned(name)
         every = [*params, *tuned, *(inherit.parameters if inherit else ())]
         for parameter in every:
@@ -202,10 +202,10 @@ def _privacy(block: Block) -> list[tuple[dict[str, Any], str]]:
 
 def _problems(block: Block) -> Iterator[tuple[str, Problem | str]]:
     """Yield each dataset's name with a problem, or why it is unavailable."""
-    parts = (_parts(part, getattr(block, part)) for part in OBJECTIVE)
-    kinds = [kind["name"] for kind in _parts(PROBLEM, block.problem)]
+    parts = (parts_of(part, getattr(block, part)) for part in OBJECTIVE)
+    kinds = [kind["name"] for kind in parts_of(PROBLEM, block.problem)]
     objectives = list(itertools.product(kinds, *parts))
-    for name, overrides in _datasets(block):
+    for name, overrides in datasets_of(block):
         for kind, *parts_ in objectives:
             posed = (name, overrides, *parts_)
             try:
@@ -214,8 +214,9 @@ def _problems(block: Block) -> Iterator[tuple[str, Problem | str]]:
                 yield name, str(error)
 
 
-def _datasets(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, fields in _named(block.dataset):
+def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and overrides of each dataset of a block, at each point."""
+    for name, fields in named(block.dataset):
         usual = parameters.usual_of(name, fields)
         axes = {
             key: [
@@ -230,8 +231,9 @@ def _datasets(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
             yield name, overrides
 
 
-def _parts(part: str, choices: Any) -> Iterator[dict[str, Any]]:
-    for name, fields in _named(choices):
+def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:
+    """Yield name and parameters of each choice of a part, at each point."""
+    for name, fields in named(choices):
         name = registry.pinned(name, part) if is_file(name) else name
         axes = {
             key: [v] if is_matrix(v) else values_of(f"{part}.{key}", v)
@@ -240,7 +242,7 @@ def _parts(part: str, choices: Any) -> Iterator[dict[str, Any]]:
         yield from ({"name": name, **point} for point in product(axes))
 
 
-def _named(choices: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def named(choices: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield name and parameters of each choice; a mapping may have several names."""
     for choice in choices if is_list(choices) else [choices]:
         fields = dict(choice) if isinstance(choice, Mapping) else {"name": choice}

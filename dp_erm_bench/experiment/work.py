@@ -100,10 +100,7 @@ def work_of(
         If the iterations cannot be counted.
     """
     solver = algorithm.solver(params)
-    # What one's own solver refuses and declares is asked in its trials only.
-    if algorithm.cls.__module__.startswith(f"{PACKAGE}.") and _refused(
-        solver, problem, budget, calibration
-    ):
+    if refusal(algorithm, params, problem, budget, calibration):
         return Work()
     try:
         iterations = int(solver.iterations(problem))
@@ -141,35 +138,52 @@ def _times(rate: Rate, count: float) -> Rate:
     return rate[0] * count, rate[1] * count
 
 
-def _refused(
+def refusal(
+    algorithm: Algorithm,
+    params: Mapping[str, Any],
+    problem: Any,
+    budget: Mapping[str, Any],
+    calibration: str,
+) -> str:
+    """Return why an algorithm refuses a problem before it is calibrated, or nothing.
+
+    What one's own solver refuses and declares is asked in its trials only.
+    """
+    if not algorithm.cls.__module__.startswith(f"{PACKAGE}."):
+        return ""
+    solver = algorithm.solver(params)
+    try:
+        return _refusal(solver, problem, budget, calibration)
+    except Unsupported as error:
+        return str(error)
+    except Exception:
+        # What else is wrong is told by the trial.
+        return ""
+
+
+def _refusal(
     solver: Any, problem: Any, budget: Mapping[str, Any], calibration: str
-) -> bool:
-    """Return whether a solver of ours refuses a problem before it is calibrated."""
+) -> str:
     from dp_erm_bench.accounting.budget import Budget
     from dp_erm_bench.accounting.calibration import refuse_unreachable
     from dp_erm_bench.run import Run
     from dp_erm_bench.solvers.bounds import refuse_unbounded
 
     if calibration not in solver.calibrations:
-        return True
-    try:
-        if calibration == "paper":
-            solver = solver.printed_form()
-        if solver.smoothness in ("public", "data"):
-            problem = problem.with_smoothness(solver.smoothness)
-        if solver.refusal(problem) is not None:
-            return True
-        asked = Budget(**budget)
-        needed = not solver.clips and math.isfinite(asked.epsilon)
-        # A release of constants reads the data, which is not for whoever plans.
-        if needed and solver.smoothness != "private":
-            run = Run(problem, [solver], asked, 0.0)
-            refuse_unbounded(run.solver, run.releases)
-            laws = tuple(release.law() for release in run.releases)
-            refuse_unreachable(laws, run.budget)
-    except Unsupported:
-        return True
-    except Exception:
-        # What else is wrong is told by the trial.
-        return False
-    return False
+        return f"calibration={calibration}: {type(solver).__name__} has none"
+    if calibration == "paper":
+        solver = solver.printed_form()
+    if solver.smoothness in ("public", "data"):
+        problem = problem.with_smoothness(solver.smoothness)
+    reason: str | None = solver.refusal(problem)
+    if reason is not None:
+        return reason
+    asked = Budget(**budget)
+    needed = not solver.clips and math.isfinite(asked.epsilon)
+    # A release of constants reads the data, which is not for whoever plans.
+    if needed and solver.smoothness != "private":
+        run = Run(problem, [solver], asked, 0.0)
+        refuse_unbounded(run.solver, run.releases)
+        laws = tuple(release.law() for release in run.releases)
+        refuse_unreachable(laws, run.budget)
+    return ""

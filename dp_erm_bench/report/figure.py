@@ -35,11 +35,14 @@ LinesOf = Mapping[str, Sequence[str]]
 KINDS = {
     "accounting": "dp_erm_bench.report.accounting.Accounting",
     "audit": "dp_erm_bench.report.audit.Audit",
+    "curves": "dp_erm_bench.report.plot.Curves",
     "leaderboard": "dp_erm_bench.report.leaderboard.figures.Leaderboard",
     "noise": "dp_erm_bench.report.noise.Noise",
     "one_pass": "dp_erm_bench.report.one_pass.OnePass",
     "panels": "dp_erm_bench.report.paper.Panels",
+    "profile": "dp_erm_bench.report.plot.Profile",
     "rates": "dp_erm_bench.report.rates.Rates",
+    "winners": "dp_erm_bench.report.plot.Winners",
 }
 WORDS = {
     **{str: "a word", bool: "true or false", dict: "a mapping"},

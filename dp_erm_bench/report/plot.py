@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
-from dp_erm_bench.report.layout import WIDTHS, Sheet, fill
+from dp_erm_bench.report.figure import Drawing, Figure, check_stem
+from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, save
 from dp_erm_bench.report.lines import curves_sheet
 from dp_erm_bench.report.style import forget, house_style
-from dp_erm_bench.report.view import LINE, PANEL, View, shown
+from dp_erm_bench.report.view import LINE, PANEL, STATISTICS, View, shown
 from dp_erm_bench.report.winners import profiles_sheet, winners_sheet
 from dp_erm_bench.results.table import load_results
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Picture
 
 KINDS = ("curves", "profile", "winners")
 
@@ -33,7 +37,7 @@ def plot(
     statistic: str = "median",
     where: Mapping[str, Any] | None = None,
     width: str = "",
-) -> Figure:
+) -> Picture:
     """Return a matplotlib figure of any results, which a notebook shows once.
 
     Parameters
@@ -101,3 +105,63 @@ def sheet(
     if kind == "curves":
         return curves_sheet(drawn, width)
     return profiles_sheet(drawn, width) if kind == "profile" else winners_sheet(drawn)
+
+
+@dataclass(frozen=True)
+class Curves(Figure):
+    """A figure of an experiment that is drawn as `dp-erm-bench plot` does.
+
+    Attributes
+    ----------
+    name : str
+        Of its files, behind that of the experiment; by default what is on its axes.
+    x, y, statistic, width : str
+        As `plot` has them, and so `panel`, `line` and `facet`, lists of columns.
+    where : mapping
+        The values of columns to keep.
+    """
+
+    kind: ClassVar[str] = "curves"
+    name: str = ""
+    x: str = ""
+    y: str = ""
+    panel: tuple[str, ...] = (PANEL,)
+    line: tuple[str, ...] = (LINE,)
+    facet: tuple[str, ...] = ()
+    statistic: str = "median"
+    width: str = ""
+    where: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse words that there are not, and a name that is none of a file."""
+        check_choice("statistic", self.statistic, [*STATISTICS])
+        if self.width:
+            check_choice("width", self.width, [*WIDTHS])
+        check_stem(self.name)
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw, and return the files written; say why there is nothing to draw."""
+        kept = {name: _words(value) for name, value in self.where.items()}
+        split = self.panel, self.line, self.facet or None, self.statistic, kept
+        view = View(self.x, self.y, *split, drawing.folder.parent)
+        try:
+            with house_style():
+                one = sheet(drawing.table, view, self.kind, self.width)
+                return save(one, drawing.path(self.name or one.name))
+        except UsageError as error:
+            print(f"{drawing.paper}: no {self.kind}: {error}", file=sys.stderr)
+            return []
+
+
+@dataclass(frozen=True)
+class Profile(Curves):
+    """Performance profiles over panels and epsilon."""
+
+    kind: ClassVar[str] = "profile"
+
+
+@dataclass(frozen=True)
+class Winners(Curves):
+    """A map of who wins where."""
+
+    kind: ClassVar[str] = "winners"

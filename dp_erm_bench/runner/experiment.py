@@ -9,34 +9,28 @@ Where a parameter is a list by nature, a list of lists is the axis.
 """
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.choice import Choice
-from dp_erm_bench.experiment.frame import RunnerConfig, check_setting
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results import plan, table
 from dp_erm_bench.results.files import check_writable, locked, plural, shown, telling
 from dp_erm_bench.results.index import FINISHED
 from dp_erm_bench.results.runs import check_run, note_ended, read_manifest
-from dp_erm_bench.results.segment import NAMED
-from dp_erm_bench.runner.engines.choice import ACTIVE
 from dp_erm_bench.runner.manifest import doubts, plain_command, recorded, write_choices
-from dp_erm_bench.runner.options import RunOptions, run_options
+from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.plan import print_plan
 from dp_erm_bench.runner.process import Worker
 from dp_erm_bench.runner.progress import awaited
 from dp_erm_bench.runner.session import Blocks, Session
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions) -> int:
@@ -73,74 +67,6 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
         with awaited(f"{name}: reading data, planning", options.progress):
             session = Session(name, folder, options, blocks)
         return _run(session, early)
-
-
-def sweep(
-    lines: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    folder: str | Path = "results/sweep",
-    **runner: Any,
-) -> "pd.DataFrame":
-    """Run every trial of some lines that is not recorded yet; return their table.
-
-    It does what a command line does: trials run in worker processes, and what was
-    interrupted goes on when it is called again.
-
-    Parameters
-    ----------
-    lines : mapping or sequence of mapping
-        With the keys of an experiment's blocks: ``dataset``, ``algorithm``, ``budget``,
-        ``seed`` and so on, as in experiments/*.yaml; a list is an axis.
-    folder : str or Path
-        The results folder; trials of earlier sweeps stay in its table.
-    **runner
-        Keys of ``runner``, as ``n_jobs`` and ``engine``. Without ``engine`` the backend
-        of an active ``joblib.parallel_config`` hosts the workers, else threads.
-
-    Returns
-    -------
-    DataFrame
-        As of `load_results`: a row per checkpoint; ``status`` tells what failed.
-
-    Raises
-    ------
-    UsageError
-        Before anything runs, for a key or a value that is wrong.
-    DataUnavailable
-        If there is no dataset.
-    """
-    sections = _sections(lines)
-    chosen = {key: check_setting(f"runner.{key}", one) for key, one in runner.items()}
-    from dp_erm_bench.runner.engines.joblib import is_active  # imports joblib
-
-    if "engine" not in chosen and is_active():
-        chosen = {"engine": "joblib", "backend": ACTIVE, **chosen}
-    if chosen.get("backend") == ACTIVE:
-        # As many as its parallel_config says.
-        chosen = {"n_jobs": None, **chosen}
-    config = {"runner": asdict(RunnerConfig()) | chosen, "mode": "run", "profile": None}
-    text = json.dumps(sections, sort_keys=True, default=str)
-    command = ("dp_erm_bench.sweep", sha256(text.encode()).hexdigest()[:NAMED])
-    options = run_options(config, command, append_plan=True)
-    run_experiment(sections, Path(folder).name, Path(folder), options)
-    return table.load_results(folder)
-
-
-def _sections(lines: Any) -> list[dict[str, Any]]:
-    """Return lines as blocks; a UsageError if one is no mapping."""
-    alone = isinstance(lines, str | Mapping) or not isinstance(lines, Iterable)
-    sections = [_plain(one) for one in ([lines] if alone else lines)]
-    if not all(isinstance(one, dict) for one in sections):
-        raise UsageError(f"lines={lines!r:.80}: must be a mapping, or a list of them")
-    return sections
-
-
-def _plain(value: Any) -> Any:
-    """Return a block's value in Python's own types; numpy's and ranges are others."""
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | range):
-        return [_plain(one) for one in value]
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 @contextlib.contextmanager

@@ -1,0 +1,209 @@
+"""Blocks that tune the algorithms of a sweep, for `dp-erm-bench tune`."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.errors import DataUnavailable, UsageError, shown
+from dp_erm_bench.experiment.expand import datasets_of, named, parts_of
+from dp_erm_bench.experiment.frame import BudgetConfig
+from dp_erm_bench.experiment.parameters import (
+    algorithm_of,
+    check_parameter,
+    problem_named,
+)
+from dp_erm_bench.experiment.schema import Block, blocks_of
+from dp_erm_bench.experiment.space import LENGTHS
+from dp_erm_bench.experiment.starts import PROFILE, fitting, start_of
+from dp_erm_bench.experiment.values import (
+    axis_values,
+    is_list,
+    product,
+    seeds_of,
+    values_of,
+)
+from dp_erm_bench.experiment.work import refusal
+from dp_erm_bench.plugins.names import label
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.registry import ALGORITHM, ERM, OBJECTIVE, PROBLEM
+
+OF_LINES = ("axes", "limits")
+"""Parts of `tune` that are asked for by algorithm and parameter."""
+
+Section = dict[str, Any]
+
+
+def tuned_blocks(
+    sections: Sequence[Mapping[str, Any]],
+    asked: Mapping[str, Any],
+    profile: str | None = None,
+) -> list[Section]:
+    """Return blocks that tune each algorithm of a sweep on each of its problems.
+
+    Parameters
+    ----------
+    sections : sequence of mapping
+        Blocks without `tune`. A parameter of an algorithm with one value is fixed, a
+        list of values is where its axis starts.
+    asked : mapping
+        Keys of `tune` that replace the usual ones (`starts.start_of`); `axes` and
+        `limits` are mappings from an algorithm's name to those of its parameters.
+    profile : str, optional
+        One of the leaderboard's.
+
+    Returns
+    -------
+    list of dict
+        A block per problem, algorithm, calibration, delta and adjacency; epsilon stays
+        an axis. What refuses its problem, or has nothing to tune, runs as it is.
+
+    Raises
+    ------
+    UsageError
+        For a wrong key or value, or if every algorithm refuses its problem.
+    """
+    points = [one for block in blocks_of(sections) for one in _points(block)]
+    labels = sorted({label(one[ALGORITHM]["name"]) for one in points})
+    for part in OF_LINES:
+        for name in asked.get(part, {}):
+            registry.check_choice(f"tune.{part}", name, labels)
+    refusals: list[str] = []
+    blocks = []
+    for point in _labelled(points):
+        block, refusal = _tuned(point, asked, profile or PROFILE)
+        refusals += [refusal] if refusal else []
+        blocks.append(block)
+    if len(refusals) == len(blocks):
+        raise UsageError(f"algorithm: {'; '.join(dict.fromkeys(refusals))}")
+    return blocks
+
+
+def _points(block: Block) -> Iterator[Section]:
+    """Yield a block for each problem, algorithm, calibration, delta and adjacency."""
+    apart = {key: one for key, one in block.budget.items() if key != "epsilon"}
+    privacy = [values_of(f"budget.{key}", one) for key, one in apart.items()]
+    axes = (
+        [{"name": name, **of} for name, of in datasets_of(block)],
+        *([*parts_of(part, getattr(block, part))] for part in (PROBLEM, *OBJECTIVE)),
+        values_of("calibration", block.calibration),
+        [*itertools.product(*privacy)],
+        [{"name": registry.pinned(name), **of} for name, of in named(block.algorithm)],
+    )
+    for dataset, kind, *posed, calibration, budget, algorithm in itertools.product(
+        *axes
+    ):
+        yield {
+            "dataset": dataset,
+            **({} if kind["name"] == ERM else {PROBLEM: kind}),
+            **dict(zip(OBJECTIVE, posed, strict=True)),
+            "calibration": calibration,
+            "budget": {**block.budget, **dict(zip(apart, budget, strict=True))},
+            ALGORITHM: dict(algorithm),
+        }
+
+
+def _labelled(points: Sequence[Section]) -> Iterator[Section]:
+    """Yield blocks with panel and line: data and algorithm, and what varies of them."""
+    flat = [dict(_flat(point)) for point in points]
+    keys = dict.fromkeys(key for one in flat for key in one)
+    varied = [k for k in keys if len({shown(one.get(k)) for one in flat}) > 1]
+    titles = [_title(point["dataset"]) for point in points]
+    paths = [shown(one.get("dataset.path")) for one in flat]
+    told = ["dataset.name", "algorithm.name"]
+    if len(set(zip(titles, paths, strict=True))) == len(set(titles)):
+        told.append("dataset.path")
+    for point, one, title in zip(points, flat, titles, strict=True):
+        more = {
+            key: shown(one[key]) for key in varied if key in one and key not in told
+        }
+        line = [label(point[ALGORITHM]["name"])]
+        panel = [title]
+        for key, value in more.items():
+            owner, _, name = key.partition(".")
+            if owner != ALGORITHM:
+                word = owner if name in ("", "name") else name
+                (line if owner == "calibration" else panel).append(f"{word}={value}")
+        yield {"panel": ", ".join(panel), "line": ", ".join(line), **point}
+
+
+def _flat(point: Section) -> Iterator[tuple[str, Any]]:
+    for key, value in point.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{key}.{name}", one) for name, one in value.items())
+        else:
+            yield key, value
+
+
+def _title(dataset: Mapping[str, Any]) -> str:
+    """Return what a panel calls a dataset: a file by its own name."""
+    path = dataset.get("path")
+    return PurePath(str(path)).stem if path else str(dataset["name"])
+
+
+def _tuned(
+    point: Section, asked: Mapping[str, Any], profile: str
+) -> tuple[Section, str]:
+    """Return the block of a problem and an algorithm, and why it is refused if so."""
+    given = dict(point[ALGORITHM])
+    name = given.pop("name")
+    params, tune = start_of(name, profile)
+    limits, search = tune.get("limits", {}), tune["search"]
+    tune |= {key: one for key, one in asked.items() if key not in OF_LINES}
+    if isinstance(tune["search"], Mapping):
+        tune["search"] = {**search, **tune["search"]}
+    axes, bounds = (asked.get(part, {}).get(label(name), {}) for part in OF_LINES)
+    for key in (*given, *axes, *bounds):
+        check_parameter(name, key)
+    grid = {k: v for k, v in given.items() if is_list(v) or isinstance(v, Mapping)}
+    grid |= axes
+    typed = {**given, **grid}
+    # A length that is given leaves no room for another.
+    lengths = LENGTHS if {*LENGTHS} & {*typed} else ()
+    usual = {
+        k: v for k, v in tune["axes"].items() if k not in typed and k not in lengths
+    }
+    problem = _problem(point)
+    n = problem.n if problem else 1
+    axes = {
+        key: one if isinstance(one, Mapping) else fitting(name, key, one, n)
+        for key, one in {**usual, **grid}.items()
+    }
+    params = {key: fitting(name, key, [one], n)[0] for key, one in params.items()}
+    fixed = {k: v for k, v in {**params, **typed}.items() if k not in axes}
+    whole = {**point, ALGORITHM: {"name": name, **fixed}}
+    refused = _refusal(whole, axes, problem) if problem else ""
+    if refused or not axes:
+        seeds = seeds_of("tune.report", tune["report"])
+        return {**whole, "seed": [*seeds][: 1 if refused else None]}, refused
+    kept = {key: one for key, one in limits.items() if key in usual and tune["search"]}
+    return {**whole, "tune": {**tune, "axes": axes, "limits": kept | bounds}}, ""
+
+
+def _problem(point: Section) -> Problem | None:
+    """Return the problem of a block, None if its data cannot be had."""
+    dataset = dict(point["dataset"])
+    posed = (dataset.pop("name"), dataset, *(point[part] for part in OBJECTIVE))
+    kind = point.get(PROBLEM, {"name": ERM})["name"]
+    try:
+        return problem_named(*posed, kind=kind)
+    except DataUnavailable:
+        return None
+
+
+def _refusal(whole: Section, axes: Mapping[str, Any], problem: Problem) -> str:
+    """Return why an algorithm refuses a problem at each point of its grid, if so."""
+    params = dict(whole[ALGORITHM])
+    algorithm = algorithm_of(params.pop("name"))
+    budget = {**dataclasses.asdict(BudgetConfig()), **whole["budget"]}
+    budget["epsilon"] = max(axis_values(budget["epsilon"]))
+    asked = Budget(**budget).spec, whole["calibration"]
+    reason = ""
+    for point in product({key: axis_values(one) for key, one in axes.items()}):
+        reason = refusal(algorithm, {**params, **point}, problem, *asked)
+        if not reason:
+            break
+    return reason

@@ -1,0 +1,273 @@
+"""Tune as users do: a csv of their own, the command line, what they may get wrong."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dp_erm_bench
+from dp_erm_bench import registry
+from dp_erm_bench.cli.main import main
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.tuned import tuned_blocks
+from dp_erm_bench.results.tuned import tuned
+
+DATA = (
+    *("dataset=file", "dataset.path=my.csv", "dataset.clip_to_bounds=true"),
+    "dataset.bounds={columns:3,norm:5}",
+)
+TINY = (*DATA, "profile=smoke", "runner.n_jobs=1", "runner.progress=false")
+LOG = {"dataset": {"name": "log1", "n": 60, "p": 4}}
+OWN = '''
+from dataclasses import dataclass
+
+from dp_erm_bench.extend import Solver, shape, value
+
+
+@dataclass(frozen=True)
+class Own(Solver):
+    """Has fields of all kinds; runs nothing here.
+
+    References
+    ----------
+    None.
+    """
+
+    batch_size: int = shape(7, least=1, help="no axis")
+    share: float = value(0.5, least=0.0, most=1.0, help="cut at its limit")
+    rounds: int = shape(2, least=1, help="the fourth in order, but a length is first")
+    clip: float | None = value(None, above=0.0, help="in units of the data")
+    step: float = value(2.0, above=0.0, help="around its default")
+    n_iter: int = shape(10, least=0, help="a length")
+
+    def iterations(self, problem):
+        return self.n_iter
+
+    def passes_at(self, problem, iteration):
+        return float(iteration)
+
+    def releases(self, problem, adjacency, schedule):
+        yield from ()
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        yield from ()
+'''
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder with a small csv of labels 0 and 1."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (120, 3))
+    table = pd.DataFrame(X.round(4), columns=["age", "dose", "pulse"])
+    table["ill"] = (X @ [2.0, -1.0, 0.5] + 0.3 * rng.normal(size=120) > 0).astype(int)
+    table.to_csv(tmp_path / "my.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_csv_is_tuned_drawn_and_told(here, capsys):
+    line = ["tune", *TINY, "algorithm=gd,random_cd,frank_wolfe", "budget.epsilon=1,10"]
+    assert main(line) == 0
+    said = capsys.readouterr().out
+    folder = here / "results" / "tune"
+    for name in ("results.parquet", "choices.csv", "manifest.json"):
+        assert (folder / name).is_file()
+    for name in ("passes", "epsilon"):
+        drawn = folder / "figures" / f"tune_curves_relative_error_{name}"
+        for suffix in ("pdf", "png", "txt", "tex"):
+            assert drawn.with_suffix(f".{suffix}").stat().st_size > 100
+    rows = pd.read_csv(folder / "choices.csv")
+    found = {*zip(rows["panel"], rows["line"], rows["epsilon"], strict=True)}
+    assert found == {("my", a, e) for a in ("gd", "random_cd") for e in (1.0, 10.0)}
+    assert said.count("frank_wolfe") == 1
+    assert "constraint=none: frank_wolfe needs a set with vertices" in said
+    assert len(re.findall(r"^ +(?:1|10) +(?:gd|random_cd) .*\[.*=", said, re.M)) == 4
+    assert len(re.findall("^open: ", said, re.M)) == 1
+    assert re.search(r"^not charged: .*tuning", said, re.M)
+
+    assert main(line) == 0
+    again = capsys.readouterr().out
+    assert "(0 run now)" in again
+    table = "median of 2 runs"
+    assert again[again.index(table) :] == said[said.index(table) :]
+
+
+def test_the_table_is_that_of_the_runs_on_fresh_seeds(here):
+    lines = {"dataset": {"name": "file", "path": "my.csv"}, "algorithm": ["gd", "sgd"]}
+    found = dp_erm_bench.tune(lines, "mine", profile="smoke", n_jobs=1, progress=False)
+    assert [*found["line"]] == ["gd", "sgd"] or [*found["line"]] == ["sgd", "gd"]
+    assert found["median"].is_monotonic_increasing
+    table = dp_erm_bench.load_results("mine")
+    for row in found.to_dict("records"):
+        own = table[table["line"].eq(row["line"]) & table["phase"].eq("report")]
+        ends = own.groupby("seed")["relative_error"].last()
+        assert sorted(ends.index) == [100, 101]
+        assert row["median"] == pytest.approx(ends.median())
+        assert row["ci_low"] <= row["median"] <= row["ci_high"]
+        params = json.loads(own["params"].iloc[0])
+        assert {key: params[key] for key in row["chosen"]} == row["chosen"]
+        assert "tuning" in row["uncharged"]
+    sgd = found.set_index("line").loc["sgd", "chosen"]
+    assert sgd["batch_size"] == 120  # the leaderboard's 200 are more than there are
+
+
+def test_a_quantity_of_held_out_records_chooses_and_is_told(here, capsys):
+    held = ["dataset.test_fraction=0.3", "tune.quantity=test_accuracy", "name=held"]
+    assert main(["tune", *TINY, "algorithm=gd", *held]) == 0
+    assert "test accuracy" in capsys.readouterr().out
+    found = tuned("results/held")
+    assert found["quantity"].tolist() == ["test_accuracy"]
+    assert 0.3 < found["median"].iloc[0] <= 1.0
+
+
+def test_a_plan_runs_nothing(here, capsys):
+    line = ["tune", *TINY, "algorithm=gd", "budget.epsilon=1,10", "mode=plan"]
+    assert main(line) == 0
+    assert re.search(r"^my +gd +20 ", capsys.readouterr().out, re.M)
+    assert not (here / "results").exists()
+
+
+def test_another_command_in_the_same_folder_is_said(here, capsys):
+    assert main(["tune", *TINY, "algorithm=gd", "algorithm.gd.step=8"]) == 0
+    assert main(["tune", *TINY, "algorithm=gd", "algorithm.gd.step=4"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("held the results of another command until now") == 1
+    assert "algorithm.gd.step=8" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["algorithm=gdd"], "algorithm=gdd (did you mean gd?)"),
+        (["algorithm=frank_wolfe,mean_noise"], "needs a set with vertices"),
+        (["seed=0,1"], "seed=0,1: tune.seeds are tried on to choose"),
+        (["experiment=leaderboard"], "blocks have their own `tune`"),
+        (["panel=a"], "panel: belongs to an experiment"),
+        (["profile=quick"], "profile=quick: must be one of default, paper, smoke"),
+        (["tune.trials=3"], "tune.trials: no such key; did you mean tune.search."),
+        (["tune.search.trials=1"], "tune.search.trials=1: must be at least"),
+        (["tune.search.trials=many"], "tune.search.trials=many"),
+        (["tune.search.race=1,1,1"], "tune.search.race=[1,1,1]"),
+        (["tune.search.name=grid"], "tune.search.name=grid: must be pattern"),
+        (["tune.seeds=0,1", "tune.report=1"], "tune.report=1: is a tuning seed"),
+        (["tune.quantity=auc"], "tune.quantity=auc: "),
+        (["tune.quantity=speed"], "tune.quantity=speed: must be one of"),
+        (["tune.axes.step=1,2"], "write tune.axes.ALGORITHM.PARAMETER"),
+        (["tune.axes.sgd.step=1,2"], "tune.axes=sgd (did you mean gd?)"),
+        (["tune.axes.gd.stp=1,2"], "stp (did you mean step?)"),
+        (["tune.axes.gd.step=-1,2"], "step=-1"),
+        (["tune.limits.gd.step=[4,2]"], "tune.limits.step=[4,2]: must be two numbers"),
+        (["tune.limits.gd.ridge=[4,2]"], "parameter of gd=ridge"),
+        (["tune.axes.gd.step=1", "tune.axes.gd.step=2"], "given twice"),
+        (["algorithm.sgd.step=1"], "algorithm sgd is not chosen"),
+        (["dataset.path=none.csv"], "none.csv"),
+    ],
+)
+def test_what_is_wrong_gets_one_sentence(here, capsys, arguments, sentence):
+    keys = {one.partition("=")[0] for one in arguments}
+    usual = [one for one in TINY if one.partition("=")[0] not in keys]
+    chosen = [] if "algorithm" in keys else ["algorithm=gd"]
+    assert main(["tune", *usual, *chosen, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert sentence in captured.err
+    assert captured.err.count("\n") == 1
+    assert not (here / "results").exists()
+
+
+@pytest.mark.parametrize("name", registry.names("algorithm"))
+def test_every_algorithm_has_somewhere_to_start(name):
+    posed = {
+        **{name: {} for name in registry.names("algorithm")},
+        "frank_wolfe": {"constraint": {"name": "l1_ball", "radius": 1.0}},
+    }[name]
+    data = {"name": "log1", "n": 60, "p": 4, "clip_to_bounds": True}
+    data["bounds"] = {"columns": 3.0, "norm": 5.0}
+    block = {"dataset": data, "penalty": {"name": "l2", "strength": 0.1}, **posed}
+    if posed:
+        block["penalty"] = "none"
+    if name.startswith("mean_"):
+        hard = {"name": "hard_mean", "n": 50, "p": 2000}
+        block = {"problem": "mean", "dataset": hard}
+    (made,) = tuned_blocks([{**block, "algorithm": name}], {})
+    assert "tune" in made or name in ("mean_noise", "mean_projection")
+    lines, missing = expand([made])
+    assert lines
+    assert not missing
+
+
+def test_what_is_typed_is_fixed_and_a_list_is_an_axis():
+    algorithm = {"name": "random_cd", "clip": 0.5, "step": [1, 2]}
+    (block,) = tuned_blocks([{**LOG, "algorithm": algorithm}], {})
+    assert block["algorithm"] == {"name": "random_cd", "clip": 0.5}
+    assert block["tune"]["axes"] == {"passes": [1.0, 4.0, 16.0], "step": [1.0, 2.0]}
+    assert (block["panel"], block["line"]) == ("log1", "random_cd")
+
+
+def test_one_length_leaves_no_room_for_another():
+    (block,) = tuned_blocks([{**LOG, "algorithm": {"name": "sgd", "n_iter": 9}}], {})
+    assert block["algorithm"] == {"name": "sgd", "batch_size": 60, "n_iter": 9}
+    assert [*block["tune"]["axes"]] == ["step", "clip"]
+    assert block["tune"]["limits"] == {}
+
+
+def test_axes_limits_and_searches_are_replaced():
+    asked = {
+        "axes": {"gd": {"n_iter": [2, 4]}},
+        "limits": {"gd": {"n_iter": [1, 8]}},
+        "search": {"trials": 99},
+        "seeds": [*range(20)],
+    }
+    (block,) = tuned_blocks([{**LOG, "algorithm": "gd"}], asked, "paper")
+    tune = block["tune"]
+    assert tune["axes"]["n_iter"] == [2, 4]
+    assert tune["axes"]["step"] == [1.0, 8.0, 64.0]
+    assert (tune["limits"], tune["search"]) == ({"n_iter": [1, 8]}, {"trials": 99})
+    assert (tune["seeds"], tune["report"]) == ([*range(20)], [*range(100, 120)])
+
+
+def test_without_a_search_the_grid_is_all_there_is():
+    (block,) = tuned_blocks([{**LOG, "algorithm": "sgd"}], {"search": None})
+    assert block["tune"]["limits"] == {}
+    ((line,), _) = expand([block])
+    assert line.tune.search is None
+
+
+def test_an_algorithm_of_ones_own_starts_around_its_defaults(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    (block,) = tuned_blocks([{**LOG, "algorithm": str(path)}], {})
+    assert block["line"] == "own"
+    axes = block["tune"]["axes"]
+    assert axes["n_iter"] == [2, 10, 40]
+    assert axes["step"] == [0.5, 2.0, 8.0]
+    assert axes["clip"] == {"unit": "gradient_rms", "values": [0.1, 0.3, 1]}
+    assert [*axes] == ["n_iter", "step", "clip"]
+    fixed = {"name": str(path), "step": 1.0, "clip": 1.0}
+    (block,) = tuned_blocks([{**LOG, "algorithm": fixed}], {})
+    assert block["tune"]["axes"] == {"n_iter": [2, 10, 40]}
+
+
+def test_problems_are_told_apart_by_what_varies():
+    data = [
+        {"name": "file", "path": "a/one.csv"},
+        {"name": "file", "path": "b/two.csv"},
+    ]
+    with pytest.raises(UsageError, match=r"one\.csv"):
+        tuned_blocks([{"dataset": data, "algorithm": "gd"}], {})
+    section = {
+        "dataset": {"name": "log1", "n": 60, "p": 4, "seed": [1, 2]},
+        "penalty": [{"name": "l2", "strength": [0.1, 1.0]}, "none"],
+        "algorithm": "gd",
+        "calibration": ["certified", "paper"],
+        "budget": {"epsilon": [1.0, 2.0]},
+    }
+    blocks = tuned_blocks([section], {})
+    found = {(block["panel"], block["line"]) for block in blocks}
+    assert len(found) == len(blocks) == 12
+    assert ("log1, seed=1, penalty=l2, strength=0.1", "gd, calibration=paper") in found
+    assert all(block["budget"]["epsilon"] == [1.0, 2.0] for block in blocks)

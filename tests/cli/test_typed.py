@@ -1,0 +1,116 @@
+"""What README.md and docs/experiments.md have a user type, typed in an empty folder."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp_erm_bench.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+EXPERIMENTS = (ROOT / "docs" / "experiments.md").read_text()
+QUICK = ["runner.n_jobs=1", "runner.progress=false"]
+
+
+def block(text, heading, language="sh"):
+    """Return the first block of code of a language below a heading."""
+    return re.search(f"\n#+ {heading}\n.*?```{language}\n(.*?)```", text, re.S)[1]
+
+
+def commands(code):
+    """Return the command lines of a block, without the program's name."""
+    lines = [shlex.split(one) for one in code.replace("\\\n", " ").splitlines()]
+    assert {line[0] for line in lines} == {"dp-erm-bench"}
+    return [line[1:] for line in lines]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder with a csv of records and a column `ill` of 0 and 1."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (150, 3))
+    table = pd.DataFrame(X.round(4), columns=["age", "dose", "pulse"])
+    table["ill"] = (X @ [2.0, -1.0, 0.5] + 0.3 * rng.normal(size=150) > 0).astype(int)
+    table.to_csv(tmp_path / "my.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_five_commands_of_the_readme(here, capsys):
+    typed = commands(block(README, "From a csv to a paper"))
+    assert len(typed) == 5
+    said = {}
+    for line in typed:
+        searches = line[0] == "tune"
+        extra = ["profile=smoke", *QUICK] if searches else []
+        assert main([*line, *extra]) == 0, line
+        said[line[0]] = capsys.readouterr().out
+    folder = here / "results" / "tune"
+    assert "best first" in said["tune"]
+    assert (
+        folder / "plots" / "curves_relative_error_epsilon.pdf"
+    ).stat().st_size > 1000
+    assert said["export"].startswith(r"\begin{tabular}")
+    assert r"\textbf{" in said["export"]
+    assert "results/tune" in said["report"]
+    assert "results/tune" in said["list"]
+    assert "dp-erm-bench tune dataset=file" in said["list"]
+
+
+def test_the_example_of_experiments(here, capsys):
+    (here / "mine.yaml").write_text(
+        re.search("```yaml\n(.*?)```", EXPERIMENTS, re.S)[1]
+    )
+    (line,) = commands(block(EXPERIMENTS, "Experiments"))
+    assert main([*line, *QUICK]) == 0
+    said = capsys.readouterr().out
+    assert "1 not judged" in said and "Tuning pays: gradient descent" in said
+    folder = here / "results" / "mine"
+    for name in ("results.parquet", "choices.csv", "claims.csv", "manifest.json"):
+        assert (folder / name).is_file()
+    drawn = {path.stem for path in (folder / "figures").glob("*.pdf")}
+    assert drawn == {"mine_accuracy", "mine_curves_relative_error_passes"}
+    table = pd.read_csv(folder / "choices.csv")
+    assert {*table["line"]} == {"gradient descent"}
+    assert {*table["epsilon"]} == {1.0, 10.0}
+    assert main([*line, *QUICK, "budget.epsilon=1", "mode=plan"]) == 0
+    assert "gradient descent" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        ("experiment=none.yaml", "experiment=none.yaml: no such file"),
+        ("experiment=gone/none.yaml", "no such file"),
+        ("experiment=mangold2022.yaml", "is called mangold2022, rename the file"),
+        ("experiment=text.yaml", "text.yaml: must start with the line"),
+        ("experiment=figure.yaml", "curves): statistic=most: must be one of"),
+    ],
+)
+def test_a_file_that_is_no_experiment_gets_a_sentence(here, capsys, typed, sentence):
+    (here / "text.yaml").write_text("blocks: []\n")
+    (here / "mangold2022.yaml").write_text("blocks: []\n")
+    run = "[{dataset: log1, algorithm: gd, seed: 0}]"
+    figure = "[{kind: curves, statistic: most}]"
+    head = "# @package _global_\n"
+    text = f"{head}blocks: {run}\nfigures: {figure}\n"
+    (here / "figure.yaml").write_text(text)
+    assert main([typed]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1
+
+
+def test_an_experiment_may_be_anywhere_and_be_called_anything(here, capsys):
+    folder = here / "a folder" / "deeper"
+    folder.mkdir(parents=True)
+    run = "[{dataset: {name: log1, n: 50}, algorithm: {name: gd, clip: 1}, seed: 0}]"
+    text = f"# @package _global_\nblocks: {run}\nfigures: [{{kind: winners}}]\n"
+    (folder / "my run.yaml").write_text(text)
+    assert main([f"experiment={folder / 'my run.yaml'}", *QUICK]) == 0
+    assert (here / "results" / "my run" / "results.parquet").is_file()
+    assert main(["experiment='a folder/deeper/my run.yaml'", "mode=plan"]) == 0
+    assert capsys.readouterr().out.count("gd") > 0
