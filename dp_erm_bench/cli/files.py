@@ -55,8 +55,9 @@ def by_path(overrides: Sequence[str]) -> tuple[list[str], list[Path]]:
     named, paths = [], []
     for text in overrides:
         key, _, value = text.partition("=")
+        value = value.strip("'\"")
         if key == "experiment" and value.endswith(registry.SUFFIX):
-            path = Path(value.strip("'\"")).expanduser()
+            path = Path(value).expanduser()
             if not path.is_file():
                 raise UsageError(f"{text}: no such file")
             if path.stem in registry.built_in("experiment"):

@@ -18,7 +18,7 @@ QUICK = ["runner.n_jobs=1", "runner.progress=false"]
 
 def block(text, heading, language="sh"):
     """Return the first block of code of a language below a heading."""
-    return re.search(f"\n#+ {heading}\n.*?```{language}\n(.*?)```", text, re.S)[1]
+    return re.search(f"(?:^|\n)#+ {heading}\n.*?```{language}\n(.*?)```", text, re.S)[1]
 
 
 def commands(code):
