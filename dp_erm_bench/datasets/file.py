@@ -16,7 +16,7 @@ from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.libsvm import parse_svmlight
 from dp_erm_bench.datasets.published import DECOMPRESS, decompressed, sha256
 from dp_erm_bench.datasets.table import Csv
-from dp_erm_bench.errors import UsageError, place_of
+from dp_erm_bench.errors import UsageError, place_of, shown
 from dp_erm_bench.registry import check_choice
 
 Raw = tuple[Any, NDArray[Any]]
@@ -73,6 +73,12 @@ class File:
         with _reading(path, format) as (kind, content):
             if kind == "csv":
                 return csv.read(content)
+            for key, value in (("onehot", onehot), ("index", index)):
+                if value is not None:
+                    raise UsageError(
+                        f"dataset.{key}={shown(value)}: is for the columns of a csv, "
+                        f"{path} is {kind}; leave it out"
+                    )
             if kind == "npz":
                 return parse_npz(content, labelled)
             return parse_svmlight(content, p=p, first="auto")

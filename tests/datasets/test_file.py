@@ -379,3 +379,12 @@ def test_a_sweep_reads_what_a_spreadsheet_writes(put, monkeypatch, tmp_path, cap
     table = load_results("results/sweep")
     assert set(table.p) == {3} and set(table.loss) == {"huber"}
     assert "categories" not in table.uncharged.iloc[0]
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.svm"])
+@pytest.mark.parametrize("options", [{"onehot": ["a"]}, {"index": "drop"}])
+def test_what_is_for_columns_of_a_csv_is_refused_elsewhere(put, name, options):
+    content = npz(X=X, y=Y) if name.endswith("npz") else b"1 1:2\n-1 2:1\n"
+    (key,) = options
+    with pytest.raises(UsageError, match=rf"^dataset\.{key}=.* columns of a csv"):
+        loaded(put(name, content), **options)
