@@ -1,5 +1,6 @@
 """Tune as users do: a csv of their own, the command line, what they may get wrong."""
 
+import contextlib
 import json
 import re
 
@@ -179,25 +180,27 @@ def test_what_is_wrong_gets_one_sentence(here, capsys, arguments, sentence):
     assert not (here / "results").exists()
 
 
+BOUNDED = {"clip_to_bounds": True, "bounds": {"columns": 3.0, "norm": 5.0}}
+SMALL = {"dataset": {"name": "log1", "n": 60, "p": 4, **BOUNDED}}
+POSED = (
+    {**SMALL, "penalty": {"name": "l2", "strength": 0.1}},
+    {**SMALL, "penalty": "none", "constraint": {"name": "l1_ball", "radius": 1.0}},
+    {**SMALL, "penalty": {"name": "l1", "strength": 0.1}},
+    {"problem": "mean", "dataset": {"name": "hard_mean", "n": 50, "p": 2000}},
+)
+
+
 @pytest.mark.parametrize("name", registry.names("algorithm"))
 def test_every_algorithm_has_somewhere_to_start(name):
-    posed = {
-        **{name: {} for name in registry.names("algorithm")},
-        "frank_wolfe": {"constraint": {"name": "l1_ball", "radius": 1.0}},
-    }[name]
-    data = {"name": "log1", "n": 60, "p": 4, "clip_to_bounds": True}
-    data["bounds"] = {"columns": 3.0, "norm": 5.0}
-    block = {"dataset": data, "penalty": {"name": "l2", "strength": 0.1}, **posed}
-    if posed:
-        block["penalty"] = "none"
-    if name.startswith("mean_"):
-        hard = {"name": "hard_mean", "n": 50, "p": 2000}
-        block = {"problem": "mean", "dataset": hard}
-    (made,) = tuned_blocks([{**block, "algorithm": name}], {})
-    assert "tune" in made or name in ("mean_noise", "mean_projection")
-    lines, missing = expand([made])
-    assert lines
-    assert not missing
+    lines = []
+    for posed in POSED:
+        with contextlib.suppress(UsageError):
+            (made,) = tuned_blocks([{**posed, "algorithm": name}], {})
+            assert "tune" in made or name in ("mean_noise", "mean_projection")
+            lines, missing = expand([made])
+            assert not missing
+            break
+    assert lines, "no problem of POSED is served: add one"
 
 
 def test_what_is_typed_is_fixed_and_a_list_is_an_axis():
