@@ -185,7 +185,7 @@ SMALL = {"dataset": {"name": "log1", "n": 60, "p": 4, **BOUNDED}}
 POSED = (
     {**SMALL, "penalty": {"name": "l2", "strength": 0.1}},
     {**SMALL, "penalty": "none", "constraint": {"name": "l1_ball", "radius": 1.0}},
-    {**SMALL, "penalty": {"name": "l1", "strength": 0.1}},
+    {**SMALL, "penalty": {"name": "elastic_net", "strength": 0.1}},
     {"problem": "mean", "dataset": {"name": "hard_mean", "n": 50, "p": 2000}},
 )
 
