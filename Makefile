@@ -69,15 +69,18 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks $(BENCH) $(if $(BENCHOPT),--benchopt=$(BENCHOPT))
 
 # One experiment's failure does not keep the others from running; an interrupt does.
-# Each run ends with its claims.
+# Each run ends with its claims, all of them with one page: results/report.html.
 reproduce-figures: $(READY)
-	@status=0; \
+	@status=0; folders=; \
 	for name in $(EXPERIMENT); do \
 	    echo "== $$name, profile $(PROFILE)"; code=0; \
 	    $(BIN)/dp-erm-bench experiment=$$name profile=$(PROFILE) || code=$$?; \
 	    [ $$code -lt 130 ] || exit $$code; \
 	    [ $$code -eq 0 ] || status=$$code; \
+	    [ ! -d results/$$name ] || folders="$$folders results/$$name"; \
 	done; \
+	[ -z "$$folders" ] || \
+	    $(BIN)/dp-erm-bench report $$folders --out results/report.html | tail -n 1; \
 	exit $$status
 
 audit accounting: $(READY)

@@ -183,7 +183,7 @@ def test_what_is_imported_is_required():
         for r in PROJECT["project"]["dependencies"]
     }
     providers = {"sklearn": "scikit-learn", "hydra": "hydra-core", "PIL": "pillow"}
-    providers["yaml"] = "omegaconf"
+    providers |= {"yaml": "omegaconf", "markdown_it": "markdown-it-py"}
     optional = {"runner/engines/dask.py": {"dask", "distributed", "dask-jobqueue"}}
     for path in MODULES:
         extra = optional.get(path.relative_to(PACKAGE).as_posix(), set())

@@ -18,6 +18,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.claims.lookup import NOT_JUDGED, UNJUDGED
 from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
+from dp_erm_bench.results.files import shown
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
 
 COLUMNS = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
@@ -31,10 +32,44 @@ COLOUR = {"holds": "green", "fails": "red", "better": "green", "worse": "red"}
 
 
 def report_command(arguments: Sequence[str]) -> int:
-    """Print the claims of folders and where the figures drawn last are."""
-    for folder in _existing(arguments):
+    """Print the claims of folders and where their figures are; write one page of all.
+
+    The page is `report.html` in the folder, of several in the one that holds the first,
+    or the file that `--out` names.
+
+    Raises
+    ------
+    UsageError
+        For no such folder, damaged claims, or a page that cannot be written.
+    """
+    from dp_erm_bench.report.html.page import NAME, write_report
+
+    names, out = _out(arguments)
+    folders = _existing(names)
+    for folder in folders:
         report(folder)
+    first = folders[0].resolve()
+    home = folders[0] if len(folders) == 1 else first.parent
+    print(f"report: {shown(write_report(folders, out or home / NAME))}")
     return 0
+
+
+def _out(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
+    """Return the arguments without the option `--out FILE`, and its file."""
+    folders: list[str] = []
+    out = None
+    words = iter(arguments)
+    for word in words:
+        name, given, value = word.partition("=")
+        if name == "--out":
+            out = value if given else next(words, "")
+            if not out:
+                raise UsageError("--out: needs a file, as in --out results/report.html")
+        elif word.startswith("-"):
+            raise UsageError(f"{word}: no such option; report has --out FILE")
+        else:
+            folders.append(word)
+    return folders, Path(out) if out else None
 
 
 def _existing(folders: Sequence[str]) -> list[Path]:
@@ -164,8 +199,8 @@ def _claims_table(name: str, claims: str) -> Table:
         if reason:
             row["measured"] = reason.removesuffix(")")
         cells = [_cell(row.get(column, "")) for column in COLUMNS]
-        shown = f"{verdict}, open" if row.get("open") else verdict
-        table.add_row(*cells, shown, style=COLOUR.get(verdict, ""))
+        told = f"{verdict}, open" if row.get("open") else verdict
+        table.add_row(*cells, told, style=COLOUR.get(verdict, ""))
     return table
 
 

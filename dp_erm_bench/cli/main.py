@@ -47,7 +47,9 @@ dp-erm-bench tune KEY=VALUE ...       search the parameters of each algorithm on
                                       problem and epsilon, judge them on fresh seeds
 dp-erm-bench list [GROUP [NAME ...]]  what there is: parameters, types, defaults
 dp-erm-bench collect FOLDER ...       gather the records of a folder again
-dp-erm-bench report FOLDER ...        print the claims and where the figures are
+dp-erm-bench report FOLDER ... [--out FILE]
+                                      print the claims and where the figures are, and
+                                      write all of them as one page, report.html
 dp-erm-bench plot FOLDER ... [--kind curves|profile|winners] [--x COLUMN] [--y COLUMN]
              [--panel COLUMN,...] [--line COLUMN,...] [--facet COLUMN,...]
              [--statistic median|quantiles|interval|mean] [--where COLUMN=VALUE,...]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from dp_erm_bench.cli.comparing import condition
 from dp_erm_bench.errors import UsageError
@@ -14,15 +14,12 @@ from dp_erm_bench.registry import check_choice
 from dp_erm_bench.report.export import FORMATS as TABLES
 from dp_erm_bench.report.export import summary, written
 from dp_erm_bench.report.layout import FORMATS, save
-from dp_erm_bench.report.plot import KINDS, names_of, sheet
+from dp_erm_bench.report.plot import all_of, names_of, sheet
 from dp_erm_bench.report.style import house_style
 from dp_erm_bench.report.texts import write_text
 from dp_erm_bench.report.view import ALONG, LINE, PANEL, View, shown
 from dp_erm_bench.results.files import telling
 from dp_erm_bench.results.table import load_results
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PLOT = "dp-erm-bench plot FOLDER --x epsilon --y test_accuracy"
 EXPORT = "dp-erm-bench export FOLDER --y objective --format latex"
@@ -51,7 +48,8 @@ def plot_command(arguments: Sequence[str]) -> int:
     folder = options.out or options.folders[0] / "plots"
     drawn: list[Path] = []
     refused = None
-    for kind, view in _asked(asked, options.kind, table):
+    named = [(options.kind or "curves", asked)]
+    for kind, view in named if options.kind or options.x else all_of(table, asked):
         try:
             with house_style(), telling(folder):
                 one = sheet(table, view, kind, options.width)
@@ -106,19 +104,6 @@ def _view(options: argparse.Namespace) -> View:
     panel, line = names_of(options.panel), names_of(options.line)
     split = panel, line, facet, options.statistic, where, options.folders[0]
     return View(options.x, options.y, *split)
-
-
-def _asked(view: View, kind: str, table: pd.DataFrame) -> Iterator[tuple[str, View]]:
-    """Yield what was asked for, or all that a table has."""
-    if kind or view.x:
-        yield kind or "curves", view
-        return
-    yield "curves", view
-    rows = table[table["phase"] != "tune"]
-    if rows["epsilon"].nunique() > 1:
-        yield "curves", replace(view, x="epsilon")
-    if len(rows.drop_duplicates([PANEL, "epsilon"])) > 1 and rows[LINE].nunique() > 1:
-        yield from ((kind, view) for kind in KINDS[1:])
 
 
 class _Parser(argparse.ArgumentParser):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -75,6 +75,24 @@ def plot(
 
 def _words(value: Any) -> list[str]:
     return [*map(str, value if isinstance(value, list) else [value])]
+
+
+def all_of(table: pd.DataFrame, view: View) -> Iterator[tuple[str, View]]:
+    """Yield the kinds of plots, and their views, that suit what a table has.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What `load_results` returns.
+    view : View
+        Without `x`.
+    """
+    yield "curves", view
+    rows = table[table["phase"] != "tune"]
+    if rows["epsilon"].nunique() > 1:
+        yield "curves", replace(view, x="epsilon")
+    if len(rows.drop_duplicates([PANEL, "epsilon"])) > 1 and rows[LINE].nunique() > 1:
+        yield from ((kind, view) for kind in KINDS[1:])
 
 
 def names_of(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,326 @@
+"""The report as one page: self-contained, escaped, every link and claim resolves."""
+
+import base64
+import csv
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from dp_erm_bench.cli.main import command, main
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report.html import page, parts
+from dp_erm_bench.report.html.outcomes import failures, results
+from dp_erm_bench.report.html.page import report_page, write_report
+from dp_erm_bench.results.runs import read_manifest, write_run
+from tests.report import browser
+
+SWEEP = """
+    dataset=log1,log2 dataset.n=80 dataset.p=4 algorithm=random_cd,gd
+    algorithm.random_cd.clip=1 algorithm.random_cd.passes=2 algorithm.gd.clip=1
+    algorithm.gd.n_iter=2 budget.epsilon=1,4 seed=range(0,2) runner.n_jobs=1
+""".split()
+HOSTILE = "<script>alert(1)</script><img src=//evil.invalid/x>\"'&"
+NAMES = ("log1", HOSTILE, "a/b", r"$\frac{1}{n}$_%#", "数据集 données")
+BRINGS = ("src", "href", "srcset", "action", "data", "poster", "background")
+FETCHES = re.compile(r"url\(|@import|fetch\(|XMLHttpRequest|WebSocket|import\(|eval\(")
+
+
+class Page(HTMLParser):
+    """The elements of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.ids, self.links, self.brought = [], [], [], [], []
+        self.handlers = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            self.handlers += [name] * name.startswith("on")
+            if name == "id":
+                self.ids.append(value)
+            elif tag == "a" and name == "href":
+                self.links.append(value)
+            elif name in BRINGS:
+                self.brought.append(value)
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    home = tmp_path_factory.mktemp("sweep")
+    assert main([*SWEEP, f"results_dir={home}", "name=small"]) == 0
+    return home / "small"
+
+
+def write_csv(path, rows):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture
+def folder(sweep, tmp_path):
+    """A folder of an experiment, with claims of panels of any name."""
+    copy = tmp_path / "paper"
+    shutil.copytree(sweep, copy)
+    verdicts = ("holds", "fails", "not run (no data)", "holds", "holds")
+    claim = {"statement": HOSTILE, "measured": "m", "threshold": "<= 1", "value": 0.5}
+    write_csv(
+        copy / "claims.csv",
+        [
+            {**claim, "figure": name, "verdict": verdict, "open": "gd: trials"}
+            for name, verdict in zip(NAMES, verdicts, strict=True)
+        ],
+    )
+    choice = {"line": HOSTILE, "epsilon": 1, "chosen": '{"clip": 1}'}
+    write_csv(
+        copy / "choices.csv",
+        [
+            {**choice, "panel": "log1", "open": ""},
+            {**choice, "panel": "log1", "open": "clip limit"},
+        ],
+    )
+    write_run(copy, {**read_manifest(copy), "drawn": None})
+    (copy / "figures").mkdir()
+    for stem in ("log1", "log1_epsilon", "paper", HOSTILE.replace("/", "")):
+        Image.new("RGB", (900, 20)).save(copy / "figures" / f"{stem}.png")
+        (copy / "figures" / f"{stem}.txt").write_text(HOSTILE)
+    return copy
+
+
+def checked(text):
+    """The parsed page, once it is known to bring nothing from elsewhere."""
+    found = Page(text)
+    assert not found.handlers
+    assert all(one.startswith("data:") for one in found.brought), found.brought
+    assert found.links and all(link.startswith("#") for link in found.links)
+    assert {link[1:] for link in found.links} <= set(found.ids)
+    assert len(set(found.ids)) == len(found.ids)
+    assert found.tags.count("script") == 1
+    assert not FETCHES.search(text)
+    return found
+
+
+def test_every_claim_links_to_its_panel(folder):
+    text = report_page([folder])
+    found = checked(text)
+    panels = {one for one in found.ids if re.fullmatch(r"c1-p\d+", one)}
+    linked = [link[1:] for link in found.links if re.fullmatch(r"#c1-p\d+", link)]
+    assert set(linked[: len(NAMES)]) <= panels and len(set(linked[: len(NAMES)])) == 5
+    # The pictures against passes and epsilon are in the panel that the claim names.
+    first = text.index(f'id="{linked[0]}"')
+    section = text[first : text.index("</section>", first)]
+    assert section.count("data:image/png;base64,") == 2
+    said = "".join(found.text)
+    for name in NAMES:
+        assert name in said
+
+
+def test_hostile_words_are_text(folder):
+    said = {"cpu": HOSTILE, "packages": {HOSTILE: [HOSTILE]}, "git": 3}
+    changed = {"environment": said, "command": HOSTILE, "version": HOSTILE}
+    write_run(folder, read_manifest(folder) | changed)
+    text = report_page([folder])
+    found = checked(text)
+    assert "evil.invalid" in "".join(found.text)
+    assert "<img src=//" not in text and "<script>alert" not in text
+
+
+def test_open_choices_are_marked_and_first(folder):
+    text = report_page([folder])
+    assert "Choices: 1 open" in text
+    assert '<span class="mark open">clip limit</span>' in text
+    table = text[text.index('aria-label="Choices of') :]
+    assert table.index("clip limit") < table.index("</tr>", table.index("<tbody>"))
+
+
+def test_a_sweep_shows_its_plots_results_and_uncharged_uses(sweep):
+    text = report_page([sweep])
+    found = checked(text)
+    assert text.count("data:image/png;base64,") == 4
+    said = " ".join(found.text)
+    assert "certified epsilon" in said and "smoothness" in said
+    assert "random_cd" in said and "numpy" in said
+
+
+def test_the_rest_of_the_proof_is_there(sweep):
+    said = "".join(checked(report_page([sweep])).text)
+    assert "What we found in the five papers" in said
+    assert "the_noise_is_recounted" in said
+    assert "approximate_minima_perturbation" in said
+
+
+def test_results_mark_what_is_not_certified(tabulate):
+    table = tabulate(
+        {"line": HOSTILE, "certified": 0.99},
+        {"line": "more", "certified": 1.5, "uncharged": ""},
+        {"line": "failed", "status": "error", "message": "E: no\nTraceback"},
+    )
+    shown = results(table, parts.Room(10**6))
+    at = shown.head.index("certified epsilon")
+    kinds = {row[1].text: (row[at].text, row[at].kind) for row in shown.rows}
+    assert kinds == {HOSTILE: ("0.99", ""), "more": ("1.5", "open")}
+    failed = failures(table, parts.Room(10**6))
+    assert [[one.text for one in row] for row in failed.rows] == [
+        ["4", "error", "E: no"]
+    ]
+    assert not failures(table[table["status"] == "ok"], parts.Room(10**6)).rows
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.iloc[:0],
+        lambda table: table.iloc[:1],
+        lambda table: table.assign(status="error", message=HOSTILE),
+        lambda table: table.assign(panel="a/b", line=r"$\x{_%"),
+        lambda table: table.assign(panel="数据", line="données", relative_error=None),
+        lambda table: table[["trial", "status"]],
+        lambda table: table.assign(epsilon="x"),
+    ],
+)
+def test_odd_tables_are_pictures_or_sentences(sweep, change, monkeypatch):
+    from dp_erm_bench.report.html import chapter
+
+    table = chapter.load_results(sweep)
+    monkeypatch.setattr(chapter, "load_results", lambda folder: change(table))
+    text = report_page([sweep])
+    checked(text)
+    assert 'class="note"' in text or "data:image/png" in text
+    assert "Traceback" not in text
+
+
+def test_folders_without_results_of_damaged_files_and_other_versions(
+    folder, tmp_path, capsys
+):
+    (tmp_path / "empty").mkdir()
+    assert command("report", [str(tmp_path / "empty")]) == 0
+    assert "no plan.jsonl" in (tmp_path / "empty" / "report.html").read_text()
+    (folder / "choices.csv").write_text("x")
+    (folder / "figures" / "log1.png").write_bytes(b"<svg onload=alert(1)>")
+    (folder / "figures" / "paper.png").write_bytes(parts.PNG)
+    text = report_page([folder])
+    checked(text)
+    assert "choices.csv: is damaged" in text
+    assert "log1 is not shown: it is no PNG" in text
+    assert "paper is not shown: it is no PNG" in text
+
+
+@pytest.mark.parametrize("version", ["0.0.1", "99.0", None, [HOSTILE]])
+def test_folders_of_other_versions_say_so_everywhere(sweep, tmp_path, version, capsys):
+    old = tmp_path / "old"
+    shutil.copytree(sweep, old)
+    manifest = {"version": version, "profile": {}, "config": 3, "environment": []}
+    for path in (old / "manifest.json", *(old / "runs").iterdir()):
+        path.write_text(json.dumps({"run": path.stem, **manifest}))
+    assert command("report", [str(old)]) == 0
+    assert "recorded by version" in (old / "report.html").read_text()
+    assert command("plot", [str(old), "--format=png"]) == 0
+    assert command("export", [str(old), "--y=objective"]) == 0
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", ["more", "fewer"])
+def test_tables_with_other_columns_are_made_again_or_a_sentence(
+    sweep, tmp_path, columns, capsys
+):
+    old = tmp_path / "old"
+    shutil.copytree(sweep, old)
+    table = pd.read_parquet(old / "results.parquet")
+    other = (
+        table.assign(new=1) if columns == "more" else table.drop(columns="accountant")
+    )
+    other.to_parquet(old / "results.parquet")
+    for name, options in (
+        ("report", ()),
+        ("plot", ("--format=png",)),
+        ("export", ("--y=objective",)),
+    ):
+        assert command(name, [str(old), *options]) in (0, 2)
+        assert capsys.readouterr().err.count("\n") <= 1
+    checked((old / "report.html").read_text())
+
+
+def test_several_folders_are_one_page_beside_the_first(folder, sweep, tmp_path, capsys):
+    assert command("report", [str(folder), str(sweep)]) == 0
+    assert f"report: {tmp_path / 'report.html'}" in capsys.readouterr().out
+    text = (tmp_path / "report.html").read_text()
+    assert {"c1", "c2"} <= set(checked(text).ids)
+    for given in (
+        ["--out", str(tmp_path / "a.html")],
+        [f"--out={tmp_path / 'a.html'}"],
+    ):
+        (tmp_path / "a.html").unlink(missing_ok=True)
+        assert command("report", [str(sweep), *given]) == 0
+        assert (tmp_path / "a.html").is_file()
+
+
+@pytest.mark.parametrize("given", [["--out"], ["--out="], ["--png"], []])
+def test_wrong_options_are_a_sentence(sweep, given, capsys):
+    assert command("report", [*given, *[str(sweep)] * (given == ["--png"])]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_page_has_at_most_15_mb(folder, monkeypatch):
+    monkeypatch.setattr(page, "FRAME", page.LARGEST - 40_000)
+    text = report_page([folder] * 3)
+    assert "no room for it" in text or "more rows are left out" in text
+    checked(text)
+    monkeypatch.setattr(page, "LARGEST", 10_000)
+    with pytest.raises(UsageError, match="name fewer folders"):
+        write_report([folder], folder / "report.html")
+
+
+def test_prose_has_no_links_and_no_html():
+    text = parts.prose(f"# One\n[two](http://x.invalid) {HOSTILE}\n\n![i](a.png)")
+    found = Page(text)
+    assert not found.links and not found.brought and "script" not in found.tags
+    assert found.tags[0] == "h3"
+
+
+def test_pictures_are_those_of_the_folder(folder, tmp_path):
+    (tmp_path / "secret.png").write_bytes(parts.PNG + bytes(50))
+    (folder / "figures" / "link.png").symlink_to(tmp_path / "secret.png")
+    text = report_page([folder])
+    assert "link is not shown: leads out of its folder" in text
+    assert base64.b64encode(parts.PNG + bytes(50)).decode() not in text
+
+
+@pytest.mark.skipif(browser.PATH is None, reason="no Chromium on this machine")
+def test_a_browser_asks_for_nothing_and_is_silent(folder, sweep, tmp_path):
+    path = write_report([folder, sweep], tmp_path / "report.html")
+    with browser.Browser(tmp_path / "home") as opened:
+        opened.open(path)
+        rows = "document.querySelectorAll('#c2-results tbody tr:not([hidden])').length"
+        every = opened.run(rows)
+        opened.run(
+            "const f = document.querySelector('#c2-results input');"
+            "f.value = 'random_cd'; f.dispatchEvent(new Event('input'))"
+        )
+        assert opened.run(rows) == every / 2 > 0
+        head = "document.querySelector('#c2-results th:last-child')"
+        opened.run(f"{head}.click()")
+        assert opened.run(f"{head}.ariaSort") == "ascending"
+        opened.run("document.querySelector('button.zoom').click()")
+        assert opened.run("document.querySelector('dialog').open")
+        assert opened.run("document.documentElement.scrollWidth <= innerWidth")
+        assert opened.console == [] and opened.requests == []
+
+
+@pytest.mark.skipif(browser.PATH is None, reason="no Chromium on this machine")
+def test_the_browser_would_tell(tmp_path):
+    path = tmp_path / "bad.html"
+    path.write_text("<img src='http://x.invalid/a.png'><script>console.log(1)</script>")
+    with browser.Browser(tmp_path / "home") as opened:
+        opened.open(path)
+        assert opened.requests == ["http://x.invalid/a.png"] and opened.console
