@@ -74,7 +74,8 @@ def plot(
 
 
 def _words(value: Any) -> list[str]:
-    return [*map(str, value if isinstance(value, list) else [value])]
+    values = value if isinstance(value, list) else [value]
+    return [f"{one:.6g}" if isinstance(one, float) else str(one) for one in values]
 
 
 def all_of(table: pd.DataFrame, view: View) -> Iterator[tuple[str, View]]:

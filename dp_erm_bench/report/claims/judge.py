@@ -211,7 +211,8 @@ def _row(
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
     measure, lookup = measure_of(claim), Lookup(table, config, claim)
-    panels = members(table["panel"].unique(), claim["figure"], claim.get("axis", ""))
+    run = table["panel"].unique() if "panel" in table else ()  # a study has none
+    panels = members(run, claim["figure"], claim.get("axis", ""))
     more = {"n": lookup.noise.n} if measure.lines == NOISE else {}
     statement, seed = str(claim["statement"]).format(**claim), claim.get("data_seed")
     row: dict[str, object] = {
