@@ -79,8 +79,9 @@ reproduce-figures: $(READY)
 	    [ $$code -eq 0 ] || status=$$code; \
 	    [ ! -d results/$$name ] || folders="$$folders results/$$name"; \
 	done; \
-	[ -z "$$folders" ] || \
-	    $(BIN)/dp-erm-bench report $$folders --out results/report.html | tail -n 1; \
+	[ -z "$$folders" ] || { \
+	    $(BIN)/dp-erm-bench report $$folders --out results/report.html >/dev/null && \
+	    echo "report: results/report.html"; } || status=1; \
 	exit $$status
 
 audit accounting: $(READY)

@@ -159,7 +159,12 @@ def arora2020(laws: Laws, epsilon: float, delta: float) -> float:
             f"epsilon={epsilon:g}: the printed constant needs an epsilon of at most "
             f"{largest:.3g} at n={n}; use calibration=certified"
         )
-    return 64 * logarithm / (math.sqrt(n) * epsilon)
+    return arora2020_scale(n, epsilon, delta)
+
+
+def arora2020_scale(n: int, epsilon: float, delta: float) -> float:
+    """Return the noise scale of `arora2020` in units of L, in its range or outside."""
+    return 64 * (math.log(3) + log_inverse(delta)) / (math.sqrt(n) * epsilon)
 
 
 RULES = (mangold2022, mangold2023, talwar2015, chaudhuri2011, kifer2012, arora2020)
