@@ -16,7 +16,7 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.figure import Drawing
-from dp_erm_bench.report.one_pass import PRINTED, SHUFFLED, SINGLE, OnePass
+from dp_erm_bench.report.one_pass import OUTSIDE, PRINTED, SHUFFLED, SINGLE, OnePass
 
 PRINTED_NOISE = 16 * math.sqrt(-math.log(1e-7))
 """Of e = 1 / (2 sqrt(n)) and d = 1e-7, whatever n is."""
@@ -51,7 +51,8 @@ def test_scales_are_those_of_the_accountants():
     with pytest.raises(Unsupported, match="epsilon=1: the printed constant needs"):
         certified_scale(10_000, 1.0, 1e-8, calibration="paper")
     fixed = OnePass("noise", "", "noise", (10_000,)).scales(10_000)
-    assert math.isnan(fixed[PRINTED]) and fixed[SINGLE] > 0.0
+    assert PRINTED not in fixed and fixed[SINGLE] > 0.0
+    assert fixed[OUTSIDE] == pytest.approx(0.64 * math.log(3e8))
 
 
 def test_passes_end_near_n_log_2():
