@@ -110,8 +110,7 @@ def lines_of(
     panels = members(lines, panel, axis)
     if not panels:
         registry.check_choice(key, panel, list(lines))
-    longer = members(lines, panel, QUOTIENT)
-    if axis and panel in lines and longer:
+    if axis and panel in lines and (longer := members(lines, panel, QUOTIENT)):
         raise UsageError(
             f"{key}={panel}: must be a panel or the beginning of others; it is a panel "
             f"and the beginning of {longer[0]}"

@@ -211,8 +211,7 @@ def _row(
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
     measure, lookup = measure_of(claim), Lookup(table, config, claim)
-    run = table["panel"].unique() if "panel" in table else ()  # a study has none
-    panels = members(run, claim["figure"], claim.get("axis", ""))
+    panels = members({*table.get("panel", ())}, claim["figure"], claim.get("axis", ""))
     more = {"n": lookup.noise.n} if measure.lines == NOISE else {}
     statement, seed = str(claim["statement"]).format(**claim), claim.get("data_seed")
     row: dict[str, object] = {
