@@ -34,7 +34,7 @@ TRIALS = {
     "mangold2022": (21586, 10726, 944),
     "mangold2023": (56060, 20388, 1347),
     "talwar2015": (63505, 24835, 880),
-    "arora2020": (3280, 1240, 44),
+    "arora2020": (6880, 2360, 44),
     "ghazi2024": (1200, 300, 44),
 }
 # Tuning trials of the paper profiles at most.

@@ -11,7 +11,7 @@ from dp_erm_bench.cli.grammar import parse
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import published
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import _datasets
+from dp_erm_bench.experiment.expand import datasets_of
 from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.experiment.schema import blocks_of
 
@@ -19,7 +19,7 @@ from dp_erm_bench.experiment.schema import blocks_of
 def datasets(given):
     """The names and keys of the datasets of a block as the command line makes it."""
     (block,) = blocks_of([{"algorithm": "random_cd", **given}])
-    return _datasets(block)
+    return datasets_of(block)
 
 
 @pytest.mark.parametrize(
