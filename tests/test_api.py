@@ -656,6 +656,49 @@ def test_records_that_do_not_fit_a_model_are_refused(change, said):
         result.score(X, y[:3])
 
 
+TEXTS = {"hue": ["red", "blue", "red", "blue"], "a": [1, 2, 3, -1], "k": [1, 2, 2, 1]}
+
+
+@pytest.mark.parametrize("intercept", [None, 2.0])
+def test_a_fit_predicts_for_the_texts_of_its_own_csv(intercept, tmp_path):
+    table = pd.DataFrame(TEXTS, index=[7, 7, 1, 2])
+    labels = pd.Series([1, -1, 1, -1], table.index, name="ill")
+    path = tmp_path / "my.csv"
+    table.assign(ill=labels).to_csv(path, index=False)
+    onehot = {"hue": ["blue", "red", "green"], "k": [2, 1]}
+    problem = load_problem(
+        *("file", "logistic"), path=str(path), onehot=onehot, intercept=intercept
+    )
+    result = fit(problem, "gd", epsilon=math.inf, n_iter=20)
+    names = ["hue=blue", "hue=red", "hue=green", "a", "k=2", "k=1"]
+    assert [*result.feature_names] == names + ["intercept"] * bool(intercept)
+    margins = problem.dataset.X @ result.w
+    assert len({*margins.round(9)}) == 4
+    encoded = pd.DataFrame(np.asarray(problem.dataset.X)[:, :6], columns=names)
+    half = encoded.drop(columns=["k=1", "k=2"]).assign(k=TEXTS["k"])
+    floats = table.astype({"k": float, "hue": "category"})
+    raw = table.iloc[:, ::-1].assign(ill=labels, note="text that no model reads")
+    for given in (table, raw, TEXTS, dict(table), floats, encoded, half):
+        np.testing.assert_allclose(result.decision_function(given), margins)
+    np.testing.assert_array_equal(result.predict(table), np.sign(margins))
+    sent = pickle.loads(pickle.dumps(result))
+    assert sent.score(TEXTS, labels) == np.mean(np.sign(margins) == labels)
+    read = load_problem("file", "logistic", path=str(path), onehot=["hue", "k"])
+    other = fit(read, "gd", epsilon=math.inf, n_iter=20)
+    np.testing.assert_allclose(other.predict(table), np.sign(margins))
+    for wrong, said in (
+        ({"hue": ["red", "blue", "teal", None]}, "hue holds a word in row 2 .* red, g"),
+        ({"hue": ["red", None, "blue", "red"]}, "hue holds a word in row 1 .* blue, r"),
+        ({"k": [1, 2, 3, 1]}, "X: column k holds a word in row 2 .* categories 2, 1$"),
+        ({"a": ["x"] * 4}, "must be an array of numbers"),
+        ({"a": [1]}, "X: must be columns of one length"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            result.predict(TEXTS | wrong)
+    with pytest.raises(UsageError, match="X: has no column hue=blue, which"):
+        result.predict(table.drop(columns="hue"))
+
+
 def test_arrays_are_clipped_where_that_is_asked_for():
     X, y = arrays()
     given = {"loss": "huber", "bounds": {"columns": 0.5, "norm": 0.6, "label": 0.2}}

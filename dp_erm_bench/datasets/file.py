@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.libsvm import parse_svmlight
 from dp_erm_bench.datasets.published import DECOMPRESS, decompressed, sha256
-from dp_erm_bench.datasets.table import Csv
+from dp_erm_bench.datasets.table import Csv, spellings
 from dp_erm_bench.errors import UsageError, place_of, shown
 from dp_erm_bench.registry import check_choice
 
@@ -96,6 +96,11 @@ class File:
         with _reading(path, format) as (kind, content):
             csv = Csv(path, label, header, 0.0, onehot, index)
             return csv.columns(content) if kind == "csv" else []
+
+    def categories(self, onehot: Any = None) -> dict[str, tuple[str, ...] | None]:
+        """Return the spelled categories of columns, None where none are declared."""
+        given = Csv(None, onehot=onehot).categories
+        return {name: None if c is None else spellings(c) for name, c in given.items()}
 
     def uncharged(self, onehot: Any = None) -> tuple[Uncharged, ...]:
         """Return what is read from the records at no charge: undeclared categories."""

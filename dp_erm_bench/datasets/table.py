@@ -97,7 +97,7 @@ class Csv:
             check_names(table.columns, self.intercept)
         first = 1 + bool(named)
         for column in (y, *(table[name] for name in table.columns)):
-            self._refuse(column, column.isna(), first, "has no value", "")
+            _refuse(self._where, column, column.isna(), first, "has no value", "")
         return self._features(table, first).to_numpy(np.float64), y
 
     def columns(self, content: bytes) -> list[str]:
@@ -184,24 +184,58 @@ class Csv:
                         ", features must be numbers; for indicators of its categories "
                         f"declare them, dataset.onehot={{{word(name)}:[...]}}"
                     )
-                    self._refuse(column, wrong, first, "holds text", hint)
+                    _refuse(self._where, column, wrong, first, "holds text", hint)
                 parts.append(column)
                 continue
-            words, declared = column.map(spelling), categories[str(name)]
-            allowed = sorted({*words}) if declared is None else map(spelling, declared)
-            chosen = list(dict.fromkeys(allowed))
-            hint = f" that is not one of its declared categories {', '.join(chosen)}"
-            self._refuse(column, ~words.isin(chosen), first, "holds a word", hint)
-            parts += [(words == one).rename(f"{name}={one}") for one in chosen]
+            declared = categories[str(name)]
+            words = {*column.map(spelling)} if declared is None else ()
+            chosen = spellings(sorted(words) if declared is None else declared)
+            parts += indicators(self._where, column, chosen, first)
         return pd.concat(parts, axis=1) if parts else table
 
-    def _refuse(
-        self, column: Any, wrong: Any, first: int, what: str, hint: str
-    ) -> None:
-        """Refuse a column, naming the first row in which something is wrong."""
-        if wrong.any():
-            row = int(wrong.to_numpy().argmax()) + first
-            raise UsageError(
-                f"dataset.path={self.path}: column {word(column.name)} {what} in row "
-                f"{row}{hint}"
-            )
+    @property
+    def _where(self) -> str:
+        return f"dataset.path={self.path}"
+
+
+def spellings(categories: Sequence[Any]) -> tuple[str, ...]:
+    """Return the spellings of categories, each once, in their order."""
+    return tuple(dict.fromkeys(map(spelling, categories)))
+
+
+def indicators(
+    where: str, column: "pd.Series[Any]", chosen: Sequence[str], first: int = 0
+) -> "list[pd.Series[Any]]":
+    """Return a column of zeros and ones for each category, called `COLUMN=CATEGORY`.
+
+    Parameters
+    ----------
+    where : str
+        What holds the column, for messages.
+    column : Series of shape (n,)
+        Texts or numbers.
+    chosen : sequence of str
+        The spellings of its categories.
+    first : int
+        The number of the first row, for messages.
+
+    Raises
+    ------
+    UsageError
+        For a row with another category, or without any.
+    """
+    words = column.map(spelling)
+    hint = f" that is not one of its categories {', '.join(chosen)}"
+    _refuse(where, column, ~words.isin(chosen), first, "holds a word", hint)
+    return [(words == one).rename(f"{column.name}={one}") for one in chosen]
+
+
+def _refuse(
+    where: str, column: Any, wrong: Any, first: int, what: str, hint: str
+) -> None:
+    """Refuse a column, naming the first row in which something is wrong."""
+    if wrong.any():
+        row = int(wrong.to_numpy().argmax()) + first
+        raise UsageError(
+            f"{where}: column {word(column.name)} {what} in row {row}{hint}"
+        )

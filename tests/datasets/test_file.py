@@ -313,7 +313,7 @@ def test_declared_categories_become_columns(put):
     [
         (
             {"hue": ["red"]},
-            "column hue holds a word in row 3 that is not one of its dec",
+            "column hue holds a word in row 3 that is not one of its cat",
         ),
         ({"color": ["red"]}, r"column of dataset\.onehot=color: must be one of hue, a"),
         ({"hue": "red"}, r"dataset\.onehot=.*must be null, a list of columns"),

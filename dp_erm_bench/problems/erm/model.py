@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,11 @@ from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Dataset, Features
 from dp_erm_bench.datasets.intercept import KEY as INTERCEPT
 from dp_erm_bench.datasets.spec import asked, check_spec
+from dp_erm_bench.datasets.table import indicators
 from dp_erm_bench.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +37,16 @@ class LinearModel:
         One for each entry of w.
     intercept : float
         The constant of the last feature, which records may lack; 0 if there is none.
+    categories : mapping of str to tuple of str
+        The categories of each column whose indicators are features: a table
+        may have the column itself, of texts, in their place.
     """
 
     w: Array
     classification: bool
     feature_names: tuple[str, ...]
     intercept: float = 0.0
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -50,14 +58,15 @@ class LinearModel:
 
         Parameters
         ----------
-        X : array, sparse matrix or DataFrame of shape (n, p)
+        X : array, sparse matrix, DataFrame or mapping of columns, of shape (n, p)
             Without the constant column of an intercept or with it. The columns of a
-            DataFrame are found by name.
+            table are found by name, and texts become indicators of their categories.
 
         Raises
         ------
         UsageError
-            For another number of columns, or a column that is missing.
+            For another number of columns, a column that is missing, or a word
+            that is no category.
         """
         features = self._features(X)
         p = self.w.size
@@ -89,7 +98,7 @@ class LinearModel:
 
         Parameters
         ----------
-        X : array, sparse matrix or DataFrame of shape (n, p)
+        X : array, sparse matrix, DataFrame or mapping of columns, of shape (n, p)
         y : array of shape (n,)
             Labels as the problem has them, -1 and +1 for a classification.
 
@@ -114,6 +123,8 @@ class LinearModel:
         return float(np.mean(answers == labels))
 
     def _features(self, X: Any) -> Features:
+        if isinstance(X, Mapping):
+            X = _table(X)
         if not (hasattr(X, "columns") and hasattr(X, "to_numpy")):
             features = base.as_features(X)
             if features.ndim != 2:
@@ -124,10 +135,28 @@ class LinearModel:
             names.pop()
         # Columns without names of their own are taken in order.
         named = all(isinstance(column, str) for column in X.columns)
-        missing = [name for name in names if name not in there] if named else []
+        if not named:
+            return base.as_features(X.to_numpy())
+        made = self._indicators(X, there)
+        missing = [name for name in names if name not in there | {*made}]
         if missing:
             raise UsageError(f"X: has no column {missing[0]}, which the model needs")
-        return base.as_features((X[names] if named else X).to_numpy())
+        if not made:
+            return base.as_features(X[names].to_numpy())
+        columns = [made[name] if name in made else X[name] for name in names]
+        return base.as_features(np.column_stack([np.asarray(one) for one in columns]))
+
+    def _indicators(self, X: Any, there: set[str]) -> dict[str, Array]:
+        """Return the indicators that a table lacks and whose columns it has."""
+        made: dict[str, Array] = {}
+        for name, chosen in self.categories.items():
+            if name in there and not {f"{name}={one}" for one in chosen} <= there:
+                (column,) = _table({name: X[name]}).items()
+                made |= {
+                    str(one.name): one.to_numpy(np.float64)
+                    for one in indicators("X", column[1], chosen)
+                }
+        return made
 
 
 def feature_names(data: Dataset) -> tuple[str, ...]:
@@ -145,6 +174,24 @@ def feature_names(data: Dataset) -> tuple[str, ...]:
     return (*names, *[INTERCEPT] * bool(data.intercept))
 
 
+def categories(data: Dataset) -> dict[str, tuple[str, ...]]:
+    """Return the categories of a dataset's columns, spelled: declared or read.
+
+    A column whose indicators have no names of their own is left out.
+    """
+    if data.loaded is None:
+        return {}
+    spec = check_spec(data.loaded)
+    found = asked(getattr(spec.loader, "categories", lambda: {}), spec.options)
+    names = feature_names(data)
+    chosen = {
+        k: tuple(n[len(k) + 1 :] for n in names if n.startswith(f"{k}=")) for k in found
+    }
+    # A declared list also tells a column `a` with `b=c` from one called `a=b`.
+    chosen |= {k: declared for k, declared in found.items() if declared is not None}
+    return {k: c for k, c in chosen.items() if {f"{k}={one}" for one in c} <= {*names}}
+
+
 def _read(data: Dataset) -> tuple[str, ...]:
     if data.loaded is None:
         return ()
@@ -156,6 +203,16 @@ def _read(data: Dataset) -> tuple[str, ...]:
     with contextlib.suppress(UsageError, OSError):
         return tuple(asked(ask, spec.options))
     return ()
+
+
+def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
+    # Not at the top: it takes longer than a fit.
+    import pandas as pd
+
+    try:
+        return pd.DataFrame({key: np.asarray(one) for key, one in columns.items()})
+    except ValueError as error:
+        raise UsageError(f"X: must be columns of one length ({error})") from error
 
 
 def _listed(names: tuple[str, ...]) -> str:

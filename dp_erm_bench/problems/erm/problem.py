@@ -18,7 +18,7 @@ from dp_erm_bench.problems.erm.held_out import (
     ranking,
     references,
 )
-from dp_erm_bench.problems.erm.model import LinearModel, feature_names
+from dp_erm_bench.problems.erm.model import LinearModel, categories, feature_names
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum.certified import certified_optimum
 from dp_erm_bench.problems.erm.population import Population, population_of
@@ -146,7 +146,8 @@ class ERMProblem(ERM, Problem):
     def model(self, w: Array) -> LinearModel:
         """Return what a point predicts for records, shape (p,)."""
         data, classification = self.dataset, self.loss.classification
-        return LinearModel(w, classification, feature_names(data), data.intercept)
+        named = feature_names(data), data.intercept, categories(data)
+        return LinearModel(w, classification, *named)
 
     @cached_property
     def references(self) -> dict[str, dict[str, float]]:
