@@ -66,7 +66,9 @@ def _between(finals: pd.DataFrame, options: argparse.Namespace, rule: Rule) -> N
 
     key = options.between
     where = dict(map(condition, options.where))
-    (first, one), *others = between(finals, key, where)
+    ((first, one), *others), skipped = between(finals, key, where)
+    for value, why in skipped.items():
+        print(f"not compared: {key}={value} was skipped: {why}")
     tables = []
     for value, other in others:
         rows = compare(one, other, options.on, rule, options.ignore)

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 def between(
     finals: pd.DataFrame, key: str, where: Mapping[str, Sequence[str]] | None = None
-) -> list[tuple[str, pd.DataFrame]]:
+) -> tuple[list[tuple[str, pd.DataFrame]], dict[str, str]]:
     """Return final rows by the values of a key, alike in name but for it.
+
+    A value of which every trial was skipped is no side: in a tuned folder it has no
+    choices that could run.
 
     Parameters
     ----------
@@ -31,37 +34,57 @@ def between(
 
     Returns
     -------
-    list of (str, DataFrame)
-        The rows of each value, sorted by it. No such key, one value only, and several
-        settings of one value are refused.
+    sides : list of (str, DataFrame)
+        The rows of each value, sorted by it.
+    skipped : dict of str to str
+        The values that were skipped, with their reasons.
+
+    Raises
+    ------
+    UsageError
+        For no such key, one value only, or several settings of one value.
     """
     texts = {text: json.loads(text) for text in set(finals["setting"])}
     keys = {part for one in texts.values() for k in one for part in keys_above(k)}
     for name in (key, *(where or ())):
         check_choice("--between" if name == key else "--where", name, sorted(keys))
-    kept = [
-        text
-        for text, setting in texts.items()
-        if all(
-            _value(setting, k) in ("", *map(_plain, v))
-            for k, v in (where or {}).items()
-        )
-    ]
+    kept = [text for text, one in texts.items() if _meets(one, where or {})]
     finals = finals[finals["setting"].isin(kept)]
-    values = {text: _value(texts[text], key) for text in kept}
-    found = sorted({value for value in values.values() if value})
+    owner = finals["setting"].map({text: _value(texts[text], key) for text in kept})
+    skipped = _skipped(finals, owner)
+    found = sorted({*owner} - {"", *skipped})
     if len(found) < 2:
-        raise UsageError(f"--between={key}: it has one value here, {', '.join(found)}")
+        raise _single(key, found, skipped)
     (named,) = without([finals], [key, "line"])
-    owner = finals["setting"].map(values)
     sides = [(value, named[(owner == value).to_numpy()]) for value in found]
     for value, side in sides:
         twice = side.duplicated([*LABELS, "setting", "seed", "dataset_seed"])
         if twice.any():
             same = side["setting"].eq(side.loc[twice, "setting"].iloc[0])
-            own = [texts[text] for text in set(finals.loc[side.index[same], "setting"])]
-            raise _several(key, value, own)
-    return sides
+            several = set(finals.loc[side.index[same], "setting"])
+            raise _several(key, value, [texts[text] for text in several])
+    return sides, skipped
+
+
+def _skipped(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
+    """Return the values of a key of which nothing ran, with the distinct reasons."""
+    ran = {*owner[finals["status"] != "skipped"]}
+    never = finals["message"][~owner.isin({*ran, ""})]
+    return {
+        str(value): "; ".join(dict.fromkeys(reasons.astype(str)))
+        for value, reasons in never.groupby(owner)
+    }
+
+
+def _meets(setting: Row, where: Mapping[str, Sequence[str]]) -> bool:
+    return all(_value(setting, k) in ("", *map(_plain, v)) for k, v in where.items())
+
+
+def _single(key: str, found: Sequence[str], skipped: Mapping[str, str]) -> UsageError:
+    """Return the error of a key without two values to compare."""
+    rest = "".join(f"; {one} was skipped: {why}" for one, why in skipped.items())
+    values = ", ".join(found) or "none that ran"
+    return UsageError(f"--between={key}: it has one value here, {values}{rest}")
 
 
 def _several(key: str, value: str, settings: Sequence[Row]) -> UsageError:

@@ -96,6 +96,20 @@ def test_a_csv_is_tuned_drawn_and_told(here, capsys):
     table = "median of 2 runs"
     assert again[again.index(table) :] == said[said.index(table) :]
 
+    assert main(["compare", "results/tune", "--between", "algorithm"]) == 0
+    compared = capsys.readouterr().out
+    assert "A: algorithm=gd\nB: algorithm=random_cd\n" in compared
+    (why,) = [one for one in compared.splitlines() if "frank_wolfe" in one]
+    assert why.startswith(
+        "not compared: algorithm=frank_wolfe was skipped: constraint="
+    )
+    assert "2 undecided" in compared and "only in" not in compared
+    for where, told in (("frank_wolfe", "none that ran"), ("gd,frank_wolfe", "gd")):
+        line = f"compare results/tune --between algorithm --where algorithm={where}"
+        assert main(line.split()) == 2
+        said = capsys.readouterr().err
+        assert f"one value here, {told}; frank_wolfe was skipped: constraint=" in said
+
 
 def test_the_table_is_that_of_the_runs_on_fresh_seeds(here):
     lines = {"dataset": {"name": "file", "path": "my.csv"}, "algorithm": ["gd", "sgd"]}
