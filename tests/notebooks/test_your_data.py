@@ -19,6 +19,8 @@ import json
 print("PROBE", json.dumps({
     "lines": sorted(set(best["line"])), "epsilon": sorted(set(best["epsilon"])),
     "first": float(best["median"].iloc[0]), "accuracy": accuracy,
+    "measured": float(model.trajectory["test_accuracy"].iloc[-1]),
+    "held_out": len(held_out[1]), "records": len(table),
     "certified": model.epsilon_certified, "features": list(model.feature_names),
 }))
 """
@@ -60,7 +62,8 @@ def test_it_ends_with_a_private_model_and_a_figure(outputs):
     assert {"gd", "random_cd"} <= {*found["lines"]}
     assert found["epsilon"] == [0.1, 1.0]
     assert found["first"] >= 0.0
-    assert 0.5 < found["accuracy"] <= 1.0
+    assert 0.5 < found["accuracy"] == found["measured"] <= 1.0
+    assert (found["held_out"], found["records"]) == (200, 1000)
     assert 0.9 < found["certified"] <= 1.0
     assert found["features"] == ["age", "dose", "pulse"]
     figures = [one for one in outputs if "image/png" in one.get("data", {})]
