@@ -2,7 +2,12 @@
 
 import contextlib
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -14,6 +19,7 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.tuned import tuned_blocks
+from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.tuned import tuned
 
 DATA = (
@@ -109,6 +115,63 @@ def test_a_csv_is_tuned_drawn_and_told(here, capsys):
         assert main(line.split()) == 2
         said = capsys.readouterr().err
         assert f"one value here, {told}; frank_wolfe was skipped: constraint=" in said
+
+
+def test_an_interrupted_search_ends_cleanly_and_resumes_to_the_same(
+    here, environment, capsys
+):
+    line = ["tune", *TINY, "algorithm=gd,random_cd", "budget.epsilon=0.1,0.3,1,3,10"]
+    line += ["runner.batch_trials=1"]
+    folder = here / "results" / "tune"
+    counted = 0
+    for number, code, more in ((signal.SIGINT, 130, 3), (signal.SIGTERM, 143, 20)):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dp_erm_bench", *line],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # A shell's background jobs, and so their children, ignore interrupts.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        deadline = time.monotonic() + 60
+        while recorded(folder) < counted + more:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(process.pid, number)
+        _, said = process.communicate(timeout=30)
+        assert process.returncode == code and "Traceback" not in said
+        assert read_manifest(folder)["outcome"] == "interrupted"
+        counted = recorded(folder)
+    assert main(line) == 0
+    total, run_now = re.search(
+        r"tune: (\d+) trials \((\d+) run now\)", capsys.readouterr().out
+    ).groups()
+    # What was recorded before an end is not run again.
+    assert recorded(folder) == int(total) == counted + int(run_now)
+    assert int(run_now) > 0
+    assert main([*line, "name=whole"]) == 0
+    whole = folder.with_name("whole")
+    found, expected = (
+        pd.read_csv(one / "choices.csv").drop(columns="experiment")
+        for one in (folder, whole)
+    )
+    pd.testing.assert_frame_equal(found, expected)
+    columns = ["trial", "seed", "iteration", "objective", "epsilon_certified", "status"]
+    found, expected = (
+        dp_erm_bench.load_results(one)[columns].sort_values(["trial", "iteration"])
+        for one in (folder, whole)
+    )
+    pd.testing.assert_frame_equal(
+        found.reset_index(drop=True), expected.reset_index(drop=True)
+    )
+
+
+def recorded(folder):
+    """Return how many trials the segments of a folder hold."""
+    texts = (one.read_bytes() for one in folder.glob("segments/*.jsonl"))
+    return sum(line.startswith(b'{"key"') for t in texts for line in t.splitlines(True))
 
 
 def test_the_table_is_that_of_the_runs_on_fresh_seeds(here):
