@@ -233,6 +233,60 @@ def test_the_end_of_a_run_names_every_reason_once_with_its_count(
     assert again == first.replace("8 run now", "0 run now")
 
 
+SLOW = '''
+import time
+from dataclasses import dataclass
+
+from dp_erm_bench.extend import Solver, shape
+
+
+@dataclass(frozen=True)
+class Slow(Solver):
+    """Takes its time, and breaks.
+
+    References
+    ----------
+    None.
+    """
+
+    n_iter: int = shape(1, least=0, help="a length")
+
+    def iterations(self, problem):
+        return self.n_iter
+
+    def passes_at(self, problem, iteration):
+        return float(iteration)
+
+    def releases(self, problem, adjacency, schedule):
+        yield from ()
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        time.sleep(0.4)
+        raise RuntimeError("out of luck")
+'''
+
+
+def test_a_log_tells_of_progress_and_the_end_tells_of_errors(run, tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    typed = ["dataset=log1", "dataset.n=40", "algorithm=slow.py", "seed=0,1,2,3"]
+    found = run(*typed, "runner.n_jobs=1", "runner.batch_trials=1")
+    assert found.returncode == 1 and "Traceback" not in found.stderr
+    told = re.findall(
+        r"^sweep: (\d+) % \((\d) of 4 trials, \2 failed, \d+ s, (\d+ s left|time)",
+        found.stderr,
+        re.M,
+    )
+    done = [int(one[1]) for one in told]
+    assert len(done) >= 2 and done == sorted(done) and done[-1] == 4
+    assert all(int(one[0]) == 25 * int(one[1]) for one in told)
+    assert any(
+        0 < n < 4 and one[2] != "time" for n, one in zip(done, told, strict=True)
+    )
+    lines = found.stdout.splitlines()
+    assert lines[0] == "sweep: 4 trials (4 run now): 4 error"
+    assert lines[1] == "error: 4 trials, the first: RuntimeError: out of luck"
+
+
 def test_smoke_says_once_that_it_judges_nothing_and_the_table_stands_once(
     tmp_path, monkeypatch, capsys
 ):

@@ -134,13 +134,18 @@ def test_a_larger_batch_is_not_taken_for_a_schedule_that_knows_the_noise(tmp_pat
     assert check.result(candidate_of(str(path))).verdict == "ok"
 
 
-def test_a_batch_that_check_has_no_records_for_is_said(tmp_path):
+def test_a_batch_that_check_has_no_records_for_is_said(tmp_path, monkeypatch, capsys):
     (text,) = (block for block in blocks("python") if "class MomentumSGD" in block)
     path = tmp_path / "momentum_sgd.py"
     path.write_text(text.replace("shape(5, least=1", "shape(64, least=1"))
     said = check_named("runs_repeat").result(candidate_of(str(path))).reason
     assert said.endswith("serves no problem: batch_size=64: must be at most n=40")
     assert said.partition("-64 ")[2] in " ".join(DOC.read_text().split())
+    checks = (check_named("runs_repeat"),)
+    monkeypatch.setattr("dp_erm_bench.cli.check.CHECKS", checks)
+    assert main(["check", str(path)]) == 1
+    told = capsys.readouterr().out
+    assert said in told and "momentum_sgd: 1 of 1 checks fail" in told
 
 
 def test_the_problems_of_check_are_those_of_the_doc():

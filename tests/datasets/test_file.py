@@ -381,6 +381,44 @@ def test_a_sweep_reads_what_a_spreadsheet_writes(put, monkeypatch, tmp_path, cap
     assert "categories" not in table.uncharged.iloc[0]
 
 
+SURVEY = "age\tsex\tsmokes\n30\tf\tno\n41\tm\tyes\n50\tf\tyes\n28\tm\tno\n"
+
+
+def test_what_is_wrong_with_a_csv_is_told_as_it_is_typed(
+    put, monkeypatch, tmp_path, capsys
+):
+    """Tabs, a hole, a wrong label, words as labels and as features."""
+    put("mine.csv", SURVEY.encode())
+    put("hole.csv", SURVEY.replace("m\tyes", "\tyes").encode())
+    monkeypatch.chdir(tmp_path)
+    typed = ["dataset=file", "algorithm=gd", "algorithm.gd.clip=1", "seed=0"]
+    typed += ["runner=local", "runner.progress=false"]
+    mine, yes = "dataset.path=mine.csv", "dataset.positive=[yes]"
+    sex = "dataset.onehot={sex:[f,m]}"
+    for more, told in (
+        (
+            ["dataset.path=hole.csv", yes, sex],
+            "hole.csv: column sex has no value in row 3",
+        ),
+        ([mine, sex], "column smokes: label no is text"),
+        (
+            [mine, "dataset.label=age", "dataset.onehot={sex:[f,m],smokes:[no,yes]}"],
+            "column age: ",
+        ),
+        ([mine, sex, "dataset.label=smoke"], "(did you mean smokes?)"),
+        ([mine, yes, "dataset.onehot={sex:[f]}"], "sex holds a word in row 3 that is"),
+    ):
+        assert main([*typed, *more]) == 2
+        (said,) = capsys.readouterr().err.splitlines()
+        assert said.startswith("dp-erm-bench: ") and told in said
+    assert main([*typed, mine, yes, sex]) == 0
+    assert main([*typed, mine, yes, "dataset.onehot=[sex]", "name=read"]) == 0
+    for name, read in (("sweep", False), ("read", True)):
+        table = load_results(f"results/{name}")
+        assert set(table.status) == {"ok"} and set(table.p) == {3}
+        assert ("categories" in table.uncharged.iloc[0]) == read
+
+
 @pytest.mark.parametrize("name", ["data.npz", "data.svm"])
 @pytest.mark.parametrize("options", [{"onehot": ["a"]}, {"index": "drop"}])
 def test_what_is_for_columns_of_a_csv_is_refused_elsewhere(put, name, options):
