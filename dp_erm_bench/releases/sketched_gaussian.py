@@ -41,23 +41,34 @@ from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Floats
 
 CUT_OFF = 1e-40
-"""Mass of the law of R beyond the nodes, on either side."""
-PANELS, ORDER = 48, 8
+"""Mass of the law of R beyond the nodes, above."""
+RATIO, SHORTEST, PANELS, ORDER = 1.05, 1e-8, 48, 8
+"""Panels: ratio of their ends, first end over last, and how many across the law."""
+RESOLVED = 500.0
+"""Epsilons up to which a panel is short against the rise of H with R."""
 MARGIN = 1.0 + 1e-9
 """Above the error of the quadrature, relative."""
 
 
 @functools.lru_cache(maxsize=64)
 def nodes_of(rows: int) -> tuple[Floats, Floats]:
-    """Return values of R, and their masses, for a quadrature of smooth functions."""
-    low, high = chi2.ppf(CUT_OFF, rows), chi2.isf(CUT_OFF, rows)
-    breaks = np.linspace(math.sqrt(low), math.sqrt(high), PANELS + 1)
+    """Return values of R, and their masses, for a quadrature of increasing functions.
+
+    H rises where R is about sqrt(2 eps) scale / Delta, however small that is: panels
+    grow with R. What lies below the first has its mass at the top of it.
+    """
+    low, high = np.sqrt([chi2.ppf(CUT_OFF, rows), chi2.isf(CUT_OFF, rows)])
+    count = math.ceil(-math.log(SHORTEST) / math.log(RATIO))
+    grown = np.geomspace(SHORTEST * high, high, count + 1)
+    across = np.linspace(max(low, grown[0]), high, PANELS + 1)
+    breaks = np.union1d(grown, across)
     x, weights = np.polynomial.legendre.leggauss(ORDER)
     half = np.diff(breaks)[:, None] / 2
     root = (breaks[:-1, None] + half * (1 + x)).ravel()
     # The density of chi_m is 2 t f(t^2), f that of chi^2_m.
     masses = 2 * root * chi2.pdf(root * root, rows) * (half * weights).ravel()
-    return root / math.sqrt(rows), masses
+    below = chi2.cdf(breaks[0] ** 2, rows)
+    return np.append(root, breaks[0]) / math.sqrt(rows), np.append(masses, below)
 
 
 def gdp_deltas(epsilon: float, mu: Floats) -> Floats:
@@ -91,9 +102,10 @@ class SketchedGaussianLaw(Law):
     def delta(self, epsilon: float, z: float, mu: float) -> float:
         """Return the profile of step 3, to the safe side."""
         lengths, masses = nodes_of(self.rows)
+        epsilon = min(epsilon, RESOLVED)
         apart = np.hypot(lengths / self.multiplier(z), mu)
         found = float(masses @ gdp_deltas(epsilon, apart))
-        return min(1.0, MARGIN * found + 2 * CUT_OFF)
+        return min(1.0, MARGIN * found + CUT_OFF)
 
 
 class SketchMechanism(Mechanism):

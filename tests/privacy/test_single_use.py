@@ -216,3 +216,24 @@ def test_the_log_ratio_is_that_of_the_exact_law(drawn):
     ]
     found = SingleUseGaussianTwin.log_ratio_of_run(release_of(n, 2, 2, drawn), uses)
     assert found == pytest.approx(laws[0] - laws[1], abs=1e-12)
+
+
+@pytest.mark.parametrize("mu", [1e-4, 0.3, 5.0, 25.0])
+@pytest.mark.parametrize(("n", "m"), [(1000, 1), (10**9, 7), (10**15, 1)])
+def test_no_loss_distribution_of_a_tiny_share_proves_less_than_the_profile(mu, n, m):
+    laws = single(n, m), GaussianLaw(1, mu / 0.01)
+    for delta, beside in itertools.product((1e-3, 1e-9, 1e-15), (0.0, 0.01)):
+        found = pld_epsilon(laws if beside else laws[:1], 1 / mu, delta, ZERO)
+        assert laws[0].delta(found, 1 / mu, beside) <= delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("times", [2, 1000])
+@pytest.mark.parametrize("share", [1e-9, 1e-3])
+def test_passes_compose_to_the_mixture_over_how_many_read_the_record(times, share):
+    n = round(1 / share)
+    reads = np.arange(min(times, 60) + 1)
+    masses = stats.binom.pmf(reads, times, share)
+    for mu, delta in itertools.product((0.1, 2.0), (1e-6, 1e-12)):
+        found = pld_epsilon((single(n, 1, times),), 1 / mu, delta, ZERO)
+        deltas = [0.0, *(gdp_delta(found, math.sqrt(k) * mu) for k in reads[1:])]
+        assert masses @ deltas <= delta * (1 + 1e-9)

@@ -1,10 +1,11 @@
 """Noise on a random sketch: its law, its draws, and what a sketch may not be."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
@@ -31,6 +32,31 @@ def test_two_orders_of_integration_agree(rows, mu):
     for epsilon in (0.0, 0.3, 1.0, 2.0):
         found = law.delta(epsilon, 4.0, mu)
         assert twin.delta(epsilon, mu) == pytest.approx(found, rel=1e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 120])
+@pytest.mark.parametrize("z", [1e-4, 0.01, 0.5, 5.0])
+@pytest.mark.parametrize("epsilon", [0.1, 10.0, 100.0, 500.0])
+def test_no_profile_is_below_the_integral(rows, z, epsilon):
+    """Adaptive quadrature over R, split where the profile of a Gaussian rises."""
+    rise, top = math.sqrt(2 * epsilon) * z * math.sqrt(rows), math.sqrt(rows) + 14
+
+    def inner(r):
+        return stats.chi.pdf(r, rows) * gdp_delta(epsilon, r / math.sqrt(rows) / z)
+
+    parts = np.union1d(np.geomspace(1e-12, top, 25), rise * np.linspace(0.5, 2, 16))
+    ends = itertools.pairwise(parts[parts <= top])
+    exact = sum(
+        integrate.quad(inner, *pair, epsabs=0, epsrel=1e-12)[0] for pair in ends
+    )
+    found = SketchedGaussianLaw(1, rows=rows).delta(epsilon, z, 0.0)
+    assert found >= min(1.0, exact) * (1 - 1e-12)
+    assert found <= exact * (1 + 1e-6) + 1e-39
+
+
+def test_epsilons_beyond_the_quadrature_have_the_delta_of_its_last():
+    law = SketchedGaussianLaw(1, rows=3)
+    assert law.delta(5000.0, 0.01, 0.0) == law.delta(500.0, 0.01, 0.0) > 0.9
 
 
 @pytest.mark.parametrize("rows", ROWS)
