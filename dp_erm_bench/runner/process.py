@@ -6,6 +6,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import Pipe
@@ -135,6 +136,7 @@ class Worker:
         self._limit: float | None = None
         self._due = float("inf")
         self._mark = secrets.token_hex(8)
+        self._closing = threading.Lock()
         service = ("dp_erm_bench.runner.worker", [str(os.getpid()), execute])
         try:
             self._process, self.pipe = start(*service, {MARK: self._mark})
@@ -208,9 +210,11 @@ class Worker:
     def end(self, patience: float = PATIENCE) -> int:
         """Let it go, by force if it does not; return its exit code.
 
-        What a solver has started ends with it.
+        What a solver has started ends with it. Threads may end it at the same time:
+        closed twice, its descriptor could already be another's.
         """
-        self.pipe.close()
+        with self._closing:
+            self.pipe.close()
         try:
             self._process.wait(0.0 if self.fresh else patience)
         except subprocess.TimeoutExpired:

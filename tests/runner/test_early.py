@@ -3,6 +3,8 @@
 import os
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -88,3 +90,28 @@ def test_an_interrupt_while_it_starts_leaves_nothing(monkeypatch):
         Worker()
     (process,) = made
     assert process.returncode == -signal.SIGKILL
+
+
+def test_threads_that_end_a_worker_together_close_its_pipe_once(monkeypatch):
+    """Between close and forgetting the descriptor, another thread waits."""
+    worker = Worker()
+    real, closed, errors = worker.pipe._close, [], []
+
+    def close(*descriptor):
+        closed.append(descriptor)
+        time.sleep(0.05)
+        return real(*descriptor) if descriptor else real()
+
+    def end():
+        try:
+            worker.end()
+        except OSError as error:
+            errors.append(error)
+
+    monkeypatch.setattr(worker.pipe, "_close", close)
+    threads = [threading.Thread(target=end) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(closed) == 1 and not errors and gone(worker)
