@@ -325,7 +325,7 @@ def test_an_algorithm_of_ones_own_starts_around_its_defaults(tmp_path):
     axes = block["tune"]["axes"]
     assert axes["n_iter"] == [2, 10, 40]
     assert axes["step"] == [0.5, 2.0, 8.0]
-    assert axes["clip"] == {"unit": "gradient_rms", "values": [0.1, 0.3, 1]}
+    assert axes["clip"] == {"unit": "gradient_rms", "values": [0.1, 0.3, 1, 3]}
     assert [*axes] == ["n_iter", "step", "clip"]
     fixed = {"name": str(path), "step": 1.0, "clip": 1.0}
     (block,) = tuned_blocks([{**LOG, "algorithm": fixed}], {})
