@@ -695,7 +695,7 @@ def test_a_fit_predicts_for_the_texts_of_its_own_csv(intercept, tmp_path):
     ):
         with pytest.raises(UsageError, match=said):
             result.predict(TEXTS | wrong)
-    with pytest.raises(UsageError, match="X: has no column hue=blue, which"):
+    with pytest.raises(UsageError, match="X: has no column hue, which"):
         result.predict(table.drop(columns="hue"))
 
 

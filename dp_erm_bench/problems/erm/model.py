@@ -140,11 +140,19 @@ class LinearModel:
         made = self._indicators(X, there)
         missing = [name for name in names if name not in there | {*made}]
         if missing:
-            raise UsageError(f"X: has no column {missing[0]}, which the model needs")
+            name = self._source.get(missing[0], missing[0])
+            raise UsageError(f"X: has no column {name}, which the model needs")
         if not made:
             return base.as_features(X[names].to_numpy())
         columns = [made[name] if name in made else X[name] for name in names]
         return base.as_features(np.column_stack([np.asarray(one) for one in columns]))
+
+    @property
+    def _source(self) -> dict[str, str]:
+        """Return the column of texts that each indicator is made of."""
+        return {
+            f"{k}={one}": k for k, chosen in self.categories.items() for one in chosen
+        }
 
     def _indicators(self, X: Any, there: set[str]) -> dict[str, Array]:
         """Return the indicators that a table lacks and whose columns it has."""
