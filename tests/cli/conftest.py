@@ -1,4 +1,7 @@
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,3 +53,23 @@ def environment():
     """The environment of a subprocess that runs this checkout."""
     root = str(Path(__file__).resolve().parents[2])
     return {**os.environ, "PYTHONPATH": root}
+
+
+@pytest.fixture
+def start(environment):
+    """Start a command in a process group of its own."""
+
+    def start(folder, *line):
+        return subprocess.Popen(
+            [sys.executable, "-m", "dp_erm_bench", *line],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # A shell's background jobs, and so their children, ignore interrupts.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+
+    return start

@@ -182,20 +182,10 @@ def test_another_profile_says_whose_table_was_there(run, experiments, tmp_path):
     assert "results/tiny: held profile=long" in run(*command, "profile=smoke").stderr
 
 
-def test_an_interrupt_is_130_and_keeps_what_is_recorded(tmp_path, environment):
+def test_an_interrupt_is_130_and_keeps_what_is_recorded(tmp_path, start):
     long = ["algorithm.random_cd.passes=20000", "runner.batch_trials=1"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dp_erm_bench", *SWEEP[:3], "seed=range(0,5000)"]
-        + ["algorithm.random_cd.clip=1", "runner.n_jobs=1", *long],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # A shell's background jobs, and so their children, ignore interrupts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    line = [*SWEEP[:3], "seed=range(0,5000)", "algorithm.random_cd.clip=1"]
+    process = start(tmp_path, *line, "runner.n_jobs=1", *long)
     segments = tmp_path / "results" / "sweep" / "segments"
     deadline = time.monotonic() + 60
     while not any(f.stat().st_size for f in segments.glob("*")):

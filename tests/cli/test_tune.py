@@ -5,8 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -118,23 +116,14 @@ def test_a_csv_is_tuned_drawn_and_told(here, capsys):
 
 
 def test_an_interrupted_search_ends_cleanly_and_resumes_to_the_same(
-    here, environment, capsys
+    here, start, capsys
 ):
     line = ["tune", *TINY, "algorithm=gd,random_cd", "budget.epsilon=0.1,0.3,1,3,10"]
     line += ["runner.batch_trials=1"]
     folder = here / "results" / "tune"
     counted = 0
     for number, code, more in ((signal.SIGINT, 130, 3), (signal.SIGTERM, 143, 20)):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dp_erm_bench", *line],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # A shell's background jobs, and so their children, ignore interrupts.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+        process = start(here, *line)
         deadline = time.monotonic() + 60
         while recorded(folder) < counted + more:
             assert process.poll() is None and time.monotonic() < deadline
