@@ -17,14 +17,13 @@ from dp_erm_bench.cli.compose import Composer
 from dp_erm_bench.cli.folders import print_table, report, results_folder
 from dp_erm_bench.cli.grammar import Argument, parse
 from dp_erm_bench.errors import UsageError, check_key, shown
-from dp_erm_bench.experiment.schema import block_keys
+from dp_erm_bench.experiment.schema import OF_LINES, block_keys
 from dp_erm_bench.results.runs import read_manifest
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TUNE = "tune"
-OF_LINES = ("axes", "limits")
 INSTEAD = {
     "seed": "tune.seeds are tried on to choose, tune.report to judge the choice",
     "experiment": "an experiment's blocks have their own `tune`; leave `tune` out",

@@ -22,6 +22,9 @@ from dp_erm_bench.experiment.tune_schema import (
 from dp_erm_bench.experiment.values import is_list
 from dp_erm_bench.registry import ERM, POSED
 
+OF_LINES = ("axes", "limits")
+"""Parts of `tune` that are asked for by algorithm and parameter."""
+
 GIVEN = ("dataset", "algorithm")
 OF_TASK = (*LABELS, "task", "algorithm", "budget", "seed")
 

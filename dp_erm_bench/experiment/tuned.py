@@ -16,7 +16,7 @@ from dp_erm_bench.experiment.parameters import (
     check_parameter,
     problem_named,
 )
-from dp_erm_bench.experiment.schema import Block, blocks_of
+from dp_erm_bench.experiment.schema import OF_LINES, Block, blocks_of
 from dp_erm_bench.experiment.space import LENGTHS
 from dp_erm_bench.experiment.starts import PROFILE, fitting, start_of
 from dp_erm_bench.experiment.values import (
@@ -30,9 +30,6 @@ from dp_erm_bench.experiment.work import refusal
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import ALGORITHM, ERM, OBJECTIVE, PROBLEM
-
-OF_LINES = ("axes", "limits")
-"""Parts of `tune` that are asked for by algorithm and parameter."""
 
 Section = dict[str, Any]
 
@@ -74,8 +71,8 @@ def tuned_blocks(
     refusals: list[str] = []
     blocks = []
     for point in _labelled(points):
-        block, refusal = _tuned(point, asked, profile or PROFILE)
-        refusals += [refusal] if refusal else []
+        block, refused = _tuned(point, asked, profile or PROFILE)
+        refusals += [refused] if refused else []
         blocks.append(block)
     if len(refusals) == len(blocks):
         raise UsageError(f"algorithm: {'; '.join(dict.fromkeys(refusals))}")

@@ -7,7 +7,6 @@ import re
 import signal
 import time
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -60,18 +59,6 @@ class Own(Solver):
     def iterates(self, oracle, mechanisms, checkpoints, schedule):
         yield from ()
 '''
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty folder with a small csv of labels 0 and 1."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (120, 3))
-    table = pd.DataFrame(X.round(4), columns=["age", "dose", "pulse"])
-    table["ill"] = (X @ [2.0, -1.0, 0.5] + 0.3 * rng.normal(size=120) > 0).astype(int)
-    table.to_csv(tmp_path / "my.csv", index=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_a_csv_is_tuned_drawn_and_told(here, capsys):

@@ -4,7 +4,6 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -26,18 +25,6 @@ def commands(code):
     lines = [shlex.split(one) for one in code.replace("\\\n", " ").splitlines()]
     assert {line[0] for line in lines} == {"dp-erm-bench"}
     return [line[1:] for line in lines]
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty folder with a csv of records and a column `ill` of 0 and 1."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (150, 3))
-    table = pd.DataFrame(X.round(4), columns=["age", "dose", "pulse"])
-    table["ill"] = (X @ [2.0, -1.0, 0.5] + 0.3 * rng.normal(size=150) > 0).astype(int)
-    table.to_csv(tmp_path / "my.csv", index=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_the_five_commands_of_the_readme(here, capsys):
