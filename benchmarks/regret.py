@@ -40,7 +40,7 @@ CELLS = (
 )
 """Cells on which search was compared with the grid before it was built."""
 
-SEARCH: dict[str, Any] = {"name": "pattern", "trials": 250}
+SEARCH: dict[str, Any] = {"name": "pattern", "trials": 300}
 DRAWS = 4000
 
 MOST_RATIO, MOST_CELL = 0.8, 1.05

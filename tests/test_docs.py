@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.cli.comparing import _parser
-from dp_erm_bench.experiment.search import BETTER, SOBOL
+from dp_erm_bench.experiment.search import BETTER, MODELLED, SOBOL
 from dp_erm_bench.experiment.space import LONGEST
 from dp_erm_bench.experiment.tune_schema import Search
 from dp_erm_bench.registry import QUANTITIES
@@ -49,6 +49,7 @@ def test_tuning_is_explained_with_the_defaults_of_the_code():
     assert f"{LONGEST} times the grid's longest" in text
     assert all(word in text for word in (*QUANTITIES, *(f"{key}`" for key in OPEN)))
     assert f"{SOBOL} scrambled" in text and f"the best {BETTER[0]} get more" in text
+    assert f"the {MODELLED} new points" in text
 
 
 def test_the_numbers_are_those_of_the_code():

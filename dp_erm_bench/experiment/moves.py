@@ -1,10 +1,18 @@
 """The moves of a search: the points that it tries next, around its best one."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations, product
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dp_erm_bench.experiment.space import Axis, Point
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+NEAR, CUBE = 2.0, 256
+"""Radii within which results tell of a surface; points at which it is looked at."""
 
 
 def neighbours(
@@ -66,3 +74,81 @@ def onward(space: Mapping[str, Axis], before: Point, best: Point) -> Iterator[Po
         }
         if moved:
             yield {**best, **moved}
+
+
+class Tried(NamedTuple):
+    """A point that was tried: the mean of its results, over so many seeds."""
+
+    point: Point
+    mean: float
+    seeds: int
+
+
+def modelled(
+    space: Mapping[str, Axis],
+    best: Point,
+    tried: Sequence[Tried],
+    factor: float,
+    count: int,
+) -> Iterator[Point]:
+    """Yield `count` new points within a factor of one where a fitted surface is lowest.
+
+    The surface is a quadratic in the logarithms of the parameters, fitted to what was
+    tried near by: a point is judged by all of these trials, not by its own few. Where
+    fewer points were tried than its coefficients need, there are none.
+    """
+    # Not at the top: it takes half a second.
+    from scipy.stats import qmc
+
+    keys = [key for key, axis in space.items() if axis.numeric and best[key]]
+    others = space.keys() - keys
+    origin = {key: space[key].level(best[key]) for key in keys}
+    step = {key: space[key].steps(factor) for key in keys}
+    known = {tuple(one.point.values()) for one in tried}
+    places, rows = [], []
+    for one in tried:
+        point = one.point
+        alike = all(point[key] == best[key] for key in others)
+        if not alike or not math.isfinite(one.mean) or not all(map(point.get, keys)):
+            continue
+        place = [(space[k].level(point[k]) - origin[k]) / step[k] for k in keys]
+        if max(map(abs, place), default=0.0) <= NEAR:
+            places.append(place)
+            rows.append(one)
+    surface = _quadratic(np.array(places), rows) if keys else None
+    if surface is None:
+        return
+    cube = 2.0 * qmc.Sobol(len(keys), scramble=False).random(CUBE) - 1.0
+    for place in cube[np.argsort(surface(cube), kind="stable")].tolist():
+        at = {
+            k: space[k].at(origin[k] + u * step[k])
+            for k, u in zip(keys, place, strict=True)
+        }
+        point = {**best, **at}
+        if tuple(point.values()) not in known:
+            known.add(tuple(point.values()))
+            yield point
+            count -= 1
+        if not count:
+            return
+
+
+def _quadratic(places: Array, rows: Sequence[Tried]) -> Callable[[Array], Array] | None:
+    """Return the quadratic nearest to the better half of results; None of too few."""
+    d = places.shape[1]
+    terms = (d + 1) * (d + 2) // 2
+    order = sorted(range(len(rows)), key=lambda row: rows[row].mean)
+    kept = order[: max(2 * terms, len(order) // 2)]
+    if len(kept) < 1.5 * terms:
+        return None
+
+    def features(at: Array) -> Array:
+        products = [at[:, i] * at[:, j] for i in range(d) for j in range(i, d)]
+        return np.column_stack([np.ones(len(at)), at, *products])
+
+    # The variance of a mean is inversely proportional to its number of seeds.
+    weights = np.sqrt([rows[row].seeds for row in kept])
+    means = np.array([rows[row].mean for row in kept])
+    known = features(places[kept]) * weights[:, None]
+    solution = np.linalg.lstsq(known, means * weights, rcond=1e-6)[0]
+    return lambda at: np.asarray(features(at) @ solution)

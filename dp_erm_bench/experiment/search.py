@@ -7,26 +7,34 @@ them and however often it was interrupted.
 """
 
 import math
-from collections.abc import Callable, Generator, Iterator
-from hashlib import sha256
+from collections.abc import Generator, Iterator
+from functools import partial
 from typing import Any
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.asked import AskingTuner, digest
 from dp_erm_bench.experiment.choice import Point
-from dp_erm_bench.experiment.grid import Finals, Ranked
-from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.moves import neighbours, onward, sobol, trades
-from dp_erm_bench.experiment.race import HALF, Points, RacingTuner, key_of
-from dp_erm_bench.experiment.space import LENGTHS, space_of
+from dp_erm_bench.experiment.grid import Ranked
+from dp_erm_bench.experiment.moves import (
+    Tried,
+    modelled,
+    neighbours,
+    onward,
+    sobol,
+    trades,
+)
+from dp_erm_bench.experiment.race import HALF, Points, key_of
+from dp_erm_bench.experiment.space import LENGTHS
 from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.experiment.values import canonical, plain
-from dp_erm_bench.plugins.names import identity
+from dp_erm_bench.experiment.values import plain
 
 OUTWARD = 6
 """Settings on an end of the grid that are moved beyond it, while its best is there."""
 
 SOBOL = 2
 """Points of a wide round beside the trades."""
+
+MODELLED = 2
+"""Points of a round that a fitted surface proposes."""
 
 BETTER, RACED = (5, 3), 4
 """Settings of a round that are tried on the second and the third number of seeds; the
@@ -38,42 +46,23 @@ SHRINK, SMALLEST = 0.6, 1.42
 SMALL, QUIET = 1.65, 2
 """So many rounds without gain at no larger a radius end the search."""
 
-Ask = Callable[[str, int, Callable[[], Points]], Points]
-"""Takes the name of a case, a round, and who makes its points; returns the points.
 
-What was asked in an earlier run of the folder is asked again, whatever a library's
-random numbers are by now.
-"""
-
-
-def afresh(case: str, number: int, make: Callable[[], Points]) -> Points:
-    """Return the points of a round that nobody has asked for before."""
-    return make()
-
-
-class PatternTuner(RacingTuner):
+class PatternTuner(AskingTuner):
     """The stages of a line with `tune.search`.
 
     Parameters
     ----------
-    line, n_checkpoints, finals
-        As of a `Tuner`.
-    ask : callable
-        See `Ask`.
+    line, n_checkpoints, finals, ask
+        As of an `AskingTuner`.
 
     References
     ----------
     Hooke, Jeeves, "Direct search solution of numerical and statistical problems",
     Journal of the ACM 1961, on a lattice of powers; Jamieson, Talwalkar,
     "Non-stochastic best arm identification and hyperparameter optimization", AISTATS
-    2016, for the race.
+    2016, for the race; Box, Wilson, "On the experimental attainment of optimum
+    conditions", Journal of the Royal Statistical Society B 1951, for the surface.
     """
-
-    def __init__(
-        self, line: FitLine, n_checkpoints: int, finals: Finals, ask: Ask = afresh
-    ) -> None:
-        super().__init__(line, n_checkpoints, finals)
-        self.ask, self.space = ask, space_of(line)
 
     def tuning(self) -> Iterator[list[Trial]]:
         """Yield the new trials of each stage up to the choice, and choose."""
@@ -105,6 +94,7 @@ class PatternTuner(RacingTuner):
             if done:
                 quiet += radius <= SMALL
                 radius = max(SHRINK * radius, SMALLEST)
+        yield from self._modelled()
         beyond = [point for one in self._best(count, 1) for point in self._beyond(one)]
         yield from self._race(beyond, 0)
         yield from self._race(self._best(count, 0), 1)
@@ -116,6 +106,22 @@ class PatternTuner(RacingTuner):
         moving |= quiet < QUIET and gained
         why = (*ends, "trials") if moving else (*ends,)
         self.choice = self._choice(ranked, self._own(chosen), why)
+
+    def _modelled(self) -> Iterator[list[Trial]]:
+        """Yield trials where a fitted surface is lowest, until these lead nowhere."""
+        radius, race, quiet = self.search.radius, self.search.race, 0
+        while quiet < QUIET and self._room() - self._kept() >= MODELLED * race[1]:
+            best = (self._best(1, 1) or self._best(1, 0))[0]
+            around = [*map(plain, best.values())]
+            known = [(point, self._own(point)) for point in map(dict, self.rungs)]
+            tried = [Tried(one, self._mean(one), len(seeds)) for one, seeds in known]
+            lowest = partial(modelled, self.space, best, tried, radius, MODELLED)
+            points = self._asked(["surface", around, len(tried)], 0, lowest)
+            if not points:
+                return
+            yield from self._race(points, 1)
+            yield from self._race(self._best(BETTER[1], 1), 2)
+            quiet = 0 if self._best(1, 1)[0] in points else quiet + 1
 
     def _settled(
         self, ranked: Ranked
@@ -170,48 +176,22 @@ class PatternTuner(RacingTuner):
         """Return the new points of a round, None if the search cannot go on."""
         # Each costs one and a half times half of the first seeds; the best cost more.
         room, half = self._room() - self._kept(), len(self._seeds(HALF))
-        affordable, case = int((room - RACED) / (1.5 * half)), self._case()
+        affordable = int((room - RACED) / (1.5 * half))
         if self._mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
         # What they lie around is named, too: another run may be elsewhere by now.
         points = [[*map(plain, one.values())] for one in (before, best)]
-        where = _sha(canonical([case, points, radius, wide]))
 
-        def make() -> Points:
-            seed = int(_sha(f"{case}:{number}")[:16], 16)
+        def make() -> Iterator[Point]:
             if not wide:
-                beside = neighbours(self.space, best, radius)
-                return [*onward(self.space, before, best), *beside]
-            cube = sobol(self.space, best, radius, SOBOL, seed)
-            return [*trades(self.space, best, radius), *cube]
+                yield from onward(self.space, before, best)
+                yield from neighbours(self.space, best, radius)
+                return
+            seed = int(digest(f"{self._case()}:{number}")[:16], 16)
+            yield from trades(self.space, best, radius)
+            yield from sobol(self.space, best, radius, SOBOL, seed)
 
-        asked = self.ask(where, number, make)
-        new = {key_of(one): one for one in asked if self._allowed(one)}
-        return [one for key, one in new.items() if key not in self.rungs][:affordable]
-
-    def _allowed(self, point: Point) -> bool:
-        """Return whether a point, of a file maybe, is one of the space's."""
-        if list(point) != [*self.inherited, *self.space]:
-            return False
-        same = all(point[key] == value for key, value in self.inherited.items())
-        if not same or not all(a.holds(point[key]) for key, a in self.space.items()):
-            return False
-        try:
-            self.line.setting(**point)
-        except UsageError:
-            return False
-        return True
-
-    def _case(self) -> str:
-        """Return the digest of what the points of a search depend on."""
-        line, search = self.line, self.search
-        algorithm = [identity(line.algorithm), line.base["algorithm"]["params"]]
-        privacy = [line.budget, line.calibration]
-        inherited = {key: plain(value) for key, value in self.inherited.items()}
-        named = [line.problem.identity, algorithm, privacy, inherited]
-        axes = {key: [*map(plain, values)] for key, values in line.axes.items()}
-        how = [self.tune.limits, self.tune.seeds, self.tune.quantity, search.ratio]
-        return _sha(canonical([named, axes, how]))
+        return self._asked([points, radius, wide], number, make)[:affordable]
 
     def _values(self, key: str) -> set[Any]:
         """Return the values of a parameter that were tried."""
@@ -241,7 +221,3 @@ class PatternTuner(RacingTuner):
             if any(one[key] not in values for key, values in tried.items())
             and self._allowed(one)
         ]
-
-
-def _sha(text: str) -> str:
-    return sha256(text.encode()).hexdigest()

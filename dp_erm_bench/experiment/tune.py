@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.asked import Ask, afresh
 from dp_erm_bench.experiment.grid import Finals, Tuner
 from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.search import Ask, PatternTuner, afresh
+from dp_erm_bench.experiment.search import PatternTuner
 from dp_erm_bench.experiment.trials import Line
 
 

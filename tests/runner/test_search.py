@@ -5,6 +5,7 @@ import json
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from test_tune import follow, phases
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.moves import onward
+from dp_erm_bench.experiment.moves import Tried, modelled, onward
 from dp_erm_bench.experiment.space import Axis
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.asked import NAME, Asked
@@ -238,6 +239,51 @@ def test_zero_is_an_end_that_is_not_open():
     follow(tuner, finals, lambda params, seed: 1.0 + params["ridge"])
     assert tuner.choice.values == {"ridge": 0.0}
     assert tuner.choice.open == ()
+
+
+def noisy_bowl(seed=0, count=80, scatter=0.3):
+    """Points around (1, 4), one seed each, of a bowl with its bottom at (1.6, 2.6)."""
+    space = {"step": Axis((0.5, 1.0)), "clip": Axis((2.0, 4.0)), "order": Axis(("a",))}
+    random = np.random.default_rng(seed)
+    tried = []
+    for a, b in random.uniform(-1.5, 1.5, (count, 2)):
+        point = {"step": space["step"].at(a / math.log(2**0.25))}
+        point |= {"clip": space["clip"].at((b + 1.4) / math.log(2**0.25)), "order": "a"}
+        away = math.log(point["step"] / 1.6) ** 2 + math.log(point["clip"] / 2.6) ** 2
+        tried.append(Tried(point, 1.0 + away + scatter * random.standard_normal(), 1))
+    return space, {"step": 1.0, "clip": 4.0, "order": "a"}, tried
+
+
+def test_a_surface_is_lowest_nearer_to_the_bottom_than_the_best_of_single_runs():
+    def away(point):
+        return math.hypot(math.log(point["step"] / 1.6), math.log(point["clip"] / 2.6))
+
+    luckiest, lowest = [], []
+    for seed in range(20):
+        space, best, tried = noisy_bowl(seed)
+        points = [*modelled(space, best, tried, 2.5, 3)]
+        assert len(points) == 3 and all(space[k].holds(p[k]) for p in points for k in p)
+        assert not [one for one in tried if one.point in points]
+        lowest.append(away(points[0]))
+        luckiest.append(away(min(tried, key=lambda one: one.mean).point))
+    assert np.mean(lowest) < 0.5 * np.mean(luckiest)
+
+
+def test_what_diverged_lies_far_away_or_has_other_words_is_not_fitted():
+    space, best, tried = noisy_bowl()
+    usual = [*modelled(space, best, tried, 2.5, 3)]
+    odd = [
+        Tried({**best, "step": space["step"].at(3)}, math.inf, 2),
+        Tried({**best, "step": space["step"].at(40)}, 0.0, 2),
+        Tried({**best, "order": "b"}, 0.0, 2),
+    ]
+    assert [*modelled(space, best, [*tried, *odd], 2.5, 3)] == usual
+
+
+def test_fewer_points_than_coefficients_have_no_surface():
+    space, best, tried = noisy_bowl(count=8)
+    assert not [*modelled(space, best, tried, 2.5, 3)]
+    assert not [*modelled({"order": space["order"]}, {"order": "a"}, tried, 2.5, 3)]
 
 
 def test_whole_numbers_words_and_zero_have_neighbours():
