@@ -138,7 +138,7 @@ class FitResult:
         frame = pd.DataFrame(self.columns)
         frame = frame.astype({key: float for key in frame if frame[key].dtype == "O"})
         frame["optimum"] = np.nan if optimum is None else optimum
-        positive = frame["optimum"].replace(0.0, np.nan)
+        positive = frame["optimum"].where(frame["optimum"] > 0.0)
         frame["relative_error"] = frame["objective"] / positive - 1.0
         return frame
 

@@ -35,7 +35,7 @@ TRIALS = {
     "mangold2023": (56060, 20388, 1347),
     "talwar2015": (63505, 24835, 880),
     "arora2020": (6880, 2360, 44),
-    "ghazi2024": (1200, 300, 44),
+    "ghazi2024": (2400, 1500, 68),
 }
 # Tuning trials of the paper profiles at most.
 MOST = {"mangold2022": 21_000, "mangold2023": 52_000}
@@ -235,7 +235,11 @@ def test_blocks_name_what_exists(anything):
         assert set(block.get("tune", {}).get("axes", {})) <= fields
         assert dataset_spec(**block["dataset"])
         # Rates are at a fixed one: the logarithm of 1/n^2 would bend their slopes.
-        rates = {"hard_mean": (1e-8, 0.0), "median_regression": (1e-8,)}
+        rates = {
+            "hard_mean": (1e-8, 0.0),
+            "linear_hard": (1e-8,),
+            "median_regression": (1e-8,),
+        }
         fixed = rates.get(block["dataset"]["name"], ("1/n^2",))
         assert block["budget"]["delta"] in fixed
         assert block["budget"]["adjacency"] == "replace_one"

@@ -1,4 +1,4 @@
-"""Sparse records whose mean is hard to estimate privately."""
+"""Sparse records whose mean, or linear minimum, is hard to estimate privately."""
 
 import math
 
@@ -11,6 +11,8 @@ from dp_erm_bench.datasets.synthetic import check_count, check_records
 
 RULES = ("pure", "approximate", "all")
 DELTA = 1e-8
+MU = 0.19606656
+"""The Gaussian differential privacy of epsilon = 1 at that delta."""
 
 
 def hard_mean(
@@ -56,6 +58,50 @@ def hard_mean(
     rows = np.repeat(np.arange(n), nonzeros)
     X = csc_array((values.ravel(), (rows, columns.ravel())), shape=(n, p))
     return X, np.zeros(n)
+
+
+def linear_hard(
+    seed: int, n: int = 1000, p: int = 1000, nonzeros: int = 8, blocks: int = 0
+) -> tuple[csc_array, Array]:
+    """Draw records of `hard_mean` and labels of 1, for the loss linear on a ball.
+
+    F(w) = -<mean, w> over the unit ball has the minimum -norm2(mean), at mean /
+    norm2(mean), whose entries are equal: the many coordinates of the noise take from
+    them what a projection does not give back.
+
+    Parameters
+    ----------
+    seed, n, p, nonzeros
+        As of `hard_mean`.
+    blocks : int
+        K. By default (0) 4 / lam^2, and at most p / s: the mean is lam / 2 long, the
+        worst there is for output perturbation by the best ridge lam (``hard_ridge``).
+
+    Returns
+    -------
+    X : sparse array of shape (n, p)
+    y : array of shape (n,)
+        Ones.
+    """
+    check_records(n, 1)
+    check_count("p", p, 1)
+    check_count("nonzeros", nonzeros, 1, p)
+    if blocks == 0 and not isinstance(blocks, bool):
+        ideal = round(4.0 / hard_ridge(n, p, nonzeros) ** 2)
+        blocks = max(1, min(ideal, p // nonzeros))
+    X, _ = hard_mean(seed, n, p, nonzeros, blocks)
+    return X, np.ones(n)
+
+
+def hard_ridge(n: int, p: int, nonzeros: int, mu: float = MU) -> float:
+    """Return the ridge that balances both errors of Algorithm 6 on the unit ball.
+
+    With noise of deviation 2 / (lam n mu) the error is at most a / lam + lam / 2, a =
+    2 sqrt(s) 2 / (n mu) sqrt(2 log(2 p / 0.1)): the bound on its largest entry fails
+    with probability 0.1. It is least at lam = sqrt(2 a), and sqrt(2 a) there.
+    """
+    widest = math.sqrt(2.0 * math.log(20.0 * p))
+    return math.sqrt(2.0 * 2.0 * math.sqrt(nonzeros) * 2.0 / (n * mu) * widest)
 
 
 def _blocks(n: int, p: int, nonzeros: int, blocks: int | str) -> int:

@@ -24,7 +24,7 @@ class Optimum:
     w : array of shape (p,) or None
         A minimiser.
     gap : float or None
-        Certified bound on (F(w) - min F) / F(w), at most 1e-9.
+        Certified bound on (F(w) - min F) / |F(w)|, at most 1e-9.
     reason : str
         Empty when certified.
     """

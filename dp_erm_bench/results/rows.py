@@ -98,7 +98,7 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
             )
             filled[name] = pa.array(list(itertools.chain.from_iterable(values)), kind)
     optimum, none = filled["optimum"], pa.scalar(None, pa.float64())
-    base = pc.if_else(pc.equal(optimum, 0.0), none, optimum)
+    base = pc.if_else(pc.less_equal(optimum, 0.0), none, optimum)
     filled["relative_error"] = pc.subtract(pc.divide(filled["objective"], base), 1.0)
     return pa.table(filled, schema=schema)
 

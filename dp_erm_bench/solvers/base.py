@@ -116,6 +116,8 @@ class Solver(ABC):
         penalties only.
     smooth_losses : bool
         Whether it needs a loss with a smoothness constant that is finite and > 0.
+    linear_losses : bool
+        Whether a constant of 0 will do, too.
     convex_losses : bool
         Whether its privacy rests on the convexity of the loss.
     uses_smoothness : bool
@@ -133,6 +135,7 @@ class Solver(ABC):
     constrained: ClassVar[bool] = False
     any_penalty: ClassVar[bool] = False
     smooth_losses: ClassVar[bool] = True
+    linear_losses: ClassVar[bool] = False
     convex_losses: ClassVar[bool] = False
     uses_smoothness: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("certified",)

@@ -32,7 +32,8 @@ def _loss_refusals(solver: Solver, problem: ERM) -> Iterator[str]:
     name, loss = type(solver).__name__, problem.loss
     if loss.uncompiled:
         yield loss.uncompiled
-    if solver.smooth_losses and not loss.curved:
+    served = solver.linear_losses and loss.smoothness == 0.0
+    if solver.smooth_losses and not (loss.curved or served):
         lacks = "is not smooth" if loss.smoothness else "has no curvature"
         yield (
             f"loss={loss.name} {lacks}: {name} needs a finite smoothness constant > 0, "

@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 
-from dp_erm_bench import load_problem
-from dp_erm_bench.datasets.hard_mean import hard_mean
+from dp_erm_bench import fit, load_problem
+from dp_erm_bench.accounting.bounds import mu_for
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.datasets.hard_mean import MU, hard_mean, hard_ridge, linear_hard
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.run import Run
+from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 
 
 @pytest.mark.parametrize(("s", "blocks"), [(8, 5), (1, 3), (4, 25), (4, "all")])
@@ -55,3 +59,67 @@ def test_it_is_a_problem_with_its_bounds():
     assert (found.radius, found.nonzeros, found.n, found.p) == (1.0, 8, 50, 40)
     with pytest.raises(UsageError, match="a record has 8 non-zeros"):
         load_problem("hard_mean", problem="mean", bounds={"norm": 1.0, "nonzeros": 4})
+
+
+@pytest.mark.parametrize(("n", "rule"), [(500, 3), (16_000, 105), (10**6, 6250)])
+def test_a_linear_loss_is_worst_where_the_mean_is_half_a_ridge_long(n, rule):
+    X, y = linear_hard(0, n=n, p=50_000)
+    length = np.linalg.norm(np.asarray(X.mean(axis=0)))
+    assert (y == 1.0).all()
+    filled = np.count_nonzero(np.abs(X).sum(axis=0))
+    assert filled == 8 * rule
+    if rule < 6250:
+        assert length == pytest.approx(hard_ridge(n, 50_000, 8) / 2, rel=0.06)
+
+
+def test_the_ridge_balances_noise_and_bias():
+    """Bounds at (1, 1e-6), computed apart."""
+    mu = mu_for(1.0, 1e-6)
+    found = [hard_ridge(n, 50_000, 8, mu) for n in (500, 1000, 4000, 16_000)]
+    np.testing.assert_allclose(found, [1.002, 0.709, 0.354, 0.177], atol=6e-4)
+    assert mu_for(1.0, 1e-8) == pytest.approx(MU, rel=1e-6)
+
+
+BALL = {"name": "l2_ball", "radius": 1.0}
+
+
+def test_the_linear_minimum_is_known():
+    parts = {"loss": "linear", "penalty": "none", "constraint": BALL}
+    found = load_problem("linear_hard", n=100, p=60, blocks=4, **parts)
+    mean = np.asarray(found.dataset.X.mean(axis=0)).ravel()
+    assert found.optimum.value == pytest.approx(-np.linalg.norm(mean), rel=1e-14)
+    np.testing.assert_allclose(found.optimum.w, mean / np.linalg.norm(mean), rtol=1e-12)
+    run = fit(found, "output_perturbation", epsilon=np.inf, seed=0, ridge=0.01)
+    # The ridge is small: its minimiser is that of the line, on the sphere.
+    np.testing.assert_allclose(run.w, found.optimum.w, atol=1e-12)
+    assert run.trajectory["relative_error"].isna().all()
+    ridge = load_problem(
+        "linear_hard",
+        n=100,
+        p=60,
+        blocks=4,
+        loss="linear",
+        penalty={"name": "l2", "strength": 0.5},
+    )
+    assert "negative minimum" in ridge.optimum.reason
+    free = fit(ridge, "output_perturbation", epsilon=np.inf, seed=0)
+    np.testing.assert_allclose(free.w, 2.0 * mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("noise, delta", [("gaussian", 1e-8), ("l1_laplace", 0.0)])
+def test_noise_on_a_linear_minimum_is_that_of_the_formula(noise, delta):
+    """No curvature: norm1(w - w') is 2 sqrt(s) / (n ridge), norm2 without the root."""
+    found = load_problem(
+        "linear_hard",
+        n=100,
+        p=60,
+        blocks=4,
+        loss="linear",
+        penalty={"name": "l2", "strength": 0.5},
+    )
+    solver = OutputPerturbation(noise=noise, tolerance=1e-15)
+    (release,) = Run(found, [solver], Budget(1.0, delta)).releases
+    root = np.sqrt(8.0) if noise == "l1_laplace" else 1.0
+    assert float(np.ravel(release.sensitivity)[0]) == pytest.approx(
+        2 * root / 100 / 0.5
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dp_erm_bench.report.claims.lookup import Lookup, says
+from dp_erm_bench.report.curves import report_runs
 
 
 def _slope_interval(runs: Lookup, line: str, axis: str) -> tuple[float, float]:
@@ -33,11 +36,51 @@ def quotient_along(runs: Lookup, under: str, over: str, axis: str) -> float:
     return float(np.divide(*(runs.along(k, axis).mean for k in (over, under))).max())
 
 
+@says("mean at the least {axis}, {over} / {under}")
+def ratio_at_start(runs: Lookup, under: str, over: str, axis: str) -> float:
+    """Return the mean at the start of the axis of one line divided by another's."""
+    first, second = (runs.along(line, axis).mean[0] for line in (under, over))
+    return float(second / first)
+
+
 @says("mean at the largest {axis}, {over} / {under}")
 def ratio_at_end(runs: Lookup, under: str, over: str, axis: str) -> float:
     """Return the mean at the end of the axis of one line divided by another's."""
     first, second = (runs.along(line, axis).mean[-1] for line in (under, over))
     return float(second / first)
+
+
+@says("largest mean of {line} / the bound on its expectation, over {axis}")
+def share_of_mean_bound(runs: Lookup, line: str, axis: str, nonzeros: int) -> float:
+    """Return the largest quotient of the projection mechanism's mean and bound."""
+    found, rows = runs.along(line, axis), report_runs(runs.table, runs.figure, line)
+    first = rows.iloc[0]
+    at = [{"n": int(first["n"]), "p": int(first["p"]), axis: int(x)} for x in found.x]
+    budget = float(first["epsilon"]), float(first["delta"])
+    bounds = [_mean_bound(**one, nonzeros=nonzeros, budget=budget) for one in at]
+    return float((found.mean / bounds).max())
+
+
+def _mean_bound(n: int, p: int, nonzeros: int, budget: tuple[float, float]) -> float:
+    """Return a bound on the expected error of mean_projection for L = 1, replace_one.
+
+    The error is at most sqrt(2 sqrt(s) norm_inf(noise)), and at most norm2(noise). Of
+    Gaussian noise the expected largest of p entries is at most sigma sqrt(2 log(2 p)),
+    of Laplace noise b (1 + 1/2 + .. + 1/p); with Jensen's inequality (Ghazi et al.,
+    NeurIPS 2024, lemma 3.1; there with a probability in place of the mean).
+    """
+    from dp_erm_bench.accounting.bounds import mu_for  # takes long to import
+
+    epsilon, delta = budget
+    if delta > 0.0:
+        sigma = 2.0 / (n * mu_for(epsilon, delta))
+        largest = sigma * math.sqrt(2.0 * math.log(2.0 * p))
+        whole = sigma * math.sqrt(p)
+    else:
+        b = 2.0 * math.sqrt(nonzeros) / (n * epsilon)
+        largest = b * float((1.0 / np.arange(1, p + 1)).sum())
+        whole = b * math.sqrt(2.0 * p)
+    return min(math.sqrt(2.0 * math.sqrt(nonzeros) * largest), whole)
 
 
 @says("largest mean excess risk of {line} / its bound, over {axis}")
