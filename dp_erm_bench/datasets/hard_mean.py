@@ -1,4 +1,4 @@
-"""Sparse records whose mean, or linear minimum, is hard to estimate privately."""
+"""Sparse records: whose mean, or linear minimum, is hard to estimate; with labels."""
 
 import math
 
@@ -7,7 +7,7 @@ from scipy.sparse import csc_array
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.datasets.spec import refused
-from dp_erm_bench.datasets.synthetic import check_count, check_records
+from dp_erm_bench.datasets.synthetic import check_count, check_numbers, check_records
 
 RULES = ("pure", "approximate", "all")
 DELTA = 1e-8
@@ -91,6 +91,40 @@ def linear_hard(
         blocks = max(1, min(ideal, p // nonzeros))
     X, _ = hard_mean(seed, n, p, nonzeros, blocks)
     return X, np.ones(n)
+
+
+def sparse_classification(
+    seed: int, n: int = 1000, p: int = 200, nonzeros: int = 4, scale: float = 8.0
+) -> tuple[csc_array, Array]:
+    """Draw a linear classification of sparse records of norm 1, with logistic labels.
+
+    Parameters
+    ----------
+    seed : int
+        Of the generator; the order of the draws is columns, signs, w, labels.
+    n, p : int
+        Records and features.
+    nonzeros : int
+        Entries +-1 / sqrt(s) of a record, on columns drawn without replacement; s of
+        the bounds, too.
+    scale : float
+        Standard deviation of the true weights.
+
+    Returns
+    -------
+    X : sparse array of shape (n, p)
+    y : array of shape (n,), -1 and +1
+    """
+    check_records(n, p)
+    check_count("nonzeros", nonzeros, 1, p)
+    check_numbers(scale=scale)
+    rng = np.random.default_rng(seed)
+    columns = np.argpartition(rng.random((n, p)), nonzeros - 1, axis=1)[:, :nonzeros]
+    values = rng.choice([-1.0, 1.0], (n, nonzeros)) / math.sqrt(nonzeros)
+    rows = np.repeat(np.arange(n), nonzeros)
+    X = csc_array((values.ravel(), (rows, columns.ravel())), shape=(n, p))
+    scores = X @ (scale * rng.standard_normal(p))
+    return X, np.where(rng.logistic(size=n) < scores, 1.0, -1.0)
 
 
 def hard_ridge(n: int, p: int, nonzeros: int, mu: float = MU) -> float:

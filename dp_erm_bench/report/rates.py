@@ -18,7 +18,7 @@ from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf
 from dp_erm_bench.report.noise import Noise
 from dp_erm_bench.report.scaling import along, facts
 from dp_erm_bench.report.style import house_style, of
-from dp_erm_bench.results.rows import HELD_OUT
+from dp_erm_bench.results.rows import MEASURED
 
 SYMBOLS = {
     "p": "p",
@@ -62,7 +62,7 @@ class Cell:
     def __post_init__(self) -> None:
         """Refuse an axis, or a quantity, that there is not, and shapes of no power."""
         if self.quantity:
-            allowed = [*HELD_OUT, *registry.POPULATION]
+            allowed = [*MEASURED, *registry.POPULATION]
             registry.check_choice("quantity", self.quantity, allowed)
         registry.check_choice("axis", self.axis, list(SYMBOLS))
         for power in self.shapes.values():

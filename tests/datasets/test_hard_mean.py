@@ -6,7 +6,13 @@ import pytest
 from dp_erm_bench import fit, load_problem
 from dp_erm_bench.accounting.bounds import mu_for
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.datasets.hard_mean import MU, hard_mean, hard_ridge, linear_hard
+from dp_erm_bench.datasets.hard_mean import (
+    MU,
+    hard_mean,
+    hard_ridge,
+    linear_hard,
+    sparse_classification,
+)
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
@@ -123,3 +129,16 @@ def test_noise_on_a_linear_minimum_is_that_of_the_formula(noise, delta):
     assert float(np.ravel(release.sensitivity)[0]) == pytest.approx(
         2 * root / 100 / 0.5
     )
+
+
+def test_sparse_classification_has_records_of_norm_one_and_logistic_labels():
+    X, y = sparse_classification(0, n=4000, p=50, nonzeros=4)
+    dense = X.toarray()
+    assert (np.count_nonzero(dense, axis=1) == 4).all() and set(y) == {-1.0, 1.0}
+    np.testing.assert_allclose(np.linalg.norm(dense, axis=1), 1.0)
+    # Every column alike, and labels that a line explains, but not all of them.
+    assert np.abs(np.count_nonzero(dense, axis=0) / 4000 - 0.08).max() < 0.02
+    right = (np.sign(dense @ np.linalg.lstsq(dense, y, rcond=None)[0]) == y).mean()
+    assert 0.8 < right < 0.99
+    found = load_problem("sparse_classification", n=50, p=20)
+    assert (found.dataset.bounds.norm, found.dataset.bounds.nonzeros) == (1.0, 4)

@@ -9,6 +9,7 @@ import pytest
 from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.report import crosses
 from dp_erm_bench.report.claims.judge import evaluate
+from dp_erm_bench.report.claims.rates import mean_bound
 from dp_erm_bench.report.crosses import Cross, draw_cross, slopes
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.figure import looked_up
@@ -395,3 +396,34 @@ def test_a_claim_on_a_quantity_tells_its_interval(rows):
     without = table.drop(columns="excess_risk")
     row = evaluate(without, claim_on("slope", quantity="excess_risk")).iloc[0]
     assert row["verdict"].startswith("not run") and "n_fresh" in row["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "delta", "expected"),
+    [
+        # Few coordinates: the norm of the noise; many: its largest entry.
+        (10**6, 64, 1e-8, 2e-6 / 0.196067 * (8.0 + 2.145966)),
+        (1000, 10**5, 1e-8, (2 * 8**0.5 * 2e-3 / 0.196067 * 5.386819) ** 0.5),
+        (1000, 10**5, 0.0, (2 * 8**0.5 * 2e-3 * 8**0.5 * 13.815511) ** 0.5),
+        (10**6, 64, 0.0, 2e-6 * 8**0.5 * (128 + 12800**0.5) ** 0.5),
+    ],
+)
+def test_bounds_of_means_are_those_of_the_formulas(n, p, delta, expected):
+    found = mean_bound(n, p, nonzeros=8, budget=(1.0, delta))
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        # The factory starts at an excess of .3; ends are 1e-3 n^-.5.
+        ({"measure": "excess_lost", "line": LINE}, 1 - 1e-3 / 3000**0.5 / 0.3),
+        ({"measure": "ratio_at_start", "under": LINE, "over": LINE}, 1.0),
+    ],
+)
+def test_measures_at_the_ends_of_an_axis(rows, keys, expected):
+    claim = {"id": "x", "figure": "theory_n", "axis": "n", "statement": "x"}
+    table = pd.DataFrame(power_rows(rows, -0.5, "n"))
+    config = {"claims": [{**claim, **keys, "at_least": 0.0}], "profile": "default"}
+    (value,) = evaluate(table, config)["value"]
+    assert value == pytest.approx(expected, rel=1e-5)

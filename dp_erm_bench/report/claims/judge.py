@@ -24,7 +24,7 @@ from dp_erm_bench.report.curves import Missing, explained, report_runs
 from dp_erm_bench.report.figure import Figure, LinesOf, lines_of, members
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.rates import noises
-from dp_erm_bench.results.rows import HELD_OUT
+from dp_erm_bench.results.rows import MEASURED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ NUMBERS = (
     *("factor", "kappa", "rivals", "radius", "nonzeros"),
 )
 LINES = ("line", "under", "over", "other")
-AXES, QUANTITIES = ["n", "p", "epsilon", "quotient"], [*HELD_OUT, *registry.POPULATION]
+AXES, QUANTITIES = ["n", "p", "epsilon", "quotient"], [*MEASURED, *registry.POPULATION]
 WORDS = {"per": ["data_seed"], "axis": AXES, "quantity": QUANTITIES}
 LISTS = ("figure", "line", "under", "over")
 """Keys of which a list stands for one claim per value."""
