@@ -650,6 +650,8 @@ def test_records_that_do_not_fit_a_model_are_refused(change, said):
         result.predict(change(X))
     with pytest.raises(UsageError, match="labels must be -1 or"):
         result.score(X, y > 0)
+    with pytest.raises(UsageError, match=r"for words give numpy\.where\(y == 'yes'"):
+        result.score(X, np.where(y > 0, "yes", "no"))
     with pytest.raises(
         UsageError, match=r"y of shape \(3,\): must be of shape \(60,\)"
     ):

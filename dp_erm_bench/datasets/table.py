@@ -169,11 +169,14 @@ class Csv:
         """Return columns of numbers, categories as indicators in their place."""
         import pandas as pd
 
-        categories = self.categories
+        categories, names = self.categories, list(map(str, table.columns))
         for name in categories:
-            check_choice(
-                "column of dataset.onehot", name, list(map(str, table.columns))
-            )
+            if first == 1 and name not in names:
+                raise UsageError(
+                    f"dataset.onehot={name}: must be one of {', '.join(names)}, the "
+                    f"places of the columns, as {self.path} has no header"
+                )
+            check_choice("column of dataset.onehot", name, names)
         parts = []
         for name in table.columns:
             column = table[name]

@@ -147,7 +147,7 @@ class Rates(Figure):
             f"{about} delta = {delta}, adjacency {first['adjacency']}. Median and "
             f"min..max of {' or '.join(map(str, sorted(counts)))} report runs at each "
             f"point{chosen} (profile {drawing.profile}).",
-            f"Uncharged: {', '.join(dict.fromkeys(uses))}.",
+            f"Uncharged: {', '.join(filter(None, dict.fromkeys(uses))) or 'none'}.",
             *self.notes,
             *_remarks(crosses),
         ]

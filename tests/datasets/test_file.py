@@ -325,6 +325,12 @@ def test_wrong_categories_are_refused(onehot, said, put):
         loaded(put("data.csv", COLOURED), onehot=onehot)
 
 
+def test_a_category_of_a_file_without_header_is_told_its_places(put):
+    told = r"onehot=hue: must be one of 0, 1, 2, the places of .*plain\.csv has no"
+    with pytest.raises(UsageError, match=told):
+        loaded(put("plain.csv", csv(False)), onehot={"hue": ["red"]})
+
+
 def test_features_have_the_names_of_the_header(put):
     assert feature_names(loaded(put("data.csv", csv()))) == ("a", "b", "c")
     assert feature_names(loaded(put("plain.csv", csv(False)))) == ("x0", "x1", "x2")

@@ -107,7 +107,13 @@ class LinearModel:
         UsageError
             As `decision_function` does, and for other labels.
         """
-        labels, answers = np.asarray(base.numbers("y", y), np.float64), self.predict(X)
+        told, answers = np.asarray(y), self.predict(X)
+        if self.classification and told.dtype.kind in "OUS":
+            raise UsageError(
+                "y: labels must be -1 or +1, as those of the problem are; for words "
+                "give numpy.where(y == 'yes', 1, -1)"
+            )
+        labels = np.asarray(base.numbers("y", y), np.float64)
         if labels.shape != answers.shape:
             raise UsageError(
                 f"y of shape {labels.shape}: must be of shape {answers.shape}, one "

@@ -131,10 +131,20 @@ def _sheets(
 
 
 def _facets(name: str, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return a panel once, or several times with some of the lines marked as drawn."""
+    """Return a panel once, or several times with some of the lines marked as drawn.
+
+    Its ``facet`` is what its title ends with, empty if it is there once.
+    """
     ran = set(rows.loc[rows["status"] == "ok", "line"])
     parts = contest.spread([line for line in STYLES if line in ran])
-    return [(name, rows.assign(drawn=rows["line"].isin(part))) for part in parts]
+    told = [
+        f" ({k} of {len(parts)})" if len(parts) > 1 else ""
+        for k, _ in enumerate(parts, 1)
+    ]
+    return [
+        (name, rows.assign(drawn=rows["line"].isin(part), facet=facet))
+        for part, facet in zip(parts, told, strict=True)
+    ]
 
 
 def _about(ranking: pd.DataFrame, profile: str) -> str:
@@ -154,7 +164,7 @@ def _profile(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     contest.draw_profiles(ax, {line: shares[line] for line in lines}, STYLES, ZERO)
     ax.set_xlabel("factor over the best error")
     count = rows.groupby(["panel", "epsilon"]).ngroups
-    ax.set_title(f"{BOARDS[name]}: {count} problems")
+    ax.set_title(f"{BOARDS[name]}: {count} problems{rows['facet'].iloc[0]}")
 
 
 def _factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
@@ -197,7 +207,7 @@ def _problem(
     if column != "median":
         end = float(own[column][NOT_PRIVATE["optimum"]])
         ax.axhline(end, color=style.BLACK, linewidth=1.0, linestyle="dotted")
-    ax.set_title(title(name))
+    ax.set_title(title(name) + rows["facet"].iloc[0])
     ax.set_xlabel(r"$\varepsilon$")
     scales.scale_epsilon(ax, epsilons)
     if column == "median":
