@@ -18,7 +18,8 @@ import numpy as np
 
 from dp_erm_bench.accounting.calibration import Calibration
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Mechanism, Query, Release
+from dp_erm_bench.releases.base import Mechanism, Mechanisms, Query, Release
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.trust.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.trust.twins.base import Array, Twin, required_twin, twin_of
 
@@ -52,6 +53,19 @@ class Witness:
         self.release, self._place = mechanism.release, mechanism._drawn
         self._seeds, self._scale = mechanism.seeds.copy(), mechanism.scale.copy()
         self.uses, self.ratio = 0, np.inf
+        self.runs: list[Witness] = []
+        if isinstance(mechanism, RepeatAndSelectMechanism):
+            mechanism.listen = self._hear_run
+
+    def _hear_run(self, mechanisms: Mechanisms) -> None:
+        """Listen to the mechanisms of one of many runs."""
+        mechanisms.ahead = False
+        self.runs.extend(listen(mechanisms).values())
+
+    def least(self) -> float:
+        """Return the ratio; of many runs, the least of theirs over its weight."""
+        inside = [one.least() / one.release.weight for one in self.runs]
+        return float(min([self.ratio, *inside]))
 
     def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
         """Return the answer, compared with the draws at its place in the stream."""
@@ -163,7 +177,7 @@ def uses_of(
         witness = (witnesses or {}).get(name)
         count, least = mechanism.used, np.inf
         if witness is not None:
-            count, least = max(count, witness.uses), witness.ratio
+            count, least = max(count, witness.uses), witness.least()
         sensitivity = np.atleast_2d(np.asarray(release.sensitivity, np.float64))
         sensitivity, scale = np.broadcast_arrays(sensitivity, mechanism.scale)
         inverse: Array = np.zeros(scale.shape)

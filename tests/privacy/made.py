@@ -10,7 +10,7 @@ from dp_erm_bench.releases.fixed_size_gaussian import (
     FixedSizeGaussian,
     FixedSizeGaussianLaw,
 )
-from dp_erm_bench.releases.gaussian import GaussianLaw
+from dp_erm_bench.releases.gaussian import Gaussian, GaussianLaw
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import LaplaceLaw
 from dp_erm_bench.releases.laplace_noisy_max import NoisyMaxLaw
@@ -27,6 +27,10 @@ from dp_erm_bench.releases.objective_norm_laplace import (
 )
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
 from dp_erm_bench.releases.printed import printed_multiplier as printed
+from dp_erm_bench.releases.repeat_and_select import (
+    RepeatAndSelect,
+    RepeatAndSelectLaw,
+)
 from dp_erm_bench.releases.single_use_gaussian import SingleUseGaussian, SingleUseLaw
 from dp_erm_bench.releases.sketched_gaussian import (
     SketchedGaussian,
@@ -42,6 +46,7 @@ from dp_erm_bench.trust.twins.norm_laplace import NormLaplaceTwin
 from dp_erm_bench.trust.twins.objective_gaussian import ObjectiveGaussianTwin
 from dp_erm_bench.trust.twins.objective_norm_laplace import ObjectiveNormLaplaceTwin
 from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
+from dp_erm_bench.trust.twins.repeat_and_select import RepeatAndSelectTwin
 from dp_erm_bench.trust.twins.single_use_gaussian import SingleUseGaussianTwin
 from dp_erm_bench.trust.twins.sketched_gaussian import SketchedGaussianTwin
 
@@ -66,6 +71,7 @@ LAWS = {
         ObjectiveGaussianLaw,
         SingleUseLaw,
         SketchedGaussianLaw,
+        RepeatAndSelectLaw,
     )
 }
 PURE_KINDS = tuple(name for name, law in LAWS.items() if issubclass(law, PureLaw))
@@ -82,6 +88,7 @@ TWINS = {
     "objective_pure": ObjectiveNormLaplaceTwin,
     "single_use": SingleUseGaussianTwin,
     "sketched_gaussian": SketchedGaussianTwin,
+    "repeat_and_select": RepeatAndSelectTwin,
 }
 REQUIRED = {
     InsideNoisyMax: {"spread": 1.0},
@@ -89,6 +96,7 @@ REQUIRED = {
     ObjectiveNormLaplace: {"curvature": 0.0},
     SingleUseGaussian: {"records": 2, "fresh": 1},
     SketchedGaussian: {"rows": 20},
+    RepeatAndSelect: {"gamma": 0.5, "run": (Gaussian("one", 1.0, 1),)},
 }
 
 

@@ -1,0 +1,50 @@
+"""The best of a geometric number of runs, a second time."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench.trust.twins.base import Array, Twin, required_twin
+
+
+@dataclass(frozen=True)
+class RepeatAndSelectTwin(Twin):
+    """The library's bound for a geometric number of runs.
+
+    Attributes
+    ----------
+    gamma : float
+        The probability to stop after a run.
+    run : tuple of Twin
+        The mechanisms of a run: of each the least noise and the most uses of all runs.
+    """
+
+    gamma: float = 0.5
+    run: tuple[Twin, ...] = ()
+
+    @classmethod
+    def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
+        """Return the twin of a mechanism, from the runs that it made.
+
+        The sensitivities are those of the release that is claimed.
+        """
+        uses = []
+        for one in release.run:
+            made = [run[one.name] for run in mechanism.runs]
+            sizes = np.asarray(one.sensitivity, np.float64)
+            scales = [(m.scale / np.where(sizes > 0, sizes, 1.0)).min() for m in made]
+            least = float(min([ratio * one.weight, *scales]))
+            used = max((m.used for m in made), default=0)
+            if used and np.any(sizes > 0):
+                uses.append(required_twin(one).of(one, made[0], least, used))
+        return cls(ratio, times, release.gamma, tuple(uses))
+
+    def renyi(self, orders: Array) -> Array:
+        """Return the library's curve of the best run."""
+        from dp_accounting.rdp import rdp_privacy_accountant as library
+
+        total = np.sum([use.times * use.renyi(orders) for use in self.run], axis=0)
+        # A shape of 1 is the geometric law.
+        how = (orders, np.broadcast_to(total, orders.shape), 1 / self.gamma, 1.0)
+        return np.asarray(library._compute_rdp_repeat_and_select(*how))
