@@ -360,7 +360,7 @@ def test_claims_without_any_run_are_rows_that_say_so(name, empty_table):
     found = evaluate(empty_table, {**load(name, "default"), "paper": name})
     assert set(found["paper"]) == {name}
     assert set(found["profile"]) == {"default"}
-    computed = found["figure"].isin(["noise", "selection", "steps"])
+    computed = found["figure"].isin(["noise", "selection", "steps", "bias"])
     assert found["verdict"][~computed].str.match(r"not run \(.+\)$").all()
     expected = found["statement"].str.contains("expected to fail")
     assert (found["verdict"][computed & ~expected] == "holds").all()

@@ -35,6 +35,7 @@ LinesOf = Mapping[str, Sequence[str]]
 KINDS = {
     "accounting": "dp_erm_bench.report.accounting.Accounting",
     "audit": "dp_erm_bench.report.audit.Audit",
+    "bias_reduced": "dp_erm_bench.report.bias_reduced.BiasReduced",
     "curves": "dp_erm_bench.report.plot.Curves",
     "leaderboard": "dp_erm_bench.report.leaderboard.figures.Leaderboard",
     "noise": "dp_erm_bench.report.noise.Noise",

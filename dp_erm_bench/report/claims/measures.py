@@ -189,6 +189,22 @@ def long_passes(_: Lookup, n: int, seeds: int) -> float:
     return float((steps_over_n(n, seeds) > 2.0).mean())
 
 
+@says("upper 95 % limit of the estimator's bias / the bias of a batch of 2", NOTHING)
+def share_of_bias(_: Lookup) -> float:
+    """Return the upper limit of bias-reduced SGD's bias over a batch of two's."""
+    from dp_erm_bench.audit.bias_reduced import batch_bias, estimator_bias
+
+    return estimator_bias()[1] / batch_bias(2)
+
+
+@says("mean steps to the printed end, n = {n}, {seeds} runs", NOTHING)
+def mean_steps(_: Lookup, n: int, delta: float, seeds: int) -> float:
+    """Return the mean steps of bias-reduced SGD as printed at epsilon = 1."""
+    from dp_erm_bench.audit.bias_reduced import stopping_times
+
+    return float(stopping_times(n, 1.0, delta, seeds).mean())
+
+
 @says("{column} of the row of the claim", NOTHING)
 def cell(study: Lookup, column: str, where: Mapping[str, Any]) -> float:
     """Return the column of the one row with given values of other columns."""
