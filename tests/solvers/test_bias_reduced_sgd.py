@@ -295,3 +295,17 @@ def test_the_sound_one_is_not_accused(check):
     with few_problems():
         result = check_named(check).result(candidate)
     assert result.verdict != FAILS, result
+
+
+@pytest.mark.parametrize("nonzeros", [None, 2])
+def test_the_ball_of_means_is_that_of_the_declared_non_zeros(nonzeros):
+    """Without a declaration all p = 3 entries may be non-zero."""
+    X = np.eye(3)[np.arange(9) % 3]
+    bounds = {"norm": 1.0} | ({"nonzeros": nonzeros} if nonzeros else {})
+    data = problem_from_arrays(X, np.ones(9), loss="sigmoid", bounds=bounds)
+    solver = BiasReducedSGD(clip=0.5, mean="projection", n_iter=1)
+    run = Run(data, [solver], Budget(math.inf, 0.0), identities=["a"]).declare()
+    state = solver.start(data.oracle(1), run.mechanisms, run.schedule)
+    assert state.radius == pytest.approx(0.5 * math.sqrt(nonzeros or 3))
+    far = np.abs(state.mean(np.full((1, 3), 10.0), 1)).sum()
+    assert far == pytest.approx(state.radius)
