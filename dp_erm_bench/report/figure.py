@@ -28,7 +28,6 @@ T = TypeVar("T")
 Facts = tuple[Mapping[str, Any], Mapping[str, Any]]
 QUOTIENT = "quotient"
 """The axis that is no column of the table: panels by the quotient of two bounds."""
-
 LinesOf = Mapping[str, Sequence[str]]
 """The lines of each panel of an experiment."""
 
