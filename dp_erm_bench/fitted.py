@@ -126,7 +126,7 @@ class FitResult:
 
         iteration, passes, seconds, objective, optimum, relative_error, nnz; where there
         is a test set test_objective, test_risk, test_accuracy, balanced_accuracy, auc;
-        where the loss is not convex gradient_norm.
+        where the loss is not convex gradient_norm; of dual_frank_wolfe dual_gap.
         They are computed from the data at published iterates: they are not private.
         """
         # Not at the top: importing it takes longer than a fit.

@@ -61,7 +61,7 @@ class Recorder:
         self.seconds.append(seconds)
         self.objective.append(self.oracle.objective(w))
         self.nnz.append(np.count_nonzero(w, axis=1))
-        for name, values in problem.measures(w).items():
+        for name, values in (problem.measures(w) | self.oracle.told).items():
             self.measures.setdefault(name, []).append(values)
         self.w = w.copy()
 

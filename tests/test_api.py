@@ -494,7 +494,10 @@ def test_no_iterations_cost_nothing():
     for algorithm in ALGORITHMS:
         if "n_iter" not in parameters(algorithm):
             continue
-        result = fit(served(algorithm), algorithm, epsilon=1.0, clip=1.0, n_iter=0)
+        how = known(algorithm, clip=1.0) or {"ridge": 0.1}
+        bounds = None if "clip" in how else {"columns": 1.0}
+        problem = served(algorithm, bounds=bounds)
+        result = fit(problem, algorithm, epsilon=1.0, n_iter=0, **how)
         assert not result.w.any() and result.epsilon_certified == 0.0
         assert result.trajectory.iteration.tolist() == [0]
 

@@ -15,6 +15,7 @@ from dp_erm_bench.audit.pairs import LENGTHS, alternatives
 from dp_erm_bench.contract.families import FAMILIES, STRENGTH, Neighbours, neighbours_of
 from dp_erm_bench.contract.problems import Parts, neighbours, objectives, problem_of
 from dp_erm_bench.contract.runs import ContractError, is_bounded, run_at
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
@@ -110,7 +111,15 @@ class Candidate:
             if (others := alternatives(field))
         }
         product = itertools.product(*shapes.values())
-        return [dict(zip(shapes, values, strict=True)) for values in product]
+        made = (dict(zip(shapes, values, strict=True)) for values in product)
+        # What no noise hides is refused at every finite epsilon.
+        return [variant for variant in made if not self._is_unbounded(variant)]
+
+    def _is_unbounded(self, variant: Variant) -> bool:
+        try:
+            return bool(self.build(variant).unbounded)
+        except UsageError:  # two values that do not go together
+            return False
 
     def build(self, variant: Variant | None = None, **params: Any) -> Solver:
         """Return a solver of a variant; unknown parameters are left out."""

@@ -102,7 +102,8 @@ def inseparable(penalty: Penalty) -> str:
     return (
         f"penalty={penalty.name} is not separable: only gd, permutation_sgd with "
         "batch_size=full and the perturbations of output, objective and approximate "
-        "minima serve it, or an algorithm of your own with any_penalty = True"
+        "minima serve it (a submodular norm: dual_frank_wolfe), or an algorithm of "
+        "your own with any_penalty = True"
     )
 
 

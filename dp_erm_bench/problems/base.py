@@ -195,10 +195,14 @@ class Oracle:
     ----------
     problem : Problem
     w : array of shape (B, p)
+    told : dict
+        Columns of the trajectory that the solver computes on its way, by name, (B,)
+        each. Like the objective, they are recorded and not released.
     """
 
     def __init__(self, problem: Any, start: Array) -> None:
         self.problem = problem
+        self.told: dict[str, Array] = {}
         self.w = np.array(start, dtype=np.float64, order="C")
 
     @property

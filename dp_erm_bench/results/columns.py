@@ -33,6 +33,7 @@ class Column(NamedTuple):
 
 FAILED = "of a trial without a trajectory"
 CONVEX = "where the loss is convex"
+NO_DUAL = "but of `dual_frank_wolfe` with a norm, after its first step"
 UNLIKE = "where no optimum is certified"
 UNJUDGED = "without `dataset.n_fresh` (a table without any such trial lacks the column)"
 NO_TEST = "without held-out records, and but in the last row of a trial"
@@ -110,6 +111,9 @@ COLUMNS = {
     ),
     "gradient_norm": Column(
         NUMBER, "norm of the gradient, for a loss that is not convex", CONVEX
+    ),
+    "dual_gap": Column(
+        NUMBER, "gap of primal and dual at the last point before noise", NO_DUAL
     ),
     "references": Column(
         TEXT, "JSON of what held-out records say of optimum and base rate; not private"

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 LABELS = ("experiment", "panel", "line", "phase")
 HELD_OUT = ("test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "auc")
 """What held-out records say; missing where there are none."""
-MEASURED = (*HELD_OUT, "gradient_norm")
-"""What problems measure beside the objective; the latter of losses not convex."""
+MEASURED = (*HELD_OUT, "gradient_norm", "dual_gap")
+"""What is measured beside the objective; the last two for few losses or solvers."""
 
 COLUMNS = {
     name: column.dtype

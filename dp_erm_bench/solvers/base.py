@@ -163,6 +163,11 @@ class Solver(ABC):
         return None
 
     @property
+    def unbounded(self) -> str:
+        """Return why its parameters leave no finite sensitivity; empty if they do."""
+        return ""
+
+    @property
     def clips(self) -> bool:
         """Return whether derivatives are clipped per record."""
         return getattr(self, "clip", None) is not None

@@ -22,6 +22,8 @@ def refuse_unbounded(solver: Solver, releases: Sequence[Release]) -> None:
     """Raise Unsupported if a release has no finite sensitivity."""
     for release in releases:
         if not np.isfinite(release.sensitivity).all():
+            if solver.unbounded:
+                raise Unsupported(solver.unbounded)
             either = CLIPPING if hasattr(solver, "clip") else ""
             raise Unsupported(f"{type(solver).__name__} needs {either}{NO_BOUND}")
 
@@ -101,8 +103,8 @@ def convexity_refusal(problem: ERM, solver: str) -> str | None:
         return None
     return (
         f"penalty={problem.penalty.name}: whether its function is submodular cannot be "
-        f"checked, and the privacy of {solver} rests on a convex penalty; use gd, or a "
-        "table of values"
+        f"checked, and the privacy of {solver} rests on a convex penalty; use gd or "
+        "dual_frank_wolfe, or a table of values"
     )
 
 

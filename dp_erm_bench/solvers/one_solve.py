@@ -78,27 +78,21 @@ class SingleAnswer(Solver):
 
 
 @dataclass(frozen=True)
-class OneSolve(SingleAnswer):
-    """A method that solves one strongly convex problem.
+class StronglyConvex(Solver):
+    """A method that solves strongly convex problems to the end.
 
-    Neither the solution itself nor an iterate on the way to it is published. Its
-    distance to the exact minimiser is verified; where it is above the tolerance the
-    run is an error, not an answer. (That a run failed depends on the data and is not
-    covered by the budget.)
-
-    References
-    ----------
-    Chaudhuri, Monteleoni, Sarwate, JMLR 2011, for the idea.
+    No iterate on the way to a solution is published. Its distance to the exact
+    minimiser is verified; where it is above the tolerance the run is an error, not an
+    answer. (That a run failed depends on the data and is not covered by the budget.)
     """
+
+    batchable: ClassVar[bool] = False
+    constrained: ClassVar[bool] = True
+    uses_smoothness: ClassVar[bool] = False
 
     ridge: float = shape(
         0.0, least=0, help="strength of an l2 penalty that is added to the problem's"
     )
-
-    @classmethod
-    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that without noise it is the minimiser."""
-        yield Limit(cls(), gap=1e-9)
 
     def modulus(self, problem: ERM) -> float:
         """Return the modulus of strong convexity."""
@@ -124,23 +118,52 @@ class OneSolve(SingleAnswer):
                 f"{name} needs strong convexity: penalty={penalty.name} has none; use "
                 f"penalty l2 or elastic_net{own}, or the parameter ridge"
             )
-        return convexity_refusal(problem, name) or projection_refusal(problem, name)
+        return projection_refusal(problem, name)
 
-    def minimiser(self, problem: ERM, linear: Array, tolerance: float) -> Array:
+    def minimiser(
+        self,
+        problem: ERM,
+        linear: Array,
+        tolerance: float,
+        start: Array | None = None,
+    ) -> Array:
         """Return the minimiser of F + (ridge/2) norm2^2 + linear.w, (1, p).
+
+        The search begins at ``start``, (p,), by default at zero.
 
         Raises
         ------
         NotSolved
             If it cannot be verified to be within the tolerance.
         """
-        near = minimise_perturbed(problem, np.ravel(linear), self.ridge, tolerance)
+        how = self.ridge, tolerance, start
+        near = minimise_perturbed(problem, np.ravel(linear), *how)
         if not near.distance <= tolerance:
             raise NotSolved(
                 f"{type(self).__name__}: the minimiser is verified to "
                 f"{near.distance:.1e} only, not to {tolerance:g}; nothing is published"
             )
         return near.w[None, :]
+
+
+@dataclass(frozen=True)
+class OneSolve(StronglyConvex, SingleAnswer):
+    """A method that solves one strongly convex problem, and publishes no other point.
+
+    References
+    ----------
+    Chaudhuri, Monteleoni, Sarwate, JMLR 2011, for the idea.
+    """
+
+    @classmethod
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
+        """State that without noise it is the minimiser."""
+        yield Limit(cls(), gap=1e-9)
+
+    def unsupported(self, problem: ERM) -> str | None:
+        """Refuse as the base does, and penalties that are not known to be convex."""
+        reason = super().unsupported(problem)
+        return reason or convexity_refusal(problem, type(self).__name__)
 
 
 def nearest_feasible(problem: ERM, w: Array) -> Array:

@@ -138,6 +138,7 @@ def test_every_algorithm_serves_or_refuses_it(algorithm):
         "output_perturbation": {"ridge": 0.5},
         "objective_perturbation": {"ridge": 0.5},
         "approximate_minima_perturbation": {"ridge": 0.5},
+        "dual_frank_wolfe": {"ridge": 0.5},
         "permutation_sgd": {"batch_size": "full"},
         "bias_reduced_sgd": {},
         "frank_wolfe": {"n_iter": 20},

@@ -13,6 +13,7 @@ from tests.serving import RISKS
 
 PUBLISH_A_MINIMISER = {
     "approximate_minima_perturbation",
+    "dual_frank_wolfe",
     "objective_perturbation",
     "output_perturbation",
     "permutation_sgd",

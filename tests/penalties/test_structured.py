@@ -153,7 +153,7 @@ def test_every_algorithm_serves_or_refuses_each(algorithm):
         )
         for one in NAMES
     ]
-    if algorithm in ("gd", *ONE_ANSWER):
+    if algorithm in ("gd", "dual_frank_wolfe", *ONE_ANSWER):
         assert refusals == [None] * len(NAMES)
         given = ONE_ANSWER.get(algorithm, {})
         found = fit(made, algorithm, epsilon=2.0, seed=0, **given)
@@ -177,6 +177,8 @@ def test_without_noise_each_method_ends_at_the_optimum(name):
         np.testing.assert_allclose(found.w, end, atol=near)
     found = fit(made, "gd", epsilon=free, seed=0, n_iter=300)
     np.testing.assert_allclose(found.w, end, atol=1e-5)
+    found = fit(made, "dual_frank_wolfe", epsilon=free, seed=0, n_iter=300)
+    np.testing.assert_allclose(found.w, end, atol=1e-2)
 
 
 def test_steps_on_batches_and_missing_convexity_are_refused():

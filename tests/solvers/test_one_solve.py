@@ -193,7 +193,7 @@ def test_the_distance_to_the_minimiser_is_covered(tolerance, noise, monkeypatch)
     assert (pure is None) == (noise == "gaussian")
     assert pure is None or pure + 1 / (z * output.weight) <= 1.0 + 1e-9
 
-    def spelled(problem, linear, ridge, reach):
+    def spelled(problem, linear, ridge, reach, start):
         return Minimiser(reach * problem.dataset.X[0] + 0.25, reach)
 
     monkeypatch.setattr(one_solve, "minimise_perturbed", spelled)

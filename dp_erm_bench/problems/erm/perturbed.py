@@ -33,7 +33,11 @@ class Minimiser:
 
 
 def minimise_perturbed(
-    problem: ERM, linear: Array, ridge: float, tolerance: float
+    problem: ERM,
+    linear: Array,
+    ridge: float,
+    tolerance: float,
+    start: Array | None = None,
 ) -> Minimiser:
     """Minimise F(w) + (ridge/2) norm2(w)^2 + linear.w over the problem's set.
 
@@ -47,6 +51,8 @@ def minimise_perturbed(
         ridge plus the penalty's own modulus must be positive.
     tolerance : float
         The distance that is sought. It is not promised: read ``distance``.
+    start : array of shape (p,), optional
+        Where the search starts, by default at zero.
 
     Returns
     -------
@@ -56,7 +62,8 @@ def minimise_perturbed(
         gradient steps (Beck and Teboulle 2009, with the constant momentum of strong
         convexity).
     """
-    steps, w = _Steps(problem, linear, ridge), np.zeros(problem.p)
+    steps = _Steps(problem, linear, ridge)
+    w = np.zeros(problem.p) if start is None else start
     if not (isinstance(problem.constraint, WholeSpace) and problem.penalty.quadratic):
         return steps.accelerated(w, tolerance)
     w, _ = newton(replace(steps.smooth, l2=steps.modulus), w, linear)

@@ -1,0 +1,186 @@
+"""Private Frank-Wolfe on the dual of a structured norm."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.norms.base import SubmodularNorm
+from dp_erm_bench.norms.cardinality import Cardinality
+from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
+from dp_erm_bench.penalties.l2 import L2
+from dp_erm_bench.penalties.structured import StructuredPenalty
+from dp_erm_bench.solvers import one_solve
+from dp_erm_bench.solvers.base import Array, Counts, Limit, Releases, shape
+from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.runs import steps_between
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork
+
+PARTS = {"2/(t+2)": (2.0, 2.0), "1/(t+2)": (1.0, 3.0)}
+"""a, b: the part of step t = 0, 1, .. is a / (t + b); the paper counts from t = 1."""
+ENOUGH = 1e-6
+"""Width of the interval in which a line search leaves its maximum."""
+
+
+@dataclass(frozen=True)
+class DualFrankWolfe(one_solve.StronglyConvex):
+    """Frank-Wolfe on the dual of min_w L(w) + kappa Omega(w), Omega a structured norm.
+
+    L is the mean loss with the ridge and the penalty's l2, D-strongly convex by these
+    two alone: curvature of the data is not counted, for a neighbour may lack it. With
+    K = kappa |P|(F) the dual is the maximum over s in K of min_w L(w) + s.w, and
+
+        theta(s) = argmin_w L(w) + s.w,
+        s <- s + part (s_bar - s),   s_bar = argmax_{s in K} s.theta(s).
+
+    Let theta, theta' be those of neighbours with the same s. As g = L + s.w is
+    D-strongly convex, D norm2(theta - theta') is at most the norm of the gradient of
+    L - L' at theta', 2 Lambda / n (replace_one) or Lambda / n (zero_out) for losses of
+    Lipschitz constant Lambda: s is in both. Each computed point is within the tolerance
+    of its theta, which adds twice that. T noisy theta(s_t) are published; s_bar is that
+    of the noisy point, so that s_(t+1) follows from what is published. The answer is
+    the mean of the noisy points. A penalty without a norm has K = {0}.
+
+    The gap kappa Omega(theta) - s.theta, of theta(s_t) before noise, is what theta(s_t)
+    is above the minimum at most. It is the table's `dual_gap`, which is not released.
+
+    References
+    ----------
+    Kumar, Deisenroth, "Differentially private empirical risk minimization with
+    sparsity-inducing norms", 2019, Algorithms 1 and 2; the printed sensitivity of
+    Algorithm 2 has 1 / n for 2 / (D n), see docs/errata.md.
+    """
+
+    any_penalty: ClassVar[bool] = True
+    convex_losses: ClassVar[bool] = True
+    exempt: ClassVar[Mapping[str, str]] = {
+        "sensitivities_are_tight": "the minimiser moves that far only where the loss "
+        "is linear for all neighbours, which the small problems are not"
+    }
+
+    n_iter: int = shape(10, least=0, help="T, the number of steps")
+    steps: str = shape(
+        "2/(t+2)",
+        choices=(*PARTS, "line_search"),
+        help="part of the way to s_bar; 1/(t+2), t = 1, ..: printed; line_search reads "
+        "the data, at epsilon=inf only",
+    )
+    tolerance: float = one_solve.tolerance_field(1e-9)
+
+    @classmethod
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
+        """State that it is the minimiser where there is no norm, else near it."""
+        if problem.penalty.quadratic:
+            yield Limit(cls(n_iter=1), gap=1e-9)
+        else:
+            yield Limit(cls(n_iter=200), gap=0.05)
+
+    @property
+    def unbounded(self) -> str:
+        """Return why a finite epsilon is refused: a line search is not released."""
+        if self.steps != "line_search":
+            return ""
+        return (
+            "steps=line_search: it reads the data and is not paid for; at a finite "
+            f"epsilon steps must be one of {', '.join(PARTS)}"
+        )
+
+    def unsupported(self, problem: ERM) -> str | None:
+        """Refuse what is not strongly convex, and penalties that are no norms."""
+        penalty = problem.penalty
+        if norm_part(penalty) is not None:
+            return super().unsupported(problem)
+        if not isinstance(penalty, SeparablePenalty):
+            return inseparable(penalty)
+        return (
+            f"penalty={penalty.name}: dual_frank_wolfe serves a norm with an l2 part, "
+            "without a box: none, l2, l1, elastic_net, cardinality, groups, range or "
+            "submodular"
+        )
+
+    def iterations(self, problem: ERM) -> int:
+        """Return T."""
+        return self.n_iter
+
+    def passes_at(self, problem: ERM, iteration: int) -> float:
+        """Return the number of solutions: the passes of a solver are not counted."""
+        return float(iteration)
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of one solution without the norm."""
+        return super().step_work(without_norm(problem))
+
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
+        """Yield theta(s_t), T times; a line search has no finite sensitivity."""
+        inner = without_norm(problem)
+        change = adjacency.of_mean(norm_bound(inner, None), problem.n)
+        moves = change / self.modulus(problem) + 2.0 * self.tolerance
+        yield Gaussian("minimiser", np.inf if self.unbounded else moves, self.n_iter)
+
+    def iterates(
+        self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
+    ) -> Iterator[Array]:
+        """Yield the means of the noisy points, in the set, at the checkpoints."""
+        problem, inner = oracle.problem, without_norm(oracle.problem)
+        part = norm_part(problem.penalty)
+        assert part is not None  # refused
+        norm, kappa = part
+        s, theta, mean = np.zeros(problem.p), None, oracle.w.copy()
+        told, done = oracle.told if kappa > 0.0 else {}, 0
+        told["dual_gap"] = np.full(1, np.nan)
+        yield oracle.w
+        for k in steps_between(checkpoints):
+            for t in range(done, done + k):
+                theta = self.minimiser(inner, s, self.tolerance, theta)[0]
+                told["dual_gap"] = np.array([norm.slack(theta, s, kappa)])
+                noisy = mechanisms["minimiser"](theta[None, :])
+                mean += (noisy - mean) / (t + 1)
+                towards = kappa * norm.maximiser(noisy[0]) - s
+                s = s + self.part(t, inner, s, towards, theta) * towards
+            done += k
+            yield problem.constraint.project(mean)
+
+    def part(self, t: int, inner: ERM, s: Array, towards: Array, theta: Array) -> float:
+        """Return the part of the way of step t = 0, 1, .."""
+        if self.steps in PARTS:
+            over, shift = PARTS[self.steps]
+            return over / (t + shift)
+        return self.line_search(inner, s, towards, theta)
+
+    def line_search(self, inner: ERM, s: Array, towards: Array, theta: Array) -> float:
+        """Return the part with the largest dual value: its derivative is theta.towards.
+
+        The dual is concave, so that the derivative falls; it is halved upon.
+        """
+        low, high = 0.0, 1.0
+        if self._slope(inner, s, towards, theta, 1.0) >= 0.0:
+            return 1.0
+        while high - low > ENOUGH:
+            middle = 0.5 * (low + high)
+            rises = self._slope(inner, s, towards, theta, middle) > 0.0
+            low, high = (middle, high) if rises else (low, middle)
+        return low
+
+    def _slope(
+        self, inner: ERM, s: Array, towards: Array, theta: Array, part: float
+    ) -> float:
+        at = s + part * towards
+        return float(self.minimiser(inner, at, self.tolerance, theta)[0] @ towards)
+
+
+def norm_part(penalty: Penalty) -> tuple[SubmodularNorm, float] | None:
+    """Return Omega and kappa of kappa Omega + (l2 / 2) norm2^2, None of no such."""
+    if isinstance(penalty, StructuredPenalty):
+        return penalty.norm, penalty.strength
+    if isinstance(penalty, SeparablePenalty) and not penalty.boxed:
+        return Cardinality(), penalty.l1
+    return None
+
+
+def without_norm(problem: ERM) -> ERM:
+    """Return the problem with the l2 part of its penalty alone."""
+    if problem.penalty.quadratic:
+        return problem
+    return replace(problem, penalty=L2(problem.penalty.strong_convexity))

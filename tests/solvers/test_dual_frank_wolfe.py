@@ -1,0 +1,238 @@
+"""Dual Frank-Wolfe: its points, its gap, its sensitivity and its broken twins."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from dp_erm_bench import fit, problem_from_arrays
+from dp_erm_bench.contract import suite
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.solvers.bounds import norm_bound
+from dp_erm_bench.solvers.dual_frank_wolfe import DualFrankWolfe, without_norm
+from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
+from dp_erm_bench.solvers.terms import Gaussian
+from tests.twins.checks import Narrow
+
+INFINITE, NAME = math.inf, "dual_frank_wolfe"
+REFERENCE = {"count": ([0.437124, -0.365886], 0.148190)}
+REFERENCE |= {"one": ([0.461204, -0.449164], 0.127814)}
+
+
+def small(function="count", loss="squared", **parts):
+    """Three records, the modulus 0.1; minimised by hand for two norms."""
+    X = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, -1.0]])
+    y = np.array([1.0, -0.5, 0.25] if loss == "squared" else [1.0, -1.0, 1.0])
+    psi = {"name": "cardinality", "function": function, "strength": 0.05, "l2": 0.1}
+    return problem_from_arrays(X, y, loss=loss, **{"penalty": psi, **parts})
+
+
+def served(n=60, l2=0.1, strength=0.02, seed=4, **parts):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, 4))
+    y = np.where(X @ [2.0, -1.0, 0.2, 0.0] + rng.normal(size=n) > 0.0, 1.0, -1.0)
+    psi = {"name": "cardinality", "function": "sqrt", "strength": strength, "l2": l2}
+    bounds = {"columns": 1.0, "norm": 2.0, "label": 1.0}
+    given = {"loss": "logistic", "penalty": psi, "bounds": bounds, **parts}
+    return problem_from_arrays(X, y, **given)
+
+
+@pytest.mark.parametrize("function", list(REFERENCE))
+@pytest.mark.parametrize(
+    ("steps", "n_iter", "near"),
+    [("2/(t+2)", 400, 2e-3), ("1/(t+2)", 400, 6e-3), ("line_search", 100, 2e-3)],
+)
+def test_it_reaches_the_reference_minimum(function, steps, n_iter, near):
+    made, (w, value) = small(function), REFERENCE[function]
+    found = fit(made, NAME, epsilon=INFINITE, seed=0, n_iter=n_iter, steps=steps)
+    np.testing.assert_allclose(found.w, w, atol=near)
+    assert made.value(found.w) == pytest.approx(value, abs=1e-5)
+
+
+def test_the_gap_certifies_each_point_and_falls():
+    made = served(strength=0.1)
+    solver, gaps, above = DualFrankWolfe(n_iter=200), [], []
+    inner = without_norm(made)
+    s, kappa, norm = np.zeros(4), made.penalty.strength, made.penalty.norm
+    for t in range(200):
+        theta = solver.minimiser(inner, s, 1e-9)[0]
+        gaps.append(kappa * norm.value(theta) - s @ theta)
+        above.append(made.value(theta) - made.optimum.value)
+        s = s + 2.0 / (t + 2.0) * (kappa * norm.maximiser(theta) - s)
+    assert (np.array(above) <= np.array(gaps) + 1e-12).all()
+    assert min(gaps[-20:]) < 1e-2 * gaps[0]
+    rows = fit(made, NAME, epsilon=INFINITE, seed=0, n_iter=200).trajectory
+    told = rows["dual_gap"].to_numpy()
+    assert np.isnan(told[0]) and len(told) > 5
+    np.testing.assert_allclose(told[1:], np.array(gaps)[rows.iteration[1:] - 1])
+
+
+def test_the_first_point_is_without_the_norm_and_the_answer_is_the_mean():
+    made = served(strength=0.1)
+    one, two = (fit(made, NAME, epsilon=INFINITE, n_iter=k).w for k in (1, 2))
+    np.testing.assert_allclose(one, without_norm(made).optimum.w, atol=1e-6)
+    s = made.penalty.strength * made.penalty.norm.maximiser(one)
+    second = DualFrankWolfe().minimiser(without_norm(made), s, 1e-9)[0]
+    np.testing.assert_allclose(two, (one + second) / 2, atol=1e-7)
+
+
+def test_what_is_published_fixes_the_next_question():
+    """The noise of step t moves s_(t+1), and no other use of the data does."""
+    made = served(strength=0.1)
+    a, b = (fit(made, NAME, epsilon=1.0, seed=k, n_iter=3) for k in (0, 1))
+    assert not np.array_equal(a.w, b.w)
+    again = fit(made, NAME, epsilon=1.0, seed=0, n_iter=3)
+    np.testing.assert_array_equal(a.w, again.w)
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.05])
+def test_separable_penalties_are_served(l1):
+    psi = {"name": "elastic_net", "strength": l1 + 0.2, "l1_ratio": l1 / (l1 + 0.2)}
+    if l1 == 0.0:
+        psi = {"name": "l2", "strength": 0.2}
+    made = served(penalty=psi)
+    found = fit(made, NAME, epsilon=INFINITE, n_iter=300)
+    near = 1e-9 if l1 == 0.0 else 2e-3
+    assert 0.0 <= found.trajectory["relative_error"].iloc[-1] + 1e-12 <= near
+
+
+def test_once_without_a_norm_it_is_output_perturbation():
+    made = served(penalty={"name": "l2", "strength": 0.2})
+    (mine,) = DualFrankWolfe(n_iter=1).releases(made, Adjacency.REPLACE_ONE, None)
+    (other,) = OutputPerturbation().releases(made, Adjacency.REPLACE_ONE, None)
+    assert mine.sensitivity == other.sensitivity
+    ends = [fit(made, NAME, epsilon=1.0, seed=k, n_iter=1).w for k in range(40)]
+    theirs = [
+        fit(made, "output_perturbation", epsilon=1.0, seed=k).w for k in range(40)
+    ]
+    assert 0.7 < np.std(ends) / np.std(theirs) < 1.4
+
+
+@pytest.mark.parametrize(("adjacency", "factor"), [("replace_one", 2), ("zero_out", 1)])
+def test_the_scale_is_that_of_the_formula(adjacency, factor):
+    """S = factor Lambda / (D n) + 2 tolerance; T uses at S sqrt(T) / mu."""
+    made = served(n=50, l2=0.05)
+    solver = DualFrankWolfe(ridge=0.15, n_iter=9, tolerance=1e-3)
+    (release,) = solver.releases(made, Adjacency(adjacency), None)
+    expected = factor * 2.0 / ((0.05 + 0.15) * 50) + 2e-3
+    assert release.sensitivity == pytest.approx(expected, rel=1e-12)
+    assert release.times == 9
+    how = {"epsilon": 1.0, "delta": 1e-6, "adjacency": adjacency}
+    found = fit(made, NAME, ridge=0.15, n_iter=9, tolerance=1e-3, **how)
+    (law,) = [one.law() for one in found.releases]
+    z = 3.0 / 0.236704
+    assert law.mu_square(z) == pytest.approx(0.236704**2, rel=1e-6)
+    assert found.epsilon_certified == pytest.approx(1.0, rel=1e-4)
+
+
+def test_no_neighbour_moves_a_point_further():
+    rng, solver = np.random.default_rng(0), DualFrankWolfe()
+    here = served(n=20, l2=0.02)
+    (release,) = solver.releases(here, Adjacency.REPLACE_ONE, None)
+    X, y, furthest = here.dataset.X, here.dataset.y, 0.0
+    for _ in range(30):
+        s = 0.02 * here.penalty.norm.maximiser(rng.normal(size=4))
+        other = X.copy()
+        other[0] = -X[0] if rng.random() < 0.5 else rng.uniform(-1.0, 1.0, 4)
+        parts = {"penalty": here.penalty, "bounds": {"columns": 1.0, "norm": 2.0}}
+        there = problem_from_arrays(other, y, loss="logistic", **parts)
+        ends = [solver.minimiser(without_norm(m), s, 1e-9) for m in (here, there)]
+        far = float(np.linalg.norm(ends[0] - ends[1]))
+        furthest = max(furthest, far / release.sensitivity.item())
+    assert 0.0 < furthest <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("params", "parts", "words"),
+    [
+        ({}, {"penalty": {"name": "cardinality", "strength": 0.1}}, "strong convexity"),
+        ({}, {"penalty": "none"}, "DualFrankWolfe needs strong convexity"),
+        ({"steps": "line_search"}, {}, "steps=line_search: it reads the data.*finite"),
+        (
+            {"ridge": 0.1},
+            {"penalty": {"name": "box", "lower": -1.0, "upper": 1.0}},
+            "penalty=box: dual_frank_wolfe serves a norm",
+        ),
+        ({}, {"loss": "squared"}, "DualFrankWolfe needs declared bounds"),
+        ({}, {"bounds": None}, "DualFrankWolfe needs declared bounds"),
+    ],
+)
+def test_what_it_refuses_at_a_finite_epsilon(params, parts, words):
+    made = served(**parts)
+    with pytest.raises(Unsupported, match=words) as found:
+        fit(made, NAME, epsilon=1.0, seed=0, **params)
+    assert "\n" not in str(found.value)
+
+
+def test_a_function_that_cannot_be_checked_is_served():
+    class Counted:
+        def gains(self, order):
+            return np.ones(len(order))
+
+    made = served(
+        penalty={"name": "submodular", "values": Counted(), "l2": 0.1, "strength": 0.1}
+    )
+    found = fit(made, NAME, epsilon=1.0, n_iter=2, seed=0)
+    assert found.epsilon_certified <= 1.0 and np.isfinite(found.w).all()
+
+
+# Broken twins.
+
+
+@dataclasses.dataclass(frozen=True)
+class Twin(DualFrankWolfe):
+    """Declares as many points as there are, of another sensitivity."""
+
+    def change(self, problem, adjacency):
+        raise NotImplementedError
+
+    def releases(self, problem, adjacency, schedule):
+        yield Gaussian("minimiser", self.change(problem, adjacency), self.n_iter)
+
+
+class NoRidge(Twin):
+    """Counts the curvature of the data: another data set may have less."""
+
+    def change(self, problem, adjacency):
+        hessian = problem.dataset.X.T @ problem.dataset.X / problem.n
+        curvature = self.modulus(problem) + float(np.linalg.eigvalsh(hessian)[-1])
+        return adjacency.of_mean(norm_bound(problem, None), problem.n) / curvature
+
+
+class Printed(Twin):
+    """1 / n for 2 / (D n), as printed."""
+
+    def change(self, problem, adjacency):
+        return norm_bound(problem, None) / problem.n
+
+
+class ToleranceUnpaid(Twin):
+    """Ends within the tolerance of the minimiser, on a side that the data choose."""
+
+    def change(self, problem, adjacency):
+        moved = adjacency.of_mean(norm_bound(without_norm(problem), None), problem.n)
+        return moved / self.modulus(problem)
+
+    def minimiser(self, problem, linear, tolerance, start=None):
+        found = DualFrankWolfe.minimiser(self, problem, linear, 1e-9, start)
+        side = np.sign(problem.dataset.X[0].sum()) / np.sqrt(problem.p)
+        return found + tolerance * side
+
+
+FOUND = {
+    NoRidge: ("declarations_know_no_data", {}),
+    Printed: ("replay_audit", {"ridge": 0.01}),
+    ToleranceUnpaid: ("replay_audit", {"tolerance": 40.0}),
+}
+
+
+@pytest.mark.parametrize("twin", FOUND, ids=lambda twin: twin.__name__)
+def test_broken_twins_are_found(twin):
+    name, preset = FOUND[twin]
+    candidate = Narrow("twin", twin, preset)
+    sound = Narrow("sound", DualFrankWolfe, preset)
+    check = next(one for one in suite.CHECKS if one.run.__name__ == name)
+    assert check.result(candidate).verdict == suite.FAILS
+    assert check.result(sound).verdict == suite.OK
