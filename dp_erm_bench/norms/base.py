@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.norms.extreme import extreme_sets
+from dp_erm_bench.norms.extreme import extreme_sets, greedy_points, signed_points
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -163,6 +163,18 @@ class SubmodularNorm(ABC):
         of F(A) in sum. None if with signs they are more than 10^5, or p is too large.
         """
         return extreme_sets(self.of_masks, p)
+
+    def greedy_points(self, p: int) -> Array | None:
+        """Return the extreme points of |P|(F) that are >= 0, (m, p).
+
+        None if with signs they are more than 10^5, or p is too large to list them.
+        """
+        return greedy_points(self.of_masks, p)
+
+    def vertices(self, p: int) -> Array | None:
+        """Return the extreme points of |P|(F), (m, p), see ``greedy_points``."""
+        points = self.greedy_points(p)
+        return None if points is None else signed_points(points)
 
     def of_masks(self, masks: NDArray[np.bool_]) -> Array:
         """Return F of sets, (m, p) to (m,): Omega of their indicators."""

@@ -1,6 +1,7 @@
 """Norms from functions of the number of coordinates."""
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -75,6 +76,17 @@ class Cardinality(SubmodularNorm):
             return np.asarray(size.max(axis=-1))
         levels = self.levels(w.shape[-1]).astype(size.dtype)
         return np.asarray(np.sort(size, axis=-1) @ levels[::-1])
+
+    def greedy_points(self, p: int) -> Array | None:
+        """Return the extreme points >= 0: the levels in all orders."""
+        levels = self.levels(p)
+        if not levels[1:].any():
+            return np.eye(p) * levels[0] if p <= MOST // 2 else None
+        equal = np.unique(levels.round(12), return_counts=True)[1]
+        orders = math.lgamma(p + 1) - sum(math.lgamma(k + 1) for k in equal)
+        if orders + math.log(2.0) * np.count_nonzero(levels) > math.log(MOST) + 1e-6:
+            return None
+        return levels[None, :].copy() if equal.size == 1 else super().greedy_points(p)
 
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
         """Return the largest mean of the k largest |s|, times k / g(k)."""

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,52 @@ def all_masks(p: int) -> Masks:
     return bits.astype(bool)
 
 
+def greedy_points(of_masks: Callable[[Masks], Array], p: int) -> Array | None:
+    """Return the points of the greedy algorithm over all orders, >= 0, each once.
+
+    With all signs they are the extreme points of |P|(F). None if they are more than
+    10^5 then, or p is above 16.
+
+    What no longer adds to F joins a set at once: later it would not either, as F is
+    submodular. So the same point is not come to by many orders.
+    """
+    if p > LISTED:
+        return None
+    whole = float(of_masks(np.ones((1, p), dtype=bool))[0])
+    found = {(0, (0.0,) * p)}
+    for _ in range(p):
+        grown: set[tuple[int, tuple[float, ...]]] = set()
+        for number, point in found:
+            grown |= set(_grown(of_masks, p, number, point, ROUNDED * whole))
+            if len(grown) > MOST:
+                return None
+        found = grown
+    points = np.array(sorted({point for _, point in found}))
+    return points if np.exp2((points > 0.0).sum(axis=1)).sum() <= MOST else None
+
+
+def _grown(
+    of_masks: Callable[[Masks], Array],
+    p: int,
+    number: int,
+    point: tuple[float, ...],
+    least: float,
+) -> Iterator[tuple[int, tuple[float, ...]]]:
+    """Yield a set and a point with each coordinate that adds to F, or as they are."""
+    mask = (number >> np.arange(p)) & 1 == 1
+    gains = of_masks(mask | np.eye(p, dtype=bool)) - of_masks(mask[None, :])
+    mask |= gains <= least
+    if mask.all():
+        yield (1 << p) - 1, point
+    for j in map(int, np.flatnonzero(~mask)):
+        joined = mask.copy()
+        joined[j] = True
+        # Equal up to rounding is equal.
+        gain = float(f"{gains[j]:.12g}")
+        bits = sum(1 << k for k in map(int, np.flatnonzero(joined)))
+        yield bits, (*point[:j], gain, *point[j + 1 :])
+
+
 def _stable(values: Array, p: int) -> Masks:
     """Return which sets no other coordinate can join at the same F."""
     numbers, kept = np.arange(2**p), np.ones(2**p, dtype=bool)
@@ -81,6 +127,12 @@ def _inseparable(values: Array, p: int, asked: Masks) -> Masks:
         room = values[with_first] + values[number & ~with_first] - values[number]
         kept[number] = bool((room > ROUNDED * values[-1]).all())
     return kept
+
+
+def signed_points(points: Array) -> Array:
+    """Return points >= 0 with all signs of the entries that are not 0, (m, p)."""
+    rows = [signed(point[None, :] > 0.0) * point for point in points]
+    return np.concatenate(rows)
 
 
 def signed(masks: Masks) -> Array:

@@ -1,6 +1,7 @@
 """Norms from groups of coordinates, disjoint or overlapping."""
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -163,6 +164,18 @@ class Groups(SumOfMaxima):
         largest = {n: largest_mean(n) for n in set(map(len, self.groups))}
         pairs = zip(self.weights, self.groups, strict=True)
         return math.fsum(w * largest[len(group)] for w, group in pairs)
+
+    def greedy_points(self, p: int) -> Array | None:
+        """Return the extreme points >= 0: of disjoint groups one entry in each."""
+        if not self.disjoint:
+            return super().greedy_points(p)
+        if math.prod(2.0 * len(group) for group in self.groups) > MOST:
+            return None
+        points = np.zeros((math.prod(map(len, self.groups)), p))
+        rows = np.arange(len(points))
+        for k, chosen in enumerate(zip(*itertools.product(*self.groups), strict=True)):
+            points[rows, list(chosen)] = self.weights[k]
+        return points
 
     def dense_sets(self, p: int) -> NDArray[np.bool_] | None:
         """Return the groups themselves where they are disjoint."""

@@ -10,7 +10,13 @@ import numpy as np
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.norms.base import SubmodularNorm
-from dp_erm_bench.penalties.base import Array, Penalty, check_strength
+from dp_erm_bench.norms.cardinality import Cardinality
+from dp_erm_bench.penalties.base import (
+    Array,
+    Penalty,
+    SeparablePenalty,
+    check_strength,
+)
 
 
 class StructuredPenalty(Penalty):
@@ -99,6 +105,18 @@ class StructuredPenalty(Penalty):
         size, _ = self.norm.dual(u)
         s = min(1.0, self.strength / size) if size > 0.0 else 1.0
         return s, self.norm.slack(w, s * u, self.strength)
+
+
+def norm_part(penalty: Penalty) -> tuple[SubmodularNorm, float] | None:
+    """Return Omega and k of k Omega + (l2 / 2) norm2^2, None of what has no such form.
+
+    The L1 part of a separable penalty is the norm of F(A) = |A|.
+    """
+    if isinstance(penalty, StructuredPenalty):
+        return penalty.norm, penalty.strength
+    if isinstance(penalty, SeparablePenalty) and not penalty.boxed:
+        return Cardinality(), penalty.l1
+    return None
 
 
 @contextmanager

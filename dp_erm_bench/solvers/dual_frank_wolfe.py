@@ -1,16 +1,18 @@
 """Private Frank-Wolfe on the dual of a structured norm."""
 
+import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dp_erm_bench.norms.base import SubmodularNorm
-from dp_erm_bench.norms.cardinality import Cardinality
-from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
-from dp_erm_bench.penalties.l2 import L2
-from dp_erm_bench.penalties.structured import StructuredPenalty
+from dp_erm_bench.norms.extreme import MOST
+from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
+from dp_erm_bench.penalties.structured import norm_part
+from dp_erm_bench.problems.erm.perturbed import without_norm
+from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers import one_solve
 from dp_erm_bench.solvers.base import Array, Counts, Limit, Releases, shape
 from dp_erm_bench.solvers.bounds import norm_bound
@@ -39,9 +41,15 @@ class DualFrankWolfe(one_solve.StronglyConvex):
     D-strongly convex, D norm2(theta - theta') is at most the norm of the gradient of
     L - L' at theta', 2 Lambda / n (replace_one) or Lambda / n (zero_out) for losses of
     Lipschitz constant Lambda: s is in both. Each computed point is within the tolerance
-    of its theta, which adds twice that. T noisy theta(s_t) are published; s_bar is that
-    of the noisy point, so that s_(t+1) follows from what is published. The answer is
-    the mean of the noisy points. A penalty without a norm has K = {0}.
+    of its theta, which adds twice that; call the sum S. With release=gaussian T noisy
+    theta(s_t) are published; s_bar is that of the noisy point, so that s_(t+1) follows
+    from what is published. The answer is the mean of the noisy points. A penalty
+    without a norm has K = {0}.
+
+    With release=selection s_bar is a noisy maximum over the vertices v of K: one record
+    moves the score v.theta by norm2(v) S at most. (s_t.theta, which the paper takes
+    off, is common to all.) theta(s_T) reads the data again, equation (13), which
+    the paper does not pay for: it is published once, with noise of sensitivity S.
 
     The gap kappa Omega(theta) - s.theta, of theta(s_t) before noise, is what theta(s_t)
     is above the minimum at most. It is the table's `dual_gap`, which is not released.
@@ -67,6 +75,16 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         help="part of the way to s_bar; 1/(t+2), t = 1, ..: printed; line_search reads "
         "the data, at epsilon=inf only",
     )
+    release: str = shape(
+        "gaussian",
+        choices=("gaussian", "selection"),
+        help="noisy points, or noisy maxima over listed vertices and one noisy point",
+    )
+    recovery_weight: float = shape(
+        1.0,
+        above=0.0,
+        help="of release=selection: noise multiplier of the point / of the maxima",
+    )
     tolerance: float = one_solve.tolerance_field(1e-9)
 
     @classmethod
@@ -91,13 +109,23 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         """Refuse what is not strongly convex, and penalties that are no norms."""
         penalty = problem.penalty
         if norm_part(penalty) is not None:
-            return super().unsupported(problem)
+            reason = super().unsupported(problem)
+            return reason or self._unlisted(problem)
         if not isinstance(penalty, SeparablePenalty):
             return inseparable(penalty)
         return (
             f"penalty={penalty.name}: dual_frank_wolfe serves a norm with an l2 part, "
             "without a box: none, l2, l1, elastic_net, cardinality, groups, range or "
             "submodular"
+        )
+
+    def _unlisted(self, problem: ERM) -> str | None:
+        if self.release == "gaussian" or vertices_of(problem) is not None:
+            return None
+        return (
+            f"release=selection: penalty={problem.penalty.name} has no norm whose "
+            f"vertices are listed, from 2 to {MOST}, for p={problem.p}; use "
+            "release=gaussian"
         )
 
     def iterations(self, problem: ERM) -> int:
@@ -113,21 +141,42 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         return super().step_work(without_norm(problem))
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield theta(s_t), T times; a line search has no finite sensitivity."""
+        """Yield theta(s_t), T times; or T selections and theta(s_T).
+
+        A line search has no finite sensitivity.
+        """
         inner = without_norm(problem)
         change = adjacency.of_mean(norm_bound(inner, None), problem.n)
         moves = change / self.modulus(problem) + 2.0 * self.tolerance
-        yield Gaussian("minimiser", np.inf if self.unbounded else moves, self.n_iter)
+        moves = np.full_like(moves, np.inf) if self.unbounded else moves
+        if self.release == "gaussian":
+            yield Gaussian("minimiser", moves, self.n_iter)
+            return
+        points = vertices_of(problem)
+        assert points is not None  # refused
+        sizes = np.linalg.norm(points, axis=1)
+        yield NoisyMax("vertex", sizes * moves, self.n_iter)
+        once = min(self.n_iter, 1)
+        yield Gaussian("minimiser", moves, once, weight=self.recovery_weight)
 
     def iterates(
         self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
     ) -> Iterator[Array]:
-        """Yield the means of the noisy points, in the set, at the checkpoints."""
+        """Yield the answers so far, in the set, at the checkpoints.
+
+        With release=selection there is one after the last step, and the start before.
+        """
         problem, inner = oracle.problem, without_norm(oracle.problem)
         part = norm_part(problem.penalty)
         assert part is not None  # refused
         norm, kappa = part
-        s, theta, mean = np.zeros(problem.p), None, oracle.w.copy()
+        points = vertices_of(problem) if self.release == "selection" else None
+        s, theta, answer = np.zeros(problem.p), None, oracle.w.copy()
+
+        def scores(w: Array) -> Array:
+            assert points is not None
+            return w @ points.T
+
         told, done = oracle.told if kappa > 0.0 else {}, 0
         told["dual_gap"] = np.full(1, np.nan)
         yield oracle.w
@@ -135,12 +184,20 @@ class DualFrankWolfe(one_solve.StronglyConvex):
             for t in range(done, done + k):
                 theta = self.minimiser(inner, s, self.tolerance, theta)[0]
                 told["dual_gap"] = np.array([norm.slack(theta, s, kappa)])
-                noisy = mechanisms["minimiser"](theta[None, :])
-                mean += (noisy - mean) / (t + 1)
-                towards = kappa * norm.maximiser(noisy[0]) - s
+                if points is None:
+                    noisy = mechanisms["minimiser"](theta[None, :])
+                    answer += (noisy - answer) / (t + 1)
+                    s_bar = kappa * norm.maximiser(noisy[0])
+                else:
+                    (chosen,) = mechanisms["vertex"](theta[None, :], scores)
+                    s_bar = points[chosen]
+                towards = s_bar - s
                 s = s + self.part(t, inner, s, towards, theta) * towards
             done += k
-            yield problem.constraint.project(mean)
+            if points is not None and k and done == self.n_iter:
+                theta = self.minimiser(inner, s, self.tolerance, theta)[0]
+                answer = mechanisms["minimiser"](theta[None, :])
+            yield problem.constraint.project(answer)
 
     def part(self, t: int, inner: ERM, s: Array, towards: Array, theta: Array) -> float:
         """Return the part of the way of step t = 0, 1, .."""
@@ -170,17 +227,15 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         return float(self.minimiser(inner, at, self.tolerance, theta)[0] @ towards)
 
 
-def norm_part(penalty: Penalty) -> tuple[SubmodularNorm, float] | None:
-    """Return Omega and kappa of kappa Omega + (l2 / 2) norm2^2, None of no such."""
-    if isinstance(penalty, StructuredPenalty):
-        return penalty.norm, penalty.strength
-    if isinstance(penalty, SeparablePenalty) and not penalty.boxed:
-        return Cardinality(), penalty.l1
-    return None
+def vertices_of(problem: ERM) -> Array | None:
+    """Return the vertices of K, (m, p), None where they are not listed or only 0."""
+    part = norm_part(problem.penalty)
+    if part is None or part[1] == 0.0:
+        return None
+    points = _vertices(part[0], problem.p)
+    return None if points is None else part[1] * points
 
 
-def without_norm(problem: ERM) -> ERM:
-    """Return the problem with the l2 part of its penalty alone."""
-    if problem.penalty.quadratic:
-        return problem
-    return replace(problem, penalty=L2(problem.penalty.strong_convexity))
+@functools.lru_cache(maxsize=8)
+def _vertices(norm: SubmodularNorm, p: int) -> Array | None:
+    return norm.vertices(p)

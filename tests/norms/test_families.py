@@ -1,5 +1,6 @@
 """Every norm against all 2^6 - 1 sets, by programs that know nothing of norms."""
 
+import itertools
 import math
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy.optimize import linprog, nnls
 
 from dp_erm_bench.norms.cardinality import Cardinality
 from dp_erm_bench.norms.extreme import signed
+from dp_erm_bench.norms.groups import Groups
 from tests.norms.families import FAMILIES, POINT, SETS, P
 
 RANDOM = np.random.default_rng(5)
@@ -161,3 +163,34 @@ def test_a_width_is_the_mean_of_draws(family):
     else:
         twin = FAMILIES["table"][0]
         assert abs(mean - twin.sampled_width(P)[0]) <= 4 * error
+
+
+def test_the_vertices_are_the_greedy_points_of_all_orders(family):
+    norm, bound = family
+    F = dict(zip(SETS, bound, strict=True))
+    points = np.zeros((math.factorial(P), P))
+    for row, order in zip(points, itertools.permutations(range(P)), strict=True):
+        values = [F.get(tuple(sorted(order[:k])), 0.0) for k in range(P + 1)]
+        row[list(order)] = np.diff(values)
+    every = np.unique(points.round(6) + 0.0, axis=0)
+    found = norm.vertices(P).round(6) + 0.0
+    assert len(found) == (2.0 ** np.count_nonzero(every, axis=1)).sum()
+    assert len(np.unique(found, axis=0)) == len(found)
+    np.testing.assert_array_equal(np.unique(np.abs(found), axis=0), every)
+
+
+@pytest.mark.parametrize(
+    ("norm", "p", "count"),
+    [
+        (Cardinality("one"), 2000, 4000),
+        (Cardinality("count"), 16, 2**16),
+        (Cardinality("count"), 17, None),
+        (Cardinality("sqrt"), 8, None),
+        (Groups([range(100), range(100, 300)]), 300, 200 * 400),
+        (Groups([range(200), range(200, 500)]), 500, None),
+    ],
+)
+def test_vertices_are_listed_up_to_a_hundred_thousand(norm, p, count):
+    found = norm.vertices(p)
+    assert (found is None) == (count is None)
+    assert found is None or found.shape == (count, p)
