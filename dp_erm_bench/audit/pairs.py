@@ -84,7 +84,12 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
 
 
 def _served(solver: Solver) -> bool:
-    """Return whether an objective was found: not all combinations have a meaning."""
+    """Return whether an objective was found: not all combinations have a meaning.
+
+    What is refused at every finite epsilon claims nothing.
+    """
+    if solver.unbounded:
+        return False
     try:
         worst_pair(solver, Adjacency.REPLACE_ONE)
     except Unsupported:

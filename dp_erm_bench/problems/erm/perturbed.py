@@ -91,12 +91,9 @@ def shifted_dual(
     """Maximise the dual of F(w) + (ridge/2) norm2(w)^2 + linear.w, F with a norm.
 
     Let F = L + kappa Omega, L with the penalty's l2 and the ridge, K = kappa |P|(F).
-    As kappa Omega(w) is the maximum of s.w over s in K, the dual is
-
-        the maximum over u in K + linear of min_w L(w) + u.w:
-
-    objective perturbation with linear = b / n shifts the feasible set of the dual by
-    b / n. Its maximiser is not the unperturbed one plus b / n, as the paper says.
+    The dual is the maximum over u in K + linear of min_w L(w) + u.w: linear = b / n
+    shifts its set by b / n. The maximiser is not, as the paper says, the old one
+    plus b / n.
 
     Parameters
     ----------
@@ -104,16 +101,13 @@ def shifted_dual(
         On the whole space; its penalty a norm and an l2 part.
     linear : array of shape (p,)
     ridge : float
-        ridge plus the penalty's l2 must be positive.
     gap : float
         Between primal and dual value, at which accelerated projected steps end.
 
     Returns
     -------
-    u : array of shape (p,)
-        The maximiser, in K + linear.
-    theta : array of shape (p,)
-        argmin_w L(w) + u.w, the minimiser of the perturbed problem.
+    u, theta : array of shape (p,)
+        The maximiser, and the minimiser of L(w) + u.w and of the perturbed problem.
 
     References
     ----------
