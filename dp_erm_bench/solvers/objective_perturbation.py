@@ -75,7 +75,7 @@ class ObjectivePerturbation(PerturbedObjective):
     within ``tolerance`` of it, and noise of sensitivity 2 tolerance covers the rest.
     Entries that this noise alone explains are published as zeros where the penalty has
     an L1 part or is a structured norm; the noisy point is projected on the set, or on a
-    penalty's box. Both are free.
+    penalty's box; with postprocess=prox its norm's prox comes first. All are free.
 
     References
     ----------
@@ -88,6 +88,7 @@ class ObjectivePerturbation(PerturbedObjective):
 
     noise: str = one_solve.noise_field()
     tolerance: float = one_solve.tolerance_field(1e-8)
+    postprocess: str = one_solve.postprocess_field()
 
     @property
     def printed(self) -> str:
@@ -114,4 +115,6 @@ class ObjectivePerturbation(PerturbedObjective):
             entry = 1.0 if self.noise == "gaussian" else math.sqrt(problem.p)
             small = DEVIATIONS * entry * mechanisms["output"].scale
             w = np.where(np.abs(w) <= small, 0.0, w)
+        if self.postprocess == "prox":
+            w = one_solve.norm_prox(problem, w)
         return one_solve.nearest_feasible(problem, w)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.errors import NotSolved
+from dp_erm_bench.penalties.structured import norm_part
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.solvers.base import Array, Counts, Limit, Solver, shape
@@ -38,6 +39,17 @@ def tolerance_field(default: float) -> Any:
     """Return the field of the distance that a method accepts."""
     most = "largest distance to the exact minimiser that is accepted"
     return shape(default, above=0.0, help=most)
+
+
+def postprocess_field() -> Any:
+    """Return the field of what is done to a noisy answer."""
+    return shape(
+        "none",
+        choices=("none", "prox"),
+        later=True,
+        help="prox: the noisy answer is followed by the prox of the penalty's norm, "
+        "which reads no data; nothing where the penalty has none",
+    )
 
 
 @dataclass(frozen=True)
@@ -164,6 +176,15 @@ class OneSolve(StronglyConvex, SingleAnswer):
         """Refuse as the base does, and penalties that are not known to be convex."""
         reason = super().unsupported(problem)
         return reason or convexity_refusal(problem, type(self).__name__)
+
+
+def norm_prox(problem: ERM, w: Array) -> Array:
+    """Return argmin_u norm2(u - w)^2 / 2 + kappa Omega(u) for the norm of the penalty.
+
+    Where it has none these are the points themselves.
+    """
+    part = norm_part(problem.penalty)
+    return w if part is None else part[0].prox(w, part[1])
 
 
 def nearest_feasible(problem: ERM, w: Array) -> Array:

@@ -38,7 +38,8 @@ class OutputPerturbation(one_solve.OneSolve):
 
     The noisy point is moved into the set, or into a penalty's box, which is free: to
     the nearest point in norm2, or in the max norm, which keeps more of what Gaussian
-    noise on many coordinates leaves.
+    noise on many coordinates leaves. So is the prox of a structured norm, which makes
+    structure of what the noise has undone (postprocess=prox).
 
     References
     ----------
@@ -50,7 +51,6 @@ class OutputPerturbation(one_solve.OneSolve):
     """
 
     any_penalty: ClassVar[bool] = True
-    linear_losses: ClassVar[bool] = True
     exempt: ClassVar[Mapping[str, str]] = {
         "sensitivities_are_tight": "the minimiser moves that far only where the loss "
         "is linear for all neighbours, which the small problems are not"
@@ -68,6 +68,7 @@ class OutputPerturbation(one_solve.OneSolve):
         later=True,
         help="the norm in which the noisy point is moved into the set, if it is",
     )
+    postprocess: str = one_solve.postprocess_field()
 
     def unsupported(self, problem: ERM) -> str | None:
         """Refuse as `OneSolve`, and what is not proved or not known of a set."""
@@ -106,6 +107,8 @@ class OutputPerturbation(one_solve.OneSolve):
         problem = oracle.problem
         exact = self.minimiser(problem, np.zeros(problem.p), self.tolerance)
         noisy: Array = mechanisms["minimiser"](exact)
+        if self.postprocess == "prox":
+            noisy = one_solve.norm_prox(problem, noisy)
         if self.projection == "none":
             return noisy
         if self.projection == "linf":

@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize
 
 from dp_erm_bench import fit, problem_from_arrays, registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.contract.problems import separable_penalties
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.errors import Unsupported, UsageError
@@ -16,6 +17,7 @@ from dp_erm_bench.penalties.groups import Groups
 from dp_erm_bench.penalties.range import Range
 from dp_erm_bench.penalties.submodular import Submodular
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.run import Run
 from tests.norms.families import FAMILIES, LAPPED, POINT, SETS, Gains, P, listed, mixed
 from tests.serving import RISKS
 
@@ -294,3 +296,29 @@ def test_coordinates_without_a_penalty_are_asked_for():
     made = problem("groups", l2=0.1, **given)
     assert made.optimum.gap <= 1e-9 and made.penalty.value(np.eye(P)[2]) == 0.05
     assert len(SETS) == 63
+
+
+@pytest.mark.parametrize("algorithm", ["output_perturbation", "objective_perturbation"])
+def test_the_prox_of_the_noisy_answer_is_free_and_brings_zeros(algorithm):
+    """It is done to what is published without it, at the same noise and privacy."""
+
+    def ends(made):
+        ways = [
+            registry.build("algorithm", algorithm, ridge=0.5, postprocess=how)
+            for how in ("none", "prox")
+        ]
+        runs = [Run(made, [one], Budget(1.0, 1e-5)).record(2) for one in ways]
+        plain, after = (run.calibration for run in runs)
+        assert plain.z == after.z and plain.epsilon_certified <= 1.0
+        return [run.rows.w[0] for run in runs]
+
+    plain, after = ends(problem("cardinality", function="count", strength=0.3))
+    size = np.maximum(np.abs(plain) - 0.3, 0.0)
+    np.testing.assert_allclose(after, np.copysign(size, plain), atol=1e-12)
+    assert np.count_nonzero(after) < np.count_nonzero(plain)
+    lapped = problem("groups", strength=0.3)
+    plain, after = ends(lapped)
+    np.testing.assert_allclose(after, lapped.penalty.norm.prox(plain, 0.3), atol=1e-9)
+    data = lapped.dataset
+    how = {"loss": "logistic", "penalty": "none", "bounds": {"columns": 2.0, "norm": 4}}
+    np.testing.assert_array_equal(*ends(problem_from_arrays(data.X, data.y, **how)))
