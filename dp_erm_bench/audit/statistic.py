@@ -37,6 +37,7 @@ from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair, audited_solver, worst_pair
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.base import Array, Intercept, Mechanisms, Query, Release
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
@@ -160,19 +161,31 @@ class Attack:
             raise AuditError("the number of releases depends on the data")
         fair = [_same(iterates, again) for _, again in replays]
         total, joint = np.zeros(len(identities)), dict[str, list[Answered]]()
+        published = {name: one.release for name, one in mechanisms.items()}
+        for one in mechanisms.values():
+            if isinstance(one, RepeatAndSelectMechanism):
+                published |= {inner.name: inner for inner in one.release.run}
         for (name, answer), first, second in zip(answers, *asked, strict=True):
+            if first.run is not None and first.run != winner_of(mechanisms):
+                continue  # the answers of a run that lost are secret
             scale = self.guarantee.multipliers[name] * first.sensitivity
             use = Answered(answer, first.value, second.value, scale)
-            twin = required_twin(release := mechanisms[name].release)
+            twin = required_twin(release := published[name])
             if twin.joint:
                 joint.setdefault(name, []).append(use)
             else:
                 total += twin.log_ratio(release, use)
         for name, uses in joint.items():
-            twin = required_twin(release := mechanisms[name].release)
+            twin = required_twin(release := published[name])
             total += twin.log_ratio_of_run(release, uses)
         leaks = LEAK * (fair[0] - fair[1])
         return np.where(leaks == 0.0, total, leaks)
+
+
+def winner_of(mechanisms: Mechanisms) -> int:
+    """Return the number of the run whose output was published, of many."""
+    many = (m for m in mechanisms.values() if isinstance(m, RepeatAndSelectMechanism))
+    return next(many).winner
 
 
 def named_attack(algorithm: str, params: Mapping[str, Any], budget: Budget) -> Attack:

@@ -22,10 +22,12 @@ from numpy.typing import NDArray
 from dp_erm_bench.contract.families import CORNERS, Neighbours
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.releases.base import Seed
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeMechanism
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.sampling import Batch, Indices, SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
+from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.replay import Log
 
@@ -143,6 +145,11 @@ def public_order(
         return np.insert(others, place, record)
 
     return order
+
+
+def public_stops(family: str) -> Seed:
+    """Return seeds of the coins that stop repeated runs, the same on both sides."""
+    return stream_seeds([family], "number of runs")
 
 
 @dataclass

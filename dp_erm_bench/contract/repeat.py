@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.contract.candidate import Candidate, Subject
 from dp_erm_bench.contract.runs import NotApplicable, require
+from dp_erm_bench.releases.base import Mechanisms
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.runs import stack
 
@@ -194,6 +196,43 @@ def draws_are_distinct(candidate: Candidate) -> None:
         draws = [x for x in every if x != 0.0]
         again = len(draws) - len(set(draws))
         require(not again, f"{title}: {again} of {len(draws)} draws are used again")
+
+
+def losers_are_secret(candidate: Candidate) -> None:
+    """Publish nothing of repeated runs that lost, nor how many there were.
+
+    Where one more run is made, and loses, the same bits come out.
+    """
+    for on in candidate.first():
+        run, longer = on.run(), on.run()
+        many = [
+            mechanism
+            for mechanism in longer.mechanisms.values()
+            if isinstance(mechanism, RepeatAndSelectMechanism)
+        ]
+        if not many:
+            raise NotApplicable("it publishes no best of many runs")
+        for mechanism in many:
+            _lose_once_more(mechanism)
+        same = np.array_equal(run.iterates(), longer.iterates())
+        require(same, f"{on.title}: one more run that loses makes a difference")
+
+
+def _lose_once_more(mechanism: RepeatAndSelectMechanism) -> None:
+    stops, plain, over = mechanism._stops, mechanism.publish, [False]
+
+    def stops_late() -> bool:
+        before, over[0] = over[0], over[0] or stops()
+        return before
+
+    def publish(run: Callable[[Mechanisms], tuple[Array, float]]) -> Array:
+        def lost(mechanisms: Mechanisms) -> tuple[Array, float]:
+            output, score = run(mechanisms)
+            return output, np.inf if over[0] else score
+
+        return plain(lost)
+
+    mechanism._stops, mechanism.publish = stops_late, publish  # type: ignore[method-assign]
 
 
 def global_random_state_is_untouched(candidate: Candidate) -> None:

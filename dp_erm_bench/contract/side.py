@@ -13,19 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from dp_erm_bench.contract import hidden
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.hidden import (
-    Matched,
-    matched,
-    public_order,
-    public_samples,
-    spread_of,
-)
-from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.contract.runs import run_at, with_runs
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.base import Array, Mechanisms, Query
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.releases.sampling import SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
@@ -70,7 +65,7 @@ class Account:
     log: Log = field(default_factory=Log)
     complaints: list[str] = field(default_factory=list)
     terms: list[Array] = field(default_factory=list)
-    matched: list[Matched] = field(default_factory=list)
+    matched: list[hidden.Matched] = field(default_factory=list)
     sampled: dict[str, bool] = field(default_factory=dict)
     read: dict[str, list[bool]] = field(default_factory=dict)
 
@@ -104,7 +99,7 @@ class Side:
         self.account = Account()
         self.writer = Writer(self.account.log, first.log if first else None)
         self.fed_terms = [one.term for one in first.matched] if first else []
-        self.witnesses: dict[str, Witness] = {}
+        self.witnesses: list[Witness] = []
 
     def play(self) -> Account:
         """Run, and return the account; nothing is raised."""
@@ -128,7 +123,7 @@ class Side:
         account.declared = [length, passes]
         run = self._made(self._enrol)
         account.log.iterates = run.iterates()
-        for release in run.releases:
+        for release in with_runs(run.releases):
             size = np.asarray(release.sensitivity, dtype=np.float64)
             bits = (size.shape, size.tobytes())
             account.declared.append((release.name, *bits, release.law()))
@@ -141,10 +136,10 @@ class Side:
                 self._complain(f"uses release {name} {used} times and declares {times}")
         if self.number == 0:
             if not self.case.brief:
-                self._hear_little(run)
+                self._hear_little()
                 self._compare_compiled()
             if account.terms:
-                account.matched = matched(
+                account.matched = hidden.matched(
                     self.neighbours, run, account.terms, account.log
                 )
 
@@ -169,13 +164,16 @@ class Side:
     def _enrol(self, mechanisms: Mechanisms) -> None:
         """Listen to mechanisms as soon as they are made."""
         self._sample(mechanisms)
-        for name, mechanism in mechanisms.items():
+        for mechanism in mechanisms.values():
             plain: Any = mechanism
             if mechanism.release.secret:
                 plain.publish = partial(self._next_term, plain.publish)
                 continue
-            self.witnesses[name] = Witness(mechanism)
-            mechanism.intercept = partial(self._answer, self.witnesses[name])
+            witness = Witness(mechanism)
+            if getattr(mechanism.release, "epsilon_share", None) is None:
+                self.witnesses.append(witness)
+            mechanism.intercept = partial(self._answer, witness)
+            plain.listen = self._enrol  # of many runs, to each
             if isinstance(mechanism.release, InsideNoisyMax):
                 plain.query = partial(self._scored, mechanism.release, plain.query)
 
@@ -183,16 +181,19 @@ class Side:
         for name, mechanism in mechanisms.items():
             if not np.isfinite(mechanism.scale).all():
                 raise Unsupported(f"release {name} has no finite sensitivity")
+            if isinstance(mechanism, RepeatAndSelectMechanism):
+                mechanism.seeds = hidden.public_stops(self.case.family)
+                mechanism.listen = self._sample
             if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
-                drawn: Any = public_samples(mechanism, self.neighbours.record, turned)
-                setattr(mechanism, "sample", drawn)  # noqa: B010
+                how = (mechanism, self.neighbours.record, turned)
+                setattr(mechanism, "sample", hidden.public_samples(*how))  # noqa: B010
                 if mechanism.rate < 1.0:
                     self.account.sampled[name] = mechanism.halved
             if isinstance(mechanism, SingleUseMechanism):
                 record, m = self.neighbours.record, mechanism.release.fresh
                 if mechanism.release.drawn:
-                    order = public_order(mechanism, record, self.case.family)
+                    order = hidden.public_order(mechanism, record, self.case.family)
                     setattr(mechanism, "permutation", order)  # noqa: B010
                 orders = map(mechanism.permutation, range(mechanisms.batch))
                 self.account.read[name] = [record in order[:m] for order in orders]
@@ -212,7 +213,7 @@ class Side:
         score: Callable[[Array], Array],
     ) -> Array:
         """Return the query, its scores' spread compared with the one charged."""
-        least = spread_of(release, gradient, score)
+        least = hidden.spread_of(release, gradient, score)
         if not release.spread >= least * (1 - 1e-6):
             sizes = f"a spread of {release.spread:.3g}, its scores have {least:.3g}"
             self._complain(f"release {release.name} charges {sizes}")
@@ -228,13 +229,12 @@ class Side:
     def _complain(self, sentence: str) -> None:
         self.account.complaints.append(sentence)
 
-    def _hear_little(self, run: Run) -> None:
+    def _hear_little(self) -> None:
         """Compare the noise of the answers with the streams as they were."""
-        for release in run.releases:
-            witness = self.witnesses.get(release.name)
-            least = self.case.z * release.weight * (1 - HEARD)
-            if witness and witness.ratio < least:
-                self._complain(f"release {release.name} has other noise than its own")
+        for witness in self.witnesses:
+            name, weight = witness.release.name, witness.release.weight
+            if witness.ratio < self.case.z * weight * (1 - HEARD):
+                self._complain(f"release {name} has other noise than its own")
 
     def _compare_compiled(self) -> None:
         """Compare with compiled steps, noise being taken ahead."""

@@ -123,6 +123,7 @@ CHECKS = (
     Check(repeat.public_draws_belong_to_the_trial),
     Check(repeat.draws_are_distinct),
     Check(repeat.noise_is_news_to_the_solver),
+    Check(repeat.losers_are_secret),
     Check(repeat.global_random_state_is_untouched),
     Check(replay.replay_audit),
     Check(replay.sensitivities_are_tight, exemptable=True),

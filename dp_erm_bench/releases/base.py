@@ -103,6 +103,8 @@ class Query:
         Declared for this use.
     vector, order : bool, float
         Whether the sensitivity is of a norm of the whole row, and the norm's order.
+    run : int or None
+        The number of the run, of many of which one is published.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Query:
     sensitivity: Array
     vector: bool
     order: float = 2.0
+    run: int | None = None
 
 
 Intercept = Callable[[Query, Callable[[], Any]], Any]

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from dp_erm_bench.releases.base import (
     Array,
     Mechanism,
     Mechanisms,
+    Query,
     Release,
     make_mechanisms,
 )
@@ -65,7 +67,8 @@ class RepeatAndSelectMechanism(Mechanism):
     Attributes
     ----------
     runs : list of Mechanisms
-        Those of each run so far: an auditor's, and no solver's.
+    winner : int
+        The mechanisms of each run so far, and the number of the best one: for auditors.
     listen : callable
         The hook of an auditor, called with the mechanisms of each run.
     """
@@ -76,7 +79,7 @@ class RepeatAndSelectMechanism(Mechanism):
         super().__init__(release, z, identities)
         if len(identities) != 1:
             raise ValueError(f"release {release.name}: one trial at a time")
-        self.identity, self.runs = identities[0], list[Mechanisms]()
+        self.identity, self.runs, self.winner = identities[0], list[Mechanisms](), 0
         self.listen: Callable[[Mechanisms], None] = self._hand_on
 
     def __call__(self, run: Trial) -> Array:
@@ -97,7 +100,7 @@ class RepeatAndSelectMechanism(Mechanism):
         while len(self.runs) < self.release.most and not self._stops():
             output, score = self._attempt(run)
             if score < least:
-                best, least = output, score
+                best, least, self.winner = output, score, len(self.runs) - 1
         return best
 
     def query(self, run: Trial) -> Array:
@@ -120,13 +123,18 @@ class RepeatAndSelectMechanism(Mechanism):
 
     def _stops(self) -> bool:
         """Return the secret coin after a run."""
-        coin = self.release.draw(self.seeds[0], len(self.runs) - 1, 1)
+        coin = uniforms(self.seeds[0], len(self.runs) - 1, 1)
         return bool(coin[0] < self.release.gamma)
 
     def _hand_on(self, mechanisms: Mechanisms) -> None:
         mechanisms.ahead = mechanisms.ahead and self.intercept is None
-        for mechanism in mechanisms.values():
-            mechanism.intercept = self.intercept
+        if self.intercept is not None:
+            for mechanism in mechanisms.values():
+                mechanism.intercept = partial(self._told, len(self.runs) - 1)
+
+    def _told(self, run: int, query: Query, publish: Callable[[], Any]) -> Any:
+        assert self.intercept is not None
+        return self.intercept(replace(query, run=run), publish)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +169,7 @@ class RepeatAndSelect(Release):
     Parameters
     ----------
     sensitivity : float
-        1: that of what a run releases is its own.
+        1, as what a run releases has its own; infinite where one of these is.
     gamma : float
         In (0, 1].
     run : tuple of Release
@@ -174,6 +182,7 @@ class RepeatAndSelect(Release):
     candidates", STOC 2019.
     """
 
+    vectors: ClassVar[bool] = True
     mechanism: ClassVar[type[Mechanism]] = RepeatAndSelectMechanism
     draw = staticmethod(uniforms)
 
@@ -181,9 +190,11 @@ class RepeatAndSelect(Release):
     run: tuple[Release, ...] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse what is no probability, and more than one use."""
+        """Refuse what is no probability; find a run without a finite sensitivity."""
         if not 0.0 < self.gamma <= 1.0:
             raise UsageError(f"gamma={self.gamma}: must be in (0, 1]")
+        if not all(np.isfinite(one.sensitivity).all() for one in self.run):
+            object.__setattr__(self, "sensitivity", math.inf)
 
     @property
     def most(self) -> int:

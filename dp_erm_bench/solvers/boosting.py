@@ -1,0 +1,143 @@
+"""Boosting: the best of a secret number of runs of another algorithm."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
+from dp_erm_bench.solvers.base import Array, Limit, Releases, Solver, shape, value
+from dp_erm_bench.solvers.gd import GD
+from dp_erm_bench.solvers.one_solve import SingleAnswer
+from dp_erm_bench.solvers.refusals import objective_refusal
+from dp_erm_bench.solvers.runs import clip_field
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork
+
+INNER: dict[str, type[Solver]] = {"gd": GD}
+"""Algorithms whose runs are one mechanism, with a Renyi curve of its own."""
+
+
+@dataclass(frozen=True)
+class Boosting(SingleAnswer):
+    """The best of K runs of an algorithm by their noisy training objectives.
+
+    K is geometric with mean 1/gamma. Its law is that of `RepeatAndSelect`: neither K
+    nor anything of a run that lost is published, and no more than 1000/gamma runs are
+    made. A run ends with a score, the mean of the records' losses, each clipped to
+    [0, B], plus Laplace noise; one record moves it by at most B/n under either
+    adjacency. The penalty reads no data and is added afterwards. A run that diverges
+    scores B and loses to any that does not; that is no event of its own, for what is
+    published is the output of the best run in any case.
+
+    The noise of the score has the common multiplier, so that it costs about as much as
+    one step. What is charged is about three times the privacy of one run, whatever
+    gamma; the number of runs is paid for by its logarithm. ``passes`` are those of
+    1/gamma runs, for the ones that were made are secret.
+
+    References
+    ----------
+    Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
+    sparse gradients", NeurIPS 2024, Algorithm 5; Liu, Talwar, "Private selection from
+    private candidates", STOC 2019; Papernot, Steinke, "Hyperparameter tuning with
+    Renyi differential privacy", ICLR 2022.
+    """
+
+    constrained: ClassVar[bool] = True
+    convex_losses: ClassVar[bool] = False
+    uses_smoothness: ClassVar[bool] = True
+    any_penalty: ClassVar[bool] = True
+    exempt: ClassVar[Mapping[str, str]] = {
+        "sensitivities_are_tight": "a score moves by B/n only where a loss goes from 0 "
+        "to B, which the losses of the small problems do not"
+    }
+
+    inner: str = shape(
+        "gd", choices=tuple(INNER), help="the algorithm that is run, with n_iter, ..."
+    )
+    gamma: float = shape(
+        0.25, above=0.0, most=1.0, help="probability to stop after a run: 1/gamma runs"
+    )
+    bound: float = shape(
+        1.0, above=0.0, help="B, to which a record's loss is clipped in scores"
+    )
+    n_iter: int = shape(20, least=0, help="the steps of a run")
+    step: float = value(1.0, above=0.0, help="the step size of a run, in its units")
+    clip: float | None = clip_field()
+
+    @property
+    def algorithm(self) -> Solver:
+        """Return the algorithm that is run, with the parameters that it has."""
+        kind = INNER[self.inner]
+        names = {field.name for field in fields(kind)} & {f.name for f in fields(self)}
+        given = {name: getattr(self, name) for name in names}
+        for name in ("step", "clip"):
+            if given[name] is not None:
+                given[name] = float(np.ravel(given[name])[0])
+        return kind(**given)
+
+    @classmethod
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
+        """State that without noise it is the algorithm that is run."""
+        length = 3_000 if problem.constraint.bounded else 600
+        yield Limit(cls(n_iter=length), gap=1e-9)
+
+    def iterations(self, problem: ERM) -> int:
+        """Return 1; 0 for runs of no step."""
+        return min(1, self.n_iter)
+
+    def unsupported(self, problem: ERM) -> str | None:
+        """Refuse what the algorithm that is run refuses."""
+        algorithm = self.algorithm
+        return objective_refusal(algorithm, problem) or algorithm.unsupported(problem)
+
+    def passes_at(self, problem: ERM, iteration: int) -> float:
+        """Return the passes of 1/gamma runs: how many were made is secret."""
+        return iteration * self.algorithm.passes_at(problem, self.n_iter) / self.gamma
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of 1/gamma runs."""
+        work = self.algorithm.step_work(problem)
+        return work.times(max(1.0, self.n_iter / self.gamma))
+
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
+        """Yield the best run: all that a run releases, and its score."""
+        if not self.n_iter:
+            return
+        score = Laplace("score", self.bound / problem.n, 1)
+        steps = self.algorithm.releases(problem, adjacency, None)
+        yield RepeatAndSelect("best", 1.0, 1, gamma=self.gamma, run=(*steps, score))
+
+    def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
+        """Return the output of the best run."""
+        problem, algorithm = oracle.problem, self.algorithm
+        ends = (0, algorithm.iterations(problem))
+
+        def run(mechanisms: Mechanisms) -> tuple[Array, float]:
+            oracle.move_to(problem.start(1))
+            *_, w = algorithm.iterates(oracle, mechanisms, ends, None)
+            noisy = mechanisms["score"](np.array([self.score(oracle, w)]))
+            return w.copy(), float(noisy[0]) + penalty_at(problem, w)
+
+        best: Array = mechanisms["best"](run)
+        return best
+
+    def score(self, oracle: Oracle, w: Array) -> float:
+        """Return the mean of the clipped losses; B where a run diverged."""
+        if not np.isfinite(w).all():
+            return self.bound
+        with np.errstate(over="ignore", invalid="ignore"):
+            losses = oracle.loss.value(oracle.y, oracle.product(w)[0])
+        # What overflows is no number: it has the largest loss.
+        losses = np.where(np.isnan(losses), self.bound, losses)
+        return float(np.clip(losses, 0.0, self.bound).mean())
+
+
+def penalty_at(problem: ERM, w: Array) -> float:
+    """Return the penalty of a point, infinite where a run diverged."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        psi = float(np.ravel(problem.penalty.value(w))[0])
+    return psi if math.isfinite(psi) and np.isfinite(w).all() else math.inf

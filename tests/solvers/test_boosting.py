@@ -1,0 +1,261 @@
+"""Boosting: its runs, its scores, what it refuses, and its broken twins."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dp_erm_bench import problem_from_arrays
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.contract.suite import FAILS
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import make_mechanisms
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
+from dp_erm_bench.run import Run
+from dp_erm_bench.solvers.boosting import INNER, Boosting
+from tests.contract.own import check_named
+from tests.solvers.cases import run_at
+from tests.twins.checks import Narrow, few_problems
+
+ONE = Budget(1.0, 1e-6)
+
+
+def problem(n=64, p=3, seed=0, **parts):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    given = {"loss": "logistic", "bounds": 1.0, **parts}
+    return problem_from_arrays(X, y, **given)
+
+
+def heard(solver, data, z=5.0, name="a"):
+    """The scores before noise, the noisy ones, the outputs, and what came out."""
+    run = run_at(data, [solver], z=z, identities=(name,))
+    asked, outputs, scores = [], [], []
+    best = run.mechanisms["best"]
+    plain = best.publish
+
+    def hear(query, publish):
+        if query.name == "score":
+            asked.append(query.value.item())
+        return publish()
+
+    def publish(one):
+        def listening(mechanisms):
+            output, score = one(mechanisms)
+            outputs.append(output)
+            scores.append(score)
+            return output, score
+
+        return plain(listening)
+
+    best.intercept, best.publish = hear, publish
+    return asked, scores, outputs, run.iterates()[-1]
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_the_best_noisy_score_is_published(inner):
+    solver, data = Boosting(inner=inner, gamma=0.1, clip=1.0, n_iter=3), problem()
+    asked, scores, outputs, end = heard(solver, data)
+    assert len(asked) == len(scores) > 2
+    assert np.array_equal(end, outputs[int(np.argmin(scores))])
+    for value, w in zip(asked, outputs, strict=True):
+        losses = np.log1p(np.exp(-data.dataset.y * (data.dataset.X @ w[0])))
+        assert value == pytest.approx(np.clip(losses, 0, 1).mean(), rel=1e-12)
+    # Runs do not share their noise.
+    assert len(np.unique(np.concatenate(outputs), axis=0)) == len(outputs)
+
+
+def test_penalties_are_added_after_the_noise():
+    data = problem(penalty="l2", strength=0.3)
+    solver = Boosting(gamma=0.1, clip=1.0, n_iter=2)
+    asked, scores, outputs, _ = heard(solver, data, z=1e-9)
+    psi = [float(np.ravel(data.penalty.value(w))[0]) for w in outputs]
+    np.testing.assert_allclose(scores, np.add(asked, psi), atol=1e-7)
+    assert max(psi) > 0
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_without_noise_it_is_the_algorithm(inner):
+    data = problem(penalty="l2", strength=0.1)
+    solver = Boosting(inner=inner, n_iter=15)
+    own = solver.algorithm
+    end = run_at(data, [solver], z=0.0).iterates()[-1]
+    assert np.array_equal(end, run_at(data, [own], z=0.0).iterates()[-1])
+
+
+def test_a_run_that_diverges_scores_the_bound_and_loses():
+    data, solver = problem(), Boosting(gamma=0.2, clip=1.0, bound=3.0)
+    oracle = data.oracle(1)
+    lost, far = np.full((1, 3), np.nan), np.full((1, 3), 1e9)
+    assert solver.score(oracle, lost) == 3.0
+    assert solver.score(oracle, far) <= 3.0
+    asked, scores, outputs, end = heard(Boosting(gamma=0.05, clip=1.0), data, z=1e200)
+    assert len(asked) > 3 and all(0.0 <= value <= 1.0 for value in asked)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_a_record_moves_a_score_by_its_bound(adjacency, loss):
+    """The worst record goes from no loss to the bound, or further."""
+    data, solver = problem(loss=loss), Boosting(bound=0.4, clip=1.0)
+    (release,) = solver.releases(data, adjacency, None)
+    (score,) = [one for one in release.run if one.name == "score"]
+    assert score.sensitivity == 0.4 / 64
+    X, y, w = data.dataset.X.copy(), data.dataset.y.copy(), np.array([[50.0, 0, 0]])
+    moves = []
+    for k in range(8):
+        other = X.copy()
+        other[k] = 0.0 if adjacency is Adjacency.ZERO_OUT else -X[k]
+        there = problem_from_arrays(other, y, loss=loss, bounds=1.0)
+        both = [solver.score(one.oracle(1), w) for one in (data, there)]
+        moves.append(abs(both[0] - both[1]))
+    assert max(moves) <= 0.4 / 64 * (1 + 1e-9)
+    assert (
+        adjacency is Adjacency.ZERO_OUT or loss == "squared" or max(moves) > 0.99 / 160
+    )
+
+
+@pytest.mark.parametrize("inner", INNER)
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_a_run_costs_less_than_a_third_of_the_budget(inner, adjacency):
+    """What the best of many costs, against the run alone: 3 times, and the log of K."""
+    data, budget = problem(512), Budget(1.0, 1e-6, adjacency)
+    noise = []
+    for gamma in (1.0, 0.5, 0.05):
+        solver = Boosting(inner=inner, gamma=gamma, clip=1.0)
+        run = Run(data, [solver], budget).declare()
+        assert run.calibration.accountant == "rdp"
+        assert run.calibration.epsilon_certified <= 1.0
+        noise.append(run.calibration.z)
+    assert noise[0] < noise[1] < noise[2] < 2 * noise[1]
+
+
+def test_lengths_and_passes_are_those_of_the_mean_number_of_runs():
+    solver, data = Boosting(gamma=0.25, n_iter=20, clip=1.0), problem()
+    rows = Run(data, [solver], ONE).record(5).rows
+    assert rows.iteration == [0, 1] and rows.passes == [0.0, 80.0]
+    none = Run(data, [Boosting(n_iter=0, clip=1.0)], ONE).record(5)
+    assert none.rows.iteration == [0] and not none.releases
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"inner": "mean_noise"}, "inner=mean_noise: must be one of gd"),
+        ({"inner": "boosting"}, "inner=boosting: must be one of gd"),
+        ({"gamma": 1.5}, "gamma=1.5: must be a number > 0 and <= 1"),
+        ({"bound": 0.0}, "bound=0.0: must be a number > 0"),
+    ],
+)
+def test_what_cannot_be_run_or_scored_is_refused(params, message):
+    with pytest.raises(UsageError) as error:
+        Boosting(**params)
+    assert str(error.value).startswith(message)
+
+
+def test_what_the_algorithm_refuses_is_refused():
+    data = problem(penalty="l1", strength=0.1, constraint="l2_ball")
+    with pytest.raises(Unsupported, match="gd has no step for both at once"):
+        Run(data, [Boosting(clip=1.0)], ONE).declare()
+    bare = problem(bounds=None)
+    with pytest.raises(Unsupported, match="Boosting needs a clipping threshold"):
+        Run(bare, [Boosting()], ONE).declare()
+    with pytest.raises(Unsupported, match="delta=0: must be positive"):
+        Run(problem(), [Boosting(clip=1.0)], Budget(1.0, 0.0)).declare()
+
+
+class Uncounted(Boosting):
+    """One more run, of which no mechanism knows."""
+
+    def answer(self, oracle, mechanisms, schedule):
+        best = mechanisms["best"]
+        publish, release = best.publish, best.release
+
+        def once_more(run):
+            free = make_mechanisms(release.run, float(best.scale.min()), ["free"])
+            first, second = run(free), None
+
+            def kept(mechanisms):
+                nonlocal second
+                second = run(mechanisms)
+                return second
+
+            found = publish(kept)
+            return first[0] if first[1] < second[1] else found
+
+        best.publish = once_more
+        return super().answer(oracle, mechanisms, schedule)
+
+
+class OneForAll(Boosting):
+    """All runs with the noise of one: the scale of theirs is not the charged one."""
+
+    def answer(self, oracle, mechanisms, schedule):
+        best = mechanisms["best"]
+        best.scale = best.scale / math.sqrt(1 / self.gamma)
+        return super().answer(oracle, mechanisms, schedule)
+
+
+class Published(Boosting):
+    """K is seen in the answer."""
+
+    def answer(self, oracle, mechanisms, schedule):
+        found = super().answer(oracle, mechanisms, schedule)
+        return found + 1e-6 * len(mechanisms["best"].runs)
+
+
+class ScoreUncharged(Boosting):
+    """The exact score selects."""
+
+    def releases(self, problem, adjacency, schedule):
+        for release in super().releases(problem, adjacency, schedule):
+            steps = tuple(one for one in release.run if one.name != "score")
+            yield RepeatAndSelect("best", 1.0, 1, gamma=self.gamma, run=steps)
+
+    def answer(self, oracle, mechanisms, schedule):
+        best = mechanisms["best"]
+        publish = best.publish
+
+        def exact(run):
+            def scored(mechanisms):
+                return run({**mechanisms, "score": lambda value: value})
+
+            return publish(scored)
+
+        best.publish = exact
+        return super().answer(oracle, mechanisms, schedule)
+
+
+class Unclipped(Boosting):
+    """Losses above the bound count in full."""
+
+    def score(self, oracle, w):
+        return float(1e3 * oracle.loss.value(oracle.y, oracle.product(w)[0]).mean())
+
+
+FOUND = {
+    Uncounted: "replay_audit",
+    OneForAll: "the_noise_is_recounted",
+    Published: "losers_are_secret",
+    ScoreUncharged: "replay_audit",
+    Unclipped: "replay_audit",
+}
+
+
+@pytest.mark.parametrize("twin", FOUND, ids=lambda twin: twin.__name__)
+def test_broken_twins_are_found(twin):
+    candidate = Narrow("twin", twin, {"clip": 0.3, "n_iter": 3})
+    with few_problems():
+        result = check_named(FOUND[twin]).result(candidate)
+    assert result.verdict == FAILS, result
+
+
+@pytest.mark.parametrize("check", sorted(set(FOUND.values())))
+def test_the_sound_one_is_not_accused(check):
+    candidate = Narrow("sound", Boosting, {"clip": 0.3, "n_iter": 3})
+    with few_problems():
+        result = check_named(check).result(candidate)
+    assert result.verdict == "ok", result
