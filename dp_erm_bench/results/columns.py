@@ -91,7 +91,13 @@ COLUMNS = {
     "passes": Column(
         NUMBER, "work done at the checkpoint", FAILED, "passes over the data"
     ),
-    "seconds": Column(NUMBER, "time spent up to the checkpoint", FAILED, "s"),
+    "seconds": Column(
+        NUMBER,
+        "time spent up to the checkpoint; of boosting private: it tells how many runs "
+        "were made",
+        FAILED,
+        "s",
+    ),
     "objective": Column(NUMBER, "F(w), the objective", f"{FAILED}, or if not finite"),
     "optimum": Column(NUMBER, "F*, the smallest objective", UNLIKE),
     "relative_error": Column(

@@ -12,6 +12,7 @@ from tests.serving import RISKS
 SERVED = {
     "bias_reduced_sgd",
     "approximate_minima_perturbation",
+    "boosting",
     "dual_frank_wolfe",
     "gd",
     "objective_perturbation",
