@@ -101,10 +101,8 @@ class Query:
         The value before noise.
     sensitivity : array, broadcastable to (B, 1) or (B, size)
         Declared for this use.
-    vector, order : bool, float
-        Whether the sensitivity is of a norm of the whole row, and the norm's order.
-    run : int or None
-        The number of the run, of many of which one is published.
+    vector, order, run : bool, float, int or None
+        Whether the sensitivity is of a norm of the row, its order, and which run asks.
     """
 
     name: str
