@@ -59,7 +59,7 @@ class Witness:
 
     def _hear_run(self, mechanisms: Mechanisms) -> None:
         """Listen to the mechanisms of one of many runs."""
-        mechanisms.ahead = False
+        mechanisms.ahead, self.uses = False, 1
         self.runs.extend(listen(mechanisms).values())
 
     def least(self) -> float:
