@@ -1,7 +1,4 @@
-"""The figures of an experiment, as its yaml states them: kinds, built and checked.
-
-A kind is a dataclass: its fields are the keys of an entry of `figures`.
-"""
+"""Figures of an experiment: a kind is a dataclass, its fields the keys in the yaml."""
 
 from __future__ import annotations
 
@@ -42,6 +39,7 @@ KINDS = {
     "panels": "dp_erm_bench.report.paper.Panels",
     "profile": "dp_erm_bench.report.plot.Profile",
     "rates": "dp_erm_bench.report.rates.Rates",
+    "structured": "dp_erm_bench.report.structured.Structured",
     "winners": "dp_erm_bench.report.plot.Winners",
 }
 WORDS = {
@@ -63,7 +61,7 @@ class Drawing:
     paper : str
         The experiment's name, with which the names of the files begin.
     config : mapping
-        The experiment's resolved yaml; its `profile` is named in the captions.
+        The experiment's resolved yaml; captions name its `profile`.
     """
 
     table: pd.DataFrame

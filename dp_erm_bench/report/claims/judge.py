@@ -39,7 +39,7 @@ THRESHOLDS = ("at_least", "at_most", "equals", "within")
 NUMBERS = (
     *THRESHOLDS,
     *("epsilon", "delta", "iterations", "n_iter", "passes", "n", "p", "seeds"),
-    *("factor", "kappa", "rivals", "radius", "nonzeros"),
+    *("factor", "kappa", "rivals", "radius", "nonzeros", "weight"),
 )
 LINES = ("line", "under", "over", "other")
 AXES, QUANTITIES = ["n", "p", "epsilon", "quotient"], [*MEASURED, *registry.POPULATION]

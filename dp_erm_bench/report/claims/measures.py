@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.report.claims import rates  # noqa: F401 - enters its measures
+from dp_erm_bench.report.claims import (  # noqa: F401 - they enter their measures
+    rates,
+    structured,
+)
 from dp_erm_bench.report.claims.lookup import (  # noqa: F401 - for all who ask here
     MEASURES as MEASURES,
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from dp_erm_bench.report.claims.lookup import Lookup, says
 from dp_erm_bench.report.curves import report_runs
+from dp_erm_bench.report.scaling import DRAWS
 
 BETA = 0.1
 """Probability with which a draw may exceed the bound on its error."""
@@ -51,6 +52,17 @@ def ratio_at_end(runs: Lookup, under: str, over: str, axis: str) -> float:
     """Return the mean at the end of the axis of one line divided by another's."""
     first, second = (runs.along(line, axis).mean[-1] for line in (under, over))
     return float(second / first)
+
+
+@says("upper end of the 95 % bootstrap interval of the mean, {over} / {under}")
+def ratio_at_end_limit(runs: Lookup, under: str, over: str, axis: str) -> float:
+    """Return the upper end of the interval of `ratio_at_end`, runs drawn again."""
+    rng = np.random.default_rng(0)
+    means = [
+        ends[rng.integers(ends.size, size=(DRAWS, ends.size))].mean(axis=1)
+        for ends in (runs.along(name, axis).ends[-1] for name in (over, under))
+    ]
+    return float(np.quantile(means[0] / means[1], 0.975))
 
 
 @says("part of the excess at 0 that {line} has lost at the largest {axis} (mean)")
