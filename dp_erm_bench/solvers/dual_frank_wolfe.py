@@ -71,7 +71,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
     n_iter: int = shape(10, least=0, help="T, the number of steps")
     steps: str = shape(
         "2/(t+2)",
-        choices=(*PARTS, "line_search"),
+        choices=("2/(t+2)", "1/(t+2)", "line_search"),
         help="part of the way to s_bar; 1/(t+2), t = 1, ..: printed; line_search reads "
         "the data, at epsilon=inf only",
     )

@@ -18,6 +18,7 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.trust.recount import listen, recount, uses_of
 
 ALGORITHMS = registry.names("algorithm")
@@ -46,7 +47,7 @@ def test_what_is_heard_is_what_the_mechanisms_say(algorithm):
         expected = 3.0 * mechanism.release.weight
         assert found.ratio == pytest.approx(expected, rel=1e-6) or np.isinf(found.ratio)
         assert np.isinf(found.ratio) == isinstance(
-            mechanism.release, NoisyMax | InsideNoisyMax
+            mechanism.release, NoisyMax | InsideNoisyMax | RepeatAndSelect
         )
 
 
