@@ -51,6 +51,7 @@ class OutputPerturbation(one_solve.OneSolve):
     """
 
     any_penalty: ClassVar[bool] = True
+    linear_losses: ClassVar[bool] = True
     exempt: ClassVar[Mapping[str, str]] = {
         "sensitivities_are_tight": "the minimiser moves that far only where the loss "
         "is linear for all neighbours, which the small problems are not"

@@ -143,6 +143,7 @@ def test_every_algorithm_serves_or_refuses_it(algorithm):
         "bias_reduced_sgd": {},
         "frank_wolfe": {"n_iter": 20},
         "gd": {"n_iter": 20},
+        "boosting": {"n_iter": 5},
     }
     reason = registry.build("algorithm", algorithm, **given.get(algorithm, {})).refusal(
         made

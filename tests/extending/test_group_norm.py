@@ -11,6 +11,7 @@ from tests.serving import RISKS
 
 SERVED = {
     "gd": {},
+    "boosting": {"n_iter": 5},
     "output_perturbation": {"ridge": 0.5},
     "objective_perturbation": {"ridge": 0.5},
     "approximate_minima_perturbation": {"ridge": 0.5},

@@ -155,7 +155,7 @@ def test_every_algorithm_serves_or_refuses_each(algorithm):
         )
         for one in NAMES
     ]
-    if algorithm in ("gd", "dual_frank_wolfe", *ONE_ANSWER):
+    if algorithm in ("gd", "boosting", "dual_frank_wolfe", *ONE_ANSWER):
         assert refusals == [None] * len(NAMES)
         given = ONE_ANSWER.get(algorithm, {})
         found = fit(made, algorithm, epsilon=2.0, seed=0, **given)

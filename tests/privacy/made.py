@@ -123,6 +123,8 @@ def law_of(kind, times, weight=1.0, rate=None, **facts):
     if kind == FixedSizeGaussianLaw.name and rate is not None:
         return FixedSizeGaussian("any", 1.0, times, weight, rate=rate).law()
     assert rate in (None, 1.0)
+    if kind == RepeatAndSelectLaw.name:
+        facts.setdefault("run", (("one", GaussianLaw(1)),))
     return LAWS.get(kind, Magic)(times, weight, **facts)
 
 

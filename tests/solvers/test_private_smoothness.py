@@ -33,6 +33,11 @@ SERVED = [
     if name in ALGORITHMS and given.get("noise") != "poster"
 ]
 every_variant = pytest.mark.parametrize("variant", SERVED, ids=label)
+every_batch = pytest.mark.parametrize(
+    "variant",
+    [one for one in SERVED if registry.target("algorithm", one[0]).batchable],
+    ids=label,
+)
 every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
 BUDGET = Budget(1.0, "1/n^2")
 
@@ -49,7 +54,7 @@ def solved(algorithm, budget=BUDGET, calibration="certified", problem=None, **gi
     return solve(problem, [solver], budget, calibration, ["a"], 5)
 
 
-@every_variant
+@every_batch
 @pytest.mark.parametrize("clip", [0.7, None])
 def test_compiled_and_plain_steps_agree_on_constants_of_their_own(variant, clip):
     problem = problem_of("logistic", "l2")
@@ -64,7 +69,7 @@ def test_compiled_and_plain_steps_agree_on_constants_of_their_own(variant, clip)
     assert M.shape == (3, 6) and np.unique(M[:, 0]).size == 3
 
 
-@every_variant
+@every_batch
 @pytest.mark.parametrize("ahead", [False, True])
 def test_trials_do_not_depend_on_their_batch(variant, ahead):
     problem = problem_of("logistic", "l2")
