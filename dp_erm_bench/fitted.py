@@ -126,7 +126,9 @@ class FitResult:
 
         iteration, passes, seconds, objective, optimum, relative_error, nnz; where there
         is a test set test_objective, test_risk, test_accuracy, balanced_accuracy, auc;
-        where the loss is not convex gradient_norm; of dual_frank_wolfe dual_gap.
+        where the loss is not convex gradient_norm; of dual_frank_wolfe dual_gap; where
+        true weights are known support_f1; of groups active_groups, of range
+        change_points.
         They are computed from the data at published iterates: they are not private.
         """
         # Not at the top: importing it takes longer than a fit.

@@ -28,7 +28,7 @@ DEFAULTS: dict[str, Any] = {
     **{"usual_standardised": None, "usual_regression": None, "bounds": None},
     **{"clip_to_bounds": False, INTERCEPT: 0.0, FRESH: None},
 }
-LATER: dict[str, Any] = {INTERCEPT: 0.0, FRESH: None, "onehot": None, "index": None}
+LATER = dict.fromkeys((FRESH, "onehot", "index", "plateau")) | {INTERCEPT: 0.0}
 """Keys, and options of loaders, that came after results had been published.
 
 Each with the value that does what was done before: only off it such a key enters the

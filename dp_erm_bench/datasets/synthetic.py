@@ -109,6 +109,7 @@ def quasi_sparse(
     tau: int = 5,
     alpha: float = 0.0,
     noise: float = 1.0,
+    plateau: int | None = None,
 ) -> tuple[Array, Array, Array]:
     """Draw a linear classification whose true weights are (alpha, tau)-quasi-sparse.
 
@@ -128,6 +129,8 @@ def quasi_sparse(
         All other weights.
     noise : float
         Scale of the logistic noise on x.w.
+    plateau : int, optional
+        Length of runs of equal large weights, which come at random multiples of it.
 
     Returns
     -------
@@ -137,8 +140,7 @@ def quasi_sparse(
 
     References
     ----------
-    Mangold, Bellet, Salmon, Tommasi. High-dimensional private empirical risk
-    minimization by greedy coordinate descent. AISTATS 2023; its poster defines
+    Mangold et al., AISTATS 2023, as `linear_classification`; its poster defines
     quasi-sparse solutions.
     """
     check_records(n, p)
@@ -147,11 +149,9 @@ def quasi_sparse(
     check_numbers(-math.inf, alpha=alpha)
     rng = np.random.default_rng(seed)
     X = rng.uniform(-np.sqrt(3.0), np.sqrt(3.0), (n, p))
-    scores = noise * rng.logistic(size=n)
-    w = np.full(p, float(alpha))
-    w[:tau] = rng.uniform(0.9, 1.1, tau)
-    scores += X @ w
-    return X, np.where(scores >= 0.0, 1.0, -1.0), w
+    errors = noise * rng.logistic(size=n)
+    w = _quasi_sparse_weights(rng, np.full(p, float(alpha)), tau, plateau)
+    return X, np.where(X @ w + errors >= 0.0, 1.0, -1.0), w
 
 
 def unbalanced_classification(
@@ -191,6 +191,22 @@ def unbalanced_classification(
     scores = X @ w + noise * np.linalg.norm(w) * rng.standard_normal(n)
     X[:, 0] *= np.sqrt(ratio)
     return X, np.where(scores >= 0.0, 1.0, -1.0)
+
+
+def _quasi_sparse_weights(
+    rng: np.random.Generator, w: Array, tau: int, plateau: int | None
+) -> Array:
+    """Return w with tau weights near 1: the first, or runs of one value each."""
+    if plateau is None:
+        w[:tau] = rng.uniform(0.9, 1.1, tau)
+        return w
+    check_count("plateau", plateau, 1, w.size)
+    if tau % plateau:
+        raise refused("plateau", plateau, f"a divisor of tau = {tau}, or null")
+    runs = w[: w.size // plateau * plateau].reshape(-1, plateau)
+    large = rng.choice(len(runs), tau // plateau, replace=False)
+    runs[large] = rng.uniform(0.9, 1.1, (large.size, 1))
+    return w
 
 
 def check_records(n: object, p: object) -> None:

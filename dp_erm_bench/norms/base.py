@@ -50,6 +50,10 @@ class SubmodularNorm(ABC):
     def check_features(self, p: int) -> None:  # noqa: B027
         """Raise UsageError if F is no function on the sets of p coordinates."""
 
+    def structure(self, w: Array) -> dict[str, Any]:
+        """Return columns of the table on the structure of points, (B, p) to (B,)."""
+        return {}
+
     @abstractmethod
     def gains(self, order: Indices) -> Array:
         """Return F(A_k) - F(A_{k-1}), A_k the first k of an order, (..., p)."""

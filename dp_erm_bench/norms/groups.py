@@ -91,6 +91,12 @@ class Groups(SumOfMaxima):
             np.add.at(row, places, self.weights)
         return gains
 
+    def structure(self, w: Array) -> dict[str, Any]:
+        """Return `active_groups`: how many have a coordinate that is not 0."""
+        there = (w != 0.0)[:, self.index]
+        active = np.logical_or.reduceat(there, self.starts[:-1], axis=1)
+        return {"active_groups": np.count_nonzero(active, axis=1)}
+
     def value(self, w: Array) -> Any:
         """Return sum_G w_G max_G |w|, (..., p) to (...)."""
         sizes = np.abs(w)[..., self.index]

@@ -12,6 +12,9 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.norms.base import ROUNDED, Array, Indices
 from dp_erm_bench.norms.sums import SumOfMaxima, largest_mean
 
+LEVEL = 1e-9
+"""Of the largest entry: what differs by less is equal, for a prox is rounded."""
+
 
 @dataclass(frozen=True)
 class Range(SumOfMaxima):
@@ -39,6 +42,15 @@ class Range(SumOfMaxima):
         high = np.maximum.accumulate(order, axis=-1)
         low = np.minimum.accumulate(order, axis=-1)
         return np.diff(high - low, axis=-1, prepend=1 - order.shape[-1]).astype(float)
+
+    def structure(self, w: Array) -> dict[str, Any]:
+        """Return `change_points`: neighbours whose absolute values differ.
+
+        Extreme points of Omega <= 1 have one absolute value on an interval only.
+        """
+        size = np.abs(w)
+        jumps = np.abs(np.diff(size)) > LEVEL * size.max(axis=1, keepdims=True)
+        return {"change_points": np.count_nonzero(jumps, axis=1)}
 
     def value(self, w: Array) -> Any:
         """Return the sum of the maxima, (..., p) to (...)."""

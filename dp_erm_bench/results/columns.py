@@ -34,6 +34,9 @@ class Column(NamedTuple):
 FAILED = "of a trial without a trajectory"
 CONVEX = "where the loss is convex"
 NO_DUAL = "but of `dual_frank_wolfe` with a norm, after its first step"
+NO_TRUTH = "where the dataset does not tell them"
+NO_GROUPS = "but of a penalty or a ball of groups"
+NO_RANGE = "but of a penalty or a ball of the norm `range`"
 UNLIKE = "where no optimum is certified"
 UNJUDGED = "without `dataset.n_fresh` (a table without any such trial lacks the column)"
 NO_TEST = "without held-out records, and but in the last row of a trial"
@@ -120,6 +123,21 @@ COLUMNS = {
     ),
     "dual_gap": Column(
         NUMBER, "gap of primal and dual at the last point before noise", NO_DUAL
+    ),
+    "support_f1": Column(
+        NUMBER,
+        "F1 score of the support of w for that of the true weights",
+        NO_TRUTH,
+        higher=True,
+    ),
+    "active_groups": Column(
+        NUMBER, "groups with a coordinate of w that is not 0", NO_GROUPS, "groups"
+    ),
+    "change_points": Column(
+        NUMBER,
+        "neighbouring coordinates of w whose absolute values differ",
+        NO_RANGE,
+        "coordinates",
     ),
     "references": Column(
         TEXT, "JSON of what held-out records say of optimum and base rate; not private"

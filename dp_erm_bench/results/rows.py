@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 LABELS = ("experiment", "panel", "line", "phase")
 HELD_OUT = ("test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "auc")
 """What held-out records say; missing where there are none."""
-MEASURED = (*HELD_OUT, "gradient_norm", "dual_gap")
-"""What is measured beside the objective; the last two for few losses or solvers."""
+STRUCTURE = ("support_f1", "active_groups", "change_points")
+"""What is said of zeros; missing but for true weights and norms that tell it."""
+MEASURED = (*HELD_OUT, "gradient_norm", "dual_gap", *STRUCTURE)
+"""What is measured beside the objective, most of it for few problems or solvers."""
 
 COLUMNS = {
     name: column.dtype

@@ -43,6 +43,37 @@ def test_quasi_sparse_weights_have_tau_large_entries(tau, alpha):
     assert (w == alpha).sum() == 12 - tau
 
 
+def test_quasi_sparse_weights_may_be_in_plateaus():
+    X, _, w = quasi_sparse(1, n=20, p=23, tau=10, plateau=5)
+    blocks = w[:20].reshape(4, 5)
+    assert (blocks == blocks[:, :1]).all() and not w[20:].any()
+    large = blocks[blocks[:, 0] > 0.0, 0]
+    assert large.size == 2 and (np.abs(large - 1.0) <= 0.1).all()
+    assert large[0] != large[1]
+    np.testing.assert_array_equal(X, quasi_sparse(1, n=20, p=23)[0])
+    places = {
+        quasi_sparse(s, n=2, p=20, tau=5, plateau=5)[2].argmax() for s in range(9)
+    }
+    assert places > {0, 5}
+
+
+@pytest.mark.parametrize(
+    ("plateau", "allowed"),
+    [(3, "a divisor of tau = 10, or null"), (0, "an integer >= 1")],
+)
+def test_a_plateau_that_does_not_divide_is_refused(plateau, allowed):
+    told = rf"dataset\.plateau={plateau}: must be {allowed}"
+    with pytest.raises(UsageError, match=told):
+        load_dataset(dataset_spec("quasi_sparse", tau=10, plateau=plateau))
+
+
+def test_an_undeclared_plateau_is_in_no_identity():
+    spec = dataset_spec("quasi_sparse", n=40, p=6)
+    older = {key: value for key, value in spec.items() if key != "plateau"}
+    both = [build_problem(load_dataset(one)).identity for one in (spec, older)]
+    assert both[0] == both[1]
+
+
 def test_quasi_sparse_features_obey_the_declared_bounds():
     found = load_dataset(dataset_spec("quasi_sparse", n=500, p=30))
     assert np.abs(found.X).max() <= found.bounds.columns[0]

@@ -8,9 +8,12 @@ import pytest
 from scipy import sparse
 
 from dp_erm_bench import registry
+from dp_erm_bench.constraints.norm_ball import NormBall
 from dp_erm_bench.contract.problems import separable_penalties
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.penalties.groups import Groups
+from dp_erm_bench.penalties.range import Range
 from dp_erm_bench.problems.erm.problem import ERMProblem
 
 LOSSES = registry.names("loss")
@@ -170,3 +173,43 @@ def test_sparse_features_are_never_made_dense(pair, monkeypatch):
             monkeypatch.setattr(form, method, None)
     w = points(pair[1])
     pair[1].value(w), pair[1].value(w[0]), pair[1].gradient(w[0]), pair[1].gradient_rms
+
+
+STRUCTURED = np.array(
+    [[0, 0, 0, 0, 0], [3, -3, 0, 0, 1], [2, -2, 2 + 1e-15, 0, 0], [1, 2, 3, 4, 5.0]]
+)
+
+
+def test_the_support_is_compared_with_that_of_the_true_weights():
+    base = problem_of("logistic", "l1")
+    assert base.structure(STRUCTURED) == {}
+    for true, scores in (
+        ([1, 1, 1, 0, 0], [0, 2 / 3, 1, 3 / 4]),
+        ([0, 0, 0, 0, 0], [1, 0, 0, 0]),
+    ):
+        data = dataclasses.replace(base.dataset, w_true=np.array(true, dtype=float))
+        known = dataclasses.replace(base, dataset=data).measures(STRUCTURED)
+        assert list(known) == ["support_f1"]
+        np.testing.assert_allclose(known["support_f1"], scores)
+
+
+LAPPED = ((0, 1), (1, 2, 3), (4,))
+
+
+@pytest.mark.parametrize(
+    ("penalty", "ball", "column", "counts"),
+    [
+        (Groups(0.1, LAPPED), None, "active_groups", [0, 3, 2, 3]),
+        (Range(0.1), None, "change_points", [0, 2, 1, 4]),
+        (None, NormBall(1.0, "groups", groups=LAPPED), "active_groups", [0, 3, 2, 3]),
+        (None, NormBall(1.0, "range"), "change_points", [0, 2, 1, 4]),
+        (None, NormBall(1.0), None, None),
+    ],
+)
+def test_norms_tell_the_structure_of_points(penalty, ball, column, counts):
+    base = problem_of("logistic", "none")
+    parts = {"penalty": penalty or base.penalty, "constraint": ball or base.constraint}
+    told = dataclasses.replace(base, **parts).measures(STRUCTURED)
+    assert list(told) == ([column] if column else [])
+    if column:
+        np.testing.assert_array_equal(told[column], counts)

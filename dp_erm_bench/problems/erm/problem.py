@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp_erm_bench.constraints.norm_ball import NormBall
 from dp_erm_bench.datasets.base import Array, Uncharged
 from dp_erm_bench.datasets.spec import FRESH, LATER
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
+from dp_erm_bench.penalties.structured import StructuredPenalty
 from dp_erm_bench.problems.base import Optimum, Problem
 from dp_erm_bench.problems.erm.held_out import (
     held_out,
@@ -120,18 +122,38 @@ class ERMProblem(ERM, Problem):
     def measures(self, w: Array) -> dict[str, Array]:
         """Return what the test set and the population say, if there are any.
 
-        See `held_out` and `Population.measures`. Where the loss is not convex also
-        `gradient_norm`, norm2(w - v) for the point v that a step of length 1 along the
-        gradient, the prox and the projection lead to: of the gradient itself without
-        penalty and constraint, 0 where w is stationary.
+        See `held_out`, `Population.measures` and `structure`. Where the loss is not
+        convex also `gradient_norm`, norm2(w - v) for the point v that a step of length
+        1 along the gradient, the prox and the projection lead to: of the gradient
+        itself without penalty and constraint, 0 where w is stationary.
         """
         said = held_out(self, w)
         if self.population is not None:
             said |= self.population.measures(w)
+        said |= self.structure(w)
         if not self.loss.convex:
             ahead = w - np.stack([self.gradient(row) for row in w])
             moved = self.constraint.project(self.penalty.prox(ahead, 1.0))
             said["gradient_norm"] = np.linalg.norm(w - moved, axis=1)
+        return said
+
+    def structure(self, w: Array) -> dict[str, Array]:
+        """Return what is to be said of the zeros of points, (B, p) to (B,) each.
+
+        `support_f1` where the true weights are known, 2 |S and T| / (|S| + |T|) for the
+        coordinates S, T that are not 0 in w and in them, 1 where there are none; and
+        what the norm of the penalty or the ball says (`SubmodularNorm.structure`).
+        """
+        said: dict[str, Array] = {}
+        if self.dataset.w_true is not None:
+            found, true = w != 0.0, self.dataset.w_true != 0.0
+            both = np.count_nonzero(found & true, axis=1)
+            sizes = np.count_nonzero(found, axis=1) + np.count_nonzero(true)
+            said["support_f1"] = np.where(sizes, 2.0 * both / np.maximum(sizes, 1), 1.0)
+        if isinstance(self.penalty, StructuredPenalty):
+            said |= self.penalty.norm.structure(w)
+        if isinstance(self.constraint, NormBall):
+            said |= self.constraint.omega.structure(w)
         return said
 
     @cached_property
