@@ -24,6 +24,7 @@ SYMBOLS = {
     "p": "p",
     "n": "n",
     "epsilon": r"$\varepsilon$",
+    "strength": r"$\kappa$",
     QUOTIENT: r"$\Vert L\Vert_{M^{-1}} R_M\;/\;(\Lambda R_I)$",
 }
 
@@ -37,7 +38,7 @@ class Cell:
     panel : str
         Its label; against a quotient the common start of its panels' names.
     axis : str
-        Its x axis: n, p, epsilon or quotient.
+        Its x axis: n, p, epsilon, strength or quotient.
     title : str
         Its title.
     lines : tuple of str

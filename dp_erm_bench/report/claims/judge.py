@@ -42,7 +42,7 @@ NUMBERS = (
     *("factor", "kappa", "rivals", "radius", "nonzeros", "weight"),
 )
 LINES = ("line", "under", "over", "other")
-AXES, QUANTITIES = ["n", "p", "epsilon", "quotient"], [*MEASURED, *registry.POPULATION]
+AXES, QUANTITIES = ["n", "p", "epsilon", "strength", "quotient"], [*MEASURED, *registry.POPULATION]
 WORDS = {"per": ["data_seed"], "axis": AXES, "quantity": QUANTITIES}
 LISTS = ("figure", "line", "under", "over")
 """Keys of which a list stands for one claim per value."""
