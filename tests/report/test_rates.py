@@ -130,6 +130,9 @@ def test_a_family_has_a_point_for_each_of_its_panels(rows):
     found = along(table, config, "size", "p", LINE)
     np.testing.assert_array_equal(found.x, X)
     assert found.slope == pytest.approx(-1.0, abs=1e-6)
+    strengths = table.assign(strength=table["p"] / 1e4)
+    found = along(strengths, config, "size", "strength", LINE)
+    np.testing.assert_allclose(found.x, np.array(X) / 1e4)
 
 
 def test_panels_that_are_no_points_of_a_family_are_missing(rows):
