@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +26,14 @@ MOST_CELLS = 60
 SIZE = (3.0, 2.1)
 
 
-def curves_sheet(drawn: Shown, width: str) -> Sheet:
+def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
     """Return the sheet of lines, at most eight in a cell.
 
     Parameters
     ----------
-    drawn : Shown
-        The rows to draw.
+    views : sequence of Shown
+        The rows to draw; of several, those of a panel stand side by side, each with its
+        quantity above it.
     width : str
         `column`, `page`, or empty for what suits.
 
@@ -41,27 +42,46 @@ def curves_sheet(drawn: Shown, width: str) -> Sheet:
     UsageError
         If it would have more than `MOST_CELLS` cells.
     """
-    looks, numbers = _looks(drawn)
-    mode = _mode(drawn.rows["_y"].to_numpy(float), drawn.view.y)
-    cells: list[Any] = []
-    for (panel, facet), rows in drawn.cells.items():
-        lines = list(dict.fromkeys(rows[LINE]))
-        title = literal(", ".join(filter(None, (panel, _symbols(facet)))))
-        for part in [lines] if numbers else contest.spread(lines):
-            own = rows[rows[LINE].isin(part)]
-            given: dict[str, Any] = {"title": title.replace("\\$", "$"), "rows": own}
-            cells.append(partial(_cell, drawn.view, looks, mode, numbers, **given))
+    first, several = views[0], len(views) > 1
+    found: dict[str, list[Any]] = {}
+    for drawn in views:
+        for title, cell in _cells(drawn, several):
+            found.setdefault(title, []).append(cell)
+    cells = [cell for row in found.values() for cell in row]
     if len(cells) > MOST_CELLS:
         raise UsageError(
             f"plot: {len(cells)} panels are more than {MOST_CELLS}: keep some with "
             "where, or tell fewer apart by panel, line and facet"
         )
-    about = f"{words(drawn.view.y)} against {words(drawn.view.x)}"
-    text = paragraphs(f"{about[0].upper()}{about[1:]}.", told(drawn))
-    more: dict[str, Any] = {"right": 0.75} if numbers else {}
-    label = words(drawn.view.y) + (" (linear around 0, then log)" * (mode == "symlog"))
-    more["name"] = f"curves_{drawn.view.y}_{drawn.view.x}"
-    return Sheet(cells, len(cells), text, SIZE, label, width, **more)
+    about = ", ".join(words(one.view.y) for one in views)
+    about = f"{about} against {words(first.view.x)}"
+    said = dict.fromkeys(line for one in views for line in told(one).split("\n"))
+    more: dict[str, Any] = {"right": 0.75} if _looks(first)[1] else {}
+    more["name"] = "_".join(["curves", *(one.view.y for one in views), first.view.x])
+    columns = max(map(len, found.values())) if several else len(cells)
+    text = paragraphs(f"{about[0].upper()}{about[1:]}.", *said)
+    label = "" if several else _label(first.view.y, _mode(first))
+    return Sheet(cells, columns, text, SIZE, label, width, **more)
+
+
+def _cells(drawn: Shown, named: bool) -> Iterator[tuple[str, Any]]:
+    """Yield the cells of a view with their titles, below which a quantity is named."""
+    looks, numbers = _looks(drawn)
+    mode = _mode(drawn)
+    for (panel, facet), rows in drawn.cells.items():
+        lines = list(dict.fromkeys(rows[LINE]))
+        title = literal(", ".join(filter(None, (panel, _symbols(facet)))))
+        title = title.replace("\\$", "$")
+        for part in [lines] if numbers else contest.spread(lines):
+            own = rows[rows[LINE].isin(part)]
+            above = f"{title}: {_label(drawn.view.y, mode)}" if named else title
+            given: dict[str, Any] = {"title": above, "rows": own}
+            yield title, partial(_cell, drawn.view, looks, mode, numbers, **given)
+
+
+def _label(y: str, mode: str) -> str:
+    """Return what stands at the axis of a quantity."""
+    return words(y) + " (linear around 0, then log)" * (mode == "symlog")
 
 
 def _symbols(facet: str) -> str:
@@ -92,8 +112,9 @@ def _spans(values: Any) -> bool:
     return bool(min(values) > 0 and max(values) >= 8 * min(values))
 
 
-def _mode(values: Array, y: str) -> str:
+def _mode(drawn: Shown) -> str:
     """Return the scale of the y axis: log, linear or symlog."""
+    values, y = drawn.rows["_y"].to_numpy(float), drawn.view.y
     finite = values[np.isfinite(values)]
     size = np.abs(finite[finite != 0])
     if is_better_higher(y) or not size.size or size.max() < 3 * size.min():
@@ -120,11 +141,15 @@ def _cell(
     extent: list[float] = []
     for line, own in rows.groupby(LINE, sort=False):
         curve = statistics(own, view.statistic, along)
-        x = curve["x"].map(places.index) if texts else curve["x"]
+        x = (
+            curve["x"].map(places.index)
+            if texts
+            else scales.reached(curve["x"], places)
+        )
         band = [_drawable(curve[name], mode) for name in ("low", "line", "high")]
         every = max(1, len(x) // 8)
         more: dict[str, Any] = {"markevery": every} if along else {}
-        scales.draw_line(ax, x.to_numpy(float), band, looks[str(line)], **more)
+        scales.draw_line(ax, np.asarray(x, dtype=float), band, looks[str(line)], **more)
         ends.append(float(x.max()))
         extent += [float(v) for part in band for v in part[np.isfinite(part)]]
     ax.set_title(title)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
+from dp_erm_bench.report.caption import paragraphs
 from dp_erm_bench.report.figure import Drawing, Figure, check_stem
 from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, save
 from dp_erm_bench.report.lines import curves_sheet
@@ -48,6 +49,7 @@ def plot(
         Columns of the table, parameters of algorithms or keys of datasets: axes, and
         what tells apart. See `View` for what they are by default. Against passes,
         iterations and seconds runs are drawn as they go, against all else their ends.
+        Several y, by commas, stand side by side as curves.
     kind : {'curves', 'profile', 'winners'}
         Lines; performance profiles over panels and epsilon; a map of who wins.
     statistic : {'median', 'quantiles', 'interval', 'mean'}
@@ -120,9 +122,10 @@ def sheet(
     if width:
         check_choice("width", width, [*WIDTHS])
     forget()
-    drawn = shown(table, view)
     if kind == "curves":
-        return curves_sheet(drawn, width)
+        views = [replace(view, y=y) for y in names_of(view.y) or ("",)]
+        return curves_sheet([shown(table, one) for one in views], width)
+    drawn = shown(table, view)
     return profiles_sheet(drawn, width) if kind == "profile" else winners_sheet(drawn)
 
 
@@ -138,6 +141,8 @@ class Curves(Figure):
         As `plot` has them, and so `panel`, `line` and `facet`, lists of columns.
     where : mapping
         The values of columns to keep.
+    about : str
+        The beginning of the caption.
     """
 
     kind: ClassVar[str] = "curves"
@@ -150,6 +155,7 @@ class Curves(Figure):
     statistic: str = "median"
     width: str = ""
     where: dict[str, Any] = field(default_factory=dict)
+    about: str = ""
 
     def __post_init__(self) -> None:
         """Refuse words that there are not, and a name that is none of a file."""
@@ -166,6 +172,7 @@ class Curves(Figure):
         try:
             with house_style():
                 one = sheet(drawing.table, view, self.kind, self.width)
+                one = replace(one, caption=paragraphs(self.about, one.caption))
                 return save(one, drawing.path(self.name or one.name))
         except UsageError as error:
             print(f"{drawing.paper}: no {self.kind}: {error}", file=sys.stderr)

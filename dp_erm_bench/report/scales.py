@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -99,11 +100,13 @@ def scale_axis(ax: Axes, values: Sequence[float], ends: Sequence[float]) -> None
         The axes.
     values : sequence of float
         The values that ran, increasing: ticks of a log scale if they are positive and
-        far apart.
+        far apart. An infinite one is at `beyond`.
     ends : sequence of float
         Where lines end, if x is along runs: of runs of very different lengths the axis
         is linear up to the shortest, and log beyond.
     """
+    last = beyond(values) if math.isinf(values[-1]) else math.nan
+    values = [*values[:-1], last] if math.isinf(values[-1]) else values
     low, high = values[0], values[-1]
     if ends:
         short = min((end for end in ends if end > 0), default=high)
@@ -112,9 +115,21 @@ def scale_axis(ax: Axes, values: Sequence[float], ends: Sequence[float]) -> None
             ax.set_xlabel(f"{ax.get_xlabel()} (linear up to {short:.3g}, then log)")
     elif low > 0 and high >= 8 * low:
         ax.set_xscale("log")
-        _label(ax.xaxis, _apart(values))
-    elif len(values) <= 6:
-        _label(ax.xaxis, values)
+        _label(ax.xaxis, _apart(values), last)
+    elif len(values) <= 6 or high == last:
+        _label(ax.xaxis, values, last)
+
+
+def beyond(values: Sequence[float]) -> float:
+    """Return where infinity is drawn: a step of a log axis beyond the largest value."""
+    known = [one for one in values if 0.0 < one < math.inf]
+    step = known[-1] / known[-2] if len(known) > 1 else 10.0
+    return known[-1] * max(step, 2.0) if known else 1.0
+
+
+def reached(x: Any, values: Sequence[float]) -> Any:
+    """Return places on an axis of some values, infinity being `beyond` them."""
+    return np.where(np.isposinf(x), beyond(values), x)
 
 
 def scale_errors(ax: Axes, extent: tuple[float, float]) -> None:
@@ -146,10 +161,13 @@ def _apart(values: Sequence[float]) -> list[float]:
     return ticks
 
 
-def _label(axis: Axis, ticks: Sequence[float]) -> None:
-    """Show exactly these ticks, in plain numbers."""
+def _label(axis: Axis, ticks: Sequence[float], endless: float = np.nan) -> None:
+    """Show exactly these ticks, in plain numbers; one of them may be infinity."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    def shown(tick: float, _: Any) -> str:
+        return "∞" if tick == endless else f"{tick:.6g}"
 
     axis.set_major_locator(FixedLocator(list(ticks)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.6g}"))
+    axis.set_major_formatter(FuncFormatter(shown))

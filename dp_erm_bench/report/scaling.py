@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.report import curves
 from dp_erm_bench.report.curves import Array, Bands, Missing, report_runs
 from dp_erm_bench.report.figure import QUOTIENT, members
@@ -152,7 +153,8 @@ def scaling(
 def _values(rows: pd.DataFrame, line: str, quantity: str) -> Any:
     if quantity:
         if quantity not in rows or rows[quantity].isna().all():
-            raise Missing(f"{line} has no {quantity}, see dataset.n_fresh")
+            how = ", see dataset.n_fresh" if quantity in POPULATION else ""
+            raise Missing(f"{line} has no {quantity}{how}")
         return rows[quantity]
     if rows["optimum"].isna().any():
         raise Missing(f"{line} has no certified optimum to compare with")

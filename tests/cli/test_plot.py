@@ -161,6 +161,31 @@ def test_medians_and_bands_are_those_of_the_table(table):
     assert band.min() == ends.min().min() and band.max() == ends.max().max()
 
 
+def test_without_noise_is_a_place_beyond_the_largest_epsilon():
+    for epsilons, end in (([1.0, 4.0, math.inf], 16.0), ([5.0, math.inf], 50.0)):
+        (ax,) = axes(plot(made(lines=1, epsilons=epsilons), "epsilon", "objective"))
+        np.testing.assert_allclose(ax.lines[0].get_xdata(), [*epsilons[:-1], end])
+        ticks = [tick.get_text() for tick in ax.get_xticklabels()]
+        assert ticks == [*(f"{one:g}" for one in epsilons[:-1]), "∞"]
+        assert ax.get_xscale() == "log"
+
+
+def test_several_quantities_stand_side_by_side():
+    frame = made(panels=("a", "b"), epsilons=(1.0, 2.0), support_f1=0.8)
+    frame["active_groups"] = np.where(frame["panel"] == "a", 3.0, math.nan)
+    one = sheet(frame, View("epsilon", "objective,active_groups,support_f1"))
+    assert (len(one.cells), one.columns, one.quantity) == (5, 3, "")
+    assert one.caption.count("Uncharged") == 1
+    figure = plot(frame, "epsilon", "objective,active_groups,support_f1")
+    score = "F1 score of the support"
+    assert [ax.get_title().split(": ")[1] for ax in axes(figure)] == [
+        *("objective $F(w)$", "active groups", score),
+        *("objective $F(w)$", score),
+    ]
+    with pytest.raises(UsageError, match="y=nothing"):
+        plot(frame, "epsilon", "objective,nothing")
+
+
 def test_any_axis_of_the_sweep(table):
     figure = plot(table, "clip", "objective", where={"algorithm": "random_cd"})
     assert legend(figure) == ["random_cd"]

@@ -422,11 +422,14 @@ def test_bounds_of_means_are_those_of_the_formulas(n, p, delta, expected):
         # The factory starts at an excess of .3; ends are 1e-3 n^-.5.
         ({"measure": "excess_lost", "line": LINE}, 1 - 1e-3 / 3000**0.5 / 0.3),
         ({"measure": "ratio_at_start", "under": LINE, "over": LINE}, 1.0),
+        ({"measure": "least_at_end", "line": LINE, "quantity": "support_f1"}, 0.7),
     ],
 )
 def test_measures_at_the_ends_of_an_axis(rows, keys, expected):
     claim = {"id": "x", "figure": "theory_n", "axis": "n", "statement": "x"}
     table = pd.DataFrame(power_rows(rows, -0.5, "n"))
+    # At the end of the axis .7, .8, .9 of the seeds, before it less.
+    table["support_f1"] = 0.7 + 0.1 * table["seed"] - 0.5 * (table["n"] < max(X))
     config = {"claims": [{**claim, **keys, "at_least": 0.0}], "profile": "default"}
     (value,) = evaluate(table, config)["value"]
     assert value == pytest.approx(expected, rel=1e-5)

@@ -54,6 +54,12 @@ def ratio_at_end(runs: Lookup, under: str, over: str, axis: str) -> float:
     return float(second / first)
 
 
+@says("least {quantity} of {line} at the largest {axis}")
+def least_at_end(runs: Lookup, line: str, axis: str, quantity: str) -> float:
+    """Return the least value of a column at the end of the axis, over the runs."""
+    return float(runs.along(line, axis).ends[-1].min())
+
+
 @says("upper end of the 95 % bootstrap interval of the mean, {over} / {under}")
 def ratio_at_end_limit(runs: Lookup, under: str, over: str, axis: str) -> float:
     """Return the upper end of the interval of `ratio_at_end`, runs drawn again."""
