@@ -84,6 +84,14 @@ def test_seeds_and_checkpoints_name_no_setting():
     assert flattened(line(1, other)) == flattened(line(2))
 
 
+def test_a_key_of_a_dataset_that_came_later_names_a_trial_where_it_is_used():
+    before = flattened(line(1))
+    specs = [{**SPEC, "dataset": {**SPEC["dataset"], "plateau": k}} for k in (None, 5)]
+    unused, used = (flattened(line(1, spec)) for spec in specs)
+    assert unused == before
+    assert used == {**before, "dataset.plateau": 5}
+
+
 def test_what_tuning_chose_names_no_setting():
     chosen = {**SPEC, "algorithm": {"name": "random_cd", "params": {"passes": 9.0}}}
     tuned = [flattened(line(1, spec, tuned=True)) for spec in (SPEC, chosen)]
