@@ -23,7 +23,7 @@ from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.curves import Missing, explained, report_runs
 from dp_erm_bench.report.figure import Figure, LinesOf, lines_of, members
 from dp_erm_bench.report.panels import decoded
-from dp_erm_bench.report.rates import noises
+from dp_erm_bench.report.rates import SYMBOLS, noises
 from dp_erm_bench.results.rows import MEASURED
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ NUMBERS = (
     *("factor", "kappa", "rivals", "radius", "nonzeros", "weight"),
 )
 LINES = ("line", "under", "over", "other")
-AXES, QUANTITIES = ["n", "p", "epsilon", "strength", "quotient"], [*MEASURED, *registry.POPULATION]
+QUANTITIES, AXES = [*MEASURED, *registry.POPULATION], [*SYMBOLS]
 WORDS = {"per": ["data_seed"], "axis": AXES, "quantity": QUANTITIES}
 LISTS = ("figure", "line", "under", "over")
 """Keys of which a list stands for one claim per value."""
