@@ -17,8 +17,9 @@ from tests.solvers.cases import (
 )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+# The lower one is the outer loop: replays are kept from check to check.
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_keeps_the_contract(check, algorithm):
     candidate = CANDIDATES[algorithm]
     try:
