@@ -100,8 +100,6 @@ class Run:
         Identities of the mechanisms, where they are not those of the schedule.
     listen : callable, optional
         An auditor's, called with mechanisms as soon as they are made.
-    seen : callable, optional
-        An auditor's replacement of each release before its mechanism is made.
 
     Attributes
     ----------
@@ -134,7 +132,6 @@ class Run:
     ahead: bool = True
     streams: Sequence[str] = ()
     listen: Callable[[Mechanisms], None] = lambda mechanisms: None
-    seen: Callable[[Release], Release] = lambda release: release
     schedule: Any = field(default=None, init=False)
     releases: tuple[Release, ...] = field(default=(), init=False)
     calibration: Calibration = field(init=False)
@@ -168,7 +165,7 @@ class Run:
         if reason := self.solvers[0].refusal(self.problem):
             raise Unsupported(reason)
         self.schedule = self.solver.plan(self.problem, self.identities)
-        self.releases = tuple(map(self.seen, self._released(self.schedule)))
+        self.releases = tuple(self._released(self.schedule))
         self.calibration = self._calibrated()
         mechanisms = make_mechanisms(self.releases, self.calibration.z, self.streams)
         self.mechanisms.include(mechanisms)
@@ -203,7 +200,7 @@ class Run:
         count, own = calibrated_prefix(laws, costs, *how)
         self.schedule = solver.prefix(self.schedule, count)
         self.solver = solver.following(self.schedule)
-        self.releases = tuple(map(self.seen, self._released(self.schedule)))
+        self.releases = tuple(self._released(self.schedule))
         return own
 
     def steps(self, oracle: Oracle, checkpoints: Sequence[int]) -> Iterator[Array]:

@@ -121,13 +121,13 @@ def calls(path):
 def test_one_file_declares_and_makes_mechanisms(called):
     """The order of a run, from the declaration to the record, stands there only.
 
-    A solver may ask the class above it for what it declares, and a mechanism that
-    repeats a run makes the mechanisms of each.
+    A solver may ask the class above it for what it declares, and nested mechanisms make
+    those inside, as one that repeats a run makes the mechanisms of each.
     """
     callers = {path for path in MODULES if called in calls(path)}
     own = {path for path in callers if path.parent.name == "solvers"}
     if called == "make_mechanisms":
-        own.add(PACKAGE / "releases" / "repeat_and_select.py")
+        own.add(PACKAGE / "releases" / "nested.py")
     assert callers - own == {PACKAGE / "run.py"}
 
 

@@ -11,7 +11,7 @@ from dp_erm_bench.accounting.certify import delta_at
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.base import Array
-from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
+from dp_erm_bench.releases.nested import with_inside
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.trust.twins.base import required_twin
@@ -92,13 +92,11 @@ def guarantee_of(solver: Solver, problem: Problem, budget: Budget) -> Guarantee:
     z = run.calibration.z or 1.0
     parts = [(r, run.calibration.z) for r in run.releases]
     parts += [(r, r.multiplier(budget.epsilon)) for r in run.shares]
-    inner = [
-        (one, at) for r, at in parts if isinstance(r, RepeatAndSelect) for one in r.run
-    ]
+    inside = [(one, at) for r, at in parts for one in with_inside([r], at)]
     return Guarantee(
         budget=budget,
         z=z,
-        multipliers={r.name: r.weight * at for r, at in (*parts, *inner)},
+        multipliers={r.name: r.weight * at for r, at in inside},
         laws=tuple(
             replace(r.law(), weight=r.weight * at / z) for r, at in parts if at > 0.0
         ),

@@ -36,9 +36,10 @@ from dp_erm_bench.audit.guarantee import CLAIM, Guarantee, guarantee_of
 from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair, audited_solver, worst_pair
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.releases.base import Array, Intercept, Mechanisms, Query, Release
+from dp_erm_bench.releases.base import Array, Intercept, Mechanisms, Query
+from dp_erm_bench.releases.nested import NestedMechanism, with_inside
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
-from dp_erm_bench.releases.sampling import SampledRelease
+from dp_erm_bench.releases.sampling import SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
@@ -114,13 +115,9 @@ class Attack:
                 if isinstance(mechanism, SingleUseMechanism):
                     mechanism.everyone = mechanism.release.drawn and not sampled
 
-        def seen(release: Release) -> Release:
-            if isinstance(release, SampledRelease) and not sampled:
-                return replace(release, rate=1.0)
-            return release
-
         budget, z = self.guarantee.budget, self.guarantee.z
-        heard: dict[str, Any] = {"ahead": False, "listen": listen, "seen": seen}
+        ears = listen if sampled else functools.partial(_everyone, listen)
+        heard: dict[str, Any] = {"ahead": False, "listen": ears}
         how = (problem, [self.solver], budget)
         if isinstance(self.solver, Prefixed):
             # What is claimed holds given the schedule, which is that of the claim.
@@ -161,10 +158,8 @@ class Attack:
             raise AuditError("the number of releases depends on the data")
         fair = [_same(iterates, again) for _, again in replays]
         total, joint = np.zeros(len(identities)), dict[str, list[Answered]]()
-        published = {name: one.release for name, one in mechanisms.items()}
-        for one in mechanisms.values():
-            if isinstance(one, RepeatAndSelectMechanism):
-                published |= {inner.name: inner for inner in one.release.run}
+        releases = [one.release for one in mechanisms.values()]
+        published = {one.name: one for one in with_inside(releases, self.guarantee.z)}
         for (name, answer), first, second in zip(answers, *asked, strict=True):
             if first.run is not None and first.run != winner_of(mechanisms):
                 continue  # the answers of a run that lost are secret
@@ -180,6 +175,16 @@ class Attack:
             total += twin.log_ratio_of_run(release, uses)
         leaks = LEAK * (fair[0] - fair[1])
         return np.where(leaks == 0.0, total, leaks)
+
+
+def _everyone(heard: Callable[[Mechanisms], None], mechanisms: Mechanisms) -> None:
+    """Call a listener, and have mechanisms, those inside too, sample all records."""
+    heard(mechanisms)
+    for mechanism in mechanisms.values():
+        if isinstance(mechanism, SamplingMechanism):
+            mechanism.take_everyone()
+        if isinstance(mechanism, NestedMechanism):
+            mechanism.listen = functools.partial(_everyone, mechanism.listen)
 
 
 def winner_of(mechanisms: Mechanisms) -> int:

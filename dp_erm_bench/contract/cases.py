@@ -19,6 +19,7 @@ from dp_erm_bench.contract.problems import Parts
 from dp_erm_bench.contract.runs import is_bounded, run_at
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.nested import with_inside
 from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.solvers.base import Solver
 
@@ -174,7 +175,8 @@ def _on(
 def is_sampled(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
     """Return whether a release is charged for samples; not if it cannot be made."""
     try:
-        releases = run_at(problem, [solver], adjacency=adjacency).releases
+        run = run_at(problem, [solver], adjacency=adjacency)
+        releases = list(with_inside(run.releases, 1.0))
     except Exception:
         return False
     return any(isinstance(one, SampledRelease) and one.rate < 1 for one in releases)

@@ -1,4 +1,4 @@
-"""Public stand-ins for a run's secrets in replays: samples, orders, linear terms.
+"""Public stand-ins for secrets in replays: samples, coins, orders, linear terms.
 
 A record's coin falls by a public pattern, in which it is present or not. The released
 value of a perturbed objective is the minimiser w of F(w) + (ridge/2) norm2(w)^2 +
@@ -25,6 +25,7 @@ from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.base import Seed
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeMechanism
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from dp_erm_bench.releases.nested import NestedMechanism
 from dp_erm_bench.releases.sampling import Batch, Indices, SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.releases.streams import stream_seeds
@@ -57,7 +58,10 @@ def spread_of(
 
 
 def public_samples(
-    mechanism: SamplingMechanism, record: int, turned: bool
+    mechanism: SamplingMechanism,
+    record: int,
+    turned: bool,
+    done: collections.Counter[tuple[str, int]],
 ) -> Callable[[int, int, int], Batch]:
     """Return a sampler for a mechanism, with the changed record by a public pattern.
 
@@ -72,20 +76,21 @@ def public_samples(
         Row of the record in which the neighbours differ.
     turned : bool
         Whether it is present exactly where the pattern says that it is not.
+    done : Counter
+        The samples so far of each release and trial, in all of repeated runs.
     """
     plain, name = mechanism.sample, mechanism.release.name
     fixed = isinstance(mechanism, FixedSizeMechanism)
     held = placed if fixed else tossed
-    done: collections.Counter[int] = collections.Counter()
 
     def sample(trial: int, n: int, steps: int) -> Batch:
         plain(trial, n, steps)
         samples = []
-        for use in range(done[trial], done[trial] + steps):
+        for use in range(done[name, trial], done[name, trial] + steps):
             rng = np.random.default_rng([zlib.crc32(name.encode()), trial, use])
             is_in = present(name, trial, use) != turned
             samples.append(held(rng, mechanism.rate, n, record, is_in))
-        done[trial] += steps
+        done[name, trial] += steps
         offsets = np.cumsum([0, *(one.size for one in samples)])
         return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
 
@@ -147,9 +152,13 @@ def public_order(
     return order
 
 
-def public_stops(family: str) -> Seed:
-    """Return seeds of the coins that stop repeated runs, the same on both sides."""
-    return stream_seeds([family], "number of runs")
+def public_coins(family: str, mechanism: NestedMechanism) -> Seed:
+    """Return seeds of what mechanisms draw that make others, equal on both sides.
+
+    These are the coins that stop repeated runs, and the kinds of a run's steps.
+    """
+    run = mechanism.identity.partition("/")[2]
+    return stream_seeds([f"{family}/{run}" if run else family], "number of runs")
 
 
 @dataclass

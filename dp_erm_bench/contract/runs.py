@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,6 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.base import Release
-from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 
@@ -64,14 +62,6 @@ def run_at(
     """
     budget = Budget(epsilon if z else np.inf, DELTA, adjacency)
     return Run(problem, solvers, budget, z, identities, ahead=ahead, **how)
-
-
-def with_runs(releases: Iterable[Release]) -> Iterator[Release]:
-    """Yield releases; of the best of many runs those of a run, too."""
-    for release in releases:
-        yield release
-        if isinstance(release, RepeatAndSelect):
-            yield from release.run
 
 
 def is_bounded(

@@ -6,6 +6,7 @@ noise does not: who looks at a mechanism's stream sees another one on D'.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,11 +17,11 @@ import numpy as np
 from dp_erm_bench.contract import hidden
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.runs import run_at, with_runs
+from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.base import Array, Mechanisms, Query
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
-from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
+from dp_erm_bench.releases.nested import NestedMechanism, with_inside
 from dp_erm_bench.releases.sampling import SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
@@ -118,12 +119,11 @@ class Side:
 
     def _run(self) -> None:
         account, length = self.account, self.solver.iterations(self.problem)
-        points = (0, 1, length // 2, length)
-        passes = [self.solver.passes_at(self.problem, t) for t in points]
-        account.declared = [length, passes]
+        passes = partial(self.solver.passes_at, self.problem)
+        account.declared = [length, *map(passes, (0, 1, length // 2, length))]
         run = self._made(self._enrol)
         account.log.iterates = run.iterates()
-        for release in with_runs(run.releases):
+        for release in with_inside(run.releases, self.case.z):
             size = np.asarray(release.sensitivity, dtype=np.float64)
             bits = (size.shape, size.tobytes())
             account.declared.append((release.name, *bits, release.law()))
@@ -139,21 +139,19 @@ class Side:
                 self._hear_little()
                 self._compare_compiled()
             if account.terms:
-                account.matched = hidden.matched(
-                    self.neighbours, run, account.terms, account.log
-                )
+                how = (self.neighbours, run, account.terms, account.log)
+                account.matched = hidden.matched(*how)
 
     def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
         """Return the run of the case; ``made`` is called with its mechanisms."""
         case, length = self.case, self.solver.iterations(self.problem)
+        self.samples = Counter[tuple[str, int]]()
         names = tuple(f"{case.family} {k}" for k in range(case.trials))
         middle = {"all": range(length), "few": [length // 3], "ends": []}[case.points]
         return run_at(
             self.problem,
             [self.solver] * case.trials,
-            z=case.z,
-            identities=names,
-            adjacency=case.adjacency,
+            *(case.z, names, case.adjacency),
             checkpoints=tuple(sorted({0, length, *middle})),
             epsilon=case.epsilon,
             ahead=ahead,
@@ -163,6 +161,7 @@ class Side:
 
     def _enrol(self, mechanisms: Mechanisms) -> None:
         """Listen to mechanisms as soon as they are made."""
+        mechanisms.ahead = False
         self._sample(mechanisms)
         for mechanism in mechanisms.values():
             plain: Any = mechanism
@@ -173,7 +172,7 @@ class Side:
             if getattr(mechanism.release, "epsilon_share", None) is None:
                 self.witnesses.append(witness)
             mechanism.intercept = partial(self._answer, witness)
-            plain.listen = self._enrol  # of many runs, to each
+            plain.listen = self._enrol  # to those inside
             if isinstance(mechanism.release, InsideNoisyMax):
                 plain.query = partial(self._scored, mechanism.release, plain.query)
 
@@ -181,12 +180,12 @@ class Side:
         for name, mechanism in mechanisms.items():
             if not np.isfinite(mechanism.scale).all():
                 raise Unsupported(f"release {name} has no finite sensitivity")
-            if isinstance(mechanism, RepeatAndSelectMechanism):
-                mechanism.seeds = hidden.public_stops(self.case.family)
+            if isinstance(mechanism, NestedMechanism):
+                mechanism.seeds = hidden.public_coins(self.case.family, mechanism)
                 mechanism.listen = self._sample
             if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
-                how = (mechanism, self.neighbours.record, turned)
+                how = (mechanism, self.neighbours.record, turned, self.samples)
                 setattr(mechanism, "sample", hidden.public_samples(*how))  # noqa: B010
                 if mechanism.rate < 1.0:
                     self.account.sampled[name] = mechanism.halved

@@ -107,7 +107,8 @@ class FixedSizeGaussianLaw(SampledLaw):
     has the law (1 - q) N_c + q N_a on D and (1 - q) N_c + q N_b on D', where N_x is the
     normal law around x and any two of a, b, c, in units of the noise, are within d:
     one record of the sample is exchanged. Renyi moments are jointly convex in the pair,
-    so that the bound below holds for the mixtures over what was drawn.
+    so that the bound below holds for the mixtures over what was drawn. A Poisson sample
+    of rate q has such a pair, given the coins of the others (``SampledRelease``).
 
     Let P, Q be the two laws. For whole orders, with W = (N_a - N_b) / Q,
     E_Q (P/Q)^r = 1 + sum_j C(r, j) q^j E_Q W^j over j = 2 .. r, and by the convexity

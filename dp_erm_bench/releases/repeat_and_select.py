@@ -10,19 +10,25 @@ import numpy as np
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels.philox import uniforms
-from dp_erm_bench.releases.base import (
-    Array,
-    Mechanism,
-    Mechanisms,
-    Query,
-    Release,
-    make_mechanisms,
+from dp_erm_bench.releases.base import Array, Mechanism, Mechanisms, Query, Release
+from dp_erm_bench.releases.fixed_size_gaussian import (
+    FixedSizeGaussian,
+    FixedSizeGaussianLaw,
 )
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Floats
+from dp_erm_bench.releases.nested import NestedMechanism, NestedRelease
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
+from dp_erm_bench.releases.renyi_filter import RenyiFilter
 
 CUT = 1000.0
 """A number of runs beyond CUT / gamma has a probability of at most e^-CUT."""
+
+INSIDE = (Gaussian, Laplace, PoissonGaussian, FixedSizeGaussian, RenyiFilter)
+"""Kinds that a run may release: their curves bound the divergence of D from D' and of
+D' from D, under both adjacencies, which the proof below takes for granted."""
 
 Trial = Callable[[Mechanisms], tuple[Array, float]]
 
@@ -61,7 +67,7 @@ class RepeatAndSelectLaw(Law):
         return np.asarray(total + rank + mean / (orders - 1))
 
 
-class RepeatAndSelectMechanism(Mechanism):
+class RepeatAndSelectMechanism(NestedMechanism):
     """Runs a mechanism again and again, and publishes the output of the best score.
 
     Attributes
@@ -69,22 +75,13 @@ class RepeatAndSelectMechanism(Mechanism):
     runs : list of Mechanisms
     winner : int
         The mechanisms of each run so far, and the number of the best one: for auditors.
-    listen : callable
-        The hook of an auditor, called with the mechanisms of each run.
     """
 
     release: "RepeatAndSelect"
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
         super().__init__(release, z, identities)
-        if len(identities) != 1:
-            raise ValueError(f"release {release.name}: one trial at a time")
-        self.identity, self.runs, self.winner = identities[0], list[Mechanisms](), 0
-        self.listen: Callable[[Mechanisms], None] = self._hand_on
-
-    def __call__(self, run: Trial) -> Array:
-        """Publish the best output; the mechanisms of its runs are listened to."""
-        return self.publish(run)
+        self.runs, self.winner = list[Mechanisms](), 0
 
     def publish(self, run: Trial) -> Array:
         """Return the output of the run with the least noisy score, (1, p).
@@ -103,20 +100,14 @@ class RepeatAndSelectMechanism(Mechanism):
                 best, least, self.winner = output, score, len(self.runs) - 1
         return best
 
-    def query(self, run: Trial) -> Array:
-        """Return nothing: the mechanisms of the runs are asked."""
-        return np.empty((1, 0))
-
     def finish(self) -> None:
         """Raise if the uses of a run are not those certified."""
         for mechanisms in self.runs:
             mechanisms.finish()
 
     def _attempt(self, run: Trial) -> tuple[Array, float]:
-        # Of the scale as it is, not of a copy of z.
-        z = float(self.scale.min()) / self.release.weight
-        names = [f"{self.identity}/{self.release.name}/run {len(self.runs)}"]
-        mechanisms = make_mechanisms(self.release.run, z, names)
+        name = f"{self.release.name}/run {len(self.runs)}"
+        mechanisms = self.made_of(self.release.run, name)
         self.runs.append(mechanisms)
         self.listen(mechanisms)
         return run(mechanisms)
@@ -138,7 +129,7 @@ class RepeatAndSelectMechanism(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class RepeatAndSelect(Release):
+class RepeatAndSelect(NestedRelease):
     """The output of the best of K runs by a noisy score; nothing is told of the others.
 
     After each run a secret coin stops with probability gamma: K is geometric on 1, 2,
@@ -147,12 +138,13 @@ class RepeatAndSelect(Release):
 
         e(a) + 2 ((1 - 1/b) e(b) + log(1/gamma) / b) + log(1/gamma) / (a - 1)
 
-    for any b > 1. Let p and q be the densities of output and score of a run on D and
-    D', and x(y), x'(y) the probabilities that a run scores no better than y. As
-    E x^K = f(x) = gamma x / (1 - (1 - gamma) x), the best run has the density p f'(x)
-    at y, and f'(x) = gamma / s^2 with s = 1 - (1 - gamma) x = gamma + (1 - gamma)(1 -
-    x) >= gamma, the probability that a coin stops or else a run scores better than y.
-    So does q with s', and the factor of p^a q^(1 - a) in the moment of order a is
+    for any b > 1, where e bounds both directions. Let p and q be the densities of
+    output and score of a run on D and D', and x(y), x'(y) the probabilities that a run
+    scores no better than y. As E x^K = f(x) = gamma x / (1 - (1 - gamma) x), the best
+    run has the density p f'(x) at y, and f'(x) = gamma / s^2 with s = 1 - (1 - gamma) x
+    = gamma + (1 - gamma)(1 - x) >= gamma, the probability that a coin stops or else a
+    run scores better than y. So does q with s', and the factor of p^a q^(1 - a) in the
+    moment of order a is
 
         f'(x)^a f'(x')^(1 - a) = gamma s^-2 (s'/s)^(2 (a - 1)).
 
@@ -168,8 +160,6 @@ class RepeatAndSelect(Release):
 
     Parameters
     ----------
-    sensitivity : float
-        1, as what a run releases has its own; infinite where one of these is.
     gamma : float
         In (0, 1].
     run : tuple of Release
@@ -190,11 +180,19 @@ class RepeatAndSelect(Release):
     run: tuple[Release, ...] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse what is no probability; find a run without a finite sensitivity."""
+        """Refuse what is no probability, and kinds whose curves may be of one side."""
         if not 0.0 < self.gamma <= 1.0:
             raise UsageError(f"gamma={self.gamma}: must be in (0, 1]")
-        if not all(np.isfinite(one.sensitivity).all() for one in self.run):
-            object.__setattr__(self, "sensitivity", math.inf)
+        for one in self.run:
+            if type(one) not in INSIDE:
+                names = ", ".join(kind.__name__ for kind in INSIDE)
+                kind = f"release {one.name} of a run is a {type(one).__name__}"
+                raise UsageError(f"{kind}: must be one of {names}")
+        super().__post_init__()
+
+    def inside(self, z: float) -> tuple[Release, ...]:
+        """Return the releases of a run."""
+        return self.run
 
     @property
     def most(self) -> int:
@@ -203,6 +201,16 @@ class RepeatAndSelect(Release):
 
     def law(self) -> RepeatAndSelectLaw:
         """Return the law of the best run."""
-        laws = tuple(sorted((one.law() for one in self.run), key=repr))
+        laws = sorted((amplified(one.law()) for one in self.run), key=repr)
         named = tuple((law.name, law) for law in laws)
         return RepeatAndSelectLaw(self.times, self.weight, self.gamma, named)
+
+
+def amplified(law: Law) -> Law:
+    """Return the law of samples of fixed size in place of that of Poisson samples.
+
+    It holds for coins, too (see there), and its curve is amplified.
+    """
+    if isinstance(law, PoissonGaussianLaw):
+        return FixedSizeGaussianLaw(law.times, law.weight, law.rate)
+    return law

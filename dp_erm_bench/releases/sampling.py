@@ -99,6 +99,10 @@ class SamplingMechanism(AdditiveMechanism):
         self._again |= before > 0 or before < 0 < self._left[trial]
         return self._sampled(trial, n, steps)
 
+    def take_everyone(self) -> None:
+        """Have all records in every sample from now on, for auditors."""
+        self.rate = self._charged = 1.0
+
     @abstractmethod
     def _sampled(self, trial: int, n: int, steps: int) -> Batch:
         """Draw the samples of ``sample``."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -145,15 +145,26 @@ class BiasReducedSGD(Prefixed):
         self, problem: ERM, adjacency: Adjacency, schedule: Levels
     ) -> Releases:
         """Yield the sums of each level and the terms of single records."""
-        n, change = problem.n, 2.0 * norm_bound(problem, self.clip)
-        times = np.bincount(schedule.levels[0], minlength=probabilities(n).size)
-        root = math.sqrt(2)
-        for level, used in enumerate(times.tolist()):
-            how = {"weight": 1 / root, "rate": 2 ** (level + 1) / n, "halves": True}
+        kinds = self.kinds(problem)
+        times = np.bincount(schedule.levels[0], minlength=len(kinds))
+        for (level, _), used in zip(kinds, times.tolist(), strict=True):
             if used:
-                yield FixedSizeGaussian(f"level {level}", root * change, used, **how)
-        steps = schedule.levels.shape[1]
-        yield FixedSizeGaussian("single", change, steps, rate=1 / n)
+                yield replace(level, times=used)
+        yield replace(kinds[0][1], times=schedule.levels.shape[1])
+
+    def kinds(self, problem: ERM) -> tuple[tuple[FixedSizeGaussian, ...], ...]:
+        """Return what a step of each level publishes: sums, and a single term."""
+        n, change = problem.n, 2.0 * norm_bound(problem, self.clip)
+        root = math.sqrt(2)
+        how: dict[str, Any] = {"weight": 1 / root, "halves": True}
+        single = FixedSizeGaussian("single", change, 1, rate=1 / n)
+
+        def sums(level: int) -> FixedSizeGaussian:
+            rate = 2 ** (level + 1) / n
+            name = f"level {level}"
+            return FixedSizeGaussian(name, root * change, 1, rate=rate, **how)
+
+        return tuple((sums(level), single) for level in range(probabilities(n).size))
 
     def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Levels) -> State:
         """Return the state before the first step."""

@@ -7,17 +7,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.renyi_filter import RenyiFilter
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
-from dp_erm_bench.solvers.base import Array, Limit, Releases, Solver, shape, value
+from dp_erm_bench.solvers.base import (
+    Array,
+    Indices,
+    Limit,
+    Releases,
+    Solver,
+    shape,
+    value,
+)
+from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedSGD, Levels, probabilities
 from dp_erm_bench.solvers.gd import GD
 from dp_erm_bench.solvers.one_solve import SingleAnswer
-from dp_erm_bench.solvers.refusals import objective_refusal
+from dp_erm_bench.solvers.prefix import multiplier_field
 from dp_erm_bench.solvers.runs import clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork
 
-INNER: dict[str, type[Solver]] = {"gd": GD}
+INNER: dict[str, type[Solver]] = {"gd": GD, "bias_reduced_sgd": BiasReducedSGD}
 """Algorithms whose runs are one mechanism, with a Renyi curve of its own."""
 
 
@@ -33,10 +44,16 @@ class Boosting(SingleAnswer):
     scores B and loses to any that does not; that is no event of its own, for what is
     published is the output of the best run in any case.
 
+    A run of ``bias_reduced_sgd`` draws its levels inside. Its noise has the given
+    ``multiplier``, and it makes as many steps as its part of the budget pays for: a
+    fixed Renyi curve, that of one Gaussian mechanism with the common multiplier, under
+    which `RenyiFilter` keeps each run. Neither levels nor lengths are published.
+
     The noise of the score has the common multiplier, so that it costs about as much as
-    one step. What is charged is about three times the privacy of one run, whatever
-    gamma; the number of runs is paid for by its logarithm. ``passes`` are those of
-    1/gamma runs, for the ones that were made are secret.
+    one step, or as all of ``bias_reduced_sgd``. What is charged is about three times
+    the privacy of one run, whatever gamma; the number of runs is paid for by its
+    logarithm. ``passes`` are those of 1/gamma runs of ``n_iter`` steps, for what
+    was made is secret.
 
     References
     ----------
@@ -64,7 +81,10 @@ class Boosting(SingleAnswer):
     bound: float = shape(
         1.0, above=0.0, help="B, to which a record's loss is clipped in scores"
     )
-    n_iter: int = shape(20, least=0, help="the steps of a run")
+    n_iter: int = shape(
+        20, least=0, help="the steps of a run, of bias_reduced_sgd the most"
+    )
+    multiplier: float = multiplier_field("of bias_reduced_sgd: ")
     step: float = value(1.0, above=0.0, help="the step size of a run, in its units")
     clip: float | None = clip_field()
 
@@ -91,8 +111,9 @@ class Boosting(SingleAnswer):
 
     def unsupported(self, problem: ERM) -> str | None:
         """Refuse what the algorithm that is run refuses."""
-        algorithm = self.algorithm
-        return objective_refusal(algorithm, problem) or algorithm.unsupported(problem)
+        algorithm: Any = self.algorithm
+        reason: str | None = algorithm.refusal(problem)
+        return reason
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes of 1/gamma runs: how many were made is secret."""
@@ -108,22 +129,54 @@ class Boosting(SingleAnswer):
         if not self.n_iter:
             return
         score = Laplace("score", self.bound / problem.n, 1)
-        steps = self.algorithm.releases(problem, adjacency, None)
-        yield RepeatAndSelect("best", 1.0, 1, gamma=self.gamma, run=(*steps, score))
+        run = (*self.run_releases(problem, adjacency), score)
+        yield RepeatAndSelect("best", 1.0, 1, gamma=self.gamma, run=run)
+
+    def run_releases(self, problem: ERM, adjacency: Adjacency) -> Iterator[Release]:
+        """Yield what a run releases besides its score."""
+        algorithm = self.algorithm
+        if isinstance(algorithm, BiasReducedSGD):
+            yield RenyiFilter(
+                "steps",
+                1.0,
+                1,
+                multiplier=self.multiplier,
+                chances=tuple(probabilities(problem.n).tolist()),
+                steps=algorithm.kinds(problem),
+                most=self.n_iter,
+            )
+        else:
+            yield from algorithm.releases(problem, adjacency, None)
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return the output of the best run."""
-        problem, algorithm = oracle.problem, self.algorithm
-        ends = (0, algorithm.iterations(problem))
 
         def run(mechanisms: Mechanisms) -> tuple[Array, float]:
-            oracle.move_to(problem.start(1))
-            *_, w = algorithm.iterates(oracle, mechanisms, ends, None)
+            oracle.move_to(oracle.problem.start(1))
+            w = self.output_of(oracle, mechanisms)
             noisy = mechanisms["score"](np.array([self.score(oracle, w)]))
-            return w.copy(), float(noisy[0]) + penalty_at(problem, w)
+            return w, float(noisy[0]) + penalty_at(oracle.problem, w)
 
         best: Array = mechanisms["best"](run)
         return best
+
+    def output_of(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
+        """Return the output of one run, (1, p)."""
+        algorithm = self.algorithm
+
+        def steps(mechanisms: Mechanisms, schedule: Any, length: int) -> Array:
+            *_, w = algorithm.iterates(oracle, mechanisms, (0, length), schedule)
+            return w.copy()
+
+        def filtered(mechanisms: Mechanisms, levels: Indices) -> Array:
+            # Their mean is returned, for which no coins are drawn.
+            schedule = Levels(levels[None], np.ones((1, levels.size)))
+            return steps(mechanisms, schedule, levels.size)
+
+        if isinstance(algorithm, BiasReducedSGD):
+            w: Array = mechanisms["steps"](filtered, self.n_iter)
+            return w
+        return steps(mechanisms, None, algorithm.iterations(oracle.problem))
 
     def score(self, oracle: Oracle, w: Array) -> float:
         """Return the mean of the clipped losses; B where a run diverged."""

@@ -8,9 +8,10 @@ from dp_erm_bench.solvers.base import Array, shape
 from dp_erm_bench.solvers.runs import Iterative
 
 
-def multiplier_field() -> Any:
+def multiplier_field(where: str = "") -> Any:
     """Return the field of a noise multiplier that no budget changes."""
-    return shape(10.0, above=0.0, help="z, noise scale / sensitivity of each answer")
+    what = f"{where}z, noise scale / sensitivity of each answer"
+    return shape(10.0, above=0.0, help=what)
 
 
 class Prefixed(Iterative):

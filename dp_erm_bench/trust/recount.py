@@ -19,7 +19,7 @@ import numpy as np
 from dp_erm_bench.accounting.calibration import Calibration
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanism, Mechanisms, Query, Release
-from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
+from dp_erm_bench.releases.nested import NestedMechanism
 from dp_erm_bench.trust.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.trust.twins.base import Array, Twin, required_twin, twin_of
 
@@ -54,17 +54,18 @@ class Witness:
         self._seeds, self._scale = mechanism.seeds.copy(), mechanism.scale.copy()
         self.uses, self.ratio = 0, np.inf
         self.runs: list[Witness] = []
-        if isinstance(mechanism, RepeatAndSelectMechanism):
+        if isinstance(mechanism, NestedMechanism):
             mechanism.listen = self._hear_run
 
     def _hear_run(self, mechanisms: Mechanisms) -> None:
-        """Listen to the mechanisms of one of many runs."""
+        """Listen to the mechanisms of one of many runs, or of its steps."""
         mechanisms.ahead, self.uses = False, 1
         self.runs.extend(listen(mechanisms).values())
 
     def least(self) -> float:
-        """Return the ratio; of many runs, the least of theirs over its weight."""
-        inside = [one.least() / one.release.weight for one in self.runs]
+        """Return the ratio; of what has others inside, the least of theirs in its z."""
+        weight = self.release.weight
+        inside = [one.least() / one.release.weight * weight for one in self.runs]
         return float(min([self.ratio, *inside]))
 
     def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:

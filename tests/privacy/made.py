@@ -27,6 +27,7 @@ from dp_erm_bench.releases.objective_norm_laplace import (
 )
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
 from dp_erm_bench.releases.printed import printed_multiplier as printed
+from dp_erm_bench.releases.renyi_filter import RenyiFilter, RenyiFilterLaw
 from dp_erm_bench.releases.repeat_and_select import (
     RepeatAndSelect,
     RepeatAndSelectLaw,
@@ -46,6 +47,7 @@ from dp_erm_bench.trust.twins.norm_laplace import NormLaplaceTwin
 from dp_erm_bench.trust.twins.objective_gaussian import ObjectiveGaussianTwin
 from dp_erm_bench.trust.twins.objective_norm_laplace import ObjectiveNormLaplaceTwin
 from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
+from dp_erm_bench.trust.twins.renyi_filter import RenyiFilterTwin
 from dp_erm_bench.trust.twins.repeat_and_select import RepeatAndSelectTwin
 from dp_erm_bench.trust.twins.single_use_gaussian import SingleUseGaussianTwin
 from dp_erm_bench.trust.twins.sketched_gaussian import SketchedGaussianTwin
@@ -72,6 +74,7 @@ LAWS = {
         SingleUseLaw,
         SketchedGaussianLaw,
         RepeatAndSelectLaw,
+        RenyiFilterLaw,
     )
 }
 PURE_KINDS = tuple(name for name, law in LAWS.items() if issubclass(law, PureLaw))
@@ -89,6 +92,7 @@ TWINS = {
     "single_use": SingleUseGaussianTwin,
     "sketched_gaussian": SketchedGaussianTwin,
     "repeat_and_select": RepeatAndSelectTwin,
+    "renyi_filter": RenyiFilterTwin,
 }
 REQUIRED = {
     InsideNoisyMax: {"spread": 1.0},
@@ -97,6 +101,12 @@ REQUIRED = {
     SingleUseGaussian: {"records": 2, "fresh": 1},
     SketchedGaussian: {"rows": 20},
     RepeatAndSelect: {"gamma": 0.5, "run": (Gaussian("one", 1.0, 1),)},
+    RenyiFilter: {
+        "multiplier": 2.0,
+        "chances": (1.0,),
+        "steps": ((Gaussian("one", 1.0, 1),),),
+        "most": 5,
+    },
 }
 
 

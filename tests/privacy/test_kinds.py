@@ -11,6 +11,7 @@ from dp_erm_bench.releases.l1_laplace import L1Laplace
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.releases.renyi_filter import RenyiFilter
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.releases.single_use_gaussian import SingleUseGaussian
@@ -26,7 +27,7 @@ DOC = (REPOSITORY / "docs" / "privacy.md").read_text()
 # Kinds whose draws are compared with the law that is accounted.
 FITTED = {*ADDITIVE, *SELECTIONS, *SECRET, NormLaplace, L1Laplace}
 FITTED |= {SingleUseGaussian, SketchedGaussian}  # test_single_use, test_sketched
-FITTED |= {RepeatAndSelect}  # test_repeat_and_select
+FITTED |= {RepeatAndSelect, RenyiFilter}  # test_repeat_and_select, test_renyi_filter
 ACCOUNTING = sorted((ROOT / "accounting").glob("*.py"))
 ONE = np.ones((1, 1))
 SHARED = {"law", "losses", "adjacency", "printed", "base"}

@@ -15,6 +15,7 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.repeat_and_select import (
     RepeatAndSelect,
     RepeatAndSelectLaw,
@@ -192,8 +193,11 @@ def profile(one, other, epsilon):
 
 
 @pytest.mark.parametrize("gamma", [0.02, 0.05])
-def test_k_published_exceeds_the_certificate(gamma):
-    """A run tells good from bad, at level log 2: its best one is secret in K only."""
+def test_a_published_k_exceeds_what_hidden_k_gives(gamma):
+    """A run tells good from bad, at level log 2; only K is secret besides.
+
+    The certificate is not reached: compared is the level of all that hides K.
+    """
     level = math.log(2)
     claimed = (release_of(gamma, (Laplace("score", 1.0, 1),)).law(),)
     epsilon = certify(claimed, 1 / level, 0.01, Adjacency.REPLACE_ONE).epsilon
@@ -274,6 +278,10 @@ def test_sensitivities_are_those_of_the_claim():
 def test_what_is_refused():
     with pytest.raises(UsageError, match=r"gamma=1.5: must be in \(0, 1\]"):
         release_of(1.5)
+    with pytest.raises(UsageError, match="pick of a run is a NoisyMax: must be one of"):
+        release_of(run=(NoisyMax("pick", 1.0, 1),))
+    with pytest.raises(UsageError, match="best of a run is a RepeatAndSelect"):
+        release_of(run=(release_of(),))
     with pytest.raises(Unsupported, match="delta=0: must be positive"):
         calibrate((release_of().law(),), Budget(1.0, 0.0))
     with pytest.raises(ValueError, match="one trial at a time"):

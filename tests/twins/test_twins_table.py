@@ -6,6 +6,7 @@ import pytest
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
+from dp_erm_bench.releases.renyi_filter import RenyiFilter
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.releases.sketched_gaussian import SketchedGaussian
 from tests.contract.own import check_named
@@ -30,6 +31,7 @@ ELSEWHERE = {
     FixedSizeGaussian: "tests/solvers/test_bias_reduced_sgd.py",
     SketchedGaussian: "tests/solvers/test_mean.py",
     RepeatAndSelect: "tests/solvers/test_boosting.py",
+    RenyiFilter: "tests/solvers/test_boosting.py",
 }
 """Releases of solvers that do not fit into the table, and where their twins are."""
 

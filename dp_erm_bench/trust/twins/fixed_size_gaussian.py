@@ -84,15 +84,16 @@ class FixedSizeGaussianTwin(Twin):
         The binomial expansion, term by term, at some whole orders and on the chords of
         (order - 1) times the divergence between them.
         """
-        logs = np.array(moments(1 / self.ratio, AMPLIFIED[-1]))
+        whole = AMPLIFIED[: max(1, math.ceil(orders.max()) - 1)]
+        logs = np.array(moments(1 / self.ratio, whole[-1]))
         cumulants = [0.0]
-        for order in AMPLIFIED:
+        for order in whole:
             terms, choose, gain = [0.0], math.log(order), math.log(self.rate)
             for j in range(2, order + 1):
                 choose += math.log((order - j + 1) / j)
                 terms.append(choose + j * gain + logs[j - 2])
             cumulants.append(float(np.logaddexp.reduce(terms)))
-        chords = np.interp(orders, (1, *AMPLIFIED), cumulants, right=np.inf)
+        chords = np.interp(orders, (1, *whole), cumulants, right=np.inf)
         return np.minimum(chords / (orders - 1), orders / (2 * self.ratio**2))
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:

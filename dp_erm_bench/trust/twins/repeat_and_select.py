@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.trust.twins.base import Array, Twin, required_twin
+from dp_erm_bench.trust.twins.fixed_size_gaussian import FixedSizeGaussianTwin
+from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
 
 
 @dataclass(frozen=True)
@@ -16,12 +18,13 @@ class RepeatAndSelectTwin(Twin):
     ----------
     gamma : float
         The probability to stop after a run.
-    run : tuple of Twin
-        The mechanisms of a run: of each the least noise and the most uses of all runs.
+    run : tuple of tuple of Twin
+        The mechanisms of a run: of each the least noise and the most uses of all runs,
+        in all forms that runs gave it.
     """
 
     gamma: float = 0.5
-    run: tuple[Twin, ...] = ()
+    run: tuple[tuple[Twin, ...], ...] = ()
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
@@ -37,14 +40,26 @@ class RepeatAndSelectTwin(Twin):
             least = float(min([ratio * one.weight, *scales]))
             used = max((m.used for m in made), default=0)
             if used and np.any(sizes > 0):
-                uses.append(required_twin(one).of(one, made[0], least, used))
+                twin = required_twin(one)
+                forms = dict.fromkeys(twin.of(one, m, least, used) for m in made)
+                uses.append(tuple(map(amplified, forms)))
         return cls(ratio, times, release.gamma, tuple(uses))
 
     def renyi(self, orders: Array) -> Array:
-        """Return the library's curve of the best run."""
+        """Return the library's curve of the best run, each form of it being allowed."""
         from dp_accounting.rdp import rdp_privacy_accountant as library
 
-        total = np.sum([use.times * use.renyi(orders) for use in self.run], axis=0)
+        total = np.zeros(orders.shape)
+        for forms in self.run:
+            curves = [form.times * form.renyi(orders) for form in forms]
+            total += np.max(curves, axis=0)
         # A shape of 1 is the geometric law.
-        how = (orders, np.broadcast_to(total, orders.shape), 1 / self.gamma, 1.0)
+        how = (orders, total, 1 / self.gamma, 1.0)
         return np.asarray(library._compute_rdp_repeat_and_select(*how))
+
+
+def amplified(use: Twin) -> Twin:
+    """Return the twin of a sample of fixed size for that of a Poisson sample."""
+    if isinstance(use, PoissonGaussianTwin):
+        return FixedSizeGaussianTwin(use.ratio, use.times, use.rate)
+    return use

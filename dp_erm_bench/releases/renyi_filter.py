@@ -1,0 +1,188 @@
+"""As many of a run's random steps as stay below a fixed Renyi curve."""
+
+import bisect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.errors import BudgetExhausted
+from dp_erm_bench.kernels.philox import uniforms
+from dp_erm_bench.releases.base import Array, Mechanism, Mechanisms, Release
+from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.losses import Floats
+from dp_erm_bench.releases.nested import NestedMechanism, NestedRelease
+
+Indices = NDArray[np.int64]
+Steps = Callable[[Mechanisms, Indices], Array]
+
+REACH, HIGHEST = 5.0, 512
+"""The curve ends at order REACH z, at most HIGHEST: beyond, samples hardly help. The
+best order of a budget is about z sqrt(log(1/delta) / 3), 2.2 z at delta = 1e-6."""
+MARGIN = 1e-9
+"""Relative, over the rounding of the sums that are compared with the curve."""
+
+
+def highest(m: float) -> int:
+    """Return the largest order that the curve of multiplier m bounds."""
+    return math.ceil(min(HIGHEST, max(2.0, REACH * m)))
+
+
+@dataclass(frozen=True)
+class RenyiFilterLaw(Law):
+    """What a filter lets pass, see the release's proof."""
+
+    name: ClassVar[str] = "renyi_filter"
+
+    def rdp(self, z: float, orders: Floats) -> Floats:
+        """Return the chords of (a - 1) a / (2 z^2) over a - 1; infinite beyond."""
+        m, below = self.multiplier(z), np.floor(orders)
+        chords = below * (below - 1) + (orders - below) * 2 * below
+        curve = chords / (orders - 1) / 2 / m / m
+        return np.where(orders <= highest(m), curve, np.inf)
+
+
+class RenyiFilterMechanism(NestedMechanism):
+    """Draws the kinds of the steps, and makes the mechanisms of those that pass.
+
+    Attributes
+    ----------
+    made : Mechanisms
+        Those of the steps, after the use: for auditors.
+    """
+
+    release: "RenyiFilter"
+
+    def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
+        super().__init__(release, z, identities)
+        self.made = Mechanisms(1)
+
+    def publish(self, run: Steps, most: int) -> Array:
+        """Return what the steps give.
+
+        Parameters
+        ----------
+        run : callable
+            Makes the steps, with their mechanisms and their kinds, (t,).
+        most : int
+            The number of steps at most, as it was declared.
+
+        Raises
+        ------
+        BudgetExhausted
+            If that is more than declared.
+        """
+        self.spend(1)
+        if most > self.release.most:
+            raise BudgetExhausted(
+                f"release {self.release.name} was declared {self.release.most} steps "
+                f"and is asked for {most}"
+            )
+        kinds = self.passing(float(self.scale.min()))
+        releases = self.release.parts(kinds, self.z)
+        self.made = self.made_of(releases, self.release.name)
+        self.listen(self.made)
+        return run(self.made, kinds)
+
+    def passing(self, m: float) -> Indices:
+        """Return the kinds of the steps that pass, (t,); all of them without noise."""
+        drawn = uniforms(self.seeds[0], 0, self.release.most)
+        # The last sum may be below 1 by rounding.
+        bounds = np.cumsum(self.release.chances)[:-1]
+        kinds = np.searchsorted(bounds, drawn, "right")
+        if m == 0:
+            return kinds
+        orders = np.arange(2.0, highest(m) + 1)
+        curves = self.release.curves(orders)
+        most = RenyiFilterLaw(1).rdp(m, orders) * (1 - MARGIN)
+
+        def exceeds(length: int) -> bool:
+            times = np.bincount(kinds[:length], minlength=len(curves))
+            return bool((times @ curves > most).any())
+
+        return kinds[: bisect.bisect(range(1, kinds.size + 1), False, key=exceeds)]
+
+    def finish(self) -> None:
+        """Raise if the uses of a step are not those that passed."""
+        self.made.finish()
+
+
+@dataclass(frozen=True, eq=False)
+class RenyiFilter(NestedRelease):
+    """The steps of a run of random kinds, as long as they stay below a fixed curve.
+
+    The noise of a step is given; its kind is drawn at random, without the data, and
+    stays secret with the run. Steps are made as long as the curves of those so far, a
+    sum over steps, are at most r / (2 z^2) at all whole orders r from 2 to the last
+    one, R = ``highest(z)``. Then the run, its kinds included, has at most the curve
+
+        e(a) = c(a) / (a - 1),  c the chords of r (r - 1) / (2 z^2), r = 1, 2, .., R,
+
+    for all 1 < a <= R, in both directions and under both adjacencies if the curves of
+    the steps are. Let P and Q be the laws of kinds k and answers y on D and D'. The
+    kinds have the law p(k) on both sides. The number t(k) of the steps that pass is a
+    function of the kinds, through curves that know no data; so given k, P_k and Q_k are
+    adaptive compositions of t(k) mechanisms that are fixed before, and at whole orders
+
+        D_r(P_k, Q_k) <= sum of the steps' curves at r <= r / (2 z^2).
+
+    (r - 1) D_r is convex in r and 0 at r = 1, for each k: between whole orders it is
+    below the chord of its values, hence below c. Finally (a - 1) D_a(P, Q) is the log
+    of sum_k p(k) e^((a - 1) D_a(P_k, Q_k)) <= e^c(a). Who sees less than (k, y) sees no
+    more. Nothing is claimed of orders above R; a curve that holds up to some order is
+    that of truncated concentrated privacy. e(a) = a / (2 z^2) at whole a: the run costs
+    what one Gaussian mechanism of multiplier z does. No step may pass.
+
+    Parameters
+    ----------
+    multiplier : float
+        That of the steps: noise scale / (weight * sensitivity), whatever z.
+    chances : tuple of float
+        The probability of each kind.
+    steps : tuple of tuple of Release
+        What a step of each kind publishes; equal names are one release.
+    most : int
+        The number of steps that are drawn.
+
+    References
+    ----------
+    Feldman, Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS 2021,
+    where kinds may depend on answers; Bun, Dwork, Rothblum, Steinke, "Composable and
+    versatile privacy via truncated CDP", STOC 2018.
+    """
+
+    vectors: ClassVar[bool] = True
+    mechanism: ClassVar[type[Mechanism]] = RenyiFilterMechanism
+    proof: ClassVar[type[Law]] = RenyiFilterLaw
+    draw = staticmethod(uniforms)
+
+    multiplier: float = field(kw_only=True)
+    chances: tuple[float, ...] = field(kw_only=True)
+    steps: tuple[tuple[Release, ...], ...] = field(kw_only=True)
+    most: int = field(kw_only=True)
+
+    def curves(self, orders: Floats) -> Floats:
+        """Return the curves of the kinds, (kinds, orders)."""
+        curves = np.zeros((len(self.steps), orders.size))
+        for kind, curve in zip(self.steps, curves, strict=True):
+            for one in kind:
+                law: Any = one.law()
+                curve += law.times * law.rdp(self.multiplier, orders)
+        return curves
+
+    def inside(self, z: float) -> tuple[Release, ...]:
+        """Return one use of each release of the steps."""
+        return self.parts(np.arange(len(self.steps)), z)
+
+    def parts(self, kinds: Indices, z: float) -> tuple[Release, ...]:
+        """Return what steps of some kinds publish, at the common multiplier z."""
+        share, made = self.multiplier / z if z else 1.0, dict[str, Release]()
+        for kind, used in enumerate(np.bincount(kinds).tolist()):
+            for one in self.steps[kind] if used else ():
+                before = made[one.name].times if one.name in made else 0
+                how = {"times": before + used * one.times, "weight": one.weight * share}
+                made[one.name] = replace(one, **how)
+        return tuple(made.values())
