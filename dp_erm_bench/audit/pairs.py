@@ -64,7 +64,8 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
     Its defaults; steps that carry the iterates off, to where derivatives are 0 or 1
     by turns (differences of gradients leak nowhere else); each choice of each shape
     parameter by itself; and the parameters that the class lists in ``worst_cases``,
-    if it does. Nothing to maintain: the fields say it.
+    if it does; words of these are tried there alone. Nothing to maintain: the fields
+    say it.
     """
     solver = registry.target("algorithm", algorithm)
     parameters = {field.name: field for field in fields(solver)}
@@ -73,12 +74,14 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
     if "step" in parameters:
         tried.append(base | {"step": parameters["step"].metadata.get("most", FAR)})
     tried += [base | dict(one) for one in solver.worst_cases]
+    words = [x for one in solver.worst_cases for x in one.values()]
+    there = (*UNCHARGED, *(x for x in words if isinstance(x, str)))
     for name, field in parameters.items():
         if field.metadata["kind"] == "shape" and name not in UNVARIED:
             # A batch of all records; else it is a part of them.
             kind = str if "words" in field.metadata else object
             values: list[Any] = [x for x in alternatives(field) if isinstance(x, kind)]
-            tried += [base | {name: x} for x in values if x not in UNCHARGED]
+            tried += [base | {name: x} for x in values if x not in there]
     different = [one for i, one in enumerate(tried) if one not in tried[:i]]
     return [c for c in different if c == base or _served(audited_solver(algorithm, c))]
 

@@ -25,10 +25,15 @@ from dp_erm_bench.solvers.gd import GD
 from dp_erm_bench.solvers.one_solve import SingleAnswer
 from dp_erm_bench.solvers.prefix import multiplier_field
 from dp_erm_bench.solvers.runs import clip_field
+from dp_erm_bench.solvers.sgd import SGD
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork
 
-INNER: dict[str, type[Solver]] = {"gd": GD, "bias_reduced_sgd": BiasReducedSGD}
+INNER: dict[str, type[Solver]] = {
+    "gd": GD,
+    "sgd": SGD,
+    "bias_reduced_sgd": BiasReducedSGD,
+}
 """Algorithms whose runs are one mechanism, with a Renyi curve of its own."""
 
 
@@ -44,7 +49,8 @@ class Boosting(SingleAnswer):
     scores B and loses to any that does not; that is no event of its own, for what is
     published is the output of the best run in any case.
 
-    A run of ``bias_reduced_sgd`` draws its levels inside. Its noise has the given
+    Runs of ``sgd`` have the curve of Poisson samples that `RepeatAndSelect` knows. A
+    run of ``bias_reduced_sgd`` draws its levels inside. Its noise has the given
     ``multiplier``, and it makes as many steps as its part of the budget pays for: a
     fixed Renyi curve, that of one Gaussian mechanism with the common multiplier, under
     which `RenyiFilter` keeps each run. Neither levels nor lengths are published.
@@ -72,6 +78,11 @@ class Boosting(SingleAnswer):
         "to B, which the losses of the small problems do not"
     }
 
+    # Enough steps to be seen, and noise under which they pass.
+    worst_cases: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"inner": "bias_reduced_sgd", "multiplier": 2.0, "n_iter": 30, "gamma": 1.0},
+    )
+
     inner: str = shape(
         "gd", choices=tuple(INNER), help="the algorithm that is run, with n_iter, ..."
     )
@@ -85,6 +96,7 @@ class Boosting(SingleAnswer):
         20, least=0, help="the steps of a run, of bias_reduced_sgd the most"
     )
     multiplier: float = multiplier_field("of bias_reduced_sgd: ")
+    batch_size: int = value(1, least=1, help="of sgd: expected batch size q n")
     step: float = value(1.0, above=0.0, help="the step size of a run, in its units")
     clip: float | None = clip_field()
 
@@ -94,9 +106,9 @@ class Boosting(SingleAnswer):
         kind = INNER[self.inner]
         names = {field.name for field in fields(kind)} & {f.name for f in fields(self)}
         given = {name: getattr(self, name) for name in names}
-        for name in ("step", "clip"):
-            if given[name] is not None:
-                given[name] = float(np.ravel(given[name])[0])
+        for name, number in (("step", float), ("clip", float), ("batch_size", int)):
+            if given.get(name) is not None:
+                given[name] = number(np.ravel(given[name])[0])
         return kind(**given)
 
     @classmethod
