@@ -26,12 +26,14 @@ from dp_erm_bench.accounting.calibration import (
     with_shares,
 )
 from dp_erm_bench.accounting.prefix import calibrated_prefix
+from dp_erm_bench.accounting.repeated import printed_runs
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Oracle, Problem
 from dp_erm_bench.releases.base import Mechanisms, Release, make_mechanisms
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.solvers.base import Solver
+from dp_erm_bench.solvers.boosting import Boosting
 from dp_erm_bench.solvers.bounds import refuse_unbounded
 from dp_erm_bench.solvers.prefix import Prefixed
 from dp_erm_bench.solvers.runs import checkpoints_of, stack, variants
@@ -183,6 +185,8 @@ class Run:
         rest = left_over(self.budget, self.shares)
         if isinstance(self.solver, Prefixed):
             own = self._cut(self.solver, rest, self.noise)
+        elif isinstance(self.solver, Boosting) and self.noise == "paper":
+            self.releases, own = printed_runs(self.releases, rest)
         else:
             laws = tuple(release.law() for release in self.releases)
             own = calibrate(laws, rest, self.noise, self.solver.printed)
@@ -195,9 +199,8 @@ class Run:
             released = self._released(solver.prefix(self.schedule, count))
             return tuple(release.law() for release in released)
 
-        how = (solver.multiplier, budget, mode, solver.printed)
-        costs = solver.costs(self.problem, self.schedule)
-        count, own = calibrated_prefix(laws, costs, *how)
+        costs, z = solver.costs(self.problem, self.schedule), solver.multiplier
+        count, own = calibrated_prefix(laws, costs, z, budget, mode, solver.printed)
         self.schedule = solver.prefix(self.schedule, count)
         self.solver = solver.following(self.schedule)
         self.releases = tuple(self._released(self.schedule))

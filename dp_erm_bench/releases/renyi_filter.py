@@ -26,8 +26,13 @@ MARGIN = 1e-9
 """Relative, over the rounding of the sums that are compared with the curve."""
 
 
-def highest(m: float) -> int:
-    """Return the largest order that the curve of multiplier m bounds."""
+def highest(m: float) -> float:
+    """Return the largest order that the curve of multiplier m bounds.
+
+    There is none from where on no step passes.
+    """
+    if m > HIGHEST:
+        return math.inf
     return math.ceil(min(HIGHEST, max(2.0, REACH * m)))
 
 
@@ -93,8 +98,8 @@ class RenyiFilterMechanism(NestedMechanism):
         # The last sum may be below 1 by rounding.
         bounds = np.cumsum(self.release.chances)[:-1]
         kinds = np.searchsorted(bounds, drawn, "right")
-        if m == 0:
-            return kinds
+        if m == 0 or m > HIGHEST:
+            return kinds[: 0 if m else kinds.size]
         orders = np.arange(2.0, highest(m) + 1)
         curves = self.release.curves(orders)
         most = RenyiFilterLaw(1).rdp(m, orders) * (1 - MARGIN)
@@ -134,7 +139,8 @@ class RenyiFilter(NestedRelease):
     of sum_k p(k) e^((a - 1) D_a(P_k, Q_k)) <= e^c(a). Who sees less than (k, y) sees no
     more. Nothing is claimed of orders above R; a curve that holds up to some order is
     that of truncated concentrated privacy. e(a) = a / (2 z^2) at whole a: the run costs
-    what one Gaussian mechanism of multiplier z does. No step may pass.
+    what one Gaussian mechanism of multiplier z does. No step may pass. None does for
+    z > HIGHEST, so that tiny budgets, below 0.04 at delta = 1e-6, are kept, too.
 
     Parameters
     ----------

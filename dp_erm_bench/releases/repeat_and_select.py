@@ -163,7 +163,7 @@ class RepeatAndSelect(NestedRelease):
     gamma : float
         In (0, 1].
     run : tuple of Release
-        All that one run releases, with one noise multiplier z.
+        All that one run releases, with one noise multiplier z; the last one the score.
 
     References
     ----------
@@ -189,6 +189,12 @@ class RepeatAndSelect(NestedRelease):
                 kind = f"release {one.name} of a run is a {type(one).__name__}"
                 raise UsageError(f"{kind}: must be one of {names}")
         super().__post_init__()
+
+    def weighted(self, weight: float) -> "RepeatAndSelect":
+        """Return the release with another weight of all but the score."""
+        *steps, score = self.run
+        run = (replace(one, weight=one.weight * weight) for one in steps)
+        return replace(self, run=(*run, score))
 
     def inside(self, z: float) -> tuple[Release, ...]:
         """Return the releases of a run."""

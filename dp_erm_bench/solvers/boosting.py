@@ -61,6 +61,10 @@ class Boosting(SingleAnswer):
     logarithm. ``passes`` are those of 1/gamma runs of ``n_iter`` steps, for what
     was made is secret.
 
+    With ``calibration=paper`` a run has the printed share (eps/12, (delta / 4 K)^2) of
+    a budget, K = ceil(log(4/delta) / gamma), and a score Lap(12 B / (n eps)); what is
+    certified of these is in the table. As printed gamma is at most 1/2.
+
     References
     ----------
     Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
@@ -73,6 +77,7 @@ class Boosting(SingleAnswer):
     convex_losses: ClassVar[bool] = False
     uses_smoothness: ClassVar[bool] = True
     any_penalty: ClassVar[bool] = True
+    calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
     exempt: ClassVar[Mapping[str, str]] = {
         "sensitivities_are_tight": "a score moves by B/n only where a loss goes from 0 "
         "to B, which the losses of the small problems do not"

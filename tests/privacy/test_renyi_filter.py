@@ -77,7 +77,15 @@ def test_the_curve_is_that_of_one_gaussian_at_whole_orders_and_ends():
     # Chords of a (a - 1) / 32 over a - 1.
     np.testing.assert_allclose(between, [2 / 32, 2 / 32, 4 / 1.5 / 32], rtol=1e-12)
     assert np.isinf(law.rdp(8.0, np.array([20.0001, 1e4]))).all()
-    assert highest(1e-9) == 2 and highest(1e200) == 512
+    assert [highest(m) for m in (1e-9, 110.0, 512.0, 513.0)] == [2, 512, 512, math.inf]
+
+
+def test_tiny_budgets_leave_no_step():
+    release = best_of(filter_of())
+    for epsilon, some in ((0.1, True), (0.02, False)):
+        z = calibrate((release.law(),), Budget(epsilon, 1e-6)).z
+        lengths = [passed(z, f"run {i}", multiplier=150.0).size for i in range(3)]
+        assert any(lengths) == some
 
 
 def test_kinds_have_their_chances():

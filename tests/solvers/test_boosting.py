@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import problem_from_arrays
+from dp_erm_bench.accounting.bounds import gdp_epsilon, rdp_epsilon
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.repeated import share_of_a_run
 from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -17,6 +19,7 @@ from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.boosting import INNER, Boosting
 from dp_erm_bench.solvers.sgd import SGD
+from dp_erm_bench.trust.recount import listen, recount
 from tests.contract.own import check_named
 from tests.solvers.cases import run_at
 from tests.twins.checks import Narrow, few_problems
@@ -177,6 +180,66 @@ def test_samples_of_runs_are_amplified(adjacency):
     alone = SGD(n_iter=50, batch_size=5, clip=1.0)
     run = Run(data, [alone], Budget(1.0, 1e-6, adjacency)).declare()
     assert 1.5 * run.calibration.z < noise[1] < noise[0] / 5
+
+
+def test_the_printed_share_of_a_run():
+    share = share_of_a_run(0.075, ONE)
+    assert share.epsilon == pytest.approx(1 / 12)
+    # K = 203.
+    assert share.number == pytest.approx(1.517e-18, rel=1e-3)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_printed_noise_of_runs_and_scores(adjacency):
+    """Certified for a third of the budget: ten times the noise that is needed."""
+    data, solver = problem(512), Boosting(gamma=0.075, clip=1.0, bound=0.7, n_iter=50)
+    budget = Budget(1.0, 1e-6, adjacency)
+    run = Run(data, [solver], budget, "paper", ["p"]).declare()
+    witnesses = listen(run.mechanisms)
+    run.iterates()
+    (inside, *_) = run.mechanisms["best"].runs
+    assert inside["score"].scale.item() == pytest.approx(12 * 0.7 / 512)
+    share = share_of_a_run(0.075, budget)
+    mu = math.sqrt(50) * adjacency.of_sum(1.0) / inside["gradient"].scale.item()
+    assert gdp_epsilon(mu, share.number) == pytest.approx(1 / 12, rel=1e-6)
+    found = run.calibration
+    assert found.label == "paper" and 0.3 < found.epsilon_certified < 0.35
+    counted = recount(run.mechanisms, found, witnesses=witnesses)
+    assert not counted.complaint(found)
+    needed = Run(data, [solver], budget).declare().calibration.z
+    assert 9 < inside["gradient"].scale.item() / adjacency.of_sum(1.0) / needed < 11
+
+
+def test_printed_runs_of_random_levels_are_cut_below_the_printed_share():
+    solver = Boosting(inner="bias_reduced_sgd", clip=1.0, n_iter=400, multiplier=20.0)
+    run = Run(problem(256), [solver], Budget(4.0, 1e-6), "paper", ["p"]).declare()
+    steps = run.releases[0].run[0]
+    share = share_of_a_run(solver.gamma, run.budget)
+    proved = rdp_epsilon((steps.law(),), run.calibration.z, share.number)
+    assert share.epsilon * 0.99 < proved <= share.epsilon
+    assert run.calibration.z == 3.0 and run.calibration.epsilon_certified < 4.0
+    run.iterates()
+    made = [one["steps"].made for one in run.mechanisms["best"].runs]
+    assert any("single" in one for one in made)
+    free = Run(problem(64), [solver], Budget(math.inf, 1e-6), "paper").declare()
+    assert free.calibration.z == 0.0
+
+
+@pytest.mark.parametrize(
+    "params, budget, message",
+    [
+        ({"gamma": 0.6}, ONE, "gamma=0.6: must be at most 0.5 for the printed noise"),
+        (
+            {},
+            Budget(1.0, 1e-29),
+            "delta=1e-29: the printed share of a run, 8e-65, is",
+        ),
+    ],
+)
+def test_what_has_no_printed_noise_is_refused(params, budget, message):
+    solver = Boosting(clip=1.0, **params)
+    with pytest.raises(Unsupported, match=message):
+        Run(problem(), [solver], budget, "paper").declare()
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ class RenyiFilterTwin(Twin):
 
     def renyi(self, orders: Array) -> Array:
         """Return the curve, from its whole orders up to the last one."""
+        if self.ratio > 512 and not self.steps:
+            return np.maximum(orders, 2.0) / (2 * self.ratio**2)
         last = math.ceil(min(512.0, max(2.0, 5 * self.ratio)))
         whole = np.arange(2.0, last + 1)
         sums = [use.times * use.renyi(whole) for use in self.steps]

@@ -1,0 +1,88 @@
+"""Noise of the best of many runs by Liu and Talwar's rule, as printed."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from dp_erm_bench.accounting.bounds import Laws
+from dp_erm_bench.accounting.budget import LEAST_DELTA, Budget
+from dp_erm_bench.accounting.calibration import Calibration, calibrate, proved
+from dp_erm_bench.accounting.certify import certify
+from dp_erm_bench.accounting.least import certified_multiplier
+from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.releases.printed import log_inverse
+
+LARGEST = 0.5
+"""Probabilities to stop up to here have a printed rule."""
+
+
+def share_of_a_run(gamma: float, budget: Budget) -> Budget:
+    """Return the budget of a run without its score, (eps/12, (delta / (4 K))^2).
+
+    K = ceil(log(4/delta) / gamma), where log(2/delta) is printed for 1/gamma; it is
+    consistent with a delta/2 of the runs beyond K (Ghazi, Guzman, Kamath, Kumar,
+    Manurangsi, "Differentially private optimization with sparse gradients", NeurIPS
+    2024, Algorithm 5; Liu, Talwar, STOC 2019).
+
+    Raises
+    ------
+    Unsupported
+        For gamma > 1/2, which is min(1/2, 3 beta / 4), and a delta whose share is less
+        than accountants resolve.
+    """
+    if gamma > LARGEST:
+        raise Unsupported(
+            f"gamma={gamma:g}: must be at most {LARGEST} for the printed noise"
+        )
+    delta = budget.number
+    most = math.ceil((math.log(4) + log_inverse(delta)) / gamma)
+    share = (delta / (4 * most)) ** 2
+    if share < LEAST_DELTA:
+        raise Unsupported(
+            f"delta={delta:g}: the printed share of a run, {share:.1g}, is less than "
+            f"{LEAST_DELTA:g}; use calibration=certified"
+        )
+    return replace(budget, epsilon=budget.epsilon / 12, delta=share)
+
+
+def liu_talwar(gamma: float, run: Laws, budget: Budget) -> tuple[float, float]:
+    """Return the noise multipliers of a run and of its score.
+
+    The least of the run's share; of the score, whose noise is Lap(12 B / (n eps)) at a
+    sensitivity B / n under either adjacency, 12 / eps. In all that is printed as (eps,
+    delta). The printed end after K runs has a probability of at most delta/4 and is
+    left out: what is certified counts all runs.
+
+    Parameters
+    ----------
+    gamma : float
+        The probability to stop after a run.
+    run : tuple of Law
+        All that a run releases besides its score.
+    budget : Budget
+        Delta must be a number.
+    """
+    z, _ = certified_multiplier(run, share_of_a_run(gamma, budget))
+    return z, 12 / budget.epsilon
+
+
+def printed_runs(
+    releases: tuple[Any, ...], budget: Budget
+) -> tuple[tuple[Any, ...], Calibration]:
+    """Return the best of many runs with the printed noise, and what is certified of it.
+
+    Parameters
+    ----------
+    releases : tuple of Release
+        That of the best run alone, or none.
+    budget : Budget
+        Delta must be a number.
+    """
+    if not releases or math.isinf(budget.epsilon):
+        laws = tuple(one.law() for one in releases)
+        return releases, calibrate(laws, budget, "paper")
+    (many,) = releases
+    run, z = liu_talwar(many.gamma, tuple(one.law() for one in many.run[:-1]), budget)
+    weighted = many.weighted(run / z)
+    proof = certify((weighted.law(),), z, budget.number, budget.adjacency)
+    return (weighted,), proved(z, budget, proof, "paper")
