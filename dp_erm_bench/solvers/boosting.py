@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,7 +53,8 @@ class Boosting(SingleAnswer):
     run of ``bias_reduced_sgd`` draws its levels inside. Its noise has the given
     ``multiplier``, and it makes as many steps as its part of the budget pays for: a
     fixed Renyi curve, that of one Gaussian mechanism with the common multiplier, under
-    which `RenyiFilter` keeps each run. Neither levels nor lengths are published.
+    which `RenyiFilter` keeps each run. Neither levels nor lengths are published. Means
+    are projected where the records' non-zeros are declared (``mean=projection``).
 
     The noise of the score has the common multiplier, so that it costs about as much as
     one step, or as all of ``bias_reduced_sgd``. What is charged is about three times
@@ -180,6 +181,9 @@ class Boosting(SingleAnswer):
     def output_of(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
         """Return the output of one run, (1, p)."""
         algorithm = self.algorithm
+        bounds = oracle.problem.dataset.bounds
+        if isinstance(algorithm, BiasReducedSGD) and getattr(bounds, "nonzeros", None):
+            algorithm = replace(algorithm, mean="projection")
 
         def steps(mechanisms: Mechanisms, schedule: Any, length: int) -> Array:
             *_, w = algorithm.iterates(oracle, mechanisms, (0, length), schedule)

@@ -12,6 +12,7 @@ from dp_erm_bench.accounting.bounds import default_orders
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.errors import BudgetExhausted
+from dp_erm_bench.releases import repeat_and_select
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
@@ -151,6 +152,12 @@ INSIDE = {
     "poisson": (PoissonGaussian("any", 1.0, 1, rate=0.2), 0.2),
     "fixed size": (FixedSizeGaussian("any", 1.0, 1, rate=0.2), 0.2),
 }
+
+
+def test_all_kinds_inside_are_compared():
+    """That of a filter above, by exact runs."""
+    kinds = {type(release) for release, _ in INSIDE.values()} | {RenyiFilter}
+    assert kinds == set(repeat_and_select.INSIDE)
 
 
 @pytest.mark.parametrize("kind", INSIDE)

@@ -17,6 +17,7 @@ from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.renyi_filter import highest
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.run import Run
+from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedState
 from dp_erm_bench.solvers.boosting import INNER, Boosting
 from dp_erm_bench.solvers.sgd import SGD
 from dp_erm_bench.trust.recount import listen, recount
@@ -112,6 +113,27 @@ def test_runs_of_random_levels_stay_below_their_curve():
         assert (spent <= orders / (2 * z * z)).all()
         lengths.append(inside["single"].used)
     assert len(set(lengths)) > 1 and 1 < min(lengths) and max(lengths) < 400
+
+
+@pytest.mark.parametrize("declared", [{}, {"nonzeros": 2}], ids=["dense", "sparse"])
+def test_means_are_projected_where_non_zeros_are_declared(declared, monkeypatch):
+    """The noise of a mean is louder than the radius."""
+    X = np.eye(3)[np.arange(32) % 3]
+    data = problem_from_arrays(
+        X, np.ones(32), loss="logistic", bounds={"norm": 1.0, **declared}
+    )
+    told, plain = [], BiasReducedState.mean
+
+    def mean(state, noisy, size):
+        found = plain(state, noisy, size)
+        told.append(np.abs(found).sum())
+        return found
+
+    monkeypatch.setattr(BiasReducedState, "mean", mean)
+    solver = Boosting(inner="bias_reduced_sgd", clip=0.5, gamma=1.0, n_iter=5)
+    run_at(data, [solver], z=1.0).iterates()
+    inside = max(told) <= 0.5 * math.sqrt(2) * (1 + 1e-9)
+    assert len(told) == 20 and inside == bool(declared)
 
 
 def test_a_run_that_diverges_scores_the_bound_and_loses():
