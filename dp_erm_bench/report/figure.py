@@ -36,6 +36,7 @@ KINDS = {
     "leaderboard": "dp_erm_bench.report.leaderboard.figures.Leaderboard",
     "noise": "dp_erm_bench.report.noise.Noise",
     "one_pass": "dp_erm_bench.report.one_pass.OnePass",
+    "nonzeros": "dp_erm_bench.report.nonzeros.Nonzeros",
     "panels": "dp_erm_bench.report.paper.Panels",
     "profile": "dp_erm_bench.report.plot.Profile",
     "rates": "dp_erm_bench.report.rates.Rates",

@@ -25,6 +25,7 @@ SYMBOLS = {
     "n": "n",
     "epsilon": r"$\varepsilon$",
     "strength": r"$\kappa$",
+    "nonzeros": "$s$",
     QUOTIENT: r"$\Vert L\Vert_{M^{-1}} R_M\;/\;(\Lambda R_I)$",
 }
 
@@ -38,7 +39,7 @@ class Cell:
     panel : str
         Its label; against a quotient the common start of its panels' names.
     axis : str
-        Its x axis: n, p, epsilon, strength or quotient.
+        Its x axis: n, p, epsilon, strength, nonzeros or quotient.
     title : str
         Its title.
     lines : tuple of str

@@ -14,6 +14,7 @@ from dp_erm_bench.report import curves
 from dp_erm_bench.report.curves import Array, Bands, Missing, report_runs
 from dp_erm_bench.report.figure import QUOTIENT, members
 from dp_erm_bench.report.quotients import quotients
+from dp_erm_bench.report.view import column
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
@@ -109,7 +110,8 @@ def scaling(
     table : DataFrame
         The tidy table, one row per checkpoint.
     panel, line, axis : str
-        Labels of the block; the column that varies: `n`, `p` or `epsilon`.
+        Labels of the block; the column, or key of the dataset, that varies: `n`, `p`,
+        `epsilon` or `nonzeros`.
     quantity : str
         Another column, `excess_risk` for one.
 
@@ -124,6 +126,8 @@ def scaling(
         If nothing ran, a run failed or no optimum is certified.
     """
     rows = report_runs(table, panel, line)
+    if axis not in rows:
+        rows = rows.assign(**{axis: column(rows, axis, "axis")})
     served = rows["status"] != "skipped"
     skipped = rows[~served]
     rows = curves.ended(rows[served] if served.any() else rows, line)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.registry import check_choice
+from dp_erm_bench.registry import check_choice, names, read
 from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER
 from dp_erm_bench.results.labels import differing, labelled, named, settings, text_of
@@ -122,6 +122,10 @@ def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
         own = sorted({str(one).rpartition(".")[2] for one in every} - {*table})
         check_choice(key, name, [*table.columns, *own])
     words = every[parts].replace("", None).bfill(axis=1).iloc[:, 0]
+    # A key of a dataset is in the table where it differs from the yaml.
+    for owner in {str(one).rpartition(".")[0] for one in parts} & {*names("dataset")}:
+        usual = read("dataset", owner).get(name)
+        words = words.mask(words.isna() & table["dataset"].eq(owner), str(usual))
     numbers = pd.to_numeric(words, errors="coerce")
     return numbers if numbers.notna().equals(words.notna()) else words.fillna("")
 
