@@ -1,8 +1,11 @@
 """docs/ says what the code does: its words, numbers and defaults."""
 
+import re
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dp_erm_bench.accounting.budget import Budget
@@ -21,6 +24,7 @@ from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.solvers.random_cd import RandomCD
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+PUBLISHED = DOCS.parent / "results" / "published"
 HARNESS = (DOCS / "harness.md").read_text()
 PAPERS = (DOCS / "papers.md").read_text()
 PLAIN = " ".join(HARNESS.split())
@@ -86,3 +90,19 @@ def test_the_lasso_ends_as_the_table_of_orders_says(order):
         run = Run(problem, [solver] * 24, Budget(10.0, "1/n^2"), identities=names)
         errors = run.record(2).rows.objective[-1] / problem.optimum.value - 1.0
         assert np.mean(errors) == pytest.approx(said, rel=0.3)
+
+
+def test_the_slopes_of_tables_1_to_3_are_those_published():
+    published = pd.read_csv(PUBLISHED / "kumar2019_claims.csv")
+    rows = published[published["figure"].str.fullmatch("table[123]")]
+    section = PAPERS.split("## Norms that induce structure")[1].split("\n## ")[0]
+    lines = re.findall(r"^\|.*row \d:.*$", section, re.MULTILINE)
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert len(rows) == len(table) == 12
+    shown = [(float(slope), verdict) for *_, slope, verdict in table]
+    assert shown == [
+        (round(x, 2), y) for x, y in zip(rows["value"], rows["verdict"], strict=True)
+    ]
+    allowed = [float(Fraction(exponent)) + 0.15 for _, _, exponent, *_ in table]
+    limits = rows["threshold"].str.removeprefix("<= ").astype(float)
+    np.testing.assert_allclose(limits, allowed, atol=1e-4)

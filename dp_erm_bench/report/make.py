@@ -50,8 +50,8 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
         with telling(folder):
             target.mkdir(exist_ok=True)
             _check_plain(target)
-            forget()
             for one in figures:
+                forget()
                 one.draw(Drawing(table, target, config["paper"], config))
     manifest = read_manifest(folder)
     if manifest.get("run"):

@@ -1,6 +1,7 @@
 """Sparse records whose mean is hard to estimate."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dp_erm_bench import fit, load_problem
@@ -14,6 +15,8 @@ from dp_erm_bench.datasets.hard_mean import (
     sparse_classification,
 )
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report.figure import Drawing
+from dp_erm_bench.report.nonzeros import Nonzeros, nonzeros
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 
@@ -142,3 +145,16 @@ def test_sparse_classification_has_records_of_norm_one_and_logistic_labels():
     assert 0.8 < right < 0.99
     found = load_problem("sparse_classification", n=50, p=20)
     assert (found.dataset.bounds.norm, found.dataset.bounds.nonzeros) == (1.0, 4)
+
+
+def test_a_figure_of_non_zeros_counts_those_of_records(tmp_path, monkeypatch):
+    monkeypatch.delenv("DP_ERM_BENCH_DATA", raising=False)
+    counts, p = nonzeros("sparse_classification")
+    assert (counts == 4).all() and (counts.size, p) == (1000, 200)
+    drawing = Drawing(pd.DataFrame(), tmp_path, "ghazi2024", {"name": "ghazi2024"})
+    figure = Nonzeros("gradients", "", ("sparse_classification", "news20"))
+    assert {path.suffix for path in figure.draw(drawing)} >= {".png", ".txt"}
+    (caption,) = tmp_path.glob("*.txt")
+    told = caption.read_text()
+    assert "sparse_classification (p = 200): median 4, most 4." in told
+    assert "Not drawn: news20: " in told

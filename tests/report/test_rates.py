@@ -405,15 +405,36 @@ def test_a_claim_on_a_quantity_tells_its_interval(rows):
     ("n", "p", "delta", "expected"),
     [
         # Few coordinates: the norm of the noise; many: its largest entry.
-        (10**6, 64, 1e-8, 2e-6 / 0.196067 * (8.0 + 2.145966)),
-        (1000, 10**5, 1e-8, (2 * 8**0.5 * 2e-3 / 0.196067 * 5.386819) ** 0.5),
-        (1000, 10**5, 0.0, (2 * 8**0.5 * 2e-3 * 8**0.5 * 13.815511) ** 0.5),
-        (10**6, 64, 0.0, 2e-6 * 8**0.5 * (128 + 12800**0.5) ** 0.5),
+        (10**6, 64, 1e-8, 2e-6 / 0.196067 * 8.0),
+        (1000, 10**5, 1e-8, (2 * 8**0.5 * 2e-3 / 0.196067 * 4.940831) ** 0.5),
+        (1000, 10**5, 0.0, (2 * 8**0.5 * 2e-3 * 8**0.5 * 12.512925) ** 0.5),
+        (10**6, 64, 0.0, 2e-6 * 8**0.5 * 128**0.5),
     ],
 )
 def test_bounds_of_means_are_those_of_the_formulas(n, p, delta, expected):
     found = mean_bound(n, p, nonzeros=8, budget=(1.0, delta))
     assert found == pytest.approx(expected, rel=1e-5)
+    # Of many draws the mean of each part is below it.
+    rng, scale = np.random.default_rng(0), 2.0 / (n * 0.196066)
+    if delta:
+        draws = rng.normal(0.0, scale, (50, p))
+    else:
+        draws = rng.laplace(0.0, 2.0 * 8**0.5 / n, (50, p))
+    norms = np.linalg.norm(draws, axis=1)
+    largest = np.sqrt(2.0 * 8**0.5 * np.abs(draws).max(axis=1))
+    drawn = np.minimum(norms, largest)
+    error = drawn.std() / drawn.size**0.5
+    assert drawn.mean() - 3.0 * error < found < 1.1 * drawn.mean()
+
+
+def test_an_axis_may_be_a_key_of_the_dataset(rows):
+    """One that has its yaml's value is not among the options of the table."""
+    table = pd.DataFrame(power_rows(rows, 0.25))
+    given = {p: "{}" if p == X[0] else f'{{"nonzeros": {p}}}' for p in set(table["p"])}
+    options = table["p"].map(given)
+    table = table.assign(dataset="hard_mean", dataset_options=options)
+    found = scaling(table, "theory_p", LINE, "nonzeros")
+    np.testing.assert_array_equal(found.x, [8, *X[1:]])
 
 
 @pytest.mark.parametrize(
