@@ -146,7 +146,9 @@ def scale_numbers(
 ) -> None:
     """Set both axes to log scales with the values that ran as ticks."""
     ax.set_xscale("log")
-    _label(ax.xaxis, _apart(values))
+    whole = all(float(value).is_integer() for value in values)
+    ticks = [value if whole else float(f"{value:.3g}") for value in _apart(values)]
+    _label(ax.xaxis, ticks)
     ax.set_xlim(values[0] / 1.15, values[-1] * 1.3)
     scale_errors(ax, extent)
 

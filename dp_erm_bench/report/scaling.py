@@ -14,7 +14,7 @@ from dp_erm_bench.report import curves
 from dp_erm_bench.report.curves import Array, Bands, Missing, report_runs
 from dp_erm_bench.report.figure import QUOTIENT, members
 from dp_erm_bench.report.quotients import quotients
-from dp_erm_bench.report.view import column
+from dp_erm_bench.results.labels import column
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
@@ -110,8 +110,7 @@ def scaling(
     table : DataFrame
         The tidy table, one row per checkpoint.
     panel, line, axis : str
-        Labels of the block; the column, or key of the dataset, that varies: `n`, `p`,
-        `epsilon` or `nonzeros`.
+        Labels of the block; the column, or key of the dataset, that varies.
     quantity : str
         Another column, `excess_risk` for one.
 
@@ -126,8 +125,7 @@ def scaling(
         If nothing ran, a run failed or no optimum is certified.
     """
     rows = report_runs(table, panel, line)
-    if axis not in rows:
-        rows = rows.assign(**{axis: column(rows, axis, "axis")})
+    rows = rows.assign(**{axis: column(rows, axis, "axis")})
     served = rows["status"] != "skipped"
     skipped = rows[~served]
     rows = curves.ended(rows[served] if served.any() else rows, line)

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.registry import check_choice, names, read
+from dp_erm_bench.registry import check_choice
 from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER
-from dp_erm_bench.results.labels import differing, labelled, named, settings, text_of
+from dp_erm_bench.results.labels import (
+    column,
+    differing,
+    labelled,
+    named,
+    settings,
+    text_of,
+)
 from dp_erm_bench.results.pooling import check_alike, pooled
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
 from dp_erm_bench.results.statistics import FLOOR, central, quantile, resampled_medians
@@ -105,29 +112,6 @@ class Shown:
         """Return the rows of each panel and facet, in the order of the table."""
         groups = self.rows.groupby([PANEL, FACET], sort=False)
         return {(str(a), str(b)): own for (a, b), own in groups}
-
-
-def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
-    """Return a column of the table, or a parameter or key of the dataset of its rows.
-
-    Of another name it is refused, called `key`, with those that there are.
-    """
-    import pandas as pd
-
-    if name in table:
-        return table[name]
-    every = settings(table)
-    parts = [one for one in every if str(one).rpartition(".")[2] == name]
-    if not parts:
-        own = sorted({str(one).rpartition(".")[2] for one in every} - {*table})
-        check_choice(key, name, [*table.columns, *own])
-    words = every[parts].replace("", None).bfill(axis=1).iloc[:, 0]
-    # A key of a dataset is in the table where it differs from the yaml.
-    for owner in {str(one).rpartition(".")[0] for one in parts} & {*names("dataset")}:
-        usual = read("dataset", owner).get(name)
-        words = words.mask(words.isna() & table["dataset"].eq(owner), str(usual))
-    numbers = pd.to_numeric(words, errors="coerce")
-    return numbers if numbers.notna().equals(words.notna()) else words.fillna("")
 
 
 def shown(table: pd.DataFrame, view: View) -> Shown:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.errors import shown
+from dp_erm_bench.registry import check_choice, names, read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +66,29 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
             HOW_IT_WENT, "", regex=True
         )
     return pd.concat([params, options, pd.DataFrame(plain)], axis=1)
+
+
+def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
+    """Return a column of the table, or a parameter or key of the dataset of its rows.
+
+    Of another name it is refused, called `key`, with those that there are.
+    """
+    import pandas as pd
+
+    if name in table:
+        return table[name]
+    every = settings(table)
+    parts = [one for one in every if str(one).rpartition(".")[2] == name]
+    if not parts:
+        own = sorted({str(one).rpartition(".")[2] for one in every} - {*table})
+        check_choice(key, name, [*table.columns, *own])
+    words = every[parts].replace("", None).bfill(axis=1).iloc[:, 0]
+    # A key of a dataset is in the table where it differs from the yaml.
+    for owner in {str(one).rpartition(".")[0] for one in parts} & {*names("dataset")}:
+        usual = read("dataset", owner).get(name)
+        words = words.mask(words.isna() & table["dataset"].eq(owner), str(usual))
+    numbers = pd.to_numeric(words, errors="coerce")
+    return numbers if numbers.notna().equals(words.notna()) else words.fillna("")
 
 
 def _unpacked(rows: pd.DataFrame, owner: str, column: str) -> pd.DataFrame:
