@@ -26,14 +26,13 @@ from dp_erm_bench.accounting.calibration import (
     with_shares,
 )
 from dp_erm_bench.accounting.prefix import calibrated_prefix
-from dp_erm_bench.accounting.repeated import printed_runs
+from dp_erm_bench.accounting.repeated import LIU_TALWAR, printed_runs
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Oracle, Problem
 from dp_erm_bench.releases.base import Mechanisms, Release, make_mechanisms
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.solvers.base import Solver
-from dp_erm_bench.solvers.boosting import Boosting
 from dp_erm_bench.solvers.bounds import refuse_unbounded
 from dp_erm_bench.solvers.prefix import Prefixed
 from dp_erm_bench.solvers.runs import checkpoints_of, stack, variants
@@ -185,7 +184,7 @@ class Run:
         rest = left_over(self.budget, self.shares)
         if isinstance(self.solver, Prefixed):
             own = self._cut(self.solver, rest, self.noise)
-        elif isinstance(self.solver, Boosting) and self.noise == "paper":
+        elif self.noise == "paper" and self.solver.printed == LIU_TALWAR:
             self.releases, own = printed_runs(self.releases, rest)
         else:
             laws = tuple(release.law() for release in self.releases)

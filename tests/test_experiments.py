@@ -35,7 +35,7 @@ TRIALS = {
     "mangold2023": (56060, 20388, 1347),
     "talwar2015": (63505, 24835, 880),
     "arora2020": (6880, 2360, 44),
-    "ghazi2024": (4920, 3410, 568),
+    "ghazi2024": (7680, 4880, 620),
 }
 # Tuning trials of the paper profiles at most.
 MOST = {"mangold2022": 21_000, "mangold2023": 52_000}
@@ -90,11 +90,16 @@ def theory(config):
 
 def lines(block):
     """Return how many lines a block with `tune` has."""
-    points = len(as_list(block["budget"]["epsilon"]))
+    return sum(map(functools.partial(points, block), as_list(block["dataset"])))
+
+
+def points(block, dataset):
+    """Return how many lines a block with `tune` has on one of its datasets."""
+    found = len(as_list(block["budget"]["epsilon"]))
     for key in ("seed", "n", "p"):
-        values = block["dataset"].get(key, 0)
-        points *= len(seeds(values) if isinstance(values, str) else as_list(values))
-    return points
+        values = dataset.get(key, 0)
+        found *= len(seeds(values) if isinstance(values, str) else as_list(values))
+    return found
 
 
 def count(block):
@@ -234,7 +239,8 @@ def test_blocks_name_what_exists(anything):
         fields = {field.name for field in dataclasses.fields(registry.locate(target))}
         assert set(algorithm) <= fields
         assert set(block.get("tune", {}).get("axes", {})) <= fields
-        assert dataset_spec(**block["dataset"])
+        datasets = as_list(block["dataset"])
+        assert all(dataset_spec(**one) for one in datasets)
         # Rates are at a fixed one: the logarithm of 1/n^2 would bend their slopes.
         rates = {
             "hard_mean": (1e-8, 0.0),
@@ -242,7 +248,7 @@ def test_blocks_name_what_exists(anything):
             "median_regression": (1e-8,),
             "sparse_classification": (1e-6,),
         }
-        fixed = rates.get(block["dataset"]["name"], ("1/n^2",))
+        fixed = rates.get(datasets[0]["name"], ("1/n^2",))
         assert block["budget"]["delta"] in fixed
         assert block["budget"]["adjacency"] == "replace_one"
 

@@ -12,6 +12,8 @@ from dp_erm_bench.accounting.least import certified_multiplier
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.printed import log_inverse
 
+LIU_TALWAR = "liu_talwar"
+"""The name of the rule, for solvers."""
 LARGEST = 0.5
 """Probabilities to stop up to here have a printed rule."""
 

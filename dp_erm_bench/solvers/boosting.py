@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.accounting.repeated import LIU_TALWAR
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.renyi_filter import RenyiFilter
@@ -116,6 +117,11 @@ class Boosting(SingleAnswer):
             if given.get(name) is not None:
                 given[name] = number(np.ravel(given[name])[0])
         return kind(**given)
+
+    @property
+    def printed(self) -> str:
+        """Return the printed rule."""
+        return LIU_TALWAR
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
