@@ -152,26 +152,16 @@ def largest_products(points: Array, bounds: Array) -> Array:
     return np.where(unbounded @ sizes > 0.0, np.inf, total)
 
 
-def simplex_projection(v: Array, radius: float) -> Array:
-    """Return the nearest points of {u >= 0, sum u = radius}, (..., p).
-
-    Sorted in decreasing order, v_(1) >= v_(2) >= ..., the solution is
-    max(v - theta, 0) with theta = (v_(1) + ... + v_(k) - radius) / k for the
-    largest k such that v_(k) > theta: O(p log p). The largest entry is subtracted
-    first, which moves theta only: then the entries that stay positive are within
-    radius of 0, and large ones cost no digits.
+def projected(constraint: tuple[int, float], w: Array) -> Array:
+    """Return the nearest points of the set of a kernel's code and radius, (..., p).
 
     References
     ----------
-    Held, Wolfe, Crowder, "Validation of subgradient optimization", Mathematical
-    Programming 1974; Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient
-    projections onto the l1-ball for learning in high dimensions", ICML 2008,
-    figure 1.
+    Michelot, "A finite algorithm for finding the projection of a point onto the
+    canonical simplex of R^n", Journal of Optimization Theory and Applications 1986.
     """
-    shifted = np.maximum(v - v.max(axis=-1, keepdims=True), -2.0 * radius)
-    ordered = -np.sort(-shifted, axis=-1)
-    counts = np.arange(1, v.shape[-1] + 1)
-    theta = (np.cumsum(ordered, axis=-1) - radius) / counts
-    last = np.count_nonzero(ordered > theta, axis=-1, keepdims=True) - 1
-    moved = shifted - np.take_along_axis(theta, last, axis=-1)
-    return np.asarray(np.maximum(moved, 0.0))
+    from dp_erm_bench.kernels.projections import project_all  # compiled
+
+    moved = np.array(w, dtype=np.float64, order="C")
+    project_all(constraint, moved.reshape(-1, moved.shape[-1]))
+    return moved

@@ -26,12 +26,7 @@ class L1Ball(base.Ball):
         The projection keeps signs and is that of |w| on the face of the ball in the
         positive orthant, the simplex.
         """
-        w = np.asarray(w, dtype=np.float64)
-        outside = self.gauge(w) > 1.0
-        if not outside.any():
-            return w
-        moved = np.copysign(base.simplex_projection(np.abs(w), self.radius), w)
-        return np.where(outside[..., None], moved, w)
+        return base.projected(self.kernel, w)
 
     def project_linf(self, w: Array) -> Array:
         """Return the euclidean projection: both shrink all entries by one number."""

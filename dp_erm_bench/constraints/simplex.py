@@ -18,7 +18,7 @@ class Simplex(base.Ball):
 
     def project(self, w: Array) -> Array:
         """Return max(w - theta, 0) with theta such that the sum is the radius."""
-        return base.simplex_projection(np.asarray(w, dtype=np.float64), self.radius)
+        return base.projected(self.kernel, w)
 
     def linear_minimiser(self, g: Array) -> Array:
         """Return the vertex radius e_j of the smallest g_j."""

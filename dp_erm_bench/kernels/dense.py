@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, kernel
+from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, exact, kernel
 from dp_erm_bench.kernels.losses import residuals
 from dp_erm_bench.kernels.projections import prox
 
@@ -20,6 +20,16 @@ def all_residuals(loss: Any, y: Array, margins: Array, out: Array) -> None:
     """Write phi'(margins, y) into ``out``; margins, out: (B, n)."""
     for b in range(margins.shape[0]):
         residuals(loss, y, margins[b], out[b])
+
+
+@exact
+def clip_lengths(r: Array, norms: Array, clip: Array) -> None:
+    """Clip r_bi to clip_b / norms_i in absolute value, in place; r: (B, n)."""
+    for b in range(r.shape[0]):
+        c, row = clip[b], r[b]
+        for i in range(row.size):
+            length = abs(row[i]) * norms[i]
+            row[i] *= c / length if length > c else 1.0
 
 
 @kernel

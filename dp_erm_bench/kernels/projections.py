@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import Array, kernel
+from dp_erm_bench.kernels.compiled import Array, exact, kernel
 from dp_erm_bench.kernels.elementary import between
 
 WHOLE_SPACE = 0
@@ -38,22 +38,44 @@ def project(constraint: tuple[int, float], w: Array) -> None:
             for j in range(w.size):
                 w[j] *= shrink
     elif constraint[0] == L1_BALL:
-        if np.sum(np.abs(w)) > radius:
-            signs = np.empty(w.size)
+        size = 0.0
+        for j in range(w.size):
+            size += abs(w[j])
+        if size > radius:
+            # Most entries are zero: theta is not below, and they are not looked at.
+            kept, count = np.empty(w.size), 0
             for j in range(w.size):
-                signs[j], w[j] = np.sign(w[j]), abs(w[j])
-            _project_on_simplex(w, radius)
+                if w[j] != 0.0:
+                    kept[count] = abs(w[j])
+                    count += 1
+            top, theta = _threshold(kept[:count], radius)
             for j in range(w.size):
-                w[j] *= signs[j]
+                left = _left(abs(w[j]), top, theta)
+                w[j] = -left if w[j] < 0.0 else left
     elif constraint[0] == SIMPLEX:
-        _project_on_simplex(w, radius)
+        top, theta = _threshold(w, radius)
+        for j in range(w.size):
+            w[j] = _left(w[j], top, theta)
     elif constraint[0] != WHOLE_SPACE:
         raise ValueError("no kernel projects on a set of this constraint's code")
 
 
 @kernel
-def _project_on_simplex(v: Array, radius: float) -> None:
-    """Set v to max(v - theta, 0) with theta such that the sum is the radius.
+def project_all(constraint: tuple[int, float], points: Array) -> None:
+    """Project the rows of points, (B, p), in place."""
+    for b in range(points.shape[0]):
+        project(constraint, points[b])
+
+
+# In this order: relative to the top large entries cost no digits of theta.
+@exact
+def _left(v: float, top: float, theta: float) -> float:
+    return between(0.0, (v - top) - theta, math.inf)
+
+
+@kernel
+def _threshold(v: Array, radius: float) -> tuple[float, float]:
+    """Return max v, and theta such that max(v - max v - theta, 0) sums to the radius.
 
     Newton's method on the sum, a convex function of theta that is piecewise linear,
     from the left (Michelot, JOTA 1986): finite and exact. A step from theta to
@@ -65,16 +87,13 @@ def _project_on_simplex(v: Array, radius: float) -> None:
     for j in range(v.size):
         if v[j] > top:
             top = v[j]
-    # Relative to the top large entries cost no digits of theta.
-    for j in range(v.size):
-        v[j] -= top
     theta, count, before = -radius, v.size + 1, v.size + 2
     while count < before:
         before, count, total = count, 0, 0.0
         for j in range(v.size):
-            inside = v[j] > theta
-            total += v[j] if inside else 0.0
+            excess = v[j] - top
+            inside = excess > theta
+            total += excess if inside else 0.0
             count += 1 if inside else 0
         theta = (total - radius) / count
-    for j in range(v.size):
-        v[j] = between(0.0, v[j] - theta, math.inf)
+    return top, theta

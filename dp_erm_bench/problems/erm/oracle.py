@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.kernels.dense import all_residuals
+from dp_erm_bench.kernels.dense import all_residuals, clip_lengths
 from dp_erm_bench.kernels.losses import loss_sum
 from dp_erm_bench.problems import base
 from dp_erm_bench.problems.erm.objective import ERM
@@ -85,11 +85,9 @@ class Oracle(base.Oracle, ABC):
 
         ``clip`` has shape (B, 1).
         """
-        r = self.residuals()
-        lengths = np.abs(r) * self.problem.dataset.row_norms
-        with np.errstate(divide="ignore", invalid="ignore"):
-            factor = np.where(lengths > clip, clip / lengths, 1.0)
-        return self.transposed_product(r * factor)
+        r, clips = self.residuals(), np.ascontiguousarray(clip[:, 0])
+        clip_lengths(r, self.problem.dataset.row_norms, clips)
+        return self.transposed_product(r)
 
     def prox_step(self, coordinates: Indices, value: Array, step: Array) -> None:
         """Set w_j to prox_{step psi_j}(w_j - step value) at each trial's j.

@@ -15,6 +15,9 @@ from dp_erm_bench.problems.erm.oracle import Indices, Oracle
 # Steps after which the gradient is computed anew, against rounding.
 REFRESH = 1000
 
+# The share of non-zeros up to which a product goes by columns.
+MOSTLY = 0.15
+
 
 class DenseOracle(Oracle):
     """Gradients by fused kernels that read a column once for several trials."""
@@ -52,13 +55,18 @@ class SparseOracle(Oracle):
     def product(self, w: Array) -> Array:
         """Return X w of each row of w, (B, p) to (B, n)."""
         out = np.empty((w.shape[0], self.problem.n))
-        sparse.products(self.columns, w, out)
+        # The rows are a second copy of the features: made where it pays.
+        few = w.shape[0] <= sparse.ALONE or np.count_nonzero(w) < MOSTLY * w.size
+        if few:
+            sparse.combinations(self.columns, w, out)
+        else:
+            sparse.products(self.rows, np.ascontiguousarray(w), out)
         return out
 
     def transposed_product(self, r: Array) -> Array:
         """Return X' r of each row of r, (B, n) to (B, p)."""
         out = np.empty((r.shape[0], self.problem.p))
-        sparse.weighted_sums(self.columns, r, out)
+        sparse.products(self.columns, np.ascontiguousarray(r), out)
         return out
 
 
