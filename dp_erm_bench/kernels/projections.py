@@ -48,12 +48,15 @@ def project(constraint: tuple[int, float], w: Array) -> None:
                 if w[j] != 0.0:
                     kept[count] = abs(w[j])
                     count += 1
-            top, theta = _threshold(kept[:count], radius)
+            top, theta = _threshold(kept, count, radius)
             for j in range(w.size):
                 left = _left(abs(w[j]), top, theta)
                 w[j] = -left if w[j] < 0.0 else left
     elif constraint[0] == SIMPLEX:
-        top, theta = _threshold(w, radius)
+        kept = np.empty(w.size)
+        for j in range(w.size):
+            kept[j] = w[j]
+        top, theta = _threshold(kept, w.size, radius)
         for j in range(w.size):
             w[j] = _left(w[j], top, theta)
     elif constraint[0] != WHOLE_SPACE:
@@ -74,26 +77,33 @@ def _left(v: float, top: float, theta: float) -> float:
 
 
 @kernel
-def _threshold(v: Array, radius: float) -> tuple[float, float]:
+def _threshold(v: Array, count: int, radius: float) -> tuple[float, float]:
     """Return max v, and theta such that max(v - max v - theta, 0) sums to the radius.
 
-    Newton's method on the sum, a convex function of theta that is piecewise linear,
-    from the left (Michelot, JOTA 1986): finite and exact. A step from theta to
-    theta' leaves excesses g, g' and counts s, s' of positive entries with
-    g' / g + s' / s <= 1, so that one of them halves: at most log2(p) + log2(p / u)
-    passes with u the unit roundoff, a handful in practice.
+    Of the first ``count`` entries of v, which is overwritten. Newton's method on the
+    sum, a convex function of theta that is piecewise linear, from the left (Michelot,
+    JOTA 1986): finite and exact, and an entry that is once below theta stays so. A
+    step from theta to theta' leaves excesses g, g' and counts s, s' of positive
+    entries with g' / g + s' / s <= 1, so that one of them halves: at most log2(p) +
+    log2(p / u) passes with u the unit roundoff, a handful in practice.
     """
     top = -math.inf
-    for j in range(v.size):
+    for j in range(count):
         if v[j] > top:
             top = v[j]
-    theta, count, before = -radius, v.size + 1, v.size + 2
+    total, before = 0.0, count + 1
+    for j in range(count):
+        v[j] -= top
+        total += v[j]
+    # The entry at the top exceeds theta by the radius at most.
+    theta = max(-radius, (total - radius) / count)
     while count < before:
         before, count, total = count, 0, 0.0
-        for j in range(v.size):
-            excess = v[j] - top
-            inside = excess > theta
-            total += excess if inside else 0.0
+        for j in range(before):
+            # Written before it is known whether it stays: no branch.
+            v[count] = v[j]
+            inside = v[j] > theta
+            total += v[j] if inside else 0.0
             count += 1 if inside else 0
         theta = (total - radius) / count
     return top, theta

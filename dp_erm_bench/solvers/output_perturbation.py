@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
+from dp_erm_bench.datasets.derived import kept
+from dp_erm_bench.plugins.names import origin
 from dp_erm_bench.releases.l1_laplace import L1Laplace
 from dp_erm_bench.solvers import one_solve
 from dp_erm_bench.solvers.base import Array, Releases, shape
@@ -15,6 +17,8 @@ from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 LAWS = {**one_solve.LAWS, "l1_laplace": L1Laplace}
+KEPT = 8
+"""Minimisers of a dataset that are kept, of other ridges."""
 PROJECTIONS = ("l2", "linf", "none")
 
 
@@ -103,11 +107,23 @@ class OutputPerturbation(one_solve.OneSolve):
         sparse = math.sqrt(problem.p if declared is None else declared)
         return min(sparse * (curvature + 1.0), math.sqrt(problem.p))
 
+    def exact(self, problem: ERM) -> Array:
+        """Return the minimiser without noise, (1, p): of all seeds, solved once."""
+
+        def solved() -> Array:
+            return self.minimiser(problem, np.zeros(problem.p), self.tolerance)
+
+        parts = problem.loss, problem.penalty, problem.constraint
+        # A part of a user's own may hold what can be changed in place.
+        if not problem.fixed or any(origin(type(part)) for part in parts):
+            return solved()
+        key = *map(repr, parts), self.ridge, self.tolerance
+        return np.asarray(kept(problem.dataset, type(self), key, solved, KEPT))
+
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return the minimiser plus noise, in the set."""
         problem = oracle.problem
-        exact = self.minimiser(problem, np.zeros(problem.p), self.tolerance)
-        noisy: Array = mechanisms["minimiser"](exact)
+        noisy: Array = mechanisms["minimiser"](self.exact(problem))
         if self.postprocess == "prox":
             noisy = one_solve.norm_prox(problem, noisy)
         if self.projection == "none":

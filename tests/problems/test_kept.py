@@ -10,14 +10,17 @@ from scipy import sparse
 
 from dp_erm_bench import fit, load_problem, problem_from_arrays, registry
 from dp_erm_bench.datasets.base import Bounds, Dataset
+from dp_erm_bench.datasets.derived import once
 from dp_erm_bench.datasets.load import forget_datasets
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty
 from dp_erm_bench.problems.erm import problem as problems
 from dp_erm_bench.problems.erm import smoothness
+from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness, once
+from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
 from dp_erm_bench.runner import execute
+from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 
 COUNTED = [
     *((smoothness, name) for name in ("_largest_eigenvalue", "mean_squares")),
@@ -90,6 +93,25 @@ def test_batches_of_a_process_compute_them_once(algorithm, constant, calls):
             assert record["status"] == "ok", record["message"]
             numbers.add(record["facts"]["optimum"])
     assert calls[constant] == calls["certified_optimum"] == len(numbers) == 1
+
+
+def test_seeds_share_the_minimiser_that_output_perturbation_publishes(monkeypatch):
+    solved = []
+    minimiser = OutputPerturbation.minimiser
+
+    def counting(self, problem, linear, *how):
+        solved.append(self.ridge)
+        return minimiser(self, problem, linear, *how)
+
+    monkeypatch.setattr(OutputPerturbation, "minimiser", counting)
+    problem = own_problem(bounds={"columns": 3.0, "norm": 5.0})
+    how = {"epsilon": 1.0, "delta": 1e-6}
+    ends = {
+        fit(problem, "output_perturbation", seed=seed, ridge=ridge, **how).w.tobytes()
+        for ridge in (0.1, 0.2)
+        for seed in range(3)
+    }
+    assert solved == [0.1, 0.2] and len(ends) == 6
 
 
 def test_private_constants_are_exact_once_and_noisy_anew(calls):
@@ -318,3 +340,17 @@ def test_a_value_that_is_no_array_is_kept_too():
 
     assert [once(data, shape, k) for k in (1.0, 1.0, 2.0, 1.0)] == [40, 40, 80, 40]
     assert asked == [1.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("penalty", [SeparablePenalty(l2=0.1), Weighted(np.ones(5))])
+def test_no_minimiser_is_stale(penalty):
+    problem = own_problem(penalty=penalty, strength=None)
+    solver = OutputPerturbation(ridge=0.1)
+    before = solver.exact(problem)
+    if isinstance(penalty, Weighted):
+        penalty.weights[:] = 0.5
+    else:
+        penalty.l2 = 0.5
+    expected = minimise_perturbed(problem, np.zeros(5), 0.1, 1e-9).w
+    assert not np.allclose(before[0], expected, rtol=0.1)
+    np.testing.assert_allclose(solver.exact(problem)[0], expected, atol=1e-8)

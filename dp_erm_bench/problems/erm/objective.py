@@ -9,6 +9,7 @@ import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Bounds, Dataset
+from dp_erm_bench.datasets.derived import is_read_only, once
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.losses.squared import Squared
@@ -20,9 +21,7 @@ from dp_erm_bench.problems.erm.smoothness import (
     ReleasedSmoothness,
     Smoothness,
     clipped_squares,
-    is_read_only,
     largest_entries,
-    once,
     square_bounds,
 )
 

@@ -1,5 +1,6 @@
 """Minimisers of perturbed objectives, with a verified distance to the exact one."""
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -11,12 +12,15 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.structured import norm_part
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.optimum.composite import Composite
+from dp_erm_bench.problems.erm.optimum.composite import Composite, accelerated
 from dp_erm_bench.problems.erm.optimum.smooth import newton
 
 MAX_STEPS = 100_000
 CHECKED = 50
 """Accelerated steps between two checks."""
+PATIENCE = 2000
+"""Steps without half the distance after which, with those that strong convexity
+warrants, no more is gained."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +66,9 @@ def minimise_perturbed(
     Minimiser
         Of Newton's method where the objective is smooth, which ends at rounding, or
         near it for sparse features; else, and from there, of accelerated proximal
-        gradient steps (Beck and Teboulle 2009, with the constant momentum of strong
-        convexity).
+        gradient steps with restarts (``composite.accelerated``): the momentum that
+        strong convexity tells is that of the ridge, which on a face of the set says
+        little.
     """
     steps = _Steps(problem, linear, ridge)
     w = np.zeros(problem.p) if start is None else start
@@ -172,17 +177,17 @@ class _Steps:
 
     def accelerated(self, start: Array, tolerance: float) -> Minimiser:
         """Return the best point reached, looked at every so many steps."""
-        q = self.modulus / (self.lipschitz + self.problem.penalty.strong_convexity)
-        momentum = (1.0 - math.sqrt(q)) / (1.0 + math.sqrt(q))
-        ahead = w = self.proximal(start)
-        best = self.after(w)
-        for number in range(1, MAX_STEPS + 1):
-            moved, _ = self.step(ahead)
-            ahead, w = moved + momentum * (moved - w), moved
-            if number % CHECKED == 0:
-                last = self.after(w)
-                stalled = last.distance > 0.5 * best.distance and number > 40 / q**0.5
-                best = _nearest(best, last)
-                if best.distance <= tolerance or stalled:
-                    break
+        best = self.after(self.proximal(start))
+        steps = accelerated(lambda v: self.step(v)[0], best.w)
+        # Known to halve the distance, or nearly, in so many steps: else it is rounding.
+        patience = PATIENCE + math.ceil(4.0 * math.sqrt(self.lipschitz / self.modulus))
+        halved = 0
+        looks = itertools.islice(steps, CHECKED - 1, MAX_STEPS, CHECKED)
+        for number, w in enumerate(looks, 1):
+            last = self.after(w)
+            if last.distance <= 0.5 * best.distance:
+                halved = CHECKED * number
+            best = _nearest(best, last)
+            if best.distance <= tolerance or CHECKED * number - halved > patience:
+                break
         return best

@@ -8,14 +8,14 @@ eigenvalue that was read costs as much as computing it, since a vector shows onl
 the largest one is no smaller.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, parts
+from dp_erm_bench.datasets.base import Array, Dataset, Uncharged
+from dp_erm_bench.datasets.derived import once
 from dp_erm_bench.errors import Unsupported, UsageError, refused
 from dp_erm_bench.losses.base import Loss
 
@@ -89,50 +89,6 @@ def _times(H: float, squares: Array | float) -> Array:
     """Return H times squares, 0 where they are, also for an infinite H."""
     squares = np.asarray(squares)
     return np.multiply(H, squares, out=np.zeros_like(squares), where=squares > 0.0)
-
-
-def once(data: Dataset, compute: Callable[..., Any], *given: Any) -> Any:
-    """Return ``compute(X, *given)``, computed once for a dataset that cannot change.
-
-    Parameters
-    ----------
-    data : Dataset
-        Its ``derived`` keeps the last value of each function; nothing is kept of
-        features that can be written to.
-    compute : callable
-        A function of the module, of the features alone and of what is given.
-    *given : float or array
-
-    Returns
-    -------
-    float or array
-        Read-only where it is kept.
-    """
-    if not is_read_only(data.X):
-        return compute(data.X, *given)
-    key = [np.asarray(value).tobytes() for value in given]
-    if compute not in data.derived or data.derived[compute][0] != key:
-        value = compute(data.X, *given)
-        if isinstance(value, np.ndarray):
-            value.flags.writeable = False
-        data.derived[compute] = key, value
-    return data.derived[compute][1]
-
-
-def is_read_only(X: Features) -> bool:
-    """Return whether neither an array, or features, nor its bases can be written to."""
-    return all(map(_is_locked, parts(X).values()))
-
-
-def _is_locked(array: Any) -> bool:
-    while isinstance(array, np.ndarray):
-        if array.flags.writeable:
-            return False
-        array = array.base
-    try:
-        return array is None or memoryview(array).readonly
-    except TypeError:
-        return False  # who knows what it is
 
 
 def mean_squares(X: Any) -> Array:
