@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csc_array, csr_array
 
 from dp_erm_bench.kernels import dense, sparse, stochastic
+from dp_erm_bench.kernels.products import products
 from dp_erm_bench.losses.logistic import Logistic
 
 
@@ -65,7 +66,7 @@ def test_products(matrices):
     out, back = np.empty_like(matrices.margins), np.empty_like(matrices.w)
     sparse.combinations(matrices.columns, matrices.w, out)
     np.testing.assert_allclose(out, matrices.margins, atol=1e-13)
-    sparse.products(matrices.columns, matrices.margins, back)
+    products(matrices.columns, matrices.margins, back)
     np.testing.assert_allclose(back, matrices.margins @ matrices.X, atol=1e-12)
 
 
@@ -74,13 +75,13 @@ def test_products_are_the_same_in_any_company(make_arrays):
     many = sparse_of(make_arrays(41, 6, 21, Logistic()))
     by_columns, by_rows, back = (np.empty((21, m)) for m in (41, 41, 6))
     sparse.combinations(many.columns, many.w, by_columns)
-    sparse.products(many.rows, many.w, by_rows)
-    sparse.products(many.columns, many.margins, back)
+    products(many.rows, many.w, by_rows)
+    products(many.columns, many.margins, back)
     assert by_rows.tolist() == by_columns.tolist()
     for count in (1, 2, 3, 8, 11):
         some, fewer = np.empty((count, 41)), np.empty((count, 6))
-        sparse.products(many.rows, many.w[-count:], some)
-        sparse.products(many.columns, many.margins[-count:], fewer)
+        products(many.rows, many.w[-count:], some)
+        products(many.columns, many.margins[-count:], fewer)
         assert some.tolist() == by_rows[-count:].tolist()
         assert fewer.tolist() == back[-count:].tolist()
 

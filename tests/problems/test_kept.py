@@ -354,3 +354,15 @@ def test_no_minimiser_is_stale(penalty):
     expected = minimise_perturbed(problem, np.zeros(5), 0.1, 1e-9).w
     assert not np.allclose(before[0], expected, rtol=0.1)
     np.testing.assert_allclose(solver.exact(problem)[0], expected, atol=1e-8)
+
+
+def test_penalties_that_numpy_prints_alike_have_keys_of_their_own():
+    weights = np.full(2000, 0.5)
+    nearly = weights.copy()
+    nearly[1000] += 1e-12
+    problem = writable_problem(np.eye(2, 2000), np.array([1.0, -1.0]))
+    keys = {
+        dataclasses.replace(problem, penalty=Weighted(one)).key
+        for one in (weights, nearly, weights.copy())
+    }
+    assert len(keys) == 2

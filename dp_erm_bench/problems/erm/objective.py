@@ -1,6 +1,7 @@
 """The objective: a dataset, a loss, a penalty and a constraint."""
 
 import math
+import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -118,9 +119,11 @@ class ERM:
     @cached_property
     def key(self) -> str:
         """Return the digest of the content and the objective."""
-        objective = [self.loss, self.penalty, self.constraint]
         contents = [self.loss.source["content"]] if self.loss.source else []
-        return digest([self.dataset.content_hash, *map(repr, objective), *contents])
+        # Arrays of a user's part as they are: numpy shortens long ones, and digits.
+        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+            parts = [*map(repr, (self.loss, self.penalty, self.constraint))]
+        return digest([self.dataset.content_hash, *parts, *contents])
 
     @property
     def separable(self) -> SeparablePenalty:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.kernels import dense, sparse, stochastic
+from dp_erm_bench.kernels.products import ALONE, products
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Indices, Oracle
 
@@ -56,17 +57,17 @@ class SparseOracle(Oracle):
         """Return X w of each row of w, (B, p) to (B, n)."""
         out = np.empty((w.shape[0], self.problem.n))
         # The rows are a second copy of the features: made where it pays.
-        few = w.shape[0] <= sparse.ALONE or np.count_nonzero(w) < MOSTLY * w.size
+        few = w.shape[0] <= ALONE or np.count_nonzero(w) < MOSTLY * w.size
         if few:
             sparse.combinations(self.columns, w, out)
         else:
-            sparse.products(self.rows, np.ascontiguousarray(w), out)
+            products(self.rows, np.ascontiguousarray(w), out)
         return out
 
     def transposed_product(self, r: Array) -> Array:
         """Return X' r of each row of r, (B, n) to (B, p)."""
         out = np.empty((r.shape[0], self.problem.p))
-        sparse.products(self.columns, np.ascontiguousarray(r), out)
+        products(self.columns, np.ascontiguousarray(r), out)
         return out
 
 

@@ -1,0 +1,72 @@
+"""Products of a sparse matrix with the vectors of many trials."""
+
+import numpy as np
+
+from dp_erm_bench.kernels.compiled import Array, exact, kernel
+from dp_erm_bench.kernels.sparse import Matrix
+
+LANES, ALONE = 8, 2
+"""Trials that share a reading of the matrix; so few are worth no sharing."""
+
+
+@exact
+def products(matrix: Matrix, v: Array, out: Array) -> None:
+    """Write M v of each trial into ``out``; v: (B, q), out: (B, m).
+
+    M is given by its m rows: of X for X w, of X' (the columns of X) for X' r. Eight
+    trials share one reading of an entry; the sums of each are in the order of the
+    entries, whatever its company.
+    """
+    data, indices, indptr = matrix
+    trials, done = v.shape[0], 0
+    if trials > ALONE:
+        values, sums = np.zeros((v.shape[1], LANES)), np.empty((out.shape[1], LANES))
+    while trials - done > ALONE:
+        lanes = min(LANES, trials - done)
+        _beside(v[done : done + lanes], values)
+        _eight_products(matrix, values, sums)
+        for b in range(lanes):
+            for i in range(out.shape[1]):
+                out[done + b, i] = sums[i, b]
+        done += lanes
+    for b in range(done, trials):
+        alone = v[b]
+        for i in range(out.shape[1]):
+            total = 0.0
+            for k in range(indptr[i], indptr[i + 1]):
+                total += alone[indices[k]] * data[k]
+            out[b, i] = total
+
+
+@kernel
+def _beside(v: Array, out: Array) -> None:
+    """Write the vectors of trials, (B, q), into the columns of ``out``, (q, 8)."""
+    for b in range(v.shape[0]):
+        for j in range(v.shape[1]):
+            out[j, b] = v[b, j]
+
+
+@exact
+def _eight_products(matrix: Matrix, v: Array, out: Array) -> None:
+    """Write M v into ``out``; v: (q, 8), out: (m, 8)."""
+    data, indices, indptr = matrix
+    for i in range(out.shape[0]):
+        t0 = t1 = t2 = t3 = t4 = t5 = t6 = t7 = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            # Unsigned: an index that may be negative costs a branch.
+            x, at = data[k], v[np.uintp(indices[k])]
+            t0, t1, t2, t3 = (
+                t0 + at[0] * x,
+                t1 + at[1] * x,
+                t2 + at[2] * x,
+                t3 + at[3] * x,
+            )
+            t4, t5, t6, t7 = (
+                t4 + at[4] * x,
+                t5 + at[5] * x,
+                t6 + at[6] * x,
+                t7 + at[7] * x,
+            )
+        row = out[i]
+        row[0], row[1], row[2], row[3] = t0, t1, t2, t3
+        row[4], row[5], row[6], row[7] = t4, t5, t6, t7
