@@ -51,13 +51,15 @@ def kept(
     if not (is_read_only(data.X) and is_read_only(data.y)):
         return make()
     values = data.derived.setdefault(what, {})
-    if key not in values:
-        values[key] = make()
-        if isinstance(values[key], np.ndarray):
-            values[key].flags.writeable = False
-        for oldest in [*values][:-most]:
-            del values[oldest]
-    return values[key]
+    if key in (known := dict(values)):
+        return known[key]
+    value = make()
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    values[key] = value
+    for oldest in [*values][:-most]:
+        values.pop(oldest, None)  # Another thread may have done so.
+    return value
 
 
 def is_read_only(X: Features) -> bool:

@@ -55,18 +55,14 @@ def _eight_products(matrix: Matrix, v: Array, out: Array) -> None:
         for k in range(indptr[i], indptr[i + 1]):
             # Unsigned: an index that may be negative costs a branch.
             x, at = data[k], v[np.uintp(indices[k])]
-            t0, t1, t2, t3 = (
-                t0 + at[0] * x,
-                t1 + at[1] * x,
-                t2 + at[2] * x,
-                t3 + at[3] * x,
-            )
-            t4, t5, t6, t7 = (
-                t4 + at[4] * x,
-                t5 + at[5] * x,
-                t6 + at[6] * x,
-                t7 + at[7] * x,
-            )
+            t0 += at[0] * x
+            t1 += at[1] * x
+            t2 += at[2] * x
+            t3 += at[3] * x
+            t4 += at[4] * x
+            t5 += at[5] * x
+            t6 += at[6] * x
+            t7 += at[7] * x
         row = out[i]
         row[0], row[1], row[2], row[3] = t0, t1, t2, t3
         row[4], row[5], row[6], row[7] = t4, t5, t6, t7

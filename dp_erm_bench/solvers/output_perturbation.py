@@ -113,11 +113,11 @@ class OutputPerturbation(one_solve.OneSolve):
         def solved() -> Array:
             return self.minimiser(problem, np.zeros(problem.p), self.tolerance)
 
-        parts = problem.loss, problem.penalty, problem.constraint
-        # A part of a user's own may hold what can be changed in place.
-        if not problem.fixed or any(origin(type(part)) for part in parts):
+        made_of = self, problem.loss, problem.penalty, problem.constraint
+        # What is a user's own may hold what can be changed in place.
+        if not problem.fixed or any(origin(type(one)) for one in made_of):
             return solved()
-        key = *map(repr, parts), self.ridge, self.tolerance
+        key = problem.key, repr(self)
         return np.asarray(kept(problem.dataset, type(self), key, solved, KEPT))
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:

@@ -19,8 +19,7 @@ MAX_STEPS = 100_000
 CHECKED = 50
 """Accelerated steps between two checks."""
 PATIENCE = 2000
-"""Steps without half the distance after which, with those that strong convexity
-warrants, no more is gained."""
+"""Steps without half the distance after which a well conditioned search ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +178,7 @@ class _Steps:
         """Return the best point reached, looked at every so many steps."""
         best = self.after(self.proximal(start))
         steps = accelerated(lambda v: self.step(v)[0], best.w)
-        # Known to halve the distance, or nearly, in so many steps: else it is rounding.
+        # Without restarts acceleration halves the distance in about sqrt(L / m) steps.
         patience = PATIENCE + math.ceil(4.0 * math.sqrt(self.lipschitz / self.modulus))
         halved = 0
         looks = itertools.islice(steps, CHECKED - 1, MAX_STEPS, CHECKED)
