@@ -34,7 +34,7 @@ def products(matrix: Matrix, v: Array, out: Array) -> None:
         for i in range(out.shape[1]):
             total = 0.0
             for k in range(indptr[i], indptr[i + 1]):
-                total += alone[indices[k]] * data[k]
+                total += alone[np.uintp(indices[k])] * data[k]
             out[b, i] = total
 
 

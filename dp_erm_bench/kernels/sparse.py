@@ -19,6 +19,11 @@ Matrix = tuple[Array, Indices, Indices]
 Data = tuple[Matrix, Array]  # columns, y
 Records = tuple[Matrix, Array, Array]  # rows, y, norms
 
+# Records beyond those of a step that are read with them.
+_AHEAD = 64
+# Entries in a line of the cache.
+_LINE = 8
+
 
 @exact
 def clipped_gradients(columns: Matrix, r: Array, clip: Array, out: Array) -> None:
@@ -67,7 +72,7 @@ def _coordinate_gradient(
     data, indices, indptr = columns
     total = 0.0
     for k in range(indptr[j], indptr[j + 1]):
-        i = indices[k]
+        i = np.uintp(indices[k])
         total += min(max(loss.derivative(y[i], z[i]) * data[k], -c), c)
     return total / y.size
 
@@ -86,7 +91,7 @@ def move_coordinates(
 def _add(z: Array, columns: Matrix, j: int, delta: float) -> None:
     data, indices, indptr = columns
     for k in range(indptr[j], indptr[j + 1]):
-        z[indices[k]] += delta * data[k]
+        z[np.uintp(indices[k])] += delta * data[k]
 
 
 @kernel
@@ -122,29 +127,47 @@ def record_sum(
     for i in records:
         z = 0.0
         for k in range(indptr[i], indptr[i + 1]):
-            z += entries[k] * w[indices[k]]
+            z += entries[k] * w[np.uintp(indices[k])]
         r = loss.derivative(y[i], z)
         length = abs(r) * norms[i]
         if length > clip:
             r *= clip / length
         for k in range(indptr[i], indptr[i + 1]):
-            out[indices[k]] += r * entries[k]
+            out[np.uintp(indices[k])] += r * entries[k]
 
 
 @kernel
 def stochastic_steps(
     loss: Any, data: Records, psi: Array, at: Place, draws: Batches, scales: Steps
-) -> None:
+) -> float:
     """Make k proximal stochastic gradient steps (``stochastic``)."""
     records, offsets, noise = draws
     clip, steps, expected = scales
     w, domain = at
     g = np.empty(w.size)
+    touched, read = 0.0, offsets[0]
     for t in range(steps.size):
+        if offsets[t + 1] > read:
+            ahead = records[read : offsets[t + 1] + _AHEAD]
+            touched += touch(data, ahead)
+            read += ahead.size
         batch = records[offsets[t] : offsets[t + 1]]
         record_sum(loss, data, w, batch, clip, g)
         stochastic.prox_gradient(w, g, noise[t], steps[t], expected, psi)
         project(domain, w)
+    return touched
+
+
+@kernel
+def touch(data: Records, records: Indices) -> float:
+    """Read a number of every line of the cache that records lie in (``stochastic``)."""
+    (entries, indices, indptr), y, norms = data
+    total = 0.0
+    for i in records:
+        total += y[i] + norms[i]
+        for k in range(indptr[i], indptr[i + 1], _LINE):
+            total += entries[k] + indices[k]
+    return total
 
 
 @kernel
@@ -159,7 +182,8 @@ def averaged_steps(
     for t in range(steps.size):
         if counted[t]:
             total += w
-        one = records, offsets[t : t + 2], noise[t : t + 1]
+        # No records of later steps: each step would read them anew.
+        one = records[: offsets[t + 1]], offsets[t : t + 2], noise[t : t + 1]
         size = clip, steps[t : t + 1], expected
         stochastic_steps(
             loss, data, psi if counted[t] else free, (w, domain), one, size
@@ -184,12 +208,13 @@ def variance_reduced_steps(
         for i in records[offsets[t] : offsets[t + 1]]:
             here = there = 0.0
             for k in range(indptr[i], indptr[i + 1]):
-                here += entries[k] * w[indices[k]]
-                there += entries[k] * snapshot[indices[k]]
+                j = np.uintp(indices[k])
+                here += entries[k] * w[j]
+                there += entries[k] * snapshot[j]
             r = stochastic.clipped_derivative(loss, y[i], here, norms[i], clip)
             r -= stochastic.clipped_derivative(loss, y[i], there, norms[i], clip)
             for k in range(indptr[i], indptr[i + 1]):
-                g[indices[k]] += r * entries[k]
+                g[np.uintp(indices[k])] += r * entries[k]
         stochastic.move(w, g, mean, noise[t], scales, psi)
 
 

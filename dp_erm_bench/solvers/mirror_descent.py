@@ -100,7 +100,7 @@ class Mirror(ABC):
         return self.primal()
 
     def start(self, w: Array) -> Array:
-        """Return the dual variables of the start, as wide as w or twice: zeros.
+        """Return the dual variables of the start, (B, p): zeros.
 
         They stand for the centre of the simplex, or for w = 0.
         """
@@ -132,20 +132,19 @@ class Entropy(Mirror):
 
 
 class SignedEntropy(Entropy):
-    """EG+-: w = u - v for the weights (u, v) of the 2 p vertices of the L1 ball."""
+    """EG+-: w = u - v for the weights (u, v) of the 2 p vertices of the L1 ball.
 
-    def start(self, w: Array) -> Array:
-        """Return zeros: equal weights, w = 0."""
-        return np.zeros((w.shape[0], 2 * w.shape[1]))
-
-    def pulled(self, g: Array) -> Array:
-        """Return (g, -g) over the radius."""
-        return super().pulled(np.concatenate([g, -g], axis=1))
+    The dual variables of v are those of u with the other sign: only these are kept.
+    """
 
     def primal(self) -> Array:
-        """Return the difference of the weights."""
-        u, v = np.split(super().primal(), 2, axis=1)
-        return np.asarray(u - v)
+        """Return radius sinh(dual) / sum cosh(dual), without overflow."""
+        size = np.abs(self.dual)
+        weights = np.exp(size - size.max(axis=1, keepdims=True))
+        # u - v and u + v without cancellation, times exp(max) / 2.
+        less = np.expm1(-2.0 * size)
+        total = (weights * (2.0 + less)).sum(axis=1, keepdims=True)
+        return self.radius * np.copysign(weights * less / total, self.dual)
 
 
 class PNorm(Mirror):
@@ -172,8 +171,9 @@ class PNorm(Mirror):
         largest = size.max(axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             unit = np.where(largest > 0.0, size / largest, 0.0)
-            norm = (unit**conjugate).sum(axis=1, keepdims=True) ** (1.0 / conjugate)
-            moved = unit ** (conjugate - 1.0) * norm ** (2.0 - conjugate) * largest
+            power = unit ** (conjugate - 1.0)
+            total = (power * unit).sum(axis=1, keepdims=True)
+            moved = power * (total ** (2.0 / conjugate - 1.0) * largest)
         return np.where(largest > 0.0, np.sign(self.dual) * moved, 0.0)
 
 

@@ -56,9 +56,9 @@ class SparseOracle(Oracle):
     def product(self, w: Array) -> Array:
         """Return X w of each row of w, (B, p) to (B, n)."""
         out = np.empty((w.shape[0], self.problem.n))
+        zeros = np.count_nonzero(w) < MOSTLY * w.size
         # The rows are a second copy of the features: made where it pays.
-        few = w.shape[0] <= ALONE or np.count_nonzero(w) < MOSTLY * w.size
-        if few:
+        if zeros or (w.shape[0] <= ALONE and not self.wide):
             sparse.combinations(self.columns, w, out)
         else:
             products(self.rows, np.ascontiguousarray(w), out)
@@ -67,8 +67,16 @@ class SparseOracle(Oracle):
     def transposed_product(self, r: Array) -> Array:
         """Return X' r of each row of r, (B, n) to (B, p)."""
         out = np.empty((r.shape[0], self.problem.p))
-        products(self.columns, np.ascontiguousarray(r), out)
+        if r.shape[0] <= ALONE and self.wide:
+            sparse.combinations(self.rows, r, out)
+        else:
+            products(self.columns, np.ascontiguousarray(r), out)
         return out
+
+    @property
+    def wide(self) -> bool:
+        """Whether p > n: then rows are long, and a trial alone walks along them."""
+        return self.problem.p > self.problem.n
 
 
 @functools.lru_cache(maxsize=4)
