@@ -12,6 +12,8 @@ from dp_erm_bench.contract.problems import curved_losses, separable_penalties
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm import perturbed
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.optimum import steps
+from dp_erm_bench.problems.erm.optimum.steps import PerturbedSteps
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from tests.penalties.stationary import subdifferential_distance
 
@@ -30,6 +32,7 @@ CONSTRAINTS = {
     "polytope": {"name": "polytope", **Polytope.example(12, 0.5)},
     "norm_ball": {"name": "norm_ball", "radius": 0.5, "function": "sqrt"},
 }
+KINKED = [("l1", "none"), ("elastic_net", "none"), ("box", "none")]
 FREE = [(penalty, "none") for penalty in PENALTIES]
 BOUNDED = [
     (p, c) for p, c in itertools.product(("none", "l2"), CONSTRAINTS) if c != "none"
@@ -142,3 +145,74 @@ def test_what_newton_leaves_is_polished(monkeypatch):
     assert np.linalg.norm(found.w - exact.w) <= 2e-11
     rough = minimise_perturbed(problem, linear, 0.3, 1e-3)
     assert 2e-11 < rough.distance <= 1e-3
+
+
+@pytest.fixture
+def newton_alone(monkeypatch):
+    """Small problems, too, are solved by proximal Newton steps, and by nothing else."""
+    monkeypatch.setattr(steps, "LARGE", 0)
+    monkeypatch.setattr(PerturbedSteps, "accelerated", None)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "huber"])
+@pytest.mark.parametrize(("penalty", "constraint"), [*KINKED, *BOUNDED])
+def test_proximal_newton_steps_alone_find_the_minimiser(
+    newton_alone, loss, penalty, constraint
+):
+    problem, linear = problem_of(loss, penalty, constraint), linear_term()
+    found = minimise_perturbed(problem, linear, 0.05, 1e-10)
+    g = full_gradient(problem, found.w, linear, 0.05)
+    assert found.distance <= 1e-10
+    if constraint == "none":
+        distance = subdifferential_distance(problem.penalty, g, found.w)
+        assert np.linalg.norm(distance) <= 1e-9
+    else:
+        g = g + problem.penalty.l2 * found.w
+        moved = problem.constraint.project(found.w - 0.1 * g)
+        assert np.linalg.norm(moved - found.w) <= 1e-10
+
+
+@pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
+def test_few_newton_steps_do_on_an_ill_conditioned_problem(
+    newton_alone, monkeypatch, form
+):
+    """A product with the features is rare: accelerated steps need hundreds here."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(400, 15)) * np.geomspace(1.0, 0.02, 15)
+    y = np.where(X @ rng.normal(size=15) > 0.1, 1.0, -1.0)
+    data, ball = dataset_from_arrays(form(X), y), {"name": "l1_ball", "radius": 10}
+    problem, calls = build_problem(data, "logistic", PENALTIES["none"], ball), []
+    gradient = PerturbedSteps.gradient
+
+    def counted(self, w):
+        calls.append(w)
+        return gradient(self, w)
+
+    monkeypatch.setattr(PerturbedSteps, "gradient", counted)
+    found = minimise_perturbed(problem, linear_term(15, 0.01), 1e-4, 1e-9)
+    assert found.distance <= 1e-9
+    assert len(calls) <= 60
+
+
+def test_where_newton_steps_fail_accelerated_ones_follow(monkeypatch):
+    problem, linear = problem_of("logistic", "none", "l1_ball"), linear_term()
+    exact = minimise_perturbed(problem, linear, 0.05, 1e-11)
+    wrong = 1e-2 * np.eye(problem.p)
+    monkeypatch.setattr(steps, "LARGE", 0)
+    monkeypatch.setattr(PerturbedSteps, "hessian", lambda *given: wrong)
+    found = minimise_perturbed(problem, linear, 0.05, 1e-11)
+    assert found.distance <= 1e-11
+    assert np.linalg.norm(found.w - exact.w) <= 2e-11
+
+
+def test_newton_steps_are_for_many_records_of_few_features(monkeypatch):
+    def pays(n, p):
+        problem = problem_of(p=p, n=n, constraint="simplex")
+        return PerturbedSteps(problem, linear_term(p), 0.1).newton_pays
+
+    assert pays(10_000, 12)
+    assert not pays(60, 12)
+    assert not pays(10_000, 40)
+    monkeypatch.setattr(steps, "LARGE", 0)
+    assert pays(60, 12)
+    assert not pays(60, 61)

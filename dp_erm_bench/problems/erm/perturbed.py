@@ -1,8 +1,7 @@
 """Minimisers of perturbed objectives, with a verified distance to the exact one."""
 
-import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,30 +11,13 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.structured import norm_part
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.optimum.composite import Composite, accelerated
 from dp_erm_bench.problems.erm.optimum.smooth import newton
-
-MAX_STEPS = 100_000
-CHECKED = 50
-"""Accelerated steps between two checks."""
-PATIENCE = 2000
-"""Steps without half the distance after which a well conditioned search ends."""
-
-
-@dataclass(frozen=True, eq=False)
-class Minimiser:
-    """A point and how far from the exact minimiser it is at most.
-
-    Parameters
-    ----------
-    w : array of shape (p,)
-    distance : float
-        Bound on norm2(w - exact minimiser): norm2(s) / modulus for a subgradient s
-        of the objective at w, by strong convexity.
-    """
-
-    w: Array
-    distance: float
+from dp_erm_bench.problems.erm.optimum.steps import (
+    MAX_STEPS,
+    Minimiser,
+    PerturbedSteps,
+    nearest,
+)
 
 
 def minimise_perturbed(
@@ -64,22 +46,27 @@ def minimise_perturbed(
     -------
     Minimiser
         Of Newton's method where the objective is smooth, which ends at rounding, or
-        near it for sparse features; else, and from there, of accelerated proximal
-        gradient steps with restarts (``composite.accelerated``): the momentum that
-        strong convexity tells is that of the ridge, which on a face of the set says
-        little.
+        near it for sparse features; else of proximal Newton steps, where they are the
+        cheaper ones; and from there of accelerated proximal gradient steps with
+        restarts (``composite.accelerated``): the momentum that strong convexity tells
+        is that of the ridge, which on a face of the set says little.
     """
-    steps = _Steps(problem, linear, ridge)
+    steps = PerturbedSteps(problem, linear, ridge)
     w = np.zeros(problem.p) if start is None else start
     if not (isinstance(problem.constraint, WholeSpace) and problem.penalty.quadratic):
+        if steps.newton_pays:
+            near = steps.newton(w, tolerance)
+            if near.distance <= tolerance:
+                return near
+            w = near.w
         return steps.accelerated(w, tolerance)
     w, _ = newton(replace(steps.smooth, l2=steps.modulus), w, linear)
     g = steps.gradient(w) + problem.penalty.strong_convexity * w
     at = Minimiser(w, float(np.linalg.norm(g)) / steps.modulus)
-    best = _nearest(steps.after(w), at)
+    best = nearest(steps.after(w), at)
     if best.distance <= tolerance:
         return best
-    return _nearest(best, steps.accelerated(best.w, tolerance))
+    return nearest(best, steps.accelerated(best.w, tolerance))
 
 
 def without_norm(problem: ERM) -> ERM:
@@ -136,57 +123,3 @@ def shifted_dual(
         if norm.slack(theta, s, kappa) <= gap:
             break
     return s + linear, theta
-
-
-def _nearest(*points: Minimiser) -> Minimiser:
-    return min(points, key=lambda minimiser: minimiser.distance)
-
-
-class _Steps:
-    """Proximal gradient steps; the ridge is taken with the smooth part."""
-
-    def __init__(self, problem: ERM, linear: Array, ridge: float) -> None:
-        data, self.problem, self.linear = problem.dataset, problem, linear
-        self.smooth = Composite(data.X, data.y, problem.loss, l2=ridge)
-        self.modulus = ridge + problem.penalty.strong_convexity
-        smoothness = problem.with_smoothness("data").smoothness.norm
-        # Computed, so perhaps rounded down; and zero where all records are.
-        self.lipschitz = max(float(smoothness) * (1 + 1e-9) + ridge, self.modulus)
-
-    def gradient(self, w: Array) -> Array:
-        return self.smooth.gradient(w) + self.linear
-
-    def proximal(self, v: Array) -> Array:
-        moved = self.problem.penalty.prox(v, 1.0 / self.lipschitz)
-        return self.problem.constraint.project(moved)
-
-    def step(self, w: Array) -> tuple[Array, Array]:
-        """Return the point after a step from w, and the gradient at w."""
-        g = self.gradient(w)
-        return self.proximal(w - g / self.lipschitz), g
-
-    def after(self, w: Array) -> Minimiser:
-        """Return the point after one step, with its distance.
-
-        The step leaves the subgradient L (w - moved) - grad(w) + grad(moved).
-        """
-        moved, g = self.step(w)
-        left = self.lipschitz * (w - moved) - g + self.gradient(moved)
-        return Minimiser(moved, float(np.linalg.norm(left)) / self.modulus)
-
-    def accelerated(self, start: Array, tolerance: float) -> Minimiser:
-        """Return the best point reached, looked at every so many steps."""
-        best = self.after(self.proximal(start))
-        steps = accelerated(lambda v: self.step(v)[0], best.w)
-        # Without restarts acceleration halves the distance in about sqrt(L / m) steps.
-        patience = PATIENCE + math.ceil(4.0 * math.sqrt(self.lipschitz / self.modulus))
-        halved = 0
-        looks = itertools.islice(steps, CHECKED - 1, MAX_STEPS, CHECKED)
-        for number, w in enumerate(looks, 1):
-            last = self.after(w)
-            if last.distance <= 0.5 * best.distance:
-                halved = CHECKED * number
-            best = _nearest(best, last)
-            if best.distance <= tolerance or CHECKED * number - halved > patience:
-                break
-        return best

@@ -1,0 +1,182 @@
+"""Proximal gradient and Newton steps to perturbed minimisers, with their distance."""
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.problems.erm.objective import ERM
+from dp_erm_bench.problems.erm.optimum import composite
+from dp_erm_bench.problems.erm.optimum.composite import Composite
+
+MAX_STEPS = 100_000
+CHECKED = 50
+"""Accelerated steps between two checks."""
+PATIENCE = 2000
+"""Steps without half the distance after which a well conditioned search ends."""
+LARGE = 100_000
+"""Entries of the features below which accelerated steps take no time."""
+SHORT = 30
+"""Mean entries of a record up to which a Hessian costs less than accelerated steps."""
+INNER, MAX_INNER = 0.01, 1000
+"""Part of the distance to which a quadratic model is minimised, and steps for that."""
+STALE, SLOW = 0.1, 5
+"""A Newton step that leaves more than the first part of the distance is followed by a
+new Hessian; so many steps with a new one may leave more than half."""
+
+
+@dataclass(frozen=True, eq=False)
+class Minimiser:
+    """A point and how far from the exact minimiser it is at most.
+
+    Parameters
+    ----------
+    w : array of shape (p,)
+    distance : float
+        Bound on norm2(w - exact minimiser): norm2(s) / modulus for a subgradient s
+        of the objective at w, by strong convexity.
+    """
+
+    w: Array
+    distance: float
+
+
+def nearest(*points: Minimiser) -> Minimiser:
+    """Return the point with the least distance."""
+    return min(points, key=lambda minimiser: minimiser.distance)
+
+
+class Steps(ABC):
+    """Proximal gradient steps of a smooth function plus the problem's penalty.
+
+    Attributes
+    ----------
+    problem : ERM
+        Of which penalty and constraint are read.
+    lipschitz, modulus : float
+        The constant of the gradient; the strong convexity of the sum.
+    """
+
+    problem: ERM
+    lipschitz: float
+    modulus: float
+
+    @abstractmethod
+    def gradient(self, w: Array) -> Array:
+        """Return the gradient of the smooth function, (p,)."""
+
+    def proximal(self, v: Array) -> Array:
+        """Return the prox of the penalty over the set after a step of usual length."""
+        moved = self.problem.penalty.prox(v, 1.0 / self.lipschitz)
+        return self.problem.constraint.project(moved)
+
+    def step(self, w: Array) -> tuple[Array, Array]:
+        """Return the point after a step from w, and the gradient at w."""
+        g = self.gradient(w)
+        return self.proximal(w - g / self.lipschitz), g
+
+    def after(self, w: Array) -> Minimiser:
+        """Return the point after one step, with its distance.
+
+        The step leaves the subgradient L (w - moved) - grad(w) + grad(moved).
+        """
+        moved, g = self.step(w)
+        left = self.lipschitz * (w - moved) - g + self.gradient(moved)
+        return Minimiser(moved, float(np.linalg.norm(left)) / self.modulus)
+
+    def accelerated(
+        self, start: Array, tolerance: float, most: int = MAX_STEPS
+    ) -> Minimiser:
+        """Return the best point reached, looked at every so many steps."""
+        best = self.after(start)
+        steps = composite.accelerated(lambda v: self.step(v)[0], best.w)
+        # Without restarts acceleration halves the distance in about sqrt(L / m) steps.
+        patience = PATIENCE + math.ceil(4.0 * math.sqrt(self.lipschitz / self.modulus))
+        halved = 0
+        looks = itertools.islice(steps, CHECKED - 1, most, CHECKED)
+        for number, w in enumerate(looks, 1):
+            last = self.after(w)
+            if last.distance <= 0.5 * best.distance:
+                halved = CHECKED * number
+            best = nearest(best, last)
+            if best.distance <= tolerance or CHECKED * number - halved > patience:
+                break
+        return best
+
+
+class _Model(Steps):
+    """Steps of the quadratic model of a smooth function at w."""
+
+    def __init__(self, of: Steps, hessian: Array, w: Array) -> None:
+        self.problem, self.modulus, self.hessian = of.problem, of.modulus, hessian
+        # No eigenvalue is larger than the Frobenius norm.
+        bound = max(float(np.linalg.norm(hessian)), of.modulus)
+        self.lipschitz = min(bound, of.lipschitz)
+        self.shift = of.gradient(w) - hessian @ w
+
+    def gradient(self, w: Array) -> Array:
+        return self.hessian @ w + self.shift
+
+
+class PerturbedSteps(Steps):
+    """Steps of the perturbed objective; the ridge is taken with the smooth part."""
+
+    def __init__(self, problem: ERM, linear: Array, ridge: float) -> None:
+        data, self.problem, self.linear = problem.dataset, problem, linear
+        self.smooth = Composite(data.X, data.y, problem.loss, l2=ridge)
+        self.modulus = ridge + problem.penalty.strong_convexity
+        smoothness = problem.with_smoothness("data").smoothness.norm
+        # Computed, so perhaps rounded down; and zero where all records are.
+        self.lipschitz = max(float(smoothness) * (1 + 1e-9) + ridge, self.modulus)
+
+    def gradient(self, w: Array) -> Array:
+        """Return the gradient of the smooth part, (p,)."""
+        return self.smooth.gradient(w) + self.linear
+
+    @property
+    def newton_pays(self) -> bool:
+        """Return whether the Hessian costs little, beside products with the features.
+
+        It costs as many products as a record has entries; its own products cost less
+        than one, and it takes no more memory than the features.
+        """
+        p, n, entries = self.problem.p, self.problem.n, self.problem.entries
+        return max(p**2, LARGE) <= entries <= SHORT * n and p <= composite.DIRECT
+
+    def hessian(self, w: Array) -> Array:
+        """Return the Hessian of the smooth part, (p, p)."""
+        weights = np.maximum(self.smooth.curvature(w), 0.0) / self.smooth.y.size
+        scaled = composite.scaled(self.smooth.X, np.sqrt(weights))
+        upper = np.triu(composite.gram(scaled, False))
+        hessian = upper + np.triu(upper, 1).T
+        return np.asarray(hessian + self.smooth.l2 * np.eye(w.size))
+
+    def newton(self, start: Array, tolerance: float) -> Minimiser:
+        """Return the nearest of the points of proximal Newton steps.
+
+        A step minimises the quadratic model of the smooth part, plus the penalty, over
+        the set, to a part of the distance. The Hessian is kept while the distance falls
+        fast, and the steps end where new ones do not halve it: they need not converge.
+
+        References
+        ----------
+        Lee, Sun, Saunders, "Proximal Newton-type methods for minimizing composite
+        functions", SIAM Journal on Optimization 2014, section 2.
+        """
+        best = last = self.after(start)
+        left, slow = math.inf, 0
+        while best.distance > tolerance and slow < SLOW:
+            fresh = not left <= STALE
+            if fresh:
+                hessian = self.hessian(last.w)
+            model = _Model(self, hessian, last.w)
+            w = model.accelerated(last.w, INNER * last.distance, MAX_INNER).w
+            moved = self.after(w)
+            left = moved.distance / last.distance
+            if fresh or left <= 0.5:
+                slow += not left <= 0.5
+                last, best = moved, nearest(best, moved)
+        return best
