@@ -144,7 +144,8 @@ class SignedEntropy(Entropy):
         # u - v and u + v without cancellation, times exp(max) / 2.
         less = np.expm1(-2.0 * size)
         total = (weights * (2.0 + less)).sum(axis=1, keepdims=True)
-        return self.radius * np.copysign(weights * less / total, self.dual)
+        moved = np.copysign(weights * less / total, self.dual)
+        return np.asarray(self.radius * moved)
 
 
 class PNorm(Mirror):
