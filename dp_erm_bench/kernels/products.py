@@ -5,8 +5,10 @@ import numpy as np
 from dp_erm_bench.kernels.compiled import Array, exact, kernel
 from dp_erm_bench.kernels.sparse import Matrix
 
-LANES, ALONE = 8, 2
-"""Trials that share a reading of the matrix; so few are worth no sharing."""
+LANES, FEW = 8, 4
+"""Trials that share a reading of the matrix; the same where few are left."""
+ALONE = 2
+"""Trials up to which each reads the matrix by itself, which is faster then."""
 
 
 @exact
@@ -14,21 +16,28 @@ def products(matrix: Matrix, v: Array, out: Array) -> None:
     """Write M v of each trial into ``out``; v: (B, q), out: (B, m).
 
     M is given by its m rows: of X for X w, of X' (the columns of X) for X' r. Eight
-    trials share one reading of an entry; the sums of each are in the order of the
-    entries, whatever its company.
+    or four trials share one reading of an entry; the sums of each are in the order of
+    the entries, whatever its company.
     """
     data, indices, indptr = matrix
-    trials, done = v.shape[0], 0
-    if trials > ALONE:
-        values, sums = np.zeros((v.shape[1], LANES)), np.empty((out.shape[1], LANES))
+    trials, q = v.shape
+    done = width = 0
+    values = sums = np.empty((0, 0))
     while trials - done > ALONE:
-        lanes = min(LANES, trials - done)
-        _beside(v[done : done + lanes], values)
-        _eight_products(matrix, values, sums)
-        for b in range(lanes):
+        lanes = LANES if trials - done > FEW else FEW
+        last = min(done + lanes, trials)
+        if lanes != width:
+            values, sums = np.zeros((q, lanes)), np.empty((out.shape[1], lanes))
+            width = lanes
+        _beside(v[done:last], values)
+        if lanes == LANES:
+            _eight_products(matrix, values, sums)
+        else:
+            _four_products(matrix, values, sums)
+        for b in range(done, last):
             for i in range(out.shape[1]):
-                out[done + b, i] = sums[i, b]
-        done += lanes
+                out[b, i] = sums[i, b - done]
+        done = last
     for b in range(done, trials):
         alone = v[b]
         for i in range(out.shape[1]):
@@ -40,7 +49,7 @@ def products(matrix: Matrix, v: Array, out: Array) -> None:
 
 @kernel
 def _beside(v: Array, out: Array) -> None:
-    """Write the vectors of trials, (B, q), into the columns of ``out``, (q, 8)."""
+    """Write the vectors of trials, (B, q), into the first columns of ``out``."""
     for b in range(v.shape[0]):
         for j in range(v.shape[1]):
             out[j, b] = v[b, j]
@@ -66,3 +75,19 @@ def _eight_products(matrix: Matrix, v: Array, out: Array) -> None:
         row = out[i]
         row[0], row[1], row[2], row[3] = t0, t1, t2, t3
         row[4], row[5], row[6], row[7] = t4, t5, t6, t7
+
+
+@exact
+def _four_products(matrix: Matrix, v: Array, out: Array) -> None:
+    """Write M v into ``out``; v: (q, 4), out: (m, 4)."""
+    data, indices, indptr = matrix
+    for i in range(out.shape[0]):
+        t0 = t1 = t2 = t3 = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            x, at = data[k], v[np.uintp(indices[k])]
+            t0 += at[0] * x
+            t1 += at[1] * x
+            t2 += at[2] * x
+            t3 += at[3] * x
+        row = out[i]
+        row[0], row[1], row[2], row[3] = t0, t1, t2, t3

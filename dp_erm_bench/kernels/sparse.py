@@ -12,6 +12,7 @@ import numpy as np
 from dp_erm_bench.kernels import stochastic
 from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, exact, kernel
 from dp_erm_bench.kernels.dense import Draws
+from dp_erm_bench.kernels.lazy import quiet_steps
 from dp_erm_bench.kernels.projections import project, prox
 from dp_erm_bench.kernels.stochastic import Batches, Place, Scales, Steps
 
@@ -19,8 +20,10 @@ Matrix = tuple[Array, Indices, Indices]
 Data = tuple[Matrix, Array]  # columns, y
 Records = tuple[Matrix, Array, Array]  # rows, y, norms
 
-# Records beyond those of a step that are read with them.
+# Records that are read together with those of a step.
 _AHEAD = 64
+# Features for an entry of a batch from which on a step goes by its entries.
+_SPARSE = 32
 # Entries in a line of the cache.
 _LINE = 8
 
@@ -144,7 +147,10 @@ def stochastic_steps(
     records, offsets, noise = draws
     clip, steps, expected = scales
     w, domain = at
-    g = np.empty(w.size)
+    if noise.shape[0] == 0 and few_entries(data[0], w.size, offsets):
+        quiet_steps(loss, data, psi, at, (records, offsets), scales)
+        return 0.0
+    g, none = np.empty(w.size), np.zeros(w.size)
     touched, read = 0.0, offsets[0]
     for t in range(steps.size):
         if offsets[t + 1] > read:
@@ -153,14 +159,23 @@ def stochastic_steps(
             read += ahead.size
         batch = records[offsets[t] : offsets[t + 1]]
         record_sum(loss, data, w, batch, clip, g)
-        stochastic.prox_gradient(w, g, noise[t], steps[t], expected, psi)
+        added = noise[t] if noise.shape[0] > 0 else none
+        stochastic.prox_gradient(w, g, added, steps[t], expected, psi)
         project(domain, w)
     return touched
 
 
 @kernel
+def few_entries(rows: Matrix, p: int, offsets: Indices) -> bool:
+    """Return whether a mean batch has so few entries that steps go by these alone."""
+    indptr, steps = rows[2], offsets.size - 1
+    per_record = indptr[-1] / (indptr.size - 1)
+    return bool(_SPARSE * per_record * (offsets[-1] - offsets[0]) < p * steps)
+
+
+@kernel
 def touch(data: Records, records: Indices) -> float:
-    """Read a number of every line of the cache that records lie in (``stochastic``)."""
+    """Read the records, a number of each line of the cache (``stochastic``)."""
     (entries, indices, indptr), y, norms = data
     total = 0.0
     for i in records:

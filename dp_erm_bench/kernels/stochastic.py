@@ -57,7 +57,8 @@ def stochastic_steps(
         projection.
     draws : (records, offsets, noise)
         Step t uses ``records[offsets[t]:offsets[t + 1]]``; its noise, of an array of
-        shape (k, p), is added to the sum of the clipped gradients.
+        shape (k, p), is added to the sum of the clipped gradients. An array of shape
+        (0, p) stands for zeros.
     scales : (clip, steps, expected)
         Threshold, step sizes, shape (k,), and the expected batch size q n, by which
         the noisy sum is divided.
@@ -70,7 +71,7 @@ def stochastic_steps(
     records, offsets, noise = draws
     clip, steps, expected = scales
     w, domain = at
-    g = np.empty(w.size)
+    g, none = np.empty(w.size), np.zeros(w.size)
     touched = 0.0
     for first in range(0, steps.size, _AHEAD):
         last = min(first + _AHEAD, steps.size)
@@ -78,7 +79,8 @@ def stochastic_steps(
         for t in range(first, last):
             batch = records[offsets[t] : offsets[t + 1]]
             record_sum(loss, data, w, batch, clip, g)
-            prox_gradient(w, g, noise[t], steps[t], expected, psi)
+            added = noise[t] if noise.shape[0] > 0 else none
+            prox_gradient(w, g, added, steps[t], expected, psi)
             if domain[0] != WHOLE_SPACE:
                 project(domain, w)
     return touched

@@ -179,9 +179,10 @@ class SeparablePenalty(Penalty):
 
     def prox(self, v: Array, step: Array | float) -> Array:
         """Return argmin_u (u - v)^2 / 2 + step psi_j(u), elementwise."""
-        shrunk = np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0)
-        scaled = shrunk / (1.0 + step * self.l2)
-        return np.asarray(np.clip(scaled, self.lower, self.upper))
+        if self.l1 > 0.0:
+            v = np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0)
+        v = v / (1.0 + step * self.l2)
+        return np.asarray(np.clip(v, self.lower, self.upper) if self.boxed else v)
 
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
         """Return s and psi(w) + psi*(s u) - s u.w, see :class:`Penalty`.

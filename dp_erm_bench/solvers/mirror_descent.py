@@ -11,6 +11,7 @@ from scipy.special import softmax
 from dp_erm_bench.solvers.base import Array, Limit, value
 from dp_erm_bench.solvers.bounds import inverse
 from dp_erm_bench.solvers.runs import FullGradient, Step
+from dp_erm_bench.solvers.sampled import CHUNK
 from dp_erm_bench.solvers.terms import ERM, Mechanisms, Oracle
 
 
@@ -96,8 +97,11 @@ class Mirror(ABC):
 
     def step(self, g: Array, size: Array) -> Array:
         """Return argmin_u <size g, u> + B(u, w) for the Bregman divergence B."""
-        self.dual = self.dual - size * self.pulled(g)
-        return self.primal()
+        self.dual -= size * self.pulled(g)
+        # So many rows at once as caches hold.
+        rows = max(1, CHUNK // self.dual.shape[1])
+        parts = range(0, len(self.dual), rows)
+        return np.concatenate([self.primal(self.dual[i : i + rows]) for i in parts])
 
     def start(self, w: Array) -> Array:
         """Return the dual variables of the start, (B, p): zeros.
@@ -111,8 +115,8 @@ class Mirror(ABC):
         return g
 
     @abstractmethod
-    def primal(self) -> Array:
-        """Return the iterates, (B, p)."""
+    def primal(self, dual: Array) -> Array:
+        """Return the iterates of dual variables, both (B, p)."""
 
 
 class Entropy(Mirror):
@@ -125,9 +129,9 @@ class Entropy(Mirror):
         """Return the gradient over the radius, for the potential has it as a factor."""
         return g / self.radius
 
-    def primal(self) -> Array:
+    def primal(self, dual: Array) -> Array:
         """Return radius softmax(dual), without overflow."""
-        weights: Array = softmax(self.dual, axis=1)
+        weights: Array = softmax(dual, axis=1)
         return self.radius * weights
 
 
@@ -137,14 +141,14 @@ class SignedEntropy(Entropy):
     The dual variables of v are those of u with the other sign: only these are kept.
     """
 
-    def primal(self) -> Array:
+    def primal(self, dual: Array) -> Array:
         """Return radius sinh(dual) / sum cosh(dual), without overflow."""
-        size = np.abs(self.dual)
+        size = np.abs(dual)
         weights = np.exp(size - size.max(axis=1, keepdims=True))
-        # u - v and u + v without cancellation, times exp(max) / 2.
-        less = np.expm1(-2.0 * size)
-        total = (weights * (2.0 + less)).sum(axis=1, keepdims=True)
-        moved = np.copysign(weights * less / total, self.dual)
+        # |u| - |v| and |u| + |v| over exp(max), without cancellation.
+        minus = np.expm1(-2.0 * size)
+        total = (weights * (2.0 + minus)).sum(axis=1, keepdims=True)
+        moved = np.copysign(weights * minus / total, dual)
         return np.asarray(self.radius * moved)
 
 
@@ -165,17 +169,17 @@ class PNorm(Mirror):
         """Return the gradient at the modulus of the potential."""
         return (self.q - 1.0) / math.e**2 * g
 
-    def primal(self) -> Array:
+    def primal(self, dual: Array) -> Array:
         """Return the inverse link of the dual variables."""
         conjugate = self.q / (self.q - 1.0)
-        size = np.abs(self.dual)
+        size = np.abs(dual)
         largest = size.max(axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             unit = np.where(largest > 0.0, size / largest, 0.0)
             power = unit ** (conjugate - 1.0)
             total = (power * unit).sum(axis=1, keepdims=True)
             moved = power * (total ** (2.0 / conjugate - 1.0) * largest)
-        return np.where(largest > 0.0, np.sign(self.dual) * moved, 0.0)
+        return np.where(largest > 0.0, np.sign(dual) * moved, 0.0)
 
 
 MAPS: dict[str, type[Mirror]] = {

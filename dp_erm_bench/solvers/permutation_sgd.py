@@ -163,19 +163,11 @@ def walk(
 ) -> None:
     """Make steps of the given sizes over the permutation, compiled, without noise.
 
-    Steps are made in chunks that fit into memory; the last batch of a pass may be
-    smaller.
+    The last batch of a pass may be smaller.
     """
-    n, p = permutation.size, oracle.problem.p
-    ends = np.append(np.arange(0, n, batch), n)
-    most = max(1, sampled.CHUNK // max(batch, p))
-    done = 0
-    while done < sizes.size:
-        first = done % (ends.size - 1)
-        part = ends[first : first + most + 1]
-        steps = sizes[done : done + part.size - 1]
-        batches = permutation[part[0] : part[-1]], part - part[0]
-        quiet = np.zeros((steps.size, p))
+    n = permutation.size
+    batches = permutation, np.append(np.arange(0, n, batch), n)
+    quiet = np.zeros((0, oracle.problem.p))
+    for steps in np.split(sizes, sizes.size // (batches[1].size - 1)):
         oracle.stochastic_steps(0, batches, quiet, clip, steps, float(batch))
-        done += steps.size
     oracle.touch()

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array, csr_array
 
-from dp_erm_bench.kernels import dense, sparse, stochastic
+from dp_erm_bench import registry
+from dp_erm_bench.kernels import dense, lazy, sparse, stochastic
 from dp_erm_bench.kernels.products import products
 from dp_erm_bench.losses.logistic import Logistic
+from tests.serving import BALLS
 
 
 def tuple_of(matrix):
@@ -78,7 +80,9 @@ def test_products_are_the_same_in_any_company(make_arrays):
     products(many.rows, many.w, by_rows)
     products(many.columns, many.margins, back)
     assert by_rows.tolist() == by_columns.tolist()
-    for count in (1, 2, 3, 8, 11):
+    sparse.combinations(many.rows, many.margins, scattered := np.empty((21, 6)))
+    assert scattered.tolist() == back.tolist()
+    for count in (*range(1, 9), 11, 13, 18):
         some, fewer = np.empty((count, 41)), np.empty((count, 6))
         products(many.rows, many.w[-count:], some)
         products(many.columns, many.margins[-count:], fewer)
@@ -117,18 +121,70 @@ def test_coordinate_steps(both, loss, make_psi, summed):
         np.testing.assert_allclose(second, first, atol=1e-12)
 
 
+@pytest.mark.parametrize("noisy", [True, False])
 @pytest.mark.parametrize("domain", [(0, np.inf), (1, 0.5)])
-def test_stochastic_steps(domain, both, loss, make_psi):
+def test_stochastic_steps(domain, noisy, both, loss, make_psi):
+    """An array of no rows stands for a noise of zeros."""
     n, p = both.X.shape
     records, offsets = both.rng.integers(0, n, 25), np.arange(0, 26, 5)
     noise, steps = both.rng.normal(size=(5, p)), both.rng.uniform(0, 0.5, 5)
     results = []
-    rows = np.ascontiguousarray(both.X)
-    for kernel, X in ((stochastic, rows), (sparse, both.rows)):
+    rows, quiet = np.ascontiguousarray(both.X), np.empty((0, p))
+    zeros = noise if noisy else np.zeros((5, p))
+    for kernel, X, given in (
+        (stochastic, rows, zeros),
+        (sparse, both.rows, noise if noisy else quiet),
+        (stochastic, rows, noise if noisy else quiet),
+    ):
         w = both.w[0].copy()
-        data, draws = (X, both.y, both.norms), (records, offsets, noise)
+        data, draws = (X, both.y, both.norms), (records, offsets, given)
         at, scales = (w, domain), (0.7, steps, 5.0)
         kernel.stochastic_steps(loss, data, make_psi(), at, draws, scales)
         results.append(w)
     assert not np.array_equal(results[0], both.w[0])
     np.testing.assert_allclose(results[1], results[0], atol=1e-12)
+    assert results[2].tolist() == results[0].tolist()
+
+
+INFINITE = {"lower": -np.inf, "upper": np.inf}
+PSIS = {
+    "elastic net on a box": {"l1": 0.02},
+    "a box without zero": {"lower": 0.01},
+    "l1": {"l1": 0.02, "l2": 0.0, **INFINITE},
+    "l2": {"l1": 0.0, **INFINITE},
+    # A scale of about 6^-450, below the least number.
+    "strong l2": {"l1": 0.0, "l2": 50.0, **INFINITE},
+    "none": {"l1": 0.0, "l2": 0.0, **INFINITE},
+}
+
+
+@pytest.mark.parametrize("start", ["zero", "few", "all"])
+@pytest.mark.parametrize("space", ["none", *BALLS])
+@pytest.mark.parametrize("psi", PSIS)
+def test_steps_by_their_entries(psi, space, start, make_arrays, make_psi):
+    """In the coordinates that are not zero alone, as with a noise of zeros."""
+    data = sparse_of(make_arrays(61, 90, 1, Logistic()))
+    first = data.w[0] * {"zero": 0.0, "few": np.arange(90) % 9 == 0, "all": 1.0}[start]
+    given = {} if space == "none" else {"radius": 0.8}
+    domain = registry.build("constraint", space, **given).kernel
+    records, offsets = data.rng.integers(0, 61, 900), np.arange(0, 901, 2)
+    scales = 0.7, data.rng.uniform(0, 0.2, 450), 2.0
+    psi, zeros, results = make_psi(**PSIS[psi]), np.zeros((450, 90)), []
+    rows = np.ascontiguousarray(data.X), data.y, data.norms
+    for kernel, form, draws in (
+        (stochastic.stochastic_steps, rows, (records, offsets, zeros)),
+        (lazy.quiet_steps, (data.rows, data.y, data.norms), (records, offsets)),
+    ):
+        at = first.copy(), domain
+        kernel(Logistic(), form, psi, at, draws, scales)
+        results.append(at[0])
+    assert not np.array_equal(results[0], first)
+    np.testing.assert_allclose(results[1], results[0], atol=1e-12)
+    assert np.array_equal(results[1] == 0.0, results[0] == 0.0)
+
+
+def test_steps_go_by_their_entries_where_these_are_few(matrices):
+    """A record has two entries on average."""
+    assert sparse.few_entries(matrices.rows, 800, np.array([0, 2, 4, 7]))
+    assert not sparse.few_entries(matrices.rows, 40, np.array([0, 1, 2]))
+    assert not sparse.few_entries(matrices.rows, 800, np.array([0, 100]))

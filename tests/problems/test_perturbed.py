@@ -149,8 +149,9 @@ def test_what_newton_leaves_is_polished(monkeypatch):
 
 @pytest.fixture
 def newton_alone(monkeypatch):
-    """Small problems, too, are solved by proximal Newton steps, and by nothing else."""
+    """All problems are solved by proximal Newton steps, and by nothing else."""
     monkeypatch.setattr(steps, "LARGE", 0)
+    monkeypatch.setattr(steps, "UNCOMPILED", None)
     monkeypatch.setattr(PerturbedSteps, "accelerated", None)
 
 
@@ -213,6 +214,8 @@ def test_newton_steps_are_for_many_records_of_few_features(monkeypatch):
     assert pays(10_000, 12)
     assert not pays(60, 12)
     assert not pays(10_000, 40)
+    polytope = problem_of(p=12, n=10_000, constraint="polytope")
+    assert not PerturbedSteps(polytope, linear_term(12), 0.1).newton_pays
     monkeypatch.setattr(steps, "LARGE", 0)
     assert pays(60, 12)
     assert not pays(60, 61)

@@ -57,6 +57,25 @@ def test_queries(oracles, clip):
     same([oracle.objective(oracle.w[::-1].copy()) for oracle in oracles])
 
 
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_gradients_of_wide_data(batch, zeros):
+    """Of more features than records, and of iterates of which most are zero."""
+    rng = np.random.default_rng(4)
+    X = np.where(rng.uniform(size=(12, 40)) < 0.3, rng.normal(size=(12, 40)), 0.0)
+    w, y = rng.normal(size=(batch, 40)), np.sign(rng.normal(size=12))
+    w[:, 4:] *= not zeros
+    found = []
+    for features in (np.asfortranarray(X), csc_array(X)):
+        data = Dataset("wide", features, y, None, "same")
+        oracle = build_problem(data, "logistic", "none").oracle(batch)
+        oracle.move_to(w)
+        found.append((oracle.margins, oracle.clipped_sum(np.full((batch, 1), 0.4))))
+    for part in zip(*found, strict=True):
+        same(part)
+    assert np.abs(found[1][1]).max() > 0.1
+
+
 def test_steps(oracles):
     rng = np.random.default_rng(2)
     p = oracles[0].problem.p

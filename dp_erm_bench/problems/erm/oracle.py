@@ -204,7 +204,7 @@ class Oracle(base.Oracle, ABC):
         ----------
         batches : (records, offsets)
             Step t uses ``records[offsets[t]:offsets[t + 1]]``.
-        noise : array of shape (k, p)
+        noise : array of shape (k, p), or (0, p) for none
         clip, expected : float
         steps : array of shape (k,)
         summed : (array of shape (p,), bool array of shape (k,)), optional

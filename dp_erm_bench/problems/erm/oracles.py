@@ -56,9 +56,9 @@ class SparseOracle(Oracle):
     def product(self, w: Array) -> Array:
         """Return X w of each row of w, (B, p) to (B, n)."""
         out = np.empty((w.shape[0], self.problem.n))
-        zeros = np.count_nonzero(w) < MOSTLY * w.size
+        mostly_zero = np.count_nonzero(w) < MOSTLY * w.size
         # The rows are a second copy of the features: made where it pays.
-        if zeros or (w.shape[0] <= ALONE and not self.wide):
+        if mostly_zero or (w.shape[0] <= ALONE and not self.wide):
             sparse.combinations(self.columns, w, out)
         else:
             products(self.rows, np.ascontiguousarray(w), out)
@@ -75,7 +75,7 @@ class SparseOracle(Oracle):
 
     @property
     def wide(self) -> bool:
-        """Whether p > n: then rows are long, and a trial alone walks along them."""
+        """Whether p > n: then rows are long, and cheaper than columns for one trial."""
         return self.problem.p > self.problem.n
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp_erm_bench.constraints.base import UNCOMPILED
 from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum import composite
 from dp_erm_bench.problems.erm.optimum.composite import Composite
@@ -23,9 +25,10 @@ SHORT = 30
 """Mean entries of a record up to which a Hessian costs less than accelerated steps."""
 INNER, MAX_INNER = 0.01, 1000
 """Part of the distance to which a quadratic model is minimised, and steps for that."""
-STALE, SLOW = 0.1, 5
-"""A Newton step that leaves more than the first part of the distance is followed by a
-new Hessian; so many steps with a new one may leave more than half."""
+STALE = 0.1
+"""Part of the distance: a Newton step that leaves more asks for a new Hessian."""
+SLOW = 5
+"""Newton steps with a new Hessian that may leave more than half of the distance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +87,8 @@ class Steps(ABC):
         The step leaves the subgradient L (w - moved) - grad(w) + grad(moved).
         """
         moved, g = self.step(w)
-        left = self.lipschitz * (w - moved) - g + self.gradient(moved)
-        return Minimiser(moved, float(np.linalg.norm(left)) / self.modulus)
+        subgradient = self.lipschitz * (w - moved) - g + self.gradient(moved)
+        return Minimiser(moved, float(np.linalg.norm(subgradient)) / self.modulus)
 
     def accelerated(
         self, start: Array, tolerance: float, most: int = MAX_STEPS
@@ -141,9 +144,14 @@ class PerturbedSteps(Steps):
         """Return whether the Hessian costs little, beside products with the features.
 
         It costs as many products as a record has entries; its own products cost less
-        than one, and it takes no more memory than the features.
+        than one, and it takes no more memory than the features. Its steps need many
+        proxes and projections, which must be cheap.
         """
-        p, n, entries = self.problem.p, self.problem.n, self.problem.entries
+        problem = self.problem
+        p, n, entries = problem.p, problem.n, problem.entries
+        cheap = isinstance(problem.penalty, SeparablePenalty)
+        if not cheap or problem.constraint.code == UNCOMPILED:
+            return False
         return max(p**2, LARGE) <= entries <= SHORT * n and p <= composite.DIRECT
 
     def hessian(self, w: Array) -> Array:
@@ -155,7 +163,7 @@ class PerturbedSteps(Steps):
         return np.asarray(hessian + self.smooth.l2 * np.eye(w.size))
 
     def newton(self, start: Array, tolerance: float) -> Minimiser:
-        """Return the nearest of the points of proximal Newton steps.
+        """Return the point of least distance that proximal Newton steps reach.
 
         A step minimises the quadratic model of the smooth part, plus the penalty, over
         the set, to a part of the distance. The Hessian is kept while the distance falls
@@ -167,16 +175,18 @@ class PerturbedSteps(Steps):
         functions", SIAM Journal on Optimization 2014, section 2.
         """
         best = last = self.after(start)
-        left, slow = math.inf, 0
+        ratio, slow = math.inf, 0
         while best.distance > tolerance and slow < SLOW:
-            fresh = not left <= STALE
+            fresh = ratio > STALE
             if fresh:
                 hessian = self.hessian(last.w)
             model = _Model(self, hessian, last.w)
             w = model.accelerated(last.w, INNER * last.distance, MAX_INNER).w
             moved = self.after(w)
-            left = moved.distance / last.distance
-            if fresh or left <= 0.5:
-                slow += not left <= 0.5
-                last, best = moved, nearest(best, moved)
+            if not math.isfinite(moved.distance):
+                break
+            best, ratio = nearest(best, moved), moved.distance / last.distance
+            if fresh or ratio <= 0.5:
+                slow += ratio > 0.5
+                last = moved
         return best
