@@ -1,7 +1,7 @@
 """Stochastic steps without noise over sparse rows, at the cost of their non-zeros.
 
-Coordinates that are zero are neither stored nor read: a record moves its own features
-only, and what a prox or projection sets to zero is dropped. The iterate is a scale
+Coordinates that no record has moved are neither stored nor read, and what a prox or
+projection sets to zero is dropped. The iterate is a scale
 times the stored values, so that an l2 penalty shrinks all of them by one product
 (Shalev-Shwartz, Singer, Srebro, "Pegasos", ICML 2007, section 2).
 """
@@ -16,8 +16,8 @@ from dp_erm_bench.kernels.stochastic import Place, clipped_derivative
 
 Support = tuple[Indices, Indices]  # places of coordinates or -1, coordinates of places
 
-# Scales below this are multiplied into the stored values, before they underflow.
-_SMALL = 1e-100
+# Scales below this are multiplied into the values, long before squares overflow.
+_SMALL = 1e-30
 
 
 @kernel
@@ -47,13 +47,14 @@ def quiet_steps(
         else:
             for k in range(count):
                 v[k] = prox(v[k], steps[t], psi)
+        if scale < _SMALL:
+            for k in range(count):
+                v[k] *= scale
+            scale = 1.0
         if domain[0] != WHOLE_SPACE:
             project((domain[0], domain[1] / scale), v[:count])
         if drops:
             count = _drop_zeros(support, v, count)
-        if scale < _SMALL:
-            v[:count] *= scale
-            scale = 1.0
     w[:] = 0.0
     for k in range(count):
         w[support[1][k]] = scale * v[k]

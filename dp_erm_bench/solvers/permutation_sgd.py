@@ -168,6 +168,6 @@ def walk(
     n = permutation.size
     batches = permutation, np.append(np.arange(0, n, batch), n)
     quiet = np.zeros((0, oracle.problem.p))
-    for steps in np.split(sizes, sizes.size // (batches[1].size - 1)):
+    for steps in sizes.reshape(-1, batches[1].size - 1):
         oracle.stochastic_steps(0, batches, quiet, clip, steps, float(batch))
     oracle.touch()

@@ -167,7 +167,9 @@ def test_steps_by_their_entries(psi, space, start, make_arrays, make_psi):
     first = data.w[0] * {"zero": 0.0, "few": np.arange(90) % 9 == 0, "all": 1.0}[start]
     given = {} if space == "none" else {"radius": 0.8}
     domain = registry.build("constraint", space, **given).kernel
+    data.rows[0][data.rows[2][5] : data.rows[2][6]] = data.X[5] = 0.0
     records, offsets = data.rng.integers(0, 61, 900), np.arange(0, 901, 2)
+    offsets[100:120] = offsets[100]  # batches without records, then a large one
     scales = 0.7, data.rng.uniform(0, 0.2, 450), 2.0
     psi, zeros, results = make_psi(**PSIS[psi]), np.zeros((450, 90)), []
     rows = np.ascontiguousarray(data.X), data.y, data.norms
@@ -188,3 +190,13 @@ def test_steps_go_by_their_entries_where_these_are_few(matrices):
     assert sparse.few_entries(matrices.rows, 800, np.array([0, 2, 4, 7]))
     assert not sparse.few_entries(matrices.rows, 40, np.array([0, 1, 2]))
     assert not sparse.few_entries(matrices.rows, 800, np.array([0, 100]))
+    offsets, w, results = np.arange(0, 42), np.zeros(800), []
+    order, steps = np.arange(41), np.full(41, 0.3)
+    data = matrices.rows, matrices.y, matrices.norms
+    for noise in (np.zeros((0, 800)), np.zeros((41, 800))):
+        at, draws = (w.copy(), (2, 0.1)), (order, offsets, noise)
+        psi, scales = np.array([0.0, 0.1, -np.inf, np.inf]), (0.4, steps, 1.0)
+        sparse.stochastic_steps(Logistic(), data, psi, at, draws, scales)
+        results.append(at[0])
+    np.testing.assert_allclose(results[0], results[1], atol=1e-14)
+    assert 0.05 < np.abs(results[0]).sum() < 0.1 + 1e-9

@@ -95,3 +95,10 @@ def test_steps(oracles):
     same([oracle.w for oracle in oracles])
     same([oracle.margins for oracle in oracles])
     assert (before != oracles[0].w).any()
+
+
+def test_noise_is_for_all_steps_or_none(oracles):
+    for oracle in oracles:
+        batches, noise = (np.arange(4), np.arange(5)), np.zeros((3, oracle.problem.p))
+        with pytest.raises(ValueError, match="3 rows of noise for 4 steps"):
+            oracle.stochastic_steps(0, batches, noise, 0.7, np.full(4, 0.1), 4.0)

@@ -66,9 +66,9 @@ def test_the_inverse_link_of_the_p_norm_inverts_the_link():
     q = 1.0 + 1.0 / math.log(7)
     norm = (np.abs(w) ** q).sum(axis=1, keepdims=True) ** (1.0 / q)
     mirror.dual = np.sign(w) * np.abs(w) ** (q - 1.0) / norm ** (q - 2.0)
-    np.testing.assert_allclose(mirror.primal(), w, rtol=1e-10)
+    np.testing.assert_allclose(mirror.primal(mirror.dual), w, rtol=1e-10)
     mirror.dual = 1e-200 * mirror.dual
-    np.testing.assert_allclose(mirror.primal(), 1e-200 * w, rtol=1e-9)
+    np.testing.assert_allclose(mirror.primal(mirror.dual), 1e-200 * w, rtol=1e-9)
 
 
 @pytest.mark.parametrize("constraint", MAPS)

@@ -340,6 +340,15 @@ def test_its_bound_is_attained_where_the_loss_is_linear():
     assert abs(ends[0] - ends[1]) == pytest.approx(release.sensitivity.item(), rel=1e-9)
 
 
+@pytest.mark.parametrize("batch", [1, 7, "full"])
+def test_without_passes_it_stays_at_the_start(batch):
+    problem, solver = unit_problem(n=20), PermutationSGD(passes=0, batch_size=batch)
+    releases = declared(solver, problem)
+    schedule = solver.plan(problem, ["a"])
+    mechanisms = make_mechanisms(releases, 0.0, ["a"])
+    assert not solver.answer(DenseOracle(problem, 1), mechanisms, schedule).any()
+
+
 def test_compiled_steps_are_those_of_plain_python():
     problem = unit_problem(n=11, l2=0.2)
     solver = PermutationSGD(passes=2, batch_size=3, step=1.5, decay=0.1, clip=0.4)

@@ -209,7 +209,14 @@ class Oracle(base.Oracle, ABC):
         steps : array of shape (k,)
         summed : (array of shape (p,), bool array of shape (k,)), optional
             A total, and whose iterates are added before the step; else free of psi.
+
+        Raises
+        ------
+        ValueError
+            If some of the steps only have noise.
         """
+        if len(noise) not in (0, len(steps)):
+            raise ValueError(f"{len(noise)} rows of noise for {len(steps)} steps")
         draws, scales = (*batches, noise), (clip, steps, expected)
         data, at = self._records, (self.w[trial], self.problem.constraint.kernel)
         if summed is None:
