@@ -204,16 +204,11 @@ class Oracle(base.Oracle, ABC):
         ----------
         batches : (records, offsets)
             Step t uses ``records[offsets[t]:offsets[t + 1]]``.
-        noise : array of shape (k, p), or (0, p) for none
+        noise : array of shape (k, p), or (0, p) for none; else ValueError
         clip, expected : float
         steps : array of shape (k,)
         summed : (array of shape (p,), bool array of shape (k,)), optional
             A total, and whose iterates are added before the step; else free of psi.
-
-        Raises
-        ------
-        ValueError
-            If some of the steps only have noise.
         """
         if len(noise) not in (0, len(steps)):
             raise ValueError(f"{len(noise)} rows of noise for {len(steps)} steps")
