@@ -1,9 +1,9 @@
 """Stochastic steps without noise over sparse rows, at the cost of their non-zeros.
 
 Coordinates that no record has moved are neither stored nor read, and what a prox or
-projection sets to zero is dropped. The iterate is a scale
-times the stored values, so that an l2 penalty shrinks all of them by one product
-(Shalev-Shwartz, Singer, Srebro, "Pegasos", ICML 2007, section 2).
+projection sets to zero is dropped. The iterate is a scale times the stored values, so
+that an l2 penalty shrinks all of them by one product (Shalev-Shwartz, Singer, Srebro,
+"Pegasos", ICML 2007, section 2).
 """
 
 from typing import Any

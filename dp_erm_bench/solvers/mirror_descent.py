@@ -145,7 +145,7 @@ class SignedEntropy(Entropy):
         """Return radius sinh(dual) / sum cosh(dual), without overflow."""
         size = np.abs(dual)
         weights = np.exp(size - size.max(axis=1, keepdims=True))
-        # |u| - |v| and |u| + |v| over exp(max), without cancellation.
+        # -|u - v| and u + v, over exp(max), without cancellation.
         minus = np.expm1(-2.0 * size)
         total = (weights * (2.0 + minus)).sum(axis=1, keepdims=True)
         moved = np.copysign(weights * minus / total, dual)

@@ -201,6 +201,9 @@ def test_where_newton_steps_fail_accelerated_ones_follow(monkeypatch):
     wrong = 1e-2 * np.eye(problem.p)
     monkeypatch.setattr(steps, "LARGE", 0)
     monkeypatch.setattr(PerturbedSteps, "hessian", lambda *given: wrong)
+    failing = PerturbedSteps(problem, linear, 0.05)
+    assert failing.newton_pays
+    assert failing.newton(np.zeros(problem.p), 1e-11).distance > 1e-3
     found = minimise_perturbed(problem, linear, 0.05, 1e-11)
     assert found.distance <= 1e-11
     assert np.linalg.norm(found.w - exact.w) <= 2e-11
