@@ -71,6 +71,11 @@ def exact(function: F) -> F:
     return _compiled(function, {"contract"})
 
 
+def unfused(function: F) -> F:
+    """Compile an exact kernel in which a sum waits for additions alone."""
+    return _compiled(function, set())
+
+
 def _compiled(function: F, fastmath: set[str]) -> F:
     with machine_code_of(inspect.getfile(function)) as folder:
         options = {"error_model": "numpy", "fastmath": fastmath, "cache": bool(folder)}
@@ -128,13 +133,10 @@ def _in_child(work: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def machine_code_of(file: str) -> Iterator[str]:
-    """Have numba keep what is decorated meanwhile in the folder of a file's digest.
+    """Yield the folder of a file's digest; numba keeps there what is decorated in it.
 
-    Yields
-    ------
-    str
-        The folder; empty where none can be written, or the file is none (a notebook's
-        cell): numba's own places would keep what is stale.
+    Empty where none can be written, or the file is none (a notebook's cell): numba's
+    own places would keep what is stale.
     """
     folder = _folder(_digest(file)) if os.path.isfile(file) else ""
     before, _CONFIG.CACHE_DIR = _CONFIG.CACHE_DIR, folder
@@ -212,8 +214,7 @@ def _lock(descriptor: int, *, shared: bool, wait: bool = False) -> None:
 def _prune() -> None:
     """Remove all but the `KEPT` folders used last and those that are in use."""
     with contextlib.suppress(OSError):
-        times = {path: path.stat().st_mtime for path in _ROOT.glob(f"{_PREFIX}*")}
-        for folder in sorted(times, key=times.__getitem__)[:-KEPT]:
+        for folder in sorted(_ROOT.glob(f"{_PREFIX}*"), key=os.path.getmtime)[:-KEPT]:
             with contextlib.suppress(ImportError, OSError):
                 _remove(folder)
         for left in _ROOT.glob(f".{_PREFIX}*"):
@@ -237,10 +238,9 @@ def _alone(folder: str) -> Iterator[None]:
     global _depth
     with contextlib.ExitStack() as stack:
         if _depth == 0:
-            file = f"{folder}/compiling"
             # Where there are no locks each process compiles for itself.
             with contextlib.suppress(ImportError, OSError):
-                held = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+                held = os.open(f"{folder}/compiling", os.O_RDWR | os.O_CREAT, 0o644)
                 stack.callback(os.close, held)
                 _lock(held, shared=False, wait=True)
         _depth += 1

@@ -57,12 +57,13 @@ def clipped_gradients(X: Array, r: Array, clip: Array, out: Array) -> None:
                 for k in range(4):
                     out[b + k, j] += four[k]
             for b in range(quads, trials):
-                out[b, j] += _one_sum(x, r[b, start:stop], clip[b, j])
+                out[b, j] += clipped_sum(x, r[b, start:stop], clip[b, j])
     out /= n
 
 
 @kernel
-def _one_sum(x: Array, r: Array, c: float) -> float:
+def clipped_sum(x: Array, r: Array, c: float) -> float:
+    """Return sum_i clip(r_i x_i, +-c)."""
     total = 0.0
     for i in range(x.size):
         total += min(max(r[i] * x[i], -c), c)
@@ -108,7 +109,7 @@ def _coordinate_gradient(
         stop = min(start + _ROWS, y.size)
         r = buffer[: stop - start]
         residuals(loss, y[start:stop], z[start:stop], r)
-        total += _one_sum(x[start:stop], r, c)
+        total += clipped_sum(x[start:stop], r, c)
     return total / y.size
 
 

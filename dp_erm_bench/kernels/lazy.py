@@ -16,8 +16,18 @@ from dp_erm_bench.kernels.stochastic import Place, clipped_derivative
 
 Support = tuple[Indices, Indices]  # places of coordinates or -1, coordinates of places
 
+# Features for an entry of a batch from which on a step goes by its entries.
+_SPARSE = 32
 # Scales below this are multiplied into the values, long before squares overflow.
 _SMALL = 1e-30
+
+
+@kernel
+def few_entries(rows: Any, p: int, offsets: Indices) -> bool:
+    """Return whether a mean batch has so few entries that steps go by these alone."""
+    indptr, steps = rows[2], offsets.size - 1
+    per_record = indptr[-1] / (indptr.size - 1)
+    return bool(_SPARSE * per_record * (offsets[-1] - offsets[0]) < p * steps)
 
 
 @kernel

@@ -2,47 +2,48 @@
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import Array, exact, kernel
+from dp_erm_bench.kernels.compiled import Array, kernel, unfused
 from dp_erm_bench.kernels.sparse import Matrix
 
-LANES, FEW = 8, 4
-"""Trials that share a reading of the matrix; the same where few are left."""
-ALONE = 2
-"""Trials up to which each reads the matrix by itself, which is faster then."""
+LANES = 4
+"""Trials that share a reading of the matrix."""
+PAIR = 2
+"""The same where no more are left."""
 
 
-@exact
+@unfused
 def products(matrix: Matrix, v: Array, out: Array) -> None:
     """Write M v of each trial into ``out``; v: (B, q), out: (B, m).
 
-    M is given by its m rows: of X for X w, of X' (the columns of X) for X' r. Eight
-    or four trials share one reading of an entry; the sums of each are in the order of
-    the entries, whatever its company.
+    M is given by its m rows: of X for X w, of X' (the columns of X) for X' r. Four or
+    two trials share one reading of an entry; the sums of each are in the order of the
+    entries, whatever its company.
     """
     data, indices, indptr = matrix
-    trials, q = v.shape
+    (trials, q), m = v.shape, out.shape[1]
     done = width = 0
     values = sums = np.empty((0, 0))
-    while trials - done > ALONE:
-        lanes = LANES if trials - done > FEW else FEW
+    while trials - done > 1:
+        lanes = LANES if trials - done > PAIR else PAIR
         last = min(done + lanes, trials)
         if lanes != width:
-            values, sums = np.zeros((q, lanes)), np.empty((out.shape[1], lanes))
+            values, sums = np.zeros((q, lanes)), np.empty((m, lanes))
             width = lanes
         _beside(v[done:last], values)
         if lanes == LANES:
-            _eight_products(matrix, values, sums)
-        else:
             _four_products(matrix, values, sums)
+        else:
+            _two_products(matrix, values, sums)
         for b in range(done, last):
-            for i in range(out.shape[1]):
+            for i in range(m):
                 out[b, i] = sums[i, b - done]
         done = last
     for b in range(done, trials):
         alone = v[b]
-        for i in range(out.shape[1]):
+        for i in range(m):
             total = 0.0
             for k in range(indptr[i], indptr[i + 1]):
+                # Unsigned: an index that may be negative costs a branch.
                 total += alone[np.uintp(indices[k])] * data[k]
             out[b, i] = total
 
@@ -55,29 +56,20 @@ def _beside(v: Array, out: Array) -> None:
             out[j, b] = v[b, j]
 
 
-@exact
-def _eight_products(matrix: Matrix, v: Array, out: Array) -> None:
-    """Write M v into ``out``; v: (q, 8), out: (m, 8)."""
+@unfused
+def _two_products(matrix: Matrix, v: Array, out: Array) -> None:
+    """Write M v into ``out``; v: (q, 2), out: (m, 2)."""
     data, indices, indptr = matrix
     for i in range(out.shape[0]):
-        t0 = t1 = t2 = t3 = t4 = t5 = t6 = t7 = 0.0
+        t0 = t1 = 0.0
         for k in range(indptr[i], indptr[i + 1]):
-            # Unsigned: an index that may be negative costs a branch.
             x, at = data[k], v[np.uintp(indices[k])]
             t0 += at[0] * x
             t1 += at[1] * x
-            t2 += at[2] * x
-            t3 += at[3] * x
-            t4 += at[4] * x
-            t5 += at[5] * x
-            t6 += at[6] * x
-            t7 += at[7] * x
-        row = out[i]
-        row[0], row[1], row[2], row[3] = t0, t1, t2, t3
-        row[4], row[5], row[6], row[7] = t4, t5, t6, t7
+        out[i, 0], out[i, 1] = t0, t1
 
 
-@exact
+@unfused
 def _four_products(matrix: Matrix, v: Array, out: Array) -> None:
     """Write M v into ``out``; v: (q, 4), out: (m, 4)."""
     data, indices, indptr = matrix

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.kernels import stochastic
-from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, exact, kernel
-from dp_erm_bench.kernels.dense import Draws
-from dp_erm_bench.kernels.lazy import quiet_steps
+from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, kernel, unfused
+from dp_erm_bench.kernels.dense import Draws, clipped_sum
+from dp_erm_bench.kernels.lazy import few_entries, quiet_steps
+from dp_erm_bench.kernels.losses import residuals
 from dp_erm_bench.kernels.projections import project, prox
 from dp_erm_bench.kernels.stochastic import Batches, Place, Scales, Steps
 
@@ -20,15 +21,15 @@ Matrix = tuple[Array, Indices, Indices]
 Data = tuple[Matrix, Array]  # columns, y
 Records = tuple[Matrix, Array, Array]  # rows, y, norms
 
+# Entries of a column that are gathered at once: they stay in the L1 cache.
+_GATHERED = 256
 # Records that are read together with those of a step.
 _AHEAD = 64
-# Features for an entry of a batch from which on a step goes by its entries.
-_SPARSE = 32
 # Entries in a line of the cache.
 _LINE = 8
 
 
-@exact
+@unfused
 def clipped_gradients(columns: Matrix, r: Array, clip: Array, out: Array) -> None:
     """Write mean_i clip(r_bi x_ij, +-clip_bj) into ``out``; clip, out: (B, p)."""
     data, indices, indptr = columns
@@ -61,22 +62,28 @@ def coordinate_gradients(
 ) -> None:
     """Write the clipped mean derivative of each trial at its own coordinate."""
     columns, y = data
+    buffers = np.empty((3, _GATHERED))
     for b in range(margins.shape[0]):
-        out[b] = _coordinate_gradient(
-            loss, columns, y, margins[b], coordinates[b], clip[b]
-        )
+        j, c = coordinates[b], clip[b]
+        out[b] = _coordinate_gradient(loss, columns, y, margins[b], j, c, buffers)
 
 
-@exact
+@kernel
 def _coordinate_gradient(
-    loss: Any, columns: Matrix, y: Array, z: Array, j: int, c: float
+    loss: Any, columns: Matrix, y: Array, z: Array, j: int, c: float, buffers: Array
 ) -> float:
-    # In order: what is gathered does not gain from being reordered.
+    # Gathered first: derivatives of what lies side by side are vector code.
     data, indices, indptr = columns
-    total = 0.0
-    for k in range(indptr[j], indptr[j + 1]):
-        i = np.uintp(indices[k])
-        total += min(max(loss.derivative(y[i], z[i]) * data[k], -c), c)
+    # Unpacked at once, they would count as strided, and nothing be vector code.
+    labels, margins, r = buffers[0], buffers[1], buffers[2]
+    total, stop = 0.0, indptr[j + 1]
+    for start in range(indptr[j], stop, _GATHERED):
+        count = min(stop - start, _GATHERED)
+        for k in range(count):
+            i = np.uintp(indices[start + k])
+            labels[k], margins[k] = y[i], z[i]
+        residuals(loss, labels[:count], margins[:count], r)
+        total += clipped_sum(data[start : start + count], r, c)
     return total / y.size
 
 
@@ -90,7 +97,7 @@ def move_coordinates(
             _add(margins[b], columns, coordinates[b], deltas[b])
 
 
-@kernel
+@unfused
 def _add(z: Array, columns: Matrix, j: int, delta: float) -> None:
     data, indices, indptr = columns
     for k in range(indptr[j], indptr[j + 1]):
@@ -106,12 +113,13 @@ def coordinate_steps(
     w, margins, total = at
     coordinates, noise = draws
     clip, steps = scales
+    buffers = np.empty((3, _GATHERED))
     for b in range(w.shape[0]):
         for k in range(coordinates.shape[1]):
             j = coordinates[b, k]
             if steps[b, j] > 0.0:
-                c, old, step = clip[b, j], w[b, j], steps[b, j]
-                g = _coordinate_gradient(loss, columns, y, margins[b], j, c)
+                z, c, old, step = margins[b], clip[b, j], w[b, j], steps[b, j]
+                g = _coordinate_gradient(loss, columns, y, z, j, c, buffers)
                 w[b, j] = prox(old - step * (g + noise[b, k]), step, psi)
                 if w[b, j] != old:
                     _add(margins[b], columns, j, w[b, j] - old)
@@ -163,14 +171,6 @@ def stochastic_steps(
         stochastic.prox_gradient(w, g, added, steps[t], expected, psi)
         project(domain, w)
     return touched
-
-
-@kernel
-def few_entries(rows: Matrix, p: int, offsets: Indices) -> bool:
-    """Return whether a mean batch has so few entries that steps go by these alone."""
-    indptr, steps = rows[2], offsets.size - 1
-    per_record = indptr[-1] / (indptr.size - 1)
-    return bool(_SPARSE * per_record * (offsets[-1] - offsets[0]) < p * steps)
 
 
 @kernel
@@ -233,7 +233,7 @@ def variance_reduced_steps(
         stochastic.move(w, g, mean, noise[t], scales, psi)
 
 
-@exact
+@unfused
 def upper_gram(records: Matrix, out: Array) -> None:
     """Add sum_i x_i x_i' to the upper triangle of ``out``, (p, p), records sorted."""
     data, indices, indptr = records

@@ -6,6 +6,7 @@ from scipy.sparse import csc_array, csr_array
 
 from dp_erm_bench import registry
 from dp_erm_bench.kernels import dense, lazy, sparse, stochastic
+from dp_erm_bench.kernels.lazy import few_entries
 from dp_erm_bench.kernels.products import products
 from dp_erm_bench.losses.logistic import Logistic
 from tests.serving import BALLS
@@ -73,7 +74,7 @@ def test_products(matrices):
 
 
 def test_products_are_the_same_in_any_company(make_arrays):
-    """Eight trials at once, a few beside them, or one alone: bit for bit."""
+    """Four trials at once, two of them, or one alone: bit for bit."""
     many = sparse_of(make_arrays(41, 6, 21, Logistic()))
     by_columns, by_rows, back = (np.empty((21, m)) for m in (41, 41, 6))
     sparse.combinations(many.columns, many.w, by_columns)
@@ -102,6 +103,16 @@ def test_coordinate_gradients_and_moves(both, loss):
     dense.move_coordinates(both.X, first, j, by)
     sparse.move_coordinates(both.columns, second, j, by)
     np.testing.assert_allclose(second, first, atol=1e-14)
+
+
+def test_a_column_of_many_entries_is_gathered_in_parts(loss, make_arrays):
+    many = sparse_of(make_arrays(1900, 3, 1, loss))
+    assert 2 * 256 < np.count_nonzero(many.X[:, 0]) < 3 * 256
+    j, c, out = np.zeros(1, np.int64), np.full(1, 0.4), np.empty(1)
+    sparse.coordinate_gradients(loss, (many.columns, many.y), many.margins, j, c, out)
+    r = loss.derivative(many.y, many.margins[0])
+    mean = np.clip(r * many.X[:, 0], -0.4, 0.4).mean()
+    np.testing.assert_allclose(out, mean, atol=1e-14)
 
 
 @pytest.mark.parametrize("summed", [True, False])
@@ -187,9 +198,9 @@ def test_steps_by_their_entries(psi, space, start, make_arrays, make_psi):
 
 def test_steps_go_by_their_entries_where_these_are_few(matrices):
     """A record has two entries on average."""
-    assert sparse.few_entries(matrices.rows, 800, np.array([0, 2, 4, 7]))
-    assert not sparse.few_entries(matrices.rows, 40, np.array([0, 1, 2]))
-    assert not sparse.few_entries(matrices.rows, 800, np.array([0, 100]))
+    assert few_entries(matrices.rows, 800, np.array([0, 2, 4, 7]))
+    assert not few_entries(matrices.rows, 40, np.array([0, 1, 2]))
+    assert not few_entries(matrices.rows, 800, np.array([0, 100]))
     offsets, w, results = np.arange(0, 42), np.zeros(800), []
     order, steps = np.arange(41), np.full(41, 0.3)
     data = matrices.rows, matrices.y, matrices.norms

@@ -9,7 +9,7 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.kernels import dense, sparse, stochastic
-from dp_erm_bench.kernels.products import ALONE, products
+from dp_erm_bench.kernels.products import PAIR, products
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Indices, Oracle
 
@@ -58,7 +58,7 @@ class SparseOracle(Oracle):
         out = np.empty((w.shape[0], self.problem.n))
         mostly_zero = np.count_nonzero(w) < MOSTLY * w.size
         # The rows are a second copy of the features: made where it pays.
-        if mostly_zero or (w.shape[0] <= ALONE and not self.wide):
+        if mostly_zero or (w.shape[0] <= PAIR and not self.wide):
             sparse.combinations(self.columns, w, out)
         else:
             products(self.rows, np.ascontiguousarray(w), out)
@@ -67,7 +67,7 @@ class SparseOracle(Oracle):
     def transposed_product(self, r: Array) -> Array:
         """Return X' r of each row of r, (B, n) to (B, p)."""
         out = np.empty((r.shape[0], self.problem.p))
-        if r.shape[0] <= ALONE and self.wide:
+        if r.shape[0] <= PAIR and self.wide:
             sparse.combinations(self.rows, r, out)
         else:
             products(self.columns, np.ascontiguousarray(r), out)
