@@ -29,8 +29,8 @@ help:
 	@echo "make publish              keep their claims and choices in results/published/"
 	@echo "make audit                the statistical audit of every algorithm [PROFILE=...]"
 	@echo "make accounting           the noise of every accountant, printed constants [PROFILE=...]"
-	@echo "make leaderboard          every algorithm on eight datasets: docs/leaderboard.md"
-	@echo "                          [PROFILE=smoke|default|paper]"
+	@echo "make leaderboard          every algorithm on eight datasets"
+	@echo "                          [PROFILE=smoke|default|paper], published: the docs' page"
 	@echo "make clean                remove the environment and the caches, keep results/"
 
 $(READY): requirements.lock pyproject.toml
