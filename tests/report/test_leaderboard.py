@@ -382,7 +382,7 @@ def test_draw_writes_figures_page_and_table(drawn, table):
         with Image.open(path) as image:
             assert len(np.unique(np.asarray(image.convert("L")))) > 20
     text = (drawn[0] / "leaderboard.md").read_text()
-    assert text.startswith("# Leaderboard") and "profile smoke" in text
+    assert text.startswith("# Leaderboard") and "PROFILE=smoke" in text
     kept = pd.read_csv(drawn[0] / "leaderboard.csv")
     ok = kept["status"] == "ok"
     assert ok.sum() == (standings(table)["status"] == "ok").sum()
@@ -487,7 +487,7 @@ def test_the_page_says_what_it_rests_on(table):
     }
     edges = ["  a9a_l2 / gd, epsilon = 1: step top in {}", "  none of the above"]
     text = text_of(table, edges, manifest)
-    assert "profile default, a processor, 0123456)" in text
+    assert "`make leaderboard PROFILE=default`, a processor, 0123456;" in text
     assert "beyond what was tried in 1 of 12 lines" in text
     assert text.count("- dorothea: no mirror") == 1
     assert f"over {SEEDS} report seeds" in text
