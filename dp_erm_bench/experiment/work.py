@@ -42,7 +42,7 @@ SPARSE: Mapping[str, Rate] = {
 }
 """What an operation takes, by the fields of `StepWork`: a matrix that is dense, sparse.
 
-In lock-step a matrix is read once for several trials, a sparse one for eight.
+In lock-step a matrix is read once for several trials, a sparse one for four or two.
 """
 
 ITERATION: Rate = (0.0, 60.0)

@@ -83,7 +83,7 @@ def tune(
     search : mapping, optional
         Keys of ``tune`` that replace the usual ones, as ``{"quantity":
         "test_accuracy", "search": {"trials": 100}}``; see docs/tuning.md.
-    profile : {'default', 'paper', 'smoke'}
+    profile : {'published', 'default', 'paper', 'smoke'}
         Of the leaderboard, whose grids, limits, seeds and searches are the usual ones.
     **runner
         As of `sweep`.
