@@ -201,7 +201,7 @@ def test_another_command_in_the_same_folder_is_said(here, capsys):
         (["seed=0,1"], "seed=0,1: tune.seeds are tried on to choose"),
         (["experiment=leaderboard"], "blocks have their own `tune`"),
         (["panel=a"], "panel: belongs to an experiment"),
-        (["profile=quick"], "profile=quick: must be one of default, paper, published"),
+        (["profile=quick"], "must be one of default, paper, published, smoke"),
         (["tune.trials=3"], "tune.trials: no such key; did you mean tune.search."),
         (["tune.search.trials=1"], "tune.search.trials=1: must be at least"),
         (["tune.search.trials=many"], "tune.search.trials=many"),
