@@ -27,16 +27,22 @@ import scipy.sparse
 
 from dp_erm_bench import fit, load_results, problem_from_arrays, registry
 from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.problems.mean import MeanEstimation, problem_from_records
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("numbers.csv")
 EXPERIMENTS = tuple(sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml")))
-ALGORITHMS = tuple(
-    name
-    for name in registry.names("algorithm")
-    if issubclass(ERMProblem, registry.target("algorithm", name).serves)
-)
+
+
+def _serving(kind: type) -> tuple[str, ...]:
+    served = {n: registry.target("algorithm", n).serves for n in ALGORITHMS}
+    return tuple(name for name in ALGORITHMS if issubclass(kind, served[name]))
+
+
+ALGORITHMS = tuple(registry.names("algorithm"))
+ADJACENCIES = ("replace_one", "zero_out")
 PAGES = ("docs/broken-twins.md",)
 
 MOVING = ("trial", "run", "seconds")
@@ -77,28 +83,35 @@ def _text(cell: object) -> str:
 
 def fits() -> Iterator[Row]:
     """Yield a digest of every algorithm's last iterate and releases."""
-    tried = itertools.product(
-        _problems(),
-        ALGORITHMS,
+    risks = itertools.product(
+        ("dense", "sparse", "clipped"),
+        _serving(ERMProblem),
         ("certified", "paper", "authors"),
-        ("replace_one", "zero_out"),
+        ADJACENCIES,
         ("public", "private"),
     )
-    for problem, *how in tried:
+    means = itertools.product(
+        ("mean", "mean_sparse", "mean_few", "mean_sparse_few"),
+        _serving(MeanEstimation),
+        ("certified",),
+        ADJACENCIES,
+        ("public",),
+    )
+    for problem, *how in itertools.chain(risks, means):
         found = json.dumps(_fitted(problem, *how))
         yield "fits", " ".join([problem, *how]), _digest(found.encode())
 
 
 @functools.cache
-def _problems() -> dict[str, list[tuple[ERMProblem, dict[str, float]]]]:
-    """Return a problem without and with a constraint, and what clips, by name."""
+def _problems() -> dict[str, list[tuple[Problem, dict[str, float]]]]:
+    """Return problems, risks without and with a constraint, and what clips, by name."""
     random = np.random.default_rng(11)
     X = random.uniform(-1.0, 1.0, (40, 6))
     X[:, 4] *= 0.1
     y = np.where(X @ random.normal(size=6) > 0.1, 1.0, -1.0)
     sparse = scipy.sparse.csc_matrix(np.where(random.random(X.shape) < 0.3, X, 0.0))
     bounds = {"columns": 1.0, "norm": 2.5, "label": 1.0}
-    made: dict[str, list[tuple[ERMProblem, dict[str, float]]]] = {}
+    made: dict[str, list[tuple[Problem, dict[str, float]]]] = {}
     for name, features, loss, penalty, clip in (
         ("dense", X, "logistic", "l2", {}),
         ("sparse", sparse, "logistic", "l1", {}),
@@ -110,6 +123,12 @@ def _problems() -> dict[str, list[tuple[ERMProblem, dict[str, float]]]]:
             (problem_from_arrays(features, y, bounds=bounds, constraint=c, **psi), clip)
             for c in spaces
         ]
+    # Drawn after the others, which it must not move; wide enough for a sketch.
+    Z = np.where(random.random((40, 64)) < 0.1, random.uniform(-0.5, 0.5, (40, 64)), 0)
+    for kind, records in (("", Z), ("_sparse", scipy.sparse.csc_matrix(Z))):
+        for most, declared in (("", {}), ("_few", {"nonzeros": 16})):
+            mean = problem_from_records(records, bounds={"norm": 2.5, **declared})
+            made[f"mean{kind}{most}"] = [(mean, {})]
     return made
 
 
