@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.fingerprint import code_fingerprint
+from dp_erm_bench.experiment.fingerprint import chosen_by, code_fingerprint
 from dp_erm_bench.experiment.parameters import (
     algorithm_of,
     check_named,
@@ -76,6 +76,10 @@ class FitLine(Line):
             "budget": self.budget,
             "calibration": self.calibration,
         }
+
+    @cached_property
+    def _chosen_code(self) -> tuple[Any, ...]:
+        return chosen_by(self.problem)
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -155,7 +159,7 @@ class FitLine(Line):
         algorithm = algorithm_of(self.algorithm)
         trial = ({**self.params, **opened}, self.problem)
         return BatchKey(
-            partial(code_fingerprint, algorithm.target),
+            partial(code_fingerprint, algorithm.target, self._chosen_code),
             group,
             getattr(algorithm.cls, "batchable", True),
             cache(partial(work_of, algorithm, *trial, self.budget, self.calibration)),

@@ -15,7 +15,7 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.fingerprint import code_fingerprint
+from dp_erm_bench.experiment.fingerprint import all_choices, code_fingerprint
 from dp_erm_bench.experiment.schema import Block
 from dp_erm_bench.experiment.trials import BatchKey, Line, Setting, Trial
 from dp_erm_bench.experiment.values import seeds_of
@@ -72,7 +72,7 @@ class Study(Line):
         text = json.dumps(entered, sort_keys=True, allow_nan=False)
         digest = sha256(text.encode()).hexdigest()
         own = f"{type(task).__module__}.{type(task).__name__}"
-        code = f"{code_fingerprint(own)} {code_fingerprint(target) if target else ''}"
+        code = code_fingerprint(own, (*all_choices(), *[target] * bool(target)))
         work = cache(lambda rows: Work(own=task.work(base)))
         batch_key = BatchKey(lambda: code, digest, False, work)
         return Setting(base, (), (), digest, batch_key, self)

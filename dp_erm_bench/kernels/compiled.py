@@ -77,6 +77,8 @@ def unfused(function: F) -> F:
 
 
 def _compiled(function: F, fastmath: set[str]) -> F:
+    if _CONFIG.DISABLE_JIT:
+        return function
     with machine_code_of(inspect.getfile(function)) as folder:
         options = {"error_model": "numpy", "fastmath": fastmath, "cache": bool(folder)}
         dispatcher = cast(Any, numba.njit)(function, **options)

@@ -3,11 +3,7 @@
 from typing import Any
 
 from dp_erm_bench.errors import refused
-from dp_erm_bench.norms.base import SubmodularNorm
-from dp_erm_bench.norms.cardinality import Cardinality
-from dp_erm_bench.norms.groups import Groups
-from dp_erm_bench.norms.range import Range
-from dp_erm_bench.norms.tabulated import Tabulated
+from dp_erm_bench.registry import locate
 
 PARAMETERS = {
     "cardinality": ("function", "cap"),
@@ -17,12 +13,13 @@ PARAMETERS = {
 }
 """What each family reads; parameters of the others must stay at their defaults."""
 
-KINDS: dict[str, type[SubmodularNorm]] = {
-    "cardinality": Cardinality,
-    "groups": Groups,
-    "range": Range,
-    "submodular": Tabulated,
+KINDS = {
+    "cardinality": "dp_erm_bench.norms.cardinality.Cardinality",
+    "groups": "dp_erm_bench.norms.groups.Groups",
+    "range": "dp_erm_bench.norms.range.Range",
+    "submodular": "dp_erm_bench.norms.tabulated.Tabulated",
 }
+"""The classes by their dotted names: the key of a trial is to hold one of them."""
 
 
 def named_norm(name: Any, given: dict[str, Any], defaults: dict[str, Any]) -> Any:
@@ -39,4 +36,4 @@ def named_norm(name: Any, given: dict[str, Any], defaults: dict[str, Any]) -> An
         if key not in PARAMETERS[name] and value != defaults[key]:
             owner = next(kind for kind in PARAMETERS if key in PARAMETERS[kind])
             raise refused(key, value, f"left out with norm={name}: it is of {owner}")
-    return KINDS[name](**{key: given[key] for key in PARAMETERS[name]})
+    return locate(KINDS[name])(**{key: given[key] for key in PARAMETERS[name]})

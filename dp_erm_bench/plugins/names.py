@@ -1,8 +1,8 @@
 """Names and sources of code from outside the package.
 
 A file is named by its path, and *pinned* as ``path#content``: the content is a digest
-of the file and of the modules beside it that it imports, so that whoever holds the
-pin either gets the code that it stands for or is told that it has changed. An installed
+of what it and the modules beside it define, so that whoever holds the pin either gets
+the code that it stands for or is told that it has changed; comments may. An installed
 package offers algorithms as entry points.
 """
 
@@ -11,17 +11,17 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
-import importlib.machinery
 import keyword
 import os
 import secrets
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from dp_erm_bench.definitions import Sources, beside
 from dp_erm_bench.errors import UsageError
 
 GROUP = "dp_erm_bench.algorithms"
@@ -114,72 +114,31 @@ def is_pinned(pin: str) -> bool:
 
 
 def sources(path: str, group: str = "algorithm") -> dict[str, Path]:
-    """Return a file and the modules beside it that it imports, at any depth.
+    """Return a file and the modules beside it that it imports (`definitions.beside`).
 
-    A module that is found elsewhere too (the standard library, an installed package)
-    is that one: files beside a solver replace none.
+    Raises
+    ------
+    UsageError
+        If one of them is no Python.
     """
-    file = Path(path)
-    files, todo = {file.stem: file}, [file.stem]
-    while todo:
-        name = todo.pop()
-        for imported in sorted(_beside(name, files[name], file.parent, group)):
-            if imported not in files:
-                files[imported] = _module_file(file.parent, imported) or file
-                todo.append(imported)
-    return files
-
-
-def package_imports(name: str, package: str) -> set[str]:
-    """Return the modules of a package that a file, or one beside it, imports."""
-    files = sources(name.partition("#")[0])
-    names = {i for module, file in files.items() for i in _imports(module, file)}
-    return {name for name in names if name.partition(".")[0] == package}
-
-
-def _beside(module: str, file: Path, folder: Path, group: str) -> Iterator[str]:
-    """Yield the modules of a folder that a file imports."""
-    for name in _imports(module, file, group):
-        parts = name.split(".")
-        if not _is_elsewhere(parts[0], str(folder)):
-            above = (".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
-            yield from (each for each in above if _module_file(folder, each))
-
-
-def _imports(module: str, file: Path, group: str = "algorithm") -> set[str]:
-    """Return every dotted name that a file may import, also inside functions."""
     try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError) as error:
-        raise broken(str(file), error, group) from None
-    inside = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            parts = inside.split(".")
-            above = parts[: len(parts) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
-    return {name.strip(".") for name in names} - {""}
-
-
-def _is_elsewhere(top: str, folder: str) -> bool:
-    if top in sys.stdlib_module_names:
-        return True
-    others = [p for p in sys.path if os.path.abspath(p or os.getcwd()) != folder]
-    return importlib.machinery.PathFinder.find_spec(top, others) is not None
-
-
-def _module_file(folder: Path, module: str) -> Path | None:
-    base = folder.joinpath(*module.split("."))
-    candidates = (base.with_name(f"{base.name}.py"), base / "__init__.py")
-    return next(filter(Path.is_file, candidates), None)
+        return beside(path)
+    except SyntaxError as error:
+        raise broken(error.filename or path, error, group) from None
+    except ValueError as error:
+        raise broken(path, error, group) from None
 
 
 def digest(files: dict[str, Path]) -> str:
-    """Return the digest of modules by name and content, not by place."""
+    """Return the digest of what the first of some modules defines and reaches.
+
+    It does not change with comments, docstrings or blanks (`definitions`).
+    """
+    return Sources(beside=files).whole(next(iter(files)))
+
+
+def text_digest(files: dict[str, Path]) -> str:
+    """Return the digest of modules by name and bytes, not by place."""
     parts = [f"{n} {sha256(files[n].read_bytes()).hexdigest()}" for n in sorted(files)]
     return sha256("\n".join(parts).encode()).hexdigest()
 

@@ -18,7 +18,15 @@ from pathlib import Path
 
 from dp_erm_bench import registry
 from dp_erm_bench.paths import cache_dir, digest, write_atomic
-from dp_erm_bench.plugins.names import content, entry_points, is_file, label
+from dp_erm_bench.plugins.load import place_of
+from dp_erm_bench.plugins.names import (
+    content,
+    entry_points,
+    is_file,
+    label,
+    sources,
+    text_digest,
+)
 
 PACKAGE = "dp_erm_bench"
 KIND = "passed"
@@ -26,10 +34,11 @@ KIND = "passed"
 
 
 def solver_digest(algorithm: str) -> str:
-    """Return the digest of the sources of an algorithm from outside the package.
+    """Return the digest of the text of an algorithm from outside the package.
 
-    Of a file: those of its pin. Of an entry point: every module of the package that
-    offers it. Of the package's own algorithms, whose tests are its own: empty.
+    Of a file: that of it and of the modules beside it, comments and all. Of an entry
+    point: every module of the package that offers it. Of the package's own algorithms,
+    whose tests are its own: empty.
 
     Parameters
     ----------
@@ -37,7 +46,9 @@ def solver_digest(algorithm: str) -> str:
         A name, a file or its pin; empty for none.
     """
     if is_file(algorithm):
-        return content(registry.pinned(algorithm))
+        pin = registry.pinned(algorithm)
+        path = place_of(pin)
+        return text_digest(sources(path)) if path else content(pin)
     if not algorithm or is_ours(algorithm):
         return ""
     target = entry_points()[algorithm]

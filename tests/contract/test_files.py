@@ -9,6 +9,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
+from dp_erm_bench.definitions import Sources, beside
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.fingerprint import code_fingerprint
@@ -126,7 +127,9 @@ def test_a_key_depends_on_the_content_and_not_on_the_path(tmp_path):
     moved = trial(write(tmp_path / "b"))
     assert (first.key, first.identity) == (moved.key, moved.identity)
     assert first.spec["algorithm"]["file"] != moved.spec["algorithm"]["file"]
-    edited = trial(write(tmp_path / "a", SOUND + "\n"))
+    reworded = trial(write(tmp_path / "c", f"# A comment.\n\n{SOUND}\n# The end.\n"))
+    assert (first.key, first.identity) == (reworded.key, reworded.identity)
+    edited = trial(write(tmp_path / "a", SOUND + "\nVERSION = 2\n"))
     assert edited.key != first.key and edited.identity != first.identity
     assert trial(write(tmp_path / "a", name="other")).identity != first.identity
 
@@ -135,6 +138,7 @@ def test_a_key_covers_what_is_imported_from_beside_and_nothing_else(tmp_path):
     path = write(tmp_path / "a", HELPED, "FACTOR = 1.0\n")
     first = trial(path)
     (tmp_path / "a" / "unused.py").write_text("x = 1\n")
+    write(tmp_path / "a", HELPED, "# A comment.\nFACTOR = 1.0\nOTHER = 2.0\n")
     assert trial(path).key == first.key
     write(tmp_path / "a", HELPED, "FACTOR = 2.0\n")  # as long, within the second
     assert trial(path).key != first.key
@@ -142,9 +146,13 @@ def test_a_key_covers_what_is_imported_from_beside_and_nothing_else(tmp_path):
 
 def test_a_key_covers_what_a_file_imports_from_the_package(tmp_path):
     plain = registry.pinned(write(tmp_path / "a"))
-    more = SOUND.replace(HEAD, f"import dp_erm_bench.solvers.sampled\n\n\n{HEAD}")
-    other = registry.pinned(write(tmp_path / "b", more))
+    more = "from dp_erm_bench.norms.range import LEVEL\n\n\nOWN = LEVEL\n"
+    other = registry.pinned(write(tmp_path / "b", SOUND.replace(HEAD, more + HEAD)))
     assert code_fingerprint(plain) != code_fingerprint(other)
+    sources = Sources(["dp_erm_bench"], beside(other.partition("#")[0]))
+    (place,) = sources.places("dp_erm_bench.norms.range", "LEVEL")
+    names = ((next(iter(sources.beside)), "OWN"),)
+    assert place in sources.reached(names)
 
 
 def ends(path):

@@ -163,8 +163,9 @@ def test_its_content_is_its_identity_wherever_it_is(tmp_path):
         return problem(file).identity
 
     moved = shutil.copy(FILE, tmp_path)
-    edited = write(tmp_path / "a", ("quantile tau", "tau-quantile"))
-    assert digest(FILE) == digest(moved) != digest(edited)
+    reworded = write(tmp_path / "b", ("quantile tau", "tau-quantile"))
+    edited = write(tmp_path / "a", (DERIVATIVE, f"x = 1.0\n        {DERIVATIVE}"))
+    assert digest(FILE) == digest(moved) == digest(reworded) != digest(edited)
     assert problem(FILE).key == problem(moved).key != problem(edited).key
     assert problem(edited).spec["loss"]["file"] == str(edited)
 
@@ -224,7 +225,7 @@ def test_a_sweep_takes_its_path_and_its_parameter(tmp_path):
     assert sorted(table["loss"].unique()) == ["logistic", "tilted"]
     assert set(table["status"]) == {"ok"}
     with open(tmp_path / "tilted.py", "a") as file:
-        file.write("# Another version of the same loss.\n")
+        file.write("\n\nVERSION = 2  # of the same loss\n")
     assert not subprocess.run([*command, "name=edited"], cwd=tmp_path).returncode
     folders = [str(tmp_path / "results" / name) for name in ("sweep", "edited")]
     done = subprocess.run(

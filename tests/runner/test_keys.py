@@ -5,10 +5,11 @@ import pickle
 import numpy as np
 import pytest
 
+from dp_erm_bench import definitions
 from dp_erm_bench.constraints.polytope import Polytope
 from dp_erm_bench.experiment import fingerprint
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.fingerprint import code_fingerprint, numeric_modules
+from dp_erm_bench.experiment.fingerprint import code_fingerprint
 from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.runner.execute import problem_of
 
@@ -150,35 +151,10 @@ def test_a_worker_gets_the_same_trial_without_its_line(block):
     assert b"Problem" not in sent and again.setting.line.panel == ""
 
 
-def test_the_fingerprint_covers_what_the_numbers_come_from():
-    numeric = numeric_modules()
-    for name in (
-        "kernels.philox",
-        "datasets.prepare",
-        "accounting.bounds",
-        "losses.base",
-    ):
-        assert f"dp_erm_bench.{name}" in numeric
-    closure = fingerprint._closure("dp_erm_bench.solvers.greedy_cd")
-    closure |= fingerprint._closure(fingerprint.EXECUTE)
-    for name in ("solvers.runs", "solvers.base", "run"):
-        assert f"dp_erm_bench.{name}" in closure
-    for name in ("experiment.trials", "runner.pool", "results.store", "paths", "cli"):
-        assert f"dp_erm_bench.{name}" not in closure
-
-
-def test_layers_below_the_solvers_import_nothing_that_would_be_missed():
-    numeric = numeric_modules()
-    for module in numeric:
-        for name in fingerprint._imports(module):
-            if fingerprint._file(name) is not None and not fingerprint._inert(name):
-                assert name in numeric, f"{module} imports {name}"
-
-
-def fresh_fingerprint(target=SOLVER):
-    for cached in ("code_fingerprint", "_imports", "_file", "_source_digest"):
-        getattr(fingerprint, cached).cache_clear()
-    return code_fingerprint(target)
+def fresh_fingerprint(target=SOLVER, *chosen):
+    for cached in (code_fingerprint, definitions.package_sources, definitions._python):
+        cached.cache_clear()
+    return code_fingerprint(target, chosen)
 
 
 def test_a_solver_of_ones_own_is_followed_into_its_imports(tmp_path, monkeypatch):
@@ -188,7 +164,8 @@ def test_a_solver_of_ones_own_is_followed_into_its_imports(tmp_path, monkeypatch
     (package / "__init__.py").write_text("")
     (package / "helper.py").write_text("VALUE = 1\n")
     (package / "solver.py").write_text(
-        "from own_solver_package.helper import VALUE\nimport json\n"
+        "from own_solver_package.helper import VALUE\nimport json\n\n"
+        "class Mine:\n    value = VALUE\n"
     )
     target = "own_solver_package.solver.Mine"
     before = fresh_fingerprint(target)
@@ -197,6 +174,7 @@ def test_a_solver_of_ones_own_is_followed_into_its_imports(tmp_path, monkeypatch
     after = fresh_fingerprint(target)
     assert after != before
     (package / "unused.py").write_text("VALUE = 3\n")
+    (package / "helper.py").write_text("# A comment.\nVALUE = 2\nOTHER = 3\n")
     assert fresh_fingerprint(target) == after
 
 
@@ -207,3 +185,17 @@ def test_solvers_differ_and_a_library_of_another_version_counts(monkeypatch):
     assert fresh_fingerprint() != before
     monkeypatch.undo()
     assert fresh_fingerprint() == before
+
+
+def test_what_is_chosen_by_its_name_is_in_the_key(block):
+    """Its class, the loader of its data and the norm of a ball."""
+    norms = [{"name": "norm_ball", "norm": name} for name in ("cardinality", "range")]
+    base = changed(block(algorithm={"name": "gd", "clip": 1.0}), "dataset.p", 4)
+    lines = [expand([changed(base, "constraint", norm)])[0][0] for norm in norms]
+    chosen = [{*map(name_of, fingerprint.chosen_by(line.problem))} for line in lines]
+    assert chosen[0] ^ chosen[1] == {"Cardinality", "Range"}
+    assert {"Logistic", "NormBall", "linear_classification"} <= chosen[0]
+
+
+def name_of(code):
+    return code.rpartition(".")[2] if isinstance(code, str) else code.__name__

@@ -148,7 +148,7 @@ def test_what_has_no_trajectory_is_refused(kept):
 
 def test_other_code_is_refused(kept, monkeypatch):
     folder = kept / "results"
-    monkeypatch.setattr(lines, "code_fingerprint", lambda target: "other")
+    monkeypatch.setattr(lines, "code_fingerprint", lambda *code: "other")
     refused("the code was changed since", row_of(folder), folder)
 
 
@@ -169,12 +169,12 @@ def test_a_solvers_file_must_be_named_and_hold_what_it_held(kept, tmp_path):
     row = row_of(folder, "own")
     refused("executed only if you name it; give algorithm=", row, folder)
     other = tmp_path / "own.py"
-    other.write_text(OWN + "\n")
+    other.write_text(OWN + "\nVERSION = 2\n")
     refused("was changed since", row, folder, algorithm=str(other))
     refused("was changed since", row, folder, algorithm="random_cd")
     refused("is of random_cd", row_of(folder), folder, algorithm=str(other))
     refused("no such file", row, folder, algorithm=str(tmp_path / "none.py"))
-    shutil.copy(kept / "own.py", other)
+    other.write_text(OWN + "\n# A comment changes no number.\n")
     replay(row, folder, algorithm=str(other))
 
 

@@ -1,0 +1,252 @@
+"""Trials whose every entered definition must be in their key: a program of a test.
+
+`NUMBA_DISABLE_JIT=1 python traced.py` runs algorithms, losses, penalties, constraints,
+kinds of problems and datasets, each pair of choices that is served together at least
+once, with kernels as plain Python under a tracer. It prints what was entered and is not
+in the key, as JSON.
+"""
+
+import bisect
+import collections
+import contextlib
+import functools
+import itertools
+import json
+import random
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import dp_erm_bench
+from dp_erm_bench import registry
+from dp_erm_bench.definitions import LAYERS, package_sources, summary
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.fingerprint import EXECUTE, chosen_by
+from dp_erm_bench.experiment.parameters import algorithm_of
+from dp_erm_bench.runner import execute
+
+ROOT = Path(dp_erm_bench.__file__).parent
+FILES = ("run.py", "runner/execute.py")
+DATA = ("dense", "sparse", "regression")
+BUDGETS = (
+    {"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace_one"},
+    {"epsilon": 1.0, "delta": 1e-5, "adjacency": "zero_out"},
+    {"epsilon": "inf", "delta": 1e-5, "adjacency": "replace_one"},
+)
+BOUNDS = {"columns": 1.0, "label": 1.0}
+SHORT = {"n_iter": 2, "passes": 1, "clip": 1.0}
+VARIED = {"boosting": {"inner": ("gd", "sgd", "bias_reduced_sgd")}}
+"""Parameters whose values name other code, of the algorithms that have one."""
+
+TRIES = 6
+"""Refusals after which a pair is taken for one that nothing serves."""
+
+
+def blocks(folder):
+    """Yield the choices and the block of trials, whether they are served or not."""
+    rng = np.random.default_rng(0)
+    X = np.round(rng.uniform(-1.0, 1.0, (12, 4)), 3)
+    y = np.where(X[:, 0] > 0.1, 1, -1)
+    paths = {name: Path(folder) / f"{name}.csv" for name in DATA}
+    for name, labels in (("dense", y), ("regression", np.round(X[:, 1], 3))):
+        rows = [*map(",".join, np.column_stack([X, labels]).astype(str))]
+        paths[name].write_text("a,b,c,d,label\n" + "\n".join(rows) + "\n")
+    paths["sparse"] = Path(folder) / "sparse.svm"
+    lines = (
+        f"{label} "
+        + " ".join(f"{j + 1}:{v}" for j, v in enumerate(row) if abs(v) > 0.4)
+        for row, label in zip(X, y, strict=True)
+    )
+    paths["sparse"].write_text("\n".join(lines) + "\n")
+    sets = {
+        name: {"name": "file", "path": str(path), "bounds": BOUNDS}
+        for name, path in paths.items()
+    }
+    sets["sparse"]["p"] = 4
+    sets["regression"]["task"] = "regression"
+    made = {name: registry.target("constraint", name) for name in names("constraint")}
+    spaces = {name: {"name": name, **kind.example(4)} for name, kind in made.items()}
+    norms = [
+        {"name": "norm_ball", "norm": "range"},
+        {"name": "norm_ball", "norm": "groups", "groups": [[0, 1], [2, 3]]},
+    ]
+    spaces |= {f"norm_ball {one['norm']}": {"radius": 1.0, **one} for one in norms}
+    penalties = {}
+    for name in names("penalty"):
+        built = registry.build("penalty", name)
+        strong = {"strength": 0.1} if hasattr(built, "strength") else {}
+        penalties[name] = {"name": name, **built.example(4), **strong}
+    for algorithm, variant in algorithms():
+        for data, loss, penalty, space, budget in itertools.product(
+            sets, names("loss"), penalties, spaces, range(len(BUDGETS))
+        ):
+            choices = (algorithm, data, loss, penalty, space, budget, str(variant))
+            yield (
+                choices,
+                {
+                    "dataset": sets[data],
+                    "loss": loss,
+                    "penalty": penalties[penalty],
+                    "constraint": spaces[space],
+                    "algorithm": {"name": algorithm, **short(algorithm), **variant},
+                    "budget": BUDGETS[budget],
+                },
+            )
+
+
+def names(group):
+    return registry.names(group)
+
+
+def algorithms():
+    for name in names("algorithm"):
+        varied = VARIED.get(name, {})
+        for values in itertools.product(*varied.values()):
+            yield name, dict(zip(varied, values, strict=True))
+
+
+def short(algorithm):
+    known = registry.target("algorithm", algorithm).__dataclass_fields__
+    return {key: value for key, value in SHORT.items() if key in known}
+
+
+def others():
+    """Yield blocks of generated data, of means, and of calibrations."""
+    small = {"n": 30, "p": 5}
+    for name in registry.names("dataset"):
+        fields = registry.read("dataset", name)
+        if "n" in fields:
+            known = {key: small[key] for key in small if key in fields}
+            yield {"dataset": {"name": name, **known}, "algorithm": gd()}
+    yield {"dataset": "breast_cancer", "algorithm": gd()}
+    yield {
+        "dataset": {"name": "breast_cancer", "test_fraction": 0.2},
+        "algorithm": gd(),
+    }
+    records = {"name": "hard_mean", "n": 40, "p": 60, "bounds": None, "nonzeros": 4}
+    records["bounds"] = {"norm": 1.0, "nonzeros": 4}
+    for name in names("algorithm"):
+        yield {"problem": "mean", "dataset": records, "algorithm": name}
+        for calibration in ("paper", "authors"):
+            yield {
+                "dataset": {"name": "quasi_sparse", "n": 30, "p": 8},
+                "algorithm": {"name": name, **short(name)},
+                "calibration": calibration,
+            }
+
+
+def gd():
+    return {"name": "gd", "n_iter": 2, "clip": 1.0}
+
+
+class Entered:
+    """Notes the numeric definitions whose code is entered, as a profiler."""
+
+    def __init__(self):
+        self.codes = set()
+
+    def __call__(self, frame, event, argument):
+        if event == "call":
+            self.codes.add(frame.f_code)
+
+    @property
+    def places(self):
+        return {place for place in map(place_of, self.codes) if place}
+
+
+@functools.cache
+def place_of(code):
+    """Return the place of a code's definition, None if it is none of ours."""
+    path = Path(code.co_filename)
+    if code.co_name == "<module>" or not path.is_relative_to(ROOT):
+        return None
+    part = path.relative_to(ROOT)
+    if part.parts[0] not in LAYERS and str(part) not in FILES:
+        return None
+    module = ".".join(("dp_erm_bench", *part.with_suffix("").parts))
+    lines = [each.line for each in summary(path.read_bytes()).statements]
+    return module, bisect.bisect(lines, code.co_firstlineno) - 1
+
+
+@functools.cache
+def reached(target):
+    module, _, name = target.rpartition(".")
+    return frozenset(package_sources().reached([(module, name)]))
+
+
+def in_key(line):
+    """Return the places of all definitions that enter the key of a line's trials."""
+    chosen = [
+        one if isinstance(one, str) else f"{one.__module__}.{one.__qualname__}"
+        for one in chosen_by(line.problem)
+    ]
+    own = algorithm_of(line.algorithm).target
+    return frozenset().union(*map(reached, (EXECUTE, own, *chosen)))
+
+
+def traced(block):
+    """Return the record of a trial, what it entered, and what is in its key."""
+    (line,), _ = expand([{"seed": 0, **block}])
+    trial = line.settings[0].trial(0, 2)
+    note = Entered()
+    sys.setprofile(note)
+    try:
+        (record,) = execute.run_batch([trial])
+    finally:
+        sys.setprofile(None)
+    return record, note.places, in_key(line)
+
+
+def covering(candidates):
+    """Yield those of many choices that bring pairs which none before has brought."""
+    tried, seen = collections.Counter(), set()
+    for choices, block in candidates:
+        pairs = {*itertools.combinations(enumerate(choices), 2)} - seen
+        # A pair that is always refused is given up.
+        if pairs and min(tried[pair] for pair in pairs) < TRIES:
+            tried.update(pairs)
+            if (yield choices, block):
+                seen |= pairs
+
+
+def main():
+    """Run the trials and print what came of them."""
+    warnings.simplefilter("ignore")
+    execute.warm_up = lambda *how: None  # What it computes is thrown away.
+    counts, missed, served, chosen = collections.Counter(), {}, set(), 0
+
+    def runs(block):
+        nonlocal chosen
+        try:
+            record, entered, key = traced(block)
+        except UsageError:
+            record, entered, key = {"status": "refused"}, set(), set()
+        counts[record["status"]] += 1
+        if record["status"] == "error":
+            missed[record["message"]] = block
+        missed.update({str(place): block for place in entered - key})
+        chosen += bool(entered - reached(EXECUTE))
+        return record["status"] in ("ok", "diverged")
+
+    for block in others():
+        runs(block)
+    with tempfile.TemporaryDirectory() as folder:
+        candidates = [*blocks(folder)]
+        random.Random(0).shuffle(candidates)
+        cover = covering(candidates)
+        with contextlib.suppress(StopIteration):
+            choices, block = next(cover)
+            while True:
+                ok = runs(block)
+                served.update(choices if ok else ())
+                choices, block = cover.send(ok)
+    found = {"missed": missed, "served": sorted(map(str, served)), "chosen": chosen}
+    print(json.dumps({"counts": counts, **found}))
+
+
+if __name__ == "__main__":
+    main()
