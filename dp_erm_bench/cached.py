@@ -1,19 +1,43 @@
-"""Values that are cached on disk as JSON, and whether what is read may be believed."""
+"""Values that are cached on disk as JSON, and whether what is read may be believed.
 
+A value that can be proved again (a calibration, an optimum) is believed where a process
+of the same run wrote it: they share a secret that is never written. What cannot be
+proved (machine code, prepared data) is sealed by a key of the user's, which lies in the
+state folder: damage is noticed, and what others have put into a cache folder is not
+used. Code that the user runs can read that key.
+"""
+
+import atexit
 import contextlib
+import errno
+import functools
 import hashlib
 import hmac
 import json
+import os
 import re
+import secrets
+import stat
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from dp_erm_bench.paths import cache_dir, content_of, write_atomic
+from dp_erm_bench.paths import cache_dir, content_of, state_dir, write_atomic
 
 LARGEST = 1 << 28
 """Bytes of a cached value that is read."""
 ENDING = re.compile(rb'"digest": "([0-9a-f]{64})", "seal": "([0-9a-f]{64})"}\Z')
 UNSEALED = "0" * 64
+KEY = "key"
+KEY_BYTES = 32
+RUN = "DP_ERM_BENCH_SAID"
+"""Variable that tells the processes of a run by what name they say things once."""
+
+DAMAGED, UNKEPT = "damaged", "unkept"
 _run: dict[str, bytes] = {}
+_outside: set[str] = set()
+_said_here: set[str] = set()
 
 
 class Cached(NamedTuple):
@@ -46,6 +70,19 @@ def vouch(secret: str) -> None:
 def is_sealing() -> bool:
     """Return whether this process seals what it caches."""
     return bool(_run)
+
+
+def mark_outside(name: str) -> None:
+    """Note that this process runs code from outside the package, called by a name.
+
+    What it compiles from then on is for itself alone.
+    """
+    _outside.add(name)
+
+
+def is_outside() -> bool:
+    """Return whether this process has run code from outside the package."""
+    return bool(_outside)
 
 
 def load_json(kind: str, key: str) -> Cached | None:
@@ -88,3 +125,123 @@ def _seal(checksum: str) -> str:
     if not _run:
         return UNSEALED
     return hmac.new(_run["secret"], checksum.encode(), "sha256").hexdigest()
+
+
+def user_folder(folder: Path) -> Path | None:
+    """Return where below a folder lies what this user's key seals; None without a key.
+
+    It is called by the key's fingerprint: users who share the folder do not overwrite
+    what is the others'.
+    """
+    key = _user_key()
+    if key is None:
+        return None
+    return folder / hmac.new(key, b"fingerprint", "sha256").hexdigest()[:16]
+
+
+def user_seal(name: str, content: bytes) -> bytes | None:
+    """Return what seals a content under a name, 32 bytes; None without a key."""
+    key = _user_key()
+    if key is None:
+        return None
+    seal = hmac.new(key, f"{name}\n".encode(), "sha256")
+    seal.update(content)
+    return seal.digest()
+
+
+def _user_key() -> bytes | None:
+    try:
+        return _key(state_dir())
+    except RuntimeError as error:  # nobody knows where the user's home is
+        unkept(str(error).rstrip("."), "DP_ERM_BENCH_STATE")
+        return None
+
+
+@functools.cache
+def _key(folder: Path) -> bytes | None:
+    path = folder / KEY
+    try:
+        return _read_key(path) or _made_key(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        unkept(f"{path}: {reason}", "DP_ERM_BENCH_STATE")
+        return None
+
+
+def _read_key(path: Path) -> bytes | None:
+    """Return the key of a file, None if there is none; OSError if it is not safe."""
+    try:
+        careful = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+        with open(os.open(path, careful), "rb") as file:
+            status = os.fstat(file.fileno())
+            mine = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            key = file.read(KEY_BYTES + 1) if mine else b""
+    except FileNotFoundError:
+        return None
+    if not mine or status.st_mode & 0o077 or len(key) != KEY_BYTES:
+        raise PermissionError(
+            errno.EPERM,
+            f"must be a file of your own with {KEY_BYTES} bytes and mode 600 (where "
+            "there is none, one is made)",
+        )
+    return key
+
+
+def _made_key(path: Path) -> bytes | None:
+    """Make the key; of processes that do so at once one wins, and all use its key."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{KEY}.") as file:
+        file.write(secrets.token_bytes(KEY_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+        # A link replaces nothing, and is there with its whole content.
+        with contextlib.suppress(FileExistsError):
+            os.link(file.name, path)
+    return _read_key(path)
+
+
+def unkept(why: str, variable: str) -> None:
+    """Say once why nothing can be kept, and which variable names another folder."""
+    say_once(
+        UNKEPT,
+        f"{why}; every process compiles the kernels anew and prepares its data anew: "
+        f"{variable} names another folder",
+    )
+
+
+def say_once(kind: str, sentence: str) -> None:
+    """Print a line on stderr, once by this process and the workers that it starts.
+
+    `kind` is `DAMAGED` or `UNKEPT`.
+    """
+    if kind in _said_here:
+        return
+    _said_here.add(kind)
+    try:
+        os.close(os.open(_said(kind), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return
+    except OSError:
+        pass  # Each process says it then.
+    # A solver may have closed it.
+    with contextlib.suppress(Exception):
+        print(f"dp-erm-bench: {sentence}", file=sys.stderr, flush=True)
+
+
+@functools.cache
+def run_name() -> str:
+    """Return the name under which this process and its workers say things once."""
+    if named := os.environ.get(RUN):
+        return named
+    atexit.register(_forget_said, os.getpid())
+    return secrets.token_hex(8)
+
+
+def _said(kind: str) -> str:
+    return f"{tempfile.gettempdir()}/dp-erm-bench-{run_name()}-{kind}"
+
+
+def _forget_said(process: int) -> None:
+    for kind in (DAMAGED, UNKEPT) if process == os.getpid() else ():
+        with contextlib.suppress(OSError):
+            os.unlink(_said(kind))

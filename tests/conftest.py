@@ -21,7 +21,7 @@ KERNELS = cache_dir() / "machine_code"
 with contextlib.suppress(OSError):
     KERNELS.mkdir(parents=True, exist_ok=True)
 if os.access(KERNELS, os.W_OK):
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(KERNELS))
+    os.environ.setdefault("DP_ERM_BENCH_MACHINE_CODE", str(KERNELS))
 # The workers of a session share the cache of the process that started them.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     CACHE = tempfile.mkdtemp(prefix="dp_erm_bench_tests_")

@@ -1,10 +1,13 @@
 """Load a dataset by its specification, from arrays on disk where they are cached.
 
 These are written atomically, verified and memory-mapped when they are read. Sparse
-features lie there as the arrays that make them up, one file each.
+features lie there as the arrays that make them up, one file each. The user's key seals
+them with the name that they lie under: neither damage nor what another one has put
+there is taken for them (`cached`).
 """
 
 import functools
+import hmac
 import json
 import os
 import warnings
@@ -17,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench import paths
+from dp_erm_bench import cached, paths
 from dp_erm_bench.datasets.base import PARTS, Dataset, Features, assembled, parts
 from dp_erm_bench.datasets.bounds import check_bounds
 from dp_erm_bench.datasets.intercept import with_bound
@@ -33,7 +36,10 @@ FORMAT = 2
 """Part of the prepared arrays' key: raised when `prepare` or a parser changes."""
 
 SHIPPED = "shipped"
-"""The folder of the cache with arrays that another machine has sent, by content."""
+"""The folder of the cache with arrays that another machine has sent, by content.
+
+Their content hash is their name, and needs no seal.
+"""
 
 SEAL = "content.json"
 BROKEN = (
@@ -150,8 +156,8 @@ def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:
     covered = getattr(spec.loader, "covered", ())
     options = {key: v for key, v in spec.options.items() if key not in covered}
     key = paths.digest([FORMAT, spec.name, source, spec.recipe.key, options])
-    if cached := load_arrays("datasets", key):
-        return cached
+    if found := load_arrays("datasets", key):
+        return found
     arrays = _made(spec)
     return arrays, save_arrays("datasets", key, arrays)
 
@@ -170,23 +176,35 @@ def arrays_of(dataset: Dataset) -> dict[str, Features]:
 def save_arrays(kind: str, key: str, arrays: Mapping[str, Features]) -> str:
     """Store named arrays under a key of the cache and return their content hash.
 
-    A full disk is no error: the next process prepares again.
+    A full disk, or a user without a key, is no error: the next process prepares again.
     """
-    try:
-        return write_arrays(paths.cache_dir() / kind / key, arrays)
-    except OSError:
-        return content_hash(arrays)
+    folder = _folder(kind, key)
+    if folder is not None:
+        try:
+            return write_arrays(folder, arrays, f"{kind} {key}")
+        except OSError:
+            pass
+    return content_hash(arrays)
 
 
-def write_arrays(folder: Path, arrays: Mapping[str, Features]) -> str:
+def write_arrays(
+    folder: Path, arrays: Mapping[str, Features], sealed_as: str = ""
+) -> str:
     """Write named arrays into a folder and return their content hash.
 
     The file with the hash is written last, so that a reader who finds it finds
-    the arrays too.
+    the arrays too. It may be sealed as something: they are believed as that alone.
     """
     content = content_hash(arrays)
     shapes = {k: a.shape for k, a in arrays.items() if not isinstance(a, np.ndarray)}
-    seal = {"names": sorted(arrays), "sparse": shapes, "content": content}
+    seal: dict[str, Any] = {
+        "names": sorted(arrays),
+        "sparse": shapes,
+        "content": content,
+    }
+    own = _seal(sealed_as, seal) if sealed_as else None
+    if own is not None:
+        seal["seal"] = own.hex()
     paths.remove_parts(folder)
     for name, array in arrays.items():
         for suffix, part in parts(array).items():
@@ -201,11 +219,17 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
     """Return the stored arrays, memory-mapped and read-only, and their hash.
 
     Returns None if there are none, or if their bytes do not have the hash that
-    they were stored with.
+    they were stored with, or this user's key has not sealed it under this name.
     """
-    folder = paths.cache_dir() / kind / key
+    folder = _folder(kind, key)
+    if folder is None:
+        return None
     try:
         seal = json.loads(paths.content_of(folder / SEAL, folder))
+        said = bytes.fromhex(seal.pop("seal", ""))
+        own = _seal(f"{kind} {key}", seal)
+        if kind != SHIPPED and not (own and hmac.compare_digest(said, own)):
+            return None
         shapes, expected = seal["sparse"], str(seal["content"])
         arrays = {
             name: _read(folder / name, shapes.get(name))
@@ -216,6 +240,19 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
     except BROKEN:
         return None
     return (arrays, expected) if whole else None
+
+
+def _folder(kind: str, key: str) -> Path | None:
+    """Return where arrays lie in the cache; None if this user's cannot be sealed."""
+    folder = paths.cache_dir() / kind
+    own = folder if kind == SHIPPED else cached.user_folder(folder)
+    return own and own / key
+
+
+def _seal(name: str, facts: Mapping[str, Any]) -> bytes | None:
+    return cached.user_seal(
+        f"arrays {name}", json.dumps(facts, sort_keys=True).encode()
+    )
 
 
 def _usable(array: Features) -> bool:

@@ -2,14 +2,15 @@
 
 A loss's `value` and `derivative` are compiled as they stand in its class, for one
 record, and inlined where a kernel calls them. To numba each class of losses is a type
-of its own, called by the class's name and the digest of its file; its fields are the
-loss's parameters. Nothing is handed over as a function: numba keeps no machine code of
+of its own, called by the class's name and the digest of its definition; its fields are
+the loss's parameters. Nothing is handed over as a function: no machine code is kept of
 kernels that take one.
 """
 
 import contextlib
 import dataclasses
 import functools
+import secrets
 from typing import Any
 
 import numba
@@ -19,9 +20,9 @@ from numba.core import cgutils, types
 from numba.core.imputils import impl_ret_untracked, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 
+from dp_erm_bench.definitions import digest_of
 from dp_erm_bench.kernels import elementary, elementwise
 from dp_erm_bench.kernels.compiled import FAST, Array, kernel
-from dp_erm_bench.plugins.names import origin
 
 _classes: dict[str, Any] = {}
 """Classes of losses by the names of their types."""
@@ -30,25 +31,26 @@ _classes: dict[str, Any] = {}
 class LossType(types.Type):
     """A loss in machine code: a structure of its parameters.
 
-    It holds names alone, so that numba's index of another process can be read where
-    the class is not loaded.
+    It holds names alone, so that machine code of another process can be read. What is
+    compiled for it is `kept` for others, if the name tells what the class is.
     """
 
-    def __init__(self, name: str, fields: tuple[str, ...]) -> None:
-        self.fields = fields
+    def __init__(self, name: str, fields: tuple[str, ...], kept: bool = True) -> None:
+        self.fields, self.kept = fields, kept
         super().__init__(name=name)
 
 
 @functools.cache
 def loss_type(cls: Any) -> LossType:
-    """Return the type of a class of losses.
-
-    The folder of the machine code stands for the sources of the package's own.
-    """
-    name = f"{cls.__module__}.{cls.__qualname__} {origin(cls)}".rstrip()
+    """Return the type of a class of losses, called by the digest of its definition."""
+    try:
+        word, kept = digest_of(cls)[:32], True
+    except LookupError:  # a notebook's: a word of this process alone
+        word, kept = secrets.token_hex(16), False
+    name = f"{cls.__module__}.{cls.__qualname__} {word}"
     _classes[name] = cls
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    return LossType(name, tuple(field.name for field in fields))
+    return LossType(name, tuple(field.name for field in fields), kept)
 
 
 @extending.register_model(LossType)

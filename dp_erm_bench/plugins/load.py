@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from dp_erm_bench.cached import mark_outside
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.plugins.names import broken, content, digest, label, sources
@@ -30,8 +31,8 @@ The module is imported where it is needed.
 SHIPPED = "shipped_files"
 """The folder of the cache with files that another machine has sent, by content."""
 
-MACHINE_CODE = "dp_erm_bench.kernels.compiled"
-"""The module that knows where machine code is kept; imported by what compiles."""
+MACHINE_CODE = "dp_erm_bench.machine_code"
+"""The module that brings numba; imported where a file compiles."""
 
 
 @functools.cache
@@ -103,12 +104,12 @@ def _executed(path: str, name: str, files: dict[str, Path], group: str) -> Modul
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    # numba is to keep code by the digest of all these files.
     numba = any(b"numba" in file.read_bytes() for file in files.values())
-    compiling = importlib.import_module(MACHINE_CODE).machine_code_of if numba else None
+    unkept = importlib.import_module(MACHINE_CODE).without_cache if numba else None
+    mark_outside(name)
     sys.meta_path.insert(0, finder)
     try:
-        with compiling(path) if compiling else contextlib.nullcontext():
+        with unkept() if unkept else contextlib.nullcontext():
             loader.exec_module(module)
             # One that is imported in a function would be gone then.
             for helper in helpers:

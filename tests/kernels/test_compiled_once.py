@@ -22,7 +22,7 @@ def test_numbers_do_not_depend_on_who_compiled_what_in_which_order(tmp_path):
         place = str(tmp_path / cache)
         done = subprocess.run(
             [sys.executable, "-c", FIT, *algorithms],
-            env={**os.environ, "NUMBA_CACHE_DIR": place, "DP_ERM_BENCH_CACHE": place},
+            env={**os.environ, "DP_ERM_BENCH_MACHINE_CODE": place},
             capture_output=True,
             check=True,
         )
@@ -30,6 +30,7 @@ def test_numbers_do_not_depend_on_who_compiled_what_in_which_order(tmp_path):
 
     first = ends("one", ALGORITHMS)
     assert len(first) == 9 * len(ALGORITHMS)
-    assert [path.stat().st_size for path in tmp_path.rglob("*.nbc")]
+    kept = [path for path in tmp_path.rglob("*") if len(path.name) == 64]
+    assert len(kept) > 10
     assert ends("one", ALGORITHMS) == first
     assert ends("other", ALGORITHMS[::-1]) == first

@@ -1,78 +1,62 @@
-"""Machine code is that of the sources, and is kept as long as they stay."""
+"""Machine code is that of the definitions, and what is not ours is never run."""
 
+import importlib.util
 import json
 import os
+import pickle
+import random
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numba
+import numpy as np
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-FIT = """
-import json, sys
-from pathlib import Path
-from dp_erm_bench import fit, problem_from_arrays
-from dp_erm_bench.kernels import compiled
+from dp_erm_bench import cached, machine_code
 
-X, y = [[1.0, -2.0], [0.5, 1.0], [3.0, 0.25]], [1.0, -1.0, 1.0]
-problem = problem_from_arrays(X, y, loss="logistic", penalty="none")
-w = fit(problem, "gd", epsilon=float("inf"), seed=0, n_iter=1, step=1.0).w.tolist()
-modules = [m for n, m in sys.modules.items() if n.startswith("dp_erm_bench.kernels.")]
-found = {thing for module in modules for thing in vars(module).values() if
-         hasattr(thing, "py_func")}
-stats = [kernel.stats for kernel in found]
-kept = sum(path.suffix == ".nbc" for path in Path(sys.argv[1]).rglob("*"))
-print(json.dumps({
-    "value": w, "file": compiled.__file__,
-    "hits": sum(sum(s.cache_hits.values()) for s in stats),
-    "misses": sum(sum(s.cache_misses.values()) for s in stats), "kept": kept,
-}))
-"""
+REPOSITORY = Path(__file__).resolve().parents[2]
 # A kernel that has the code of another file's within it.
 RESIDUAL = """
 import json
 import numpy as np
-from dp_erm_bench.kernels.dense import all_residuals as kernel
+from dp_erm_bench.kernels import dense
 from dp_erm_bench.losses.logistic import Logistic
 
-out, zeros = np.empty((1, 1)), np.zeros((1, 1))
+kernel, out, zeros = dense.all_residuals, np.empty((1, 1)), np.zeros((1, 1))
 kernel(Logistic(), np.ones(1), zeros, out)
 print(json.dumps({
-    "value": out[0, 0],
+    "value": out[0, 0], "file": dense.__file__,
     "hits": sum(kernel.stats.cache_hits.values()),
-    "misses": sum(kernel.stats.cache_misses.values()),
     "folder": kernel.stats.cache_path,
 }))
 """
 
 
-@pytest.fixture
-def copied(tmp_path):
-    """Return a copy of the package, whose machine code lies in a cache of its own."""
-    shutil.copytree(
-        REPOSITORY / "dp_erm_bench",
-        tmp_path / "dp_erm_bench",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
-    skipped = shutil.ignore_patterns("experiment")
-    shutil.copytree(REPOSITORY / "conf", tmp_path / "conf", ignore=skipped)
-    return tmp_path
-
-
-def environment(folder, **given):
-    kept = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
-    own = {"PYTHONPATH": str(folder), "DP_ERM_BENCH_CACHE": str(folder / "cache")}
-    return {**kept, **own, **given}
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    """Return two copies of the package that share a cache of their own."""
+    place = tmp_path_factory.mktemp("copies")
+    for name in ("one", "other"):
+        shutil.copytree(
+            REPOSITORY / "dp_erm_bench",
+            place / name / "dp_erm_bench",
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+        skipped = shutil.ignore_patterns("experiment")
+        shutil.copytree(REPOSITORY / "conf", place / name / "conf", ignore=skipped)
+    return place
 
 
 def start(folder, code=RESIDUAL, **given):
+    own = {"PYTHONPATH": str(folder), "DP_ERM_BENCH_CACHE": str(folder.parent / "kept")}
+    kept = {k: v for k, v in os.environ.items() if k != machine_code.VARIABLE}
     return subprocess.Popen(
-        [sys.executable, "-c", code, str(folder / "cache")],
+        [sys.executable, "-c", code],
         cwd=folder,
-        env=environment(folder, **given),
+        env={**kept, **own, **given},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -91,90 +75,37 @@ def result(folder, code=RESIDUAL, **given):
     return found
 
 
-def halve(folder):
-    """Halve the derivative of the logistic loss, in its file."""
-    file = folder / "dp_erm_bench" / "losses" / "logistic.py"
+def files(folder):
+    """Return the contents of kept machine code by name."""
+    paths = [path for path in folder.rglob("*") if len(path.name) == 64]
+    return {path.name: path.read_bytes() for path in paths}
+
+
+def test_clones_share_it_and_an_edit_reaches_the_kernels_of_other_files(copied):
+    # At once: each waits for what the other one is compiling.
+    both = [start(copied / name) for name in ("one", "other")]
+    one, other = (ended(process)[0] for process in both)
+    assert one["value"] == other["value"] == -0.5
+    assert one["file"] != other["file"] and one["folder"] == other["folder"]
+    assert Path(one["folder"]).parent == copied / "kept" / "machine_code"
+    kept = files(copied / "kept")
+    assert len(kept) > 1
+    assert result(copied / "other")["hits"] == 1
+    assert files(copied / "kept") == kept
+    file = copied / "other" / "dp_erm_bench" / "losses" / "logistic.py"
     source = file.read_text()
     assert source.count("return -y * sigmoid") == 1
     file.write_text(source.replace("return -y * sigmoid", "return -0.5 * y * sigmoid"))
-
-
-def test_an_edit_reaches_the_kernels_of_other_files(copied):
-    cold, warm = result(copied, FIT), result(copied, FIT)
-    assert str(copied) in cold["file"] and cold["kept"] > 1
-    assert warm["hits"] > 1 and warm["misses"] == 0
-    assert (warm["value"], warm["kept"]) == (cold["value"], cold["kept"])
-    halve(copied)
-    edited = result(copied, FIT)
-    assert edited["kept"] == 2 * cold["kept"] and all(cold["value"])
-    assert edited["value"] == [x / 2 for x in cold["value"]]
-
-
-@pytest.mark.parametrize("wish", ["", "wished"])
-def test_machine_code_lies_in_one_place(copied, wish):
-    given = {"NUMBA_CACHE_DIR": str(copied / wish)} if wish else {}
-    folder = Path(result(copied, **given)["folder"])
-    place = copied / wish if wish else copied / "cache" / "machine_code"
-    assert folder.is_relative_to(place)
-    assert not list((copied / "dp_erm_bench").rglob("*.nb[ci]"))
-
-
-def test_without_a_place_for_it_nothing_stale_is_used(copied):
-    (copied / "cache").write_text("a file where the folder should be")
-    found, err = ended(start(copied))
-    assert err.count("every process compiles the kernels anew") == 1
-    assert found["value"] == -0.5 and not list(copied.rglob("*.nb[ci]"))
-    halve(copied)
-    assert ended(start(copied))[0]["value"] == -0.25
-
-
-def test_processes_that_compile_at_once_keep_their_files_apart(copied):
-    both = [ended(process)[0] for process in [start(copied), start(copied)]]
-    assert [found["value"] for found in both] == [-0.5, -0.5]
-    again = result(copied)
-    assert (again["hits"], again["misses"]) == (1, 0)
-    names = [file.name.split(".")[-2] for file in copied.rglob("*.nbc")]
-    assert names and all("-" in name for name in names)
-
-
-USING = "import dp_erm_bench.kernels.losses, time; print(1, flush=True); input()"
-
-
-def old_folders(copied, count):
-    place = copied / "cache" / "machine_code"
-    for age in range(1, count + 1):
-        folder = place / f"dp_erm_bench-{age:032}"
-        folder.mkdir(parents=True)
-        (folder / "lock").touch()
-        (folder / "code.nbc").touch()
-        os.utime(folder, times=(time.time() - 3600 * age,) * 2)
-    return place
-
-
-def test_folders_do_not_pile_up_and_what_is_used_stays(copied):
-    using = subprocess.Popen(
-        [sys.executable, "-c", USING],
-        cwd=copied,
-        env=environment(copied),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert using.stdout.readline() == "1\n"
-        place = copied / "cache" / "machine_code"
-        (used,) = place.iterdir()
-        os.utime(used, times=(0, 0))
-        old_folders(copied, 40)
-        (place / "not_ours").mkdir()
-        halve(copied)
-        result(copied, USING.replace("; input()", ""))
-    finally:
-        using.communicate("\n")
-    left = {path.name for path in place.iterdir()}
-    assert {used.name, "not_ours"} < left
-    assert len(left) == 16 + 2
-    assert f"dp_erm_bench-{1:032}" in left and f"dp_erm_bench-{40:032}" not in left
+    elsewhere = {machine_code.VARIABLE: str(copied / "wished")}
+    (copied / "full").write_text("a file where the cache should be")
+    nowhere = {"DP_ERM_BENCH_CACHE": str(copied / "full")}
+    edited = [start(copied / "other", **given) for given in (elsewhere, nowhere)]
+    (wished, silent), (compiled, said) = map(ended, edited)
+    assert wished["value"] == compiled["value"] == -0.25 and not silent
+    assert said.count("every process compiles the kernels anew") == 1
+    assert len(said.splitlines()) == 1
+    assert Path(wished["folder"]).is_relative_to(copied / "wished")
+    assert not list(copied.rglob("*.nb[ci]"))
 
 
 SOLVER = """
@@ -187,11 +118,16 @@ OWN = """
 from dataclasses import dataclass
 import numba
 from beside import double
+from dp_erm_bench.extend import kernel
 from dp_erm_bench.solvers.gd import GD
 
 @numba.njit(cache=True)
 def both(x):
     return double(x) + 1.0
+
+@kernel
+def ours(x):
+    return both(x) + 0.5
 
 @dataclass(frozen=True)
 class Own(GD):
@@ -203,14 +139,275 @@ class Own(GD):
     '''
     @staticmethod
     def weight():
-        return both(1.0), sum(both.stats.cache_hits.values())
+        return ours(1.0), sum(ours.stats.cache_hits.values())
 """
 BESIDE = "import numba\n@numba.njit(cache=True)\ndef double(x):\n    return 2.0 * x\n"
 
 
-def test_a_solver_file_has_the_code_of_the_modules_beside_it(copied):
-    (copied / "own.py").write_text(OWN)
-    (copied / "beside.py").write_text(BESIDE)
-    assert [result(copied, SOLVER) for _ in range(2)] == [[3.0, 0], [3.0, 1]]
-    (copied / "beside.py").write_text(BESIDE.replace("2.0", "5.0"))
-    assert result(copied, SOLVER) == [6.0, 0]
+def test_what_a_file_of_ones_own_compiles_is_kept_nowhere(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "beside.py").write_text(BESIDE)
+    given = {
+        "PYTHONPATH": str(REPOSITORY),
+        machine_code.VARIABLE: str(tmp_path / "kept"),
+    }
+    # Compiled by a child all the same, which hands it on.
+    assert result(tmp_path, SOLVER, **given) == [3.5, 1]
+    (tmp_path / "beside.py").write_text(BESIDE.replace("2.0", "5.0"))
+    assert result(tmp_path, SOLVER, **given) == [6.5, 1]
+    assert not files(tmp_path) and not list(tmp_path.rglob("*.nb[ci]"))
+
+
+TINY = """
+from dp_erm_bench.kernels.compiled import kernel
+
+@kernel
+def inner(x):
+    return x / 3.0
+
+@kernel
+def outer(x):
+    return inner(x) * 0.1 + x
+"""
+MOVED = TINY.replace("@kernel", "\n\n# A comment.\n@kernel").replace("    r", "\n    r")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Return an empty folder of machine code, of a process that ran nothing else."""
+    monkeypatch.setenv(machine_code.VARIABLE, str(tmp_path / "kept"))
+    monkeypatch.setenv("DP_ERM_BENCH_STATE", str(tmp_path / "state"))
+    # The name of a function stands for its definition here.
+    monkeypatch.setattr(machine_code, "digest_of", lambda one: one.__qualname__)
+    for name in ("_outside", "_said_here"):
+        monkeypatch.setattr(cached, name, set())
+    monkeypatch.setattr(cached, "run_name", lambda name=tmp_path.name: name)
+    monkeypatch.setattr(machine_code, "_own", {})
+    yield tmp_path / "kept"
+    cached._forget_said(os.getpid())
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Return what loads a source as the module `tiny`, from a new folder each time."""
+
+    def load(source=TINY):
+        folder = tmp_path / f"sources{len(list(tmp_path.glob('sources*')))}"
+        folder.mkdir()
+        file = folder / "tiny.py"
+        file.write_text(source)
+        os.utime(file, (0, 0))  # older than this process
+        spec = importlib.util.spec_from_file_location("tiny", file)
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "tiny", module)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+def hits(function):
+    return sum(function.stats.cache_hits.values())
+
+
+def test_a_moved_function_and_a_comment_compile_nothing(place, load, capfd):
+    first, x = load(), 0.7
+    known = first.outer(x)
+    before = files(place)
+    assert len(before) == 2 and known == pytest.approx(0.7 * 31 / 30)
+    moved = load(MOVED)
+    assert moved.outer.py_func.__code__.co_firstlineno > 12
+    assert moved.outer(x) == known and hits(moved.outer) == 1
+    # It is loaded as a whole: what it calls need not be.
+    assert not moved.inner.signatures
+    assert moved.inner(x) == first.inner(x) and hits(moved.inner) == 1
+    assert files(place) == before
+    assert not any(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("NUMBA_OPT", "1"),
+        ("options", {"fastmath": set(), "error_model": "numpy"}),
+        ("types", np.float32(0.7)),
+    ],
+    ids=lambda change: change[0],
+)
+def test_what_changes_the_code_changes_its_name(place, load, change, monkeypatch):
+    what, value = change
+    load().inner(0.7)
+    if what == "NUMBA_OPT":
+        monkeypatch.setenv(what, value)
+    function, x = load().inner, value if what == "types" else 0.7
+    if what == "options":
+        function = machine_code.compiled(function.py_func, **value)
+    function(x)
+    assert len(files(place)) == 2
+
+
+def spoilt(rng, raw):
+    """Return bytes with a flipped bit, mostly; or cut, or with bytes lost."""
+    if rng.random() < 0.1:
+        return raw[: rng.randrange(len(raw))]
+    at = rng.randrange(len(raw))
+    if rng.random() < 0.1:
+        return raw[:at] + raw[at + 1 :]
+    flipped = bytearray(raw)
+    flipped[at] ^= 1 << rng.randrange(8)
+    return bytes(flipped)
+
+
+def test_damage_is_compiled_again_and_said_once(place, load, capfd):
+    known, rng = load().outer(0.7), random.Random(0)
+    whole = files(place)
+    paths = {path.name: path for path in place.rglob("*") if path.name in whole}
+    for _ in range(400):
+        name = rng.choice(sorted(whole))
+        paths[name].write_bytes(spoilt(rng, whole[name]))
+        assert machine_code._found(name) is None
+        paths[name].write_bytes(whole[name])
+        assert machine_code._found(name) == whole[name][machine_code.SEAL_BYTES :]
+    for name, path in paths.items():
+        path.write_bytes(spoilt(rng, whole[name]))
+    again = load()
+    assert again.outer(0.7) == known and files(place).keys() == whole.keys()
+    assert hits(load().outer) == 0 and load().outer(0.7) == known
+    said = capfd.readouterr().err
+    assert said.count("machine code there is damaged, and compiled again\n") == 1
+    assert len(said.splitlines()) == 1
+
+
+def test_files_that_are_none_are_passed_over(place, load):
+    known = load().outer(0.7)
+    for spoil in (
+        lambda path: path.symlink_to("/dev/zero"),
+        os.mkfifo,
+        Path.mkdir,
+    ):
+        for path in [path for path in place.rglob("*") if len(path.name) == 64]:
+            path.unlink()
+            spoil(path)
+        assert load().outer(0.7) == known
+    assert load().outer(0.7) == known
+
+
+class Marker:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_what_another_key_has_sealed_is_never_unpickled(place, load, tmp_path):
+    known = load().outer(0.7)
+    mine = machine_code._place()
+    evil = pickle.dumps(Marker(tmp_path / "marker"))
+    for name in files(place):
+        (mine / name).write_bytes(os.urandom(machine_code.SEAL_BYTES) + evil)
+    cached._key.cache_clear()
+    (tmp_path / "state" / "key").write_bytes(os.urandom(32))
+    theirs = machine_code._place()
+    assert theirs != mine
+    sealed = cached.user_seal("machine_code x", evil) + evil
+    names = set(files(place))
+    cached._key.cache_clear()
+    (tmp_path / "state" / "key").unlink()
+    # Nor what they have put into a folder of ours.
+    own = machine_code._place()
+    assert own not in (mine, theirs)
+    own.mkdir()
+    for name in names:
+        (own / name).write_bytes(sealed)
+    assert load().outer(0.7) == known
+    assert set(files(own)) == names and (mine / names.pop()).exists()
+    assert not (tmp_path / "marker").exists()
+    pickle.loads(evil)
+    assert (tmp_path / "marker").exists()
+
+
+def test_a_file_is_not_taken_for_another(place, load):
+    module = load()
+    assert module.outer(0.7) != module.inner(0.7)
+    mine, known = machine_code._place(), files(place)
+    one, other = known
+    (mine / one).write_bytes(known[other])
+    (mine / other).write_bytes(known[one])
+    again = load()
+    assert (again.outer(0.7), again.inner(0.7)) == (
+        module.outer(0.7),
+        module.inner(0.7),
+    )
+    assert hits(again.outer) == hits(again.inner) == 1
+    assert files(place).keys() == known.keys()
+
+
+def test_after_code_from_outside_files_are_read_and_not_written(place, load):
+    known, before = load().inner(0.7), files(place)
+    cached.mark_outside("a file")
+    module = load()
+    assert module.inner(0.7) == known and hits(module.inner) == 1
+    assert module.outer(0.7) == load().outer(0.7)
+    assert files(place) == before
+
+
+def test_after_an_edit_nothing_is_written(place, load):
+    module = load()
+    os.utime(module.__file__)
+    assert module.inner(0.7) == module.inner.py_func(0.7)
+    assert not files(place)
+
+
+def test_a_function_of_no_file_is_compiled_in_its_process(place, load, monkeypatch):
+    def lost(function):
+        raise LookupError(function)
+
+    monkeypatch.setattr(machine_code, "digest_of", lost)
+    function = load().outer
+    assert function(0.7) == pytest.approx(0.7 * 31 / 30) and hits(function) == 0
+    assert not files(place) and not machine_code._own
+
+
+def test_a_numba_that_is_not_asked_for_files_is_refused(load, place, monkeypatch):
+    function = load().inner
+    function._cache = numba.core.caching.NullCache()
+    with pytest.raises(RuntimeError, match="it does not ask our cache"):
+        function(0.7)
+    monkeypatch.setattr(numba.core.caching, "NullCache", dict)
+    with pytest.raises(RuntimeError, match="dispatchers have no cache to be replaced"):
+        load()
+
+
+def test_what_is_not_used_is_removed(place, load, monkeypatch):
+    load().inner(0.7)
+    mine, now = machine_code._place(), time.time()
+    other = place / "another_user's"
+    other.mkdir()
+    for age in range(50):
+        path = (mine, other)[age % 2] / f"{age:064}"
+        path.write_bytes(b"0" * 100)
+        os.utime(path, (now - 86400.0 * age - 60.0,) * 2)
+    machine_code._prune(mine)
+    assert len(files(place)) == 51  # not twice a day
+    os.utime(mine / "pruned", (0, 0))
+    machine_code._prune(mine)
+    assert {int(name) for name in files(place) if name[:9] == "0" * 9} == set(range(30))
+    os.utime(mine / "pruned", (0, 0))
+    (mine / f"{40:064}").write_bytes(b"0")
+    monkeypatch.setattr(machine_code, "KEPT_BYTES", 0)
+    machine_code._prune(mine)
+    assert not files(place)
+
+
+def test_what_is_used_is_touched_once_a_day(place, load):
+    load().inner(0.7)
+    (path,) = [path for path in place.rglob("*") if len(path.name) == 64]
+    for days, touched in ((0.5, False), (2.0, True)):
+        before = time.time() - days * 86400.0
+        os.utime(path, (before, before))
+        assert hits(load().inner) == 0
+        load().inner(0.7)
+        assert (path.stat().st_mtime > before + 1.0) == touched
