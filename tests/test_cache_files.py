@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import random
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -317,3 +319,108 @@ def test_a_solver_from_outside_never_has_the_secret(owner, secret):
     one.give([(SimpleNamespace(owner=owner, trial=None),)], job)
     ((_, told),) = sent
     assert told.secret == secret
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    """Return the state folder of a user who has no key yet, and is told what is."""
+    monkeypatch.setenv("DP_ERM_BENCH_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(cached, "_said_here", set())
+    monkeypatch.setattr(cached, "run_name", lambda name=tmp_path.name: name)
+    yield tmp_path / "state"
+    cached._forget_said(os.getpid())
+
+
+def test_the_key_is_made_once_for_one_user_alone(state):
+    seal = cached.user_seal("name", b"content")
+    key = (state / "key").read_bytes()
+    assert len(key) == 32 and (state / "key").stat().st_mode & 0o777 == 0o600
+    assert state.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in state.iterdir()] == ["key"]
+    cached._key.cache_clear()
+    assert cached.user_seal("name", b"content") == seal
+    others = [
+        cached.user_seal(*given) for given in (("nam", b"content"), ("name", b""))
+    ]
+    assert len({seal, *others}) == 3
+
+
+def test_of_processes_that_make_the_key_at_once_all_use_one(state):
+    ends = []
+    for _ in range(16):
+        ours, theirs = os.pipe()
+        if os.fork() == 0:
+            os.write(theirs, cached.user_seal("name", b"content") or b"none")
+            os._exit(0)
+        os.close(theirs)
+        ends.append(ours)
+    found = {os.read(end, 64) for end in ends}
+    for end in ends:
+        os.close(end)
+        os.wait()
+    assert found == {cached.user_seal("name", b"content")}
+    assert [path.name for path in state.iterdir()] == ["key"]
+
+
+def readable(path):
+    path.chmod(0o640)
+
+
+def cut(path):
+    path.write_bytes(b"0" * 31)
+
+
+def link(path):
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def pipe(path):
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+@pytest.mark.parametrize("spoil", [readable, cut, link, pipe])
+def test_a_key_that_is_not_safe_seals_nothing(state, spoil, capsys):
+    cached.user_seal("name", b"content")
+    spoil(state / "key")
+    cached._key.cache_clear()
+    assert cached.user_seal("name", b"content") is None
+    assert cached.user_folder(state) is None
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert str(state / "key") in said[0] and "compiles the kernels anew" in said[0]
+    assert spoil is link or "32 bytes and mode 600" in said[0]
+
+
+def test_a_key_of_another_user_seals_nothing(state, monkeypatch, capsys):
+    cached.user_seal("name", b"content")
+    cached._key.cache_clear()
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert cached.user_seal("name", b"content") is None
+    assert "must be a file of your own" in capsys.readouterr().err
+
+
+def test_without_a_home_nothing_is_sealed(tmp_path, state, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DP_ERM_BENCH_STATE", str(tmp_path / "file" / "state"))
+    assert cached.user_seal("name", b"content") is None
+    monkeypatch.setattr(cached, "state_dir", lambda: Path("~nobody_x").expanduser())
+    assert cached.user_seal("name", b"content") is None
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_workers_of_a_run_say_a_thing_once(tmp_path, capfd):
+    saying = "from dp_erm_bench.cached import say_once; say_once('damaged', 'it is')"
+    code = f"""
+from dp_erm_bench.runner import process
+worker = "import sys; {saying}"
+process.SERVE = worker
+both = [process.start("", [], {{}})[0].wait() for _ in range(2)]
+{saying}
+{saying}
+"""
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+        assert done.returncode == 0
+    assert capfd.readouterr().err == "dp-erm-bench: it is\n" * 2

@@ -1,6 +1,9 @@
+import shutil
+
 import numpy as np
 import pytest
 
+from dp_erm_bench.cached import user_folder
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.paths import cache_dir
@@ -11,6 +14,10 @@ def arrays():
     rng = np.random.default_rng(0)
     X = np.asfortranarray(rng.standard_normal((7, 3)))
     return {"X": X, "y": rng.standard_normal(7)}
+
+
+def stored_in(kind):
+    return user_folder(cache_dir() / kind)
 
 
 def test_what_was_stored_comes_back_mapped_read_only_and_column_major(
@@ -34,7 +41,7 @@ def test_nothing_stored_is_none():
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "empty"])
 def test_damage_is_noticed_and_repaired(arrays, file, damage):
     save_arrays("kind", "key", arrays)
-    path = cache_dir() / "kind" / "key" / file
+    path = stored_in("kind") / "key" / file
     content = bytearray(path.read_bytes())
     if damage == "remove":
         path.unlink()
@@ -52,6 +59,34 @@ def test_a_cache_that_cannot_be_written_is_no_error(arrays, tmp_path, monkeypatc
     monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path / "file"))
     assert save_arrays("kind", "key", arrays) == content_hash(arrays)
     assert load_arrays("kind", "key") is None
+
+
+def test_arrays_under_another_name_are_none(arrays):
+    """Phishing is not a1a, though somebody has exchanged their folders."""
+    others = {name: array + 1.0 for name, array in arrays.items()}
+    others["X"] = np.asfortranarray(others["X"])
+    save_arrays("kind", "a1a", arrays)
+    save_arrays("kind", "phishing", others)
+    folder = stored_in("kind")
+    for source, target in (("a1a", "gone"), ("phishing", "a1a"), ("gone", "phishing")):
+        (folder / source).rename(folder / target)
+    assert load_arrays("kind", "a1a") is load_arrays("kind", "phishing") is None
+    (folder / "a1a").rename(folder / "gone")
+    shutil.move(folder / "phishing", folder / "a1a")
+    assert load_arrays("kind", "a1a") is not None
+    shutil.copytree(folder / "a1a", stored_in("another") / "a1a")
+    assert load_arrays("another", "a1a") is None
+
+
+def test_what_another_key_has_sealed_is_none(arrays, tmp_path, monkeypatch):
+    save_arrays("kind", "key", arrays)
+    theirs = stored_in("kind")
+    monkeypatch.setenv("DP_ERM_BENCH_STATE", str(tmp_path / "mine"))
+    assert load_arrays("kind", "key") is None
+    shutil.copytree(theirs, stored_in("kind"))
+    assert load_arrays("kind", "key") is None
+    content = save_arrays("kind", "key", arrays)
+    assert load_arrays("kind", "key")[1] == content
 
 
 def test_hash_sees_values_shape_and_names_but_not_the_memory_order(arrays):

@@ -236,7 +236,7 @@ def test_dataset_caches(tmp_path, monkeypatch, sparse):
     X = np.asfortranarray(np.arange(12.0).reshape(4, 3) % 5)
     arrays = {"X": csc_array(X) if sparse else X, "y": np.array([1.0, -1, 1, -1])}
     content = save_arrays("datasets", "key", arrays)
-    paths = sorted((tmp_path / "datasets" / "key").iterdir())
+    paths = sorted((tmp_path / "datasets").glob("*/key/*"))
     for path in paths:
         whole = path.read_bytes()
         for _, data in damages(whole, 2 * CASES // len(paths)):
