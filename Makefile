@@ -1,6 +1,7 @@
 # Every target makes its own environment first: Python 3.11 to 3.13, make and gcc
 # are all that the machine must have.
 PYTHON ?= python3
+OLDEST ?= python3.11
 PROFILE ?= default
 # These studies have targets of their own; any other experiment is a paper.
 STUDIES := audit accounting leaderboard
@@ -16,11 +17,12 @@ export DP_ERM_BENCH_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help test test-engines lint bench reproduce-figures publish audit accounting leaderboard clean
+.PHONY: help test test-engines test-oldest lint bench reproduce-figures publish audit accounting leaderboard clean
 
 help:
 	@echo "make test                 run the tests on all cores"
 	@echo "make test-engines         every fault on every engine, SLURM too (Debian, apt-get)"
+	@echo "make test-oldest          the tests on the lowest versions that are declared"
 	@echo "make lint                 ruff, mypy, import-linter"
 	@echo "make bench                measure what running trials costs, beside Hydra"
 	@echo "                          [BENCHOPT=install|path/to/benchopt] and benchopt"
@@ -37,7 +39,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
 	{ echo "dp_erm_bench needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is not: name one, as in 'make PYTHON=python3.12 test'." >&2; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -58,6 +60,16 @@ test-engines: $(READY)
 	mkdir -p .pytest_cache && rm -f $(DP_ERM_BENCH_FAULTS)
 	$(BIN)/python -m pytest -m "engines or not engines" tests/engines
 	$(BIN)/python tests/engines/table.py $(DP_ERM_BENCH_FAULTS)
+
+# Python 3.11 too: some of these versions have no wheels for a later one.
+.venv-oldest/.ready: requirements-oldest.lock pyproject.toml
+	$(OLDEST) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-oldest.lock
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test-oldest: .venv-oldest/.ready
+	.venv-oldest/bin/python -m pytest -n auto --dist worksteal -m "not alone and not engines"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -110,5 +122,5 @@ leaderboard: $(READY)
 	    echo "published: docs/leaderboard.md, results/published/leaderboard*"; }
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-oldest .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find dp_erm_bench tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from dp_erm_bench import registry
 from dp_erm_bench.solvers.base import Solver
@@ -21,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dp_erm_bench"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCK = (ROOT / "requirements.lock").read_text().splitlines()
 
 
 def named(path):
@@ -152,32 +152,53 @@ def test_what_serves_any_problem_reads_no_part_of_an_empirical_risk(path):
             assert owner in NO_PROBLEMS, f"{named(path)}:{node.lineno}"
 
 
-def locked():
-    return dict(line.split("==") for line in LOCK)
+def locked(name):
+    """Return the pins of a lock, by the names of the packages, and their hashes."""
+    pins = {}
+    for pin in (ROOT / name).read_text().replace("\\\n", " ").splitlines():
+        if not pin.startswith("#"):
+            wanted, *hashes = pin.split(" --hash=sha256:")
+            pins[canonicalize_name(Requirement(wanted).name)] = (wanted, hashes)
+    return pins
 
 
-def test_the_lock_is_names_and_versions_only():
-    for line in LOCK:
-        assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line), line
-    names = [canonicalize_name(name) for name in locked()]
-    assert len(names) == len(set(names))
-    assert "dp-erm-bench" not in names
+def required(*extras):
+    """Return what the package needs to be built, to run, and for some extras."""
+    groups = PROJECT["project"]["optional-dependencies"]
+    asked = [*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"]]
+    asked += [r for extra in extras for r in groups[extra] if "dp_erm_bench" not in r]
+    return [Requirement(r) for r in asked]
 
 
-def test_the_lock_covers_and_satisfies_every_requirement():
-    versions = {canonicalize_name(n): v for n, v in locked().items()}
-    extras = PROJECT["project"]["optional-dependencies"]
-    asked = [
-        *PROJECT["project"]["dependencies"],
-        *(r for group in extras.values() for r in group if "dp_erm_bench" not in r),
-        *PROJECT["build-system"]["requires"],
-        "editables",
-        "pyyaml",
-    ]
-    for requirement in map(Requirement, asked):
-        version = versions.get(canonicalize_name(requirement.name))
-        assert version is not None, requirement
+def pinned(pin):
+    (version,) = Requirement(pin[0]).specifier
+    assert version.operator == "==", pin[0]
+    return version.version
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras"),
+    [
+        ("requirements.lock", ["dask", "test", "dev"]),
+        ("requirements-oldest.lock", ["dask", "test"]),
+    ],
+)
+def test_a_lock_satisfies_every_requirement_with_hashes(lock, extras):
+    pins = locked(lock)
+    for requirement in required(*extras):
+        version = pinned(pins[canonicalize_name(requirement.name)])
         assert requirement.specifier.contains(version), requirement
+    for wanted, hashes in pins.values():
+        assert hashes, wanted
+        assert all(re.fullmatch("[0-9a-f]{64} *", digest) for digest in hashes), wanted
+
+
+def test_the_oldest_versions_are_those_that_are_declared():
+    pins = locked("requirements-oldest.lock")
+    for requirement in required("dask", "test"):
+        lowest = [s.version for s in requirement.specifier if s.operator == ">="]
+        version = Version(pinned(pins[canonicalize_name(requirement.name)]))
+        assert lowest and Version(lowest[0]) == version, requirement
 
 
 def test_what_is_imported_is_required():
@@ -285,7 +306,8 @@ def test_nothing_names_a_path_or_an_index_of_a_machine():
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True
     ).stdout.split()
     words = [f"/{word}/" for word in ("work", "tmp", "root")]
-    words += ["pypi." + "org", "--extra" + "-index", "--find" + "-links"]
+    words += ["pypi." + "org", "--index" + "-url", "--extra" + "-index"]
+    words += ["--find" + "-links"]
     for name in listed:
         path = ROOT / name
         if path.suffix in (".py", ".yaml", ".toml", ".md", ".lock", "") and (
