@@ -6,11 +6,12 @@ after, so that it is found again wherever the line has moved to. `map FILE` runs
 once under coverage.py, which it installs for itself, and keeps which tests meet which
 line. `run --map FILE` gives each mutant the tests that meet it, the cheapest first, and
 writes the first that fails, ``timeout``, ``survived``, or ``lost`` where the line is no
-more. All of this is of a commit (``--checkout``), in clones in a folder of its own:
+more. All of this is of a checkout's commit and with its .venv, in clones in a temporary
+folder (or ``--folder``, which keeps machine code for the next run):
 
-    python -m benchmarks.mutants map new.map -- -m "not alone"
+    python -m benchmarks.mutants map new.map -- -m "not alone and not engines"
     python -m benchmarks.mutants run --map new.map
-    python -m benchmarks.mutants --checkout OLD map old.map -- -m "not alone"
+    python -m benchmarks.mutants --checkout OLD map old.map -- -m ...
     python -m benchmarks.mutants --checkout OLD run --map old.map --column before
 
 `--column before` runs what survived only, against the tests of before. The last line
@@ -383,7 +384,8 @@ class Clone:
             )
             if code is None:
                 return "timeout"
-            if code == 0:
+            # 5: of these tests none is left, as the mutant changed their parameters.
+            if code in (0, 5):
                 return ""
             # Of no collected test; what keeps pytest itself from starting has no name.
             name = failed.read_text().partition("\n")[0] if failed.exists() else ""
@@ -518,7 +520,7 @@ def _lines(root: Path, data: Path, seconds: Path, checkout: Path) -> bytes:
                 met = tuple(sorted({places[c] for c in contexts if c in places}))
                 lines[line] = sets.setdefault(met, len(sets))
     made = {
-        "commit": _commit(checkout),
+        "trees": _trees(checkout),
         "tests": took,
         "sets": list(sets),
         "lines": files,
@@ -526,26 +528,24 @@ def _lines(root: Path, data: Path, seconds: Path, checkout: Path) -> bytes:
     return json.dumps(made).encode()
 
 
-def _commit(checkout: Path) -> str:
+def _trees(checkout: Path) -> list[str]:
+    """Return what names the package and the tests of a checkout's commit."""
     said = subprocess.run(
-        ["git", "-C", str(checkout), "rev-parse", "HEAD"],
+        ["git", "-C", str(checkout), "rev-parse", "HEAD:dp_erm_bench", "HEAD:tests"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return said.stdout.strip()
+    return said.stdout.split()
 
 
 class Map:
-    """Which tests meet which line of a commit."""
+    """Which tests meet which line of a commit's package."""
 
     def __init__(self, file: Path, checkout: Path) -> None:
         known = json.loads(gzip.decompress(file.read_bytes()))
-        if known["commit"] != _commit(checkout):
-            sys.exit(
-                f"{file}: is of commit {known['commit'][:12]}, the checkout is of "
-                f"{_commit(checkout)[:12]}; make the map again"
-            )
+        if known["trees"] != _trees(checkout):
+            sys.exit(f"{file}: is of another commit than {checkout}; make it again")
         self.tests: dict[str, float] = known["tests"]
         self._names = list(self.tests)
         self._sets: list[list[int]] = known["sets"]
@@ -612,8 +612,14 @@ def killer(row: Row, clone: Clone, known: Map, sources: dict[str, Source]) -> st
             found = found or clone.first_failure(rest, slack)
         finally:
             clone.write(path, text)
-        if found not in tests or not clone.first_failure({found: tests[found]}, slack):
+        if not found or found == "timeout":
             return found or "survived"
+        one = {found: tests[found]} if found in tests else soon
+        again = clone.first_failure(one, slack)
+        if not again:
+            return found
+        if found not in tests:
+            sys.exit(f"without a mutant, too: {again}")
         del tests[found]
 
 
@@ -647,8 +653,12 @@ def run(args: argparse.Namespace, folder: Path) -> None:
             sys.stdout.flush()
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        for done in [pool.submit(work, row) for row in chosen]:
-            done.result()
+        try:
+            for done in [pool.submit(work, row) for row in chosen]:
+                done.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     told = collections.Counter(
         row["killer"] if row["killer"] in ("survived", "lost") else "found"
         for row in rows
