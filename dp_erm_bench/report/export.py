@@ -65,7 +65,9 @@ def written(table: pd.DataFrame, kind: str) -> str:
         for panel, at in zip(table[PANEL], table[x], strict=True)
     ]
     index = pd.MultiIndex.from_arrays([problems, table[LINE]])
-    grid = pd.Series(marks, index).unstack(sort=False).fillna("")
+    # Not sort=False: pandas before 3 puts values under the names of others then.
+    grid = pd.Series(marks, index).unstack(fill_value="")
+    grid = grid.reindex(index=index.unique(0), columns=index.unique(1))
     if grid.shape[1] > grid.shape[0]:
         grid = grid.T
     lines = [["", *map(str, grid.columns)]]

@@ -38,7 +38,10 @@ def _finals(drawn: Shown) -> pd.DataFrame:
     medians = {key: float(quantile(own, 0.5)) for key, own in groups}
     index = pd.MultiIndex.from_tuples(medians, names=[LINE, PANEL, "epsilon"])
     found = pd.Series(list(medians.values()), index)
-    table: pd.DataFrame = found.unstack([PANEL, "epsilon"], sort=False)
+    # Not sort=False: pandas before 3 puts values under the names of others then.
+    table: pd.DataFrame = found.unstack([PANEL, "epsilon"])
+    problems = index.droplevel(LINE).unique()
+    table = table.reindex(index=index.unique(LINE), columns=problems)
     if min(table.shape) < 2:
         raise UsageError(
             "plot: profiles and winners compare lines over problems, which are panels "
