@@ -119,6 +119,7 @@ class Source:
         self.tree = ast.parse(text)
         self.spans: dict[str, list[range]] = collections.defaultdict(list)
         self.spans[""].append(range(1, len(self.lines) + 1))
+        self.bodies: list[range] = []
         self._enter(self.tree, "")
 
     def _enter(self, node: ast.AST, above: str) -> None:
@@ -127,6 +128,8 @@ class Source:
             if isinstance(child, ast.FunctionDef | ast.ClassDef):
                 name = f"{above}.{child.name}".lstrip(".")
                 self.spans[name].append(range(child.lineno, _last(child) + 1))
+            if isinstance(child, ast.FunctionDef):
+                self.bodies.append(range(child.body[0].lineno, _last(child) + 1))
             self._enter(child, name)
 
     def definition(self, line: int) -> str:
@@ -141,6 +144,10 @@ class Source:
             for number, text in enumerate(self.lines, 1)
             if text.strip() == line and inside(self.definition(number))
         ]
+
+    def at_import(self, line: int) -> bool:
+        """Return whether a line is of no function's body."""
+        return not any(line in body for body in self.bodies)
 
     def edits(self) -> Iterator[Edit]:
         """Yield all mutants, without those of texts, annotations and refusals."""
@@ -551,30 +558,24 @@ class Map:
         self._sets: list[list[int]] = known["sets"]
         self._lines: dict[str, dict[str, int]] = known["lines"]
 
-    def meeting(self, path: str, lines: Sequence[int]) -> dict[str, float]:
-        """Return the tests that meet some lines, the cheapest first.
+    def meeting(self, path: str, source: Source, line: int) -> dict[str, float]:
+        """Return the tests that meet a line, the cheapest first.
 
-        What runs at import alone, or is compiled, no test is seen to meet: these are
-        the tests that enter the file, and for machine code those of every fit.
+        What runs at import is met by the tests that enter a function of the file, and
+        machine code, which is not traced, by those of every fit.
         """
         known = self._lines.get(path, {})
-        met = (
-            {t for n in lines for t in self._sets[known.get(str(n), -1)]}
-            if (any(str(n) in known for n in lines))
-            else set()
-        )
-        if not met:
-            met = {t for number in known.values() for t in self._sets[number]}
-        names = {self._names[t] for t in met}
+        if source.at_import(line):
+            lines = [n for n in known if not source.at_import(int(n))]
+        else:
+            lines = [str(line)] if str(line) in known else []
+        met = {t for n in lines or known for t in self._sets[known[n]]}
         if _package(path) in COMPILED:
-            names |= {name for name in self._names if name.startswith(NEAR)}
-            names |= {
-                self._names[t]
-                for near, found in self._lines.items()
-                if _package(near) == "problems"
-                for number in found.values()
-                for t in self._sets[number]
-            }
+            met |= {t for t, n in enumerate(self._names) if n.startswith(NEAR)}
+            for near, found in self._lines.items():
+                if _package(near) == "problems":
+                    met.update(t for n in found.values() for t in self._sets[n])
+        names = [self._names[t] for t in met]
         ordered = sorted(names, key=lambda name: (self.tests[name], name))
         return {name: self.tests[name] for name in ordered}
 
@@ -600,7 +601,7 @@ def killer(row: Row, clone: Clone, known: Map, sources: dict[str, Source]) -> st
         return "lost"
     path, line = place
     source = sources[path]
-    tests = known.meeting(path, [line])
+    tests = known.meeting(path, source, line)
     slack = SLACK_COMPILED if _package(path) in COMPILED else SLACK
     text = "\n".join(source.lines)
     while True:

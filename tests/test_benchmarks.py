@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import batches, compute, constants, faults, harness, rates, scale
+from benchmarks import (
+    batches,
+    compute,
+    constants,
+    faults,
+    harness,
+    mutants,
+    rates,
+    scale,
+)
 from benchmarks.measure import Other, Row, print_table, seconds, sweep, timed
 from benchmarks.parent import believing, example, ledger, parent
 from dp_erm_bench.datasets.load import forget_datasets
@@ -188,3 +197,39 @@ def test_the_model_tells_what_steps_take(shape):
     assert {k: v for k, v in wrong.items() if not 1 / 5 < v < 5} == {}
     fitted = {name: (shared, own) for name, shared, own, _ in rates.fitted(found)}
     assert sum(sum(pair) for pair in fitted.values()) > 0.0
+
+
+SENSITIVITY = """
+class Sum:
+    def of(self, bound: float = 1.0, n: "int | 2" = 1) -> float:
+        'Return 2 * bound + 1.'
+        if bound < 0:
+            raise ValueError(f"{bound * 2}: less than " + "0")
+        return (bound) * max(n, 3)
+"""
+
+
+def test_mutants_change_an_operator_or_number_of_what_is_computed():
+    source = mutants.Source(SENSITIVITY)
+    made = {source.apply(edit).strip() for edit in source.edits()}
+    assert made == {
+        'def of(self, bound: float = 2.0, n: "int | 2" = 1) -> float:',
+        'def of(self, bound: float = 1.0, n: "int | 2" = 2) -> float:',
+        "if bound <= 0:",
+        "if bound < 1:",
+        "return (bound) / max(n, 3)",
+        "return (bound) * min(n, 3)",
+        "return (bound) * max(n, 4)",
+    }
+
+
+def test_a_mutant_is_found_where_its_definition_has_moved_to():
+    line = "return (bound) * max(n, 3)"
+    row = {"path": "dp_erm_bench/sums/a.py", "definition": "Sum.of", "line": line}
+    row["mutant"] = line.replace("3", "4")
+    other = mutants.Source(f"def of(bound, n):\n    {line}\n")
+    moved = mutants.Source("import math\n\n" + SENSITIVITY)
+    sources = {"dp_erm_bench/sums/b.py": other, "dp_erm_bench/sums/c.py": moved}
+    assert mutants.locate(row, sources) == ("dp_erm_bench/sums/c.py", 9)
+    assert mutants.mutated(row, moved, 9) == "\n".join(moved.lines).replace("3)", "4)")
+    assert mutants.locate(row | {"line": "return bound"}, sources) is None
