@@ -8,7 +8,6 @@ in the key, as JSON.
 
 import bisect
 import collections
-import contextlib
 import functools
 import itertools
 import json
@@ -42,14 +41,17 @@ SHORT = {"n_iter": 2, "passes": 1, "clip": 1.0}
 VARIED = {"boosting": {"inner": ("gd", "sgd", "bias_reduced_sgd")}}
 """Parameters whose values name other code, of the algorithms that have one."""
 
-USUAL = ("dense", "logistic", "l2", "none")
+USUAL = {"dense", "logistic", "l2", "none", str(BUDGETS[0])}
 
 TRIES = 5
 """Refusals after which a pair is taken for one that nothing serves."""
 
 
 def blocks(folder):
-    """Yield the choices and the block of trials, whether they are served or not."""
+    """Yield the blocks of trials that bring a new pair of choices.
+
+    Whether one was served is sent back; returned are the choices that were.
+    """
     rng = np.random.default_rng(0)
     X = np.round(rng.uniform(-1.0, 1.0, (12, 4)), 3)
     y = np.where(X[:, 0] > 0.1, 1, -1)
@@ -82,22 +84,43 @@ def blocks(folder):
         built = registry.build("penalty", name)
         strong = {"strength": 0.1} if hasattr(built, "strength") else {}
         penalties[name] = {"name": name, **built.example(4), **strong}
-    for algorithm, variant in algorithms():
-        for data, loss, penalty, space, budget in itertools.product(
-            sets, names("loss"), penalties, spaces, range(len(BUDGETS))
-        ):
-            choices = (algorithm, data, loss, penalty, space, budget, str(variant))
-            yield (
-                choices,
-                {
-                    "dataset": sets[data],
-                    "loss": loss,
-                    "penalty": penalties[penalty],
-                    "constraint": spaces[space],
-                    "algorithm": {"name": algorithm, **short(algorithm), **variant},
-                    "budget": BUDGETS[budget],
-                },
-            )
+    variants = {f"{name} {values}": (name, values) for name, values in algorithms()}
+    budgets = {str(budget): budget for budget in BUDGETS}
+    axes = [variants, sets, dict.fromkeys(names("loss")), penalties, spaces, budgets]
+    tried, seen, served = collections.Counter(), set(), set()
+    for choices in candidates([[*axis] for axis in axes]):
+        pairs = {*itertools.combinations(enumerate(choices), 2)} - seen
+        # A pair that is always refused is given up.
+        if not pairs or min(tried[pair] for pair in pairs) >= TRIES:
+            continue
+        tried.update(pairs)
+        variant, data, loss, penalty, space, budget = choices
+        algorithm, values = variants[variant]
+        block = {
+            "dataset": sets[data],
+            "loss": loss,
+            "penalty": penalties[penalty],
+            "constraint": spaces[space],
+            "algorithm": {"name": algorithm, **short(algorithm), **values},
+            "budget": budgets[budget],
+        }
+        if (yield block):
+            seen |= pairs
+            served |= {algorithm, *choices}
+    return sorted(served)
+
+
+def candidates(axes):
+    """Yield choices: all with a usual rest, for what is served at all; then others."""
+    usual = [USUAL.intersection(axis) or {*axis} for axis in axes]
+    for axis in range(1, len(axes)):
+        near = [
+            axes[i] if i in (0, axis) else sorted(usual[i]) for i in range(len(axes))
+        ]
+        yield from itertools.product(*near)
+    draw = random.Random(0)
+    for _ in range(10_000):
+        yield tuple(map(draw.choice, axes))
 
 
 def names(group):
@@ -203,23 +226,11 @@ def traced(block):
     return record, note.places, in_key(line)
 
 
-def covering(candidates):
-    """Yield those of many choices that bring pairs which none before has brought."""
-    tried, seen = collections.Counter(), set()
-    for choices, block in candidates:
-        pairs = {*itertools.combinations(enumerate(choices), 2)} - seen
-        # A pair that is always refused is given up.
-        if pairs and min(tried[pair] for pair in pairs) < TRIES:
-            tried.update(pairs)
-            if (yield choices, block):
-                seen |= pairs
-
-
 def main():
     """Run the trials and print what came of them."""
     warnings.simplefilter("ignore")
     execute.warm_up = lambda *how: None  # What it computes is thrown away.
-    counts, missed, served, chosen = collections.Counter(), {}, set(), 0
+    counts, missed, chosen = collections.Counter(), {}, 0
 
     def runs(block):
         nonlocal chosen
@@ -237,18 +248,15 @@ def main():
     for block in others():
         runs(block)
     with tempfile.TemporaryDirectory() as folder:
-        candidates = [*blocks(folder)]
-        random.Random(0).shuffle(candidates)
-        # What is served at all is served with the usual rest.
-        candidates.sort(key=lambda one: sum(x not in USUAL for x in one[0][1:5]) > 1)
-        cover = covering(candidates)
-        with contextlib.suppress(StopIteration):
-            choices, block = next(cover)
-            while True:
-                ok = runs(block)
-                served.update(choices if ok else ())
-                choices, block = cover.send(ok)
-    found = {"missed": missed, "served": sorted(map(str, served)), "chosen": chosen}
+        made = blocks(folder)
+        block = next(made)
+        while True:
+            try:
+                block = made.send(runs(block))
+            except StopIteration as end:
+                served = end.value
+                break
+    found = {"missed": missed, "served": served, "chosen": chosen}
     print(json.dumps({"counts": counts, **found}))
 
 
