@@ -23,6 +23,7 @@ import hashlib
 import hmac
 import os
 import pickle
+import re
 import sys
 import tempfile
 import time
@@ -53,6 +54,7 @@ from dp_erm_bench.paths import cache_dir, content_of, remove_parts, write_atomic
 VARIABLE = "DP_ERM_BENCH_MACHINE_CODE"
 """The variable that names the folder of machine code, if that is not in the cache."""
 
+ENTRY = re.compile(r"/[0-9a-f]{16}/[0-9a-f]{64}\Z")
 SEAL_BYTES = 32
 LARGEST = 1 << 28
 DAY = 86400.0
@@ -338,18 +340,22 @@ def _prune(place: Path) -> None:
             return
         mark.touch()
         remove_parts(place)
-        used: list[tuple[float, int, str]] = []
-        for folder, _, names in os.walk(place.parent):
-            for path in (os.path.join(folder, name) for name in names):
-                with contextlib.suppress(OSError):
-                    status = os.lstat(path)
-                    used.append((status.st_mtime, status.st_size, path))
+        used: list[tuple[float, int, Path]] = []
+        for path in filter(_is_ours, place.parent.glob("*/*")):
+            with contextlib.suppress(OSError):
+                status = path.lstat()
+                used.append((status.st_mtime, status.st_size, path))
         total = 0
         for when, size, path in sorted(used, reverse=True):
             total += size
             if total > KEPT_BYTES or when < now - KEPT_DAYS * DAY:
                 with contextlib.suppress(OSError):
-                    os.unlink(path)
+                    path.unlink()
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a path is called as an entry is: the folder may be anybody's."""
+    return bool(ENTRY.search(str(path)))
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dp_erm_bench import cached
 from dp_erm_bench.paths import cache_dir
 
 # Before anything imports numpy.
@@ -39,6 +40,13 @@ def heeded():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def trusted():
+    """Keep for other sessions what is compiled after a test that loads a file."""
+    yield
+    cached._outside.clear()
 
 
 def pytest_configure() -> None:

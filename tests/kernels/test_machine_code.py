@@ -384,22 +384,29 @@ def test_a_numba_that_is_not_asked_for_files_is_refused(load, place, monkeypatch
 def test_what_is_not_used_is_removed(place, load, monkeypatch):
     load().inner(0.7)
     mine, now = machine_code._place(), time.time()
-    other = place / "another_user's"
+    other = place / ("0" * 16)
     other.mkdir()
+    strange = [mine / "notes", other / "pruned", place / "x" / ("0" * 64)]
+    for path in strange:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        os.utime(path, (0, 0))
     for age in range(50):
         path = (mine, other)[age % 2] / f"{age:064}"
         path.write_bytes(b"0" * 100)
         os.utime(path, (now - 86400.0 * age - 60.0,) * 2)
     machine_code._prune(mine)
-    assert len(files(place)) == 51  # not twice a day
+    assert len(files(mine)) + len(files(other)) == 51  # not twice a day
     os.utime(mine / "pruned", (0, 0))
     machine_code._prune(mine)
-    assert {int(name) for name in files(place) if name[:9] == "0" * 9} == set(range(30))
+    left = {*files(mine), *files(other)}
+    assert {int(name) for name in left if name[:9] == "0" * 9} == set(range(30))
     os.utime(mine / "pruned", (0, 0))
     (mine / f"{40:064}").write_bytes(b"0")
     monkeypatch.setattr(machine_code, "KEPT_BYTES", 0)
     machine_code._prune(mine)
-    assert not files(place)
+    assert not files(mine) and not files(other)
+    assert all(path.exists() for path in strange)
 
 
 def test_what_is_used_is_touched_once_a_day(place, load):
