@@ -35,7 +35,7 @@ def run(given: argparse.Namespace) -> None:
     few, many = (1000, 10_000) if given.quick else (10_000, 100_000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # Once, so that numba's cache is filled.
+        # Once, so that the machine code is in the cache.
         seconds(sweep(folder / "warm", "seeds", 2, "--execute", "solver"))
         found = [others.hydra(folder / "hydra")]
         if given.benchopt is not None:

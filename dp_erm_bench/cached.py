@@ -7,7 +7,6 @@ state folder: damage is noticed, and what others have put into a cache folder is
 used. Code that the user runs can read that key.
 """
 
-import atexit
 import contextlib
 import errno
 import functools
@@ -23,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dp_erm_bench.paths import cache_dir, content_of, state_dir, write_atomic
+from dp_erm_bench.paths import cache_dir, content_of, scratch, state_dir, write_atomic
 
 LARGEST = 1 << 28
 """Bytes of a cached value that is read."""
@@ -31,8 +30,8 @@ ENDING = re.compile(rb'"digest": "([0-9a-f]{64})", "seal": "([0-9a-f]{64})"}\Z')
 UNSEALED = "0" * 64
 KEY = "key"
 KEY_BYTES = 32
-RUN = "DP_ERM_BENCH_SAID"
-"""Variable that tells the processes of a run by what name they say things once."""
+RUN = "DP_ERM_BENCH_RUN"
+"""Variable in the environment of workers: the folder of the run, see `run_folder`."""
 
 DAMAGED, UNKEPT = "damaged", "unkept"
 _run: dict[str, bytes] = {}
@@ -75,14 +74,15 @@ def is_sealing() -> bool:
 def mark_outside(name: str) -> None:
     """Note that this process runs code from outside the package, called by a name.
 
-    What it compiles from then on is for itself alone.
+    What it compiles from then on is for those alone who have run the same.
     """
     _outside.add(name)
 
 
-def is_outside() -> bool:
-    """Return whether this process has run code from outside the package."""
-    return bool(_outside)
+def outside() -> str:
+    """Return a digest of the code from outside that has run here, empty if none has."""
+    names = "\n".join(sorted(_outside))
+    return hashlib.sha256(names.encode()).hexdigest() if names else ""
 
 
 def load_json(kind: str, key: str) -> Cached | None:
@@ -218,7 +218,7 @@ def say_once(kind: str, sentence: str) -> None:
         return
     _said_here.add(kind)
     try:
-        os.close(os.open(_said(kind), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        (run_folder() / f"said-{kind}").touch(exist_ok=False)
     except FileExistsError:
         return
     except OSError:
@@ -229,19 +229,12 @@ def say_once(kind: str, sentence: str) -> None:
 
 
 @functools.cache
-def run_name() -> str:
-    """Return the name under which this process and its workers say things once."""
-    if named := os.environ.get(RUN):
-        return named
-    atexit.register(_forget_said, os.getpid())
-    return secrets.token_hex(8)
+def run_folder() -> Path:
+    """Return a folder that this process and its workers share, and that ends with it.
 
-
-def _said(kind: str) -> str:
-    return f"{tempfile.gettempdir()}/dp-erm-bench-{run_name()}-{kind}"
-
-
-def _forget_said(process: int) -> None:
-    for kind in (DAMAGED, UNKEPT) if process == os.getpid() else ():
-        with contextlib.suppress(OSError):
-            os.unlink(_said(kind))
+    Raises
+    ------
+    OSError
+        If none can be made.
+    """
+    return Path(os.environ.get(RUN) or scratch())

@@ -13,8 +13,9 @@ code: definitions (`definitions.digest_of`), signature, options, processor, vers
 Before what numba has made of it stands a seal by the user's key (`cached.user_seal`)
 over name and content, and nothing is unpickled before that is verified.
 
-A process that has run code from outside the package reads these files and writes none:
-what it compiles stays in its memory, and that of its children.
+A process that has run code from outside the package reads these files and writes none.
+What it compiles lies in a folder of its run, for those who have run the same code, and
+ends with the run.
 """
 
 import contextlib
@@ -42,7 +43,8 @@ from numba.core.serialize import dumps
 
 from dp_erm_bench.cached import (
     DAMAGED,
-    is_outside,
+    outside,
+    run_folder,
     say_once,
     unkept,
     user_folder,
@@ -202,17 +204,35 @@ class _Cache(caching._Cache):
         """Do nothing: what a name stands for does not change."""
 
 
-def _place() -> Path | None:
+def _shared() -> Path | None:
+    """Return the folder that every process reads; None without a key."""
     named = os.environ.get(VARIABLE)
     folder = Path(named).expanduser() if named else cache_dir() / "machine_code"
     return user_folder(folder.absolute())
 
 
+def _place() -> Path | None:
+    """Return the folder that this process writes into; None if there is none."""
+    code = outside()
+    if not code:
+        return _shared()
+    with contextlib.suppress(OSError):
+        return user_folder(run_folder() / "machine_code" / code)
+    return None
+
+
 def _found(name: str) -> bytes | None:
     """Return the content of a name, if it is this process's own or its seal holds."""
-    place = _place()
-    if name in _own or place is None or name.startswith("-"):
+    if name in _own or name.startswith("-"):
         return _own.get(name)
+    for place in dict.fromkeys((_place(), _shared())):
+        content = place and _read(place, name)
+        if content:
+            return content
+    return None
+
+
+def _read(place: Path, name: str) -> bytes | None:
     path, raw = place / name, b""
     try:
         raw = content_of(path, place, LARGEST)
@@ -249,7 +269,7 @@ def _keep(made: dict[str, bytes]) -> None:
     A child hands it to its parent.
     """
     place, shared = _place(), {k: v for k, v in made.items() if not k.startswith("-")}
-    if _is_child or place is None or is_outside() or _is_edited():
+    if _is_child or place is None or _is_edited():
         shared = {}
     _own.update({k: v for k, v in made.items() if k not in shared})
     try:
@@ -260,7 +280,7 @@ def _keep(made: dict[str, bytes]) -> None:
     except OSError as error:
         unkept(f"{place}: {error.strerror}", "DP_ERM_BENCH_CACHE")
         _own.update(shared)
-    if shared and place is not None:
+    if shared and place is not None and not outside():
         _prune(place)
 
 
@@ -317,7 +337,7 @@ def _alone() -> Iterator[None]:
     """Hold the right to compile, if others could use it; children have it, too."""
     place = _place()
     with contextlib.ExitStack() as stack:
-        if not _is_child and not is_outside() and place is not None:
+        if not _is_child and place is not None:
             # Where there are no locks each process compiles for itself.
             with contextlib.suppress(ImportError, OSError):
                 import fcntl

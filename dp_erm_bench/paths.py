@@ -1,9 +1,11 @@
 """Cache and state folders, atomic writes, files of others, checksums and digests."""
 
+import atexit
 import contextlib
 import dataclasses
 import errno
 import fcntl
+import functools
 import hashlib
 import itertools
 import json
@@ -11,7 +13,9 @@ import math
 import os
 import re
 import secrets
+import shutil
 import stat
+import tempfile
 import warnings
 import zlib
 from collections.abc import Callable, Mapping
@@ -27,6 +31,10 @@ LARGEST_TEXT = 1 << 26
 """Bytes of a file, or of a line, that is held in memory as a whole."""
 
 MOST_FILES = 100_000
+SCRATCH = "dp-erm-bench-"
+"""Start of the names of the folders that end with their process."""
+
+HELD = "held"
 PART = re.compile(r"\..+\.[0-9a-f]{16}")
 SEAL = b',\n  "crc": "%08x"\n}\n'
 
@@ -141,6 +149,31 @@ def listed(folder: Path, suffix: str) -> list[Path]:
     if len(names) > MOST_FILES:
         raise UsageError(f"{folder}: must hold at most {MOST_FILES:,} files, has more")
     return sorted(folder / name for name in names if name.endswith(suffix))
+
+
+@functools.cache
+def scratch() -> str:
+    """Return a folder of this process alone; those of others that died are removed.
+
+    A process holds the lock of its folder as long as it lives.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError), _lock_of(left) as file:
+            hold(file, wait=False)
+            shutil.rmtree(left)
+    folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    held = open(folder / HELD, "xb")
+    hold(held)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # Closed with the process: the cache keeps what it returns alive, not the file.
+    atexit.register(held.close)
+    return str(folder)
+
+
+def _lock_of(folder: Path) -> BinaryIO:
+    """Open the lock of a folder, which anybody may have made: a pipe is not awaited."""
+    careful = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+    return open(os.open(folder / HELD, careful), "rb")
 
 
 def sealed_json(content: Mapping[str, Any]) -> bytes:

@@ -326,9 +326,8 @@ def state(tmp_path, monkeypatch):
     """Return the state folder of a user who has no key yet, and is told what is."""
     monkeypatch.setenv("DP_ERM_BENCH_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(cached, "_said_here", set())
-    monkeypatch.setattr(cached, "run_name", lambda name=tmp_path.name: name)
-    yield tmp_path / "state"
-    cached._forget_said(os.getpid())
+    monkeypatch.setattr(cached, "run_folder", lambda: tmp_path)
+    return tmp_path / "state"
 
 
 def test_the_key_is_made_once_for_one_user_alone(state):

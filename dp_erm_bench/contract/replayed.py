@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dp_erm_bench.cached import RUN, run_folder
 from dp_erm_bench.contract import charged
 from dp_erm_bench.contract.candidate import Candidate, candidate_of
 from dp_erm_bench.contract.cases import Case
@@ -92,7 +93,8 @@ def _apart(pin: str, cases: Sequence[Case]) -> Iterator[ReplayResult]:
     parts = [cases[k : k + AT_ONCE] for k in range(0, len(cases), AT_ONCE)]
     (accounts, first), (results, second) = (context.Pipe(False) for _ in range(2))
     targets = [(first, _first, pin, parts), (second, _second, pin, parts, accounts)]
-    sides = [context.Process(target=_send, args=args) for args in targets]
+    folder = str(run_folder())
+    sides = [context.Process(target=_send, args=(folder, *args)) for args in targets]
     try:
         for side in sides:
             side.start()
@@ -109,13 +111,16 @@ def _apart(pin: str, cases: Sequence[Case]) -> Iterator[ReplayResult]:
                 side.join()
 
 
-def _send(pipe: Connection, side: Callable[..., Iterator[Any]], *args: Any) -> None:
+def _send(
+    folder: str, pipe: Connection, side: Callable[..., Iterator[Any]], *args: Any
+) -> None:
     """Send the results of a side or its error; the process of a side.
 
     It hears of no Ctrl-C, which is its parent's to handle, and it is killed when its
     parent ends, whatever it is at: the kernel signals the end of the pipe between them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ[RUN] = folder
     parent = multiprocessing.parent_process()
     if parent and hasattr(fcntl, "F_SETSIG"):  # Linux
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())

@@ -52,6 +52,7 @@ def load(pin: str, group: str = "algorithm") -> Any:
             f"{named}: was changed after the run had begun; start it again"
         )
     files = sources(path, group)
+    mark_outside(pin)
     module = _executed(path, f"{label(path)}_{content(pin)[:12]}", files, group)
     kind, check = CHECKS[group]
     base = getattr(importlib.import_module(check), kind)
@@ -106,7 +107,6 @@ def _executed(path: str, name: str, files: dict[str, Path], group: str) -> Modul
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     numba = any(b"numba" in file.read_bytes() for file in files.values())
     unkept = importlib.import_module(MACHINE_CODE).without_cache if numba else None
-    mark_outside(name)
     sys.meta_path.insert(0, finder)
     try:
         with unkept() if unkept else contextlib.nullcontext():

@@ -81,7 +81,7 @@ def solver_of(spec: Mapping[str, Any]) -> Solver:
 def warm_up(algorithm: str, loss: str = '"logistic"') -> None:
     """Run two steps of an algorithm with noise on four records, once per process.
 
-    Its kernels are compiled then, or loaded from numba's cache, before its time is
+    Its kernels are compiled then, or loaded from the cache, before its time is
     taken: at once in every worker, and none that the algorithm does not use. They are
     other ones for each loss, here the JSON of a spec. A solver of one's own is left
     alone: it runs in its trials and nowhere else.

@@ -8,16 +8,12 @@ ends, its host returns an `Answer`.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import os
 import secrets
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
@@ -26,11 +22,6 @@ from dp_erm_bench.results.segment import traces_of
 from dp_erm_bench.runner.answers import Answer, Death, packed
 from dp_erm_bench.runner.process import PATIENCE, Worker
 from dp_erm_bench.runner.worker import Batch, Job, Outcome
-
-SCRATCH = "dp-erm-bench-"
-"""Start of the names of the folders in which hosts keep lines on their way."""
-
-HELD = "held"
 
 
 class Children:
@@ -117,7 +108,7 @@ def hosted(
         Returns whether somebody waits for the answer; if not, the child is ended.
     """
     if ship:
-        job = job._replace(folder=scratch(), secret=_secret())
+        job = job._replace(folder=paths.scratch(), secret=_secret())
     child = children.of_thread(task[0][0].owner, job.run)
     child.give(task, job)
     child.wait(wanted)
@@ -162,31 +153,6 @@ def _mourned(number: int, child: Worker, task: Sequence[Batch], job: Job) -> Ans
 def _secret() -> str:
     """Return what the children of this host know each other by (`cached.vouch`)."""
     return secrets.token_hex(16)
-
-
-@functools.cache
-def scratch() -> str:
-    """Return a folder of this process alone; those of hosts that died are removed.
-
-    A host holds the lock of its folder as long as it lives.
-    """
-    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
-        with contextlib.suppress(OSError), _lock_of(left) as file:
-            paths.hold(file, wait=False)
-            shutil.rmtree(left)
-    folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
-    held = open(folder / HELD, "xb")
-    paths.hold(held)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    # Closed with the process: the cache keeps what it returns alive, not the file.
-    atexit.register(held.close)
-    return str(folder)
-
-
-def _lock_of(folder: Path) -> BinaryIO:
-    """Open the lock of a folder, which anybody may have made: a pipe is not awaited."""
-    careful = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
-    return open(os.open(folder / HELD, careful), "rb")
 
 
 def _taken_lines(child: Worker, job: Job) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from dp_erm_bench.cached import RUN, run_name
+from dp_erm_bench.cached import RUN, run_folder
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.answers import understood
 from dp_erm_bench.runner.worker import Batch, Job, Report
@@ -73,7 +73,7 @@ def start(
         with theirs, interrupts_held():
             process = subprocess.Popen(
                 [sys.executable, "-c", code, str(handle), *arguments, *sys.path],
-                env={**os.environ, **ONE_THREAD, RUN: run_name(), **own},
+                env={**os.environ, **ONE_THREAD, RUN: str(run_folder()), **own},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(handle,),
                 stdout=said,

@@ -78,7 +78,7 @@ def result(folder, code=RESIDUAL, **given):
 def files(folder):
     """Return the contents of kept machine code by name."""
     paths = [path for path in folder.rglob("*") if len(path.name) == 64]
-    return {path.name: path.read_bytes() for path in paths}
+    return {path.name: path.read_bytes() for path in paths if path.is_file()}
 
 
 def test_clones_share_it_and_an_edit_reaches_the_kernels_of_other_files(copied):
@@ -181,10 +181,10 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(machine_code, "digest_of", lambda one: one.__qualname__)
     for name in ("_outside", "_said_here"):
         monkeypatch.setattr(cached, name, set())
-    monkeypatch.setattr(cached, "run_name", lambda name=tmp_path.name: name)
+    monkeypatch.setattr(cached, "run_folder", lambda: tmp_path)
+    monkeypatch.setattr(machine_code, "run_folder", lambda: tmp_path / "run")
     monkeypatch.setattr(machine_code, "_own", {})
-    yield tmp_path / "kept"
-    cached._forget_said(os.getpid())
+    return tmp_path / "kept"
 
 
 @pytest.fixture
@@ -345,12 +345,25 @@ def test_a_file_is_not_taken_for_another(place, load):
     assert files(place).keys() == known.keys()
 
 
-def test_after_code_from_outside_files_are_read_and_not_written(place, load):
+def test_after_code_from_outside_files_are_read_and_not_written(place, load, tmp_path):
     known, before = load().inner(0.7), files(place)
     cached.mark_outside("a file")
     module = load()
     assert module.inner(0.7) == known and hits(module.inner) == 1
     assert module.outer(0.7) == load().outer(0.7)
+    assert files(place) == before
+    # A process of the run that has run the same code loads it, another one does not.
+    (one,) = [
+        path
+        for path in (tmp_path / "run").rglob("*")
+        if len(path.name) == 64 and path.is_file()
+    ]
+    again = load()
+    again.outer(0.7)
+    assert hits(again.outer) == 1 and not machine_code._own
+    cached.mark_outside("another file")
+    assert machine_code._found(one.name) is None
+    assert machine_code._found(*before) is not None
     assert files(place) == before
 
 

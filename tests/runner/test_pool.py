@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store
@@ -155,13 +156,13 @@ def test_a_backend_that_cannot_be_imported_is_an_error_of_each_trial(block):
 
 def test_a_pipe_in_place_of_a_host_s_lock_is_not_awaited(tmp_path, monkeypatch):
     """Others can write into the folder for temporary files, too."""
-    left = tmp_path / f"{host.SCRATCH}left"
+    left = tmp_path / f"{paths.SCRATCH}left"
     left.mkdir()
-    os.mkfifo(left / host.HELD)
+    os.mkfifo(left / paths.HELD)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made = []
     asked = threading.Thread(
-        target=lambda: made.append(host.scratch.__wrapped__()), daemon=True
+        target=lambda: made.append(paths.scratch.__wrapped__()), daemon=True
     )
     asked.start()
     asked.join(10.0)

@@ -12,7 +12,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Self
 
-from dp_erm_bench.runner.host import scratch
+from dp_erm_bench.paths import scratch
 from dp_erm_bench.runner.process import interrupts_held
 
 LOOPBACK = "127.0.0.1"
