@@ -1,6 +1,5 @@
 """A loss from outside the package, with a parameter and no symmetry: one file."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -186,30 +185,6 @@ def test_a_spec_from_elsewhere_runs_no_file(tmp_path):
     for loss in (str(file), {"name": "tilted", "file": str(file), "content": "0" * 64}):
         with pytest.raises(UsageError, match="^loss=tilted: .* not named here"):
             problem_named("log1", {}, loss, "l2", "none")
-
-
-FIT = """
-import json, sys
-from dp_erm_bench import fit, problem_from_arrays
-X, y = [[1.0, -2.0], [0.5, 1.0], [3.0, 0.25]], [1.0, -1.0, 0.5]
-problem = problem_from_arrays(X, y, loss=sys.argv[1], penalty="none")
-w = fit(problem, "sgd", epsilon=float("inf"), seed=0, passes=1).w.tolist()
-modules = [m for n, m in sys.modules.items() if n.startswith("dp_erm_bench.kernels.")]
-found = {thing for module in modules for thing in vars(module).values()
-         if hasattr(thing, "py_func")}
-misses = sum(sum(one.stats.cache_misses.values()) for one in found)
-print(json.dumps([w, misses]))
-"""
-
-
-def test_another_process_compiles_nothing(tmp_path):
-    def ran(file):
-        command = [sys.executable, "-c", FIT, str(file)]
-        done = subprocess.run(command, capture_output=True, check=True)
-        return json.loads(done.stdout.splitlines()[-1])
-
-    ran(FILE)
-    assert ran(FILE)[1] == ran(shutil.copy(FILE, tmp_path))[1] == 0
 
 
 def test_a_sweep_takes_its_path_and_its_parameter(tmp_path):
