@@ -17,10 +17,11 @@ export DP_ERM_BENCH_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help test test-engines test-oldest lint bench reproduce-figures publish audit accounting leaderboard clean
+.PHONY: help test test-slow test-engines test-oldest lint bench reproduce-figures publish audit accounting leaderboard clean
 
 help:
-	@echo "make test                 run the tests on all cores"
+	@echo "make test                 what guards numbers, privacy and records, on all cores"
+	@echo "make test-slow            other engines, installs, notebooks, the longest runs"
 	@echo "make test-engines         every fault on every engine, SLURM too (Debian, apt-get)"
 	@echo "make test-oldest          the tests on the lowest versions that are declared"
 	@echo "make lint                 ruff, mypy, import-linter"
@@ -44,21 +45,31 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 # What measures time comes after the rest, with the machine to itself.
+define tested
+status=0; \
+$(BIN)/python -m pytest -n auto --dist worksteal -m "$(1) and not alone" || status=$$?; \
+[ $$status -ne 2 ] || exit 2; \
+$(BIN)/python -m pytest -m "$(1) and alone" \
+    $$(grep -rlw --include='test_*.py' mark.alone tests) || status=$$?
+endef
+
 test: $(READY)
-	@status=0; \
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not alone and not engines" || status=$$?; \
-	[ $$status -ne 2 ] || exit 2; \
-	$(BIN)/python -m pytest -m alone $$(grep -rlw --include='test_*.py' mark.alone tests) \
-	    || status=$$?; \
-	exit $$status
+	@$(call tested,not slow and not engines); exit $$status
+
+# What they were green for is kept: .ci/run runs them where that has changed.
+SLOW := .pytest_cache/slow.digest
+test-slow: $(READY)
+	@mkdir -p .pytest_cache && $(BIN)/python tests/slow.py >$(SLOW)
+	@$(call tested,slow and not engines); \
+	[ $$status -ne 0 ] || cp $(SLOW) tests/slow.digest; exit $$status
 
 # Every fault on every engine, a SLURM of one node among them, in a quarter of an hour;
-# what came of each is written into docs/harness.md. `make test` runs a part of it.
+# what came of each is written into docs/harness.md. The other tests run a part of it.
 test-engines: export DP_ERM_BENCH_SLURM := require
 test-engines: export DP_ERM_BENCH_FAULTS := $(abspath .pytest_cache/faults.jsonl)
 test-engines: $(READY)
 	mkdir -p .pytest_cache && rm -f $(DP_ERM_BENCH_FAULTS)
-	$(BIN)/python -m pytest -m "engines or not engines" tests/engines
+	$(BIN)/python -m pytest -m "engines or slow or not slow" tests/engines
 	$(BIN)/python tests/engines/table.py $(DP_ERM_BENCH_FAULTS)
 
 # Python 3.11 too: some of these versions have no wheels for a later one.
@@ -69,7 +80,7 @@ test-engines: $(READY)
 	@touch $@
 
 test-oldest: .venv-oldest/.ready
-	.venv-oldest/bin/python -m pytest -n auto --dist worksteal -m "not alone and not engines"
+	.venv-oldest/bin/python -m pytest -n auto --dist worksteal -m "not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -66,3 +67,31 @@ def pytest_xdist_auto_num_workers() -> int:
     """Return how many cores this process may use: a container hides some."""
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable else os.cpu_count() or 1
+
+
+def pytest_addoption(parser) -> None:
+    told = "append to a file what each test took: [id, CPU s, its children's CPU s]"
+    parser.addoption("--cpu", metavar="FILE", help=told)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    before = os.times()
+    result = yield
+    if path := item.config.getoption("cpu"):
+        spent = [now - then for now, then in zip(os.times(), before, strict=True)]
+        line = [item.nodeid, sum(spent[:2]), sum(spent[2:4])]
+        with open(path, "a") as file:
+            file.write(json.dumps(line) + "\n")
+    return result
+
+
+def pytest_sessionstart(session) -> None:
+    if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
+        reporter.write_line("collecting tests, in every process ...")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node, ids) -> None:
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    reporter.write_line(f"{node.gateway.id} has collected {len(ids):,} tests")

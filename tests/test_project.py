@@ -1,9 +1,11 @@
-"""Guards of the whole project: sizes, the lock, the registry, the infrastructure."""
+"""Guards of the whole project: the lock, the registry, the infrastructure."""
 
 import ast
+import functools
 import inspect
+import os
 import re
-import statistics
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,6 +19,7 @@ from packaging.version import Version
 
 from dp_erm_bench import registry
 from dp_erm_bench.solvers.base import Solver
+from tests import slow
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dp_erm_bench"
@@ -28,59 +31,32 @@ def named(path):
     return str(path.relative_to(ROOT))
 
 
-def functions(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node, node.end_lineno - node.lineno + 1
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
 
 
-def body_lines(node):
-    """Count the lines of a function without decorators, signature and docstring."""
-    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+def test_everything_public_is_documented():
+    for path in MODULES:
+        tree = parsed(path)
+        if path.name != "__init__.py":
+            assert ast.get_docstring(tree), named(path)
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                public = not node.name.startswith("_")
+                said = ast.get_docstring(node)
+                assert said or not public, f"{named(path)}: {node.name}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
-def test_files_and_functions_are_short(path):
-    lines = path.read_text().count("\n")
-    assert lines <= 250
-    for node, lines in functions(path):
-        assert lines <= 50, f"{node.name} has {lines} lines"
+def test_only_the_top_package_has_content():
+    for path in MODULES:
+        if path.name == "__init__.py" and path.parent != PACKAGE:
+            assert path.read_text() == "", named(path)
 
 
-def test_the_median_function_is_short():
-    lengths = [body_lines(node) for path in MODULES for node, _ in functions(path)]
-    assert statistics.median(lengths) <= 8
-
-
-@pytest.mark.parametrize("path", MODULES, ids=named)
-def test_everything_public_is_documented(path):
-    tree = ast.parse(path.read_text())
-    if path.name != "__init__.py":
-        assert ast.get_docstring(tree)
-    public = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-        and not node.name.startswith("_")
-    ]
-    for node in public:
-        assert ast.get_docstring(node), node.name
-
-
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if p.name == "__init__.py"], ids=named
-)
-def test_only_the_top_package_has_content(path):
-    assert path.parent == PACKAGE or path.read_text() == ""
-
-
-@pytest.mark.parametrize(
-    "folder", [p for p in PACKAGE.rglob("*") if p.is_dir()], ids=named
-)
-def test_every_folder_of_modules_is_a_package(folder):
-    if any(folder.glob("*.py")):
-        assert (folder / "__init__.py").is_file()
+def test_every_folder_of_modules_is_a_package():
+    for folder in {path.parent for path in MODULES}:
+        assert (folder / "__init__.py").is_file(), named(folder)
 
 
 def test_every_solver_has_a_yaml_and_every_yaml_a_solver():
@@ -99,19 +75,20 @@ def test_every_solver_has_a_yaml_and_every_yaml_a_solver():
     assert named_ == defined
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "solvers").glob("*.py")), ids=named)
-def test_no_solver_knows_a_budget_or_a_noise_scale(path):
-    names = {
-        node.id if isinstance(node, ast.Name) else node.attr
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Name | ast.Attribute)
-    }
-    assert not names & {"epsilon", "delta", "sigma", "Budget", "calibrate"}
+def test_no_solver_knows_a_budget_or_a_noise_scale():
+    for path in sorted((PACKAGE / "solvers").glob("*.py")):
+        names = {
+            node.id if isinstance(node, ast.Name) else node.attr
+            for node in ast.walk(parsed(path))
+            if isinstance(node, ast.Name | ast.Attribute)
+        }
+        wrong = names & {"epsilon", "delta", "sigma", "Budget", "calibrate"}
+        assert not wrong, named(path)
 
 
 def calls(path):
     """The names of what a module calls, of methods without their objects."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call):
             named_ = node.func
             yield getattr(named_, "id", getattr(named_, "attr", ""))
@@ -136,20 +113,14 @@ PARTS_OF_A_RISK = {"dataset", "loss", "margins"}
 NO_PROBLEMS = {"self", "block", "one"}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
-        for path in MODULES
-        if path.parent.name != "solvers" and "erm" not in path.parts
-    ],
-    ids=named,
-)
-def test_what_serves_any_problem_reads_no_part_of_an_empirical_risk(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Attribute) and node.attr in PARTS_OF_A_RISK:
-            owner = node.value.id if isinstance(node.value, ast.Name) else "?"
-            assert owner in NO_PROBLEMS, f"{named(path)}:{node.lineno}"
+def test_what_serves_any_problem_reads_no_part_of_an_empirical_risk():
+    for path in MODULES:
+        if path.parent.name == "solvers" or "erm" in path.parts:
+            continue
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Attribute) and node.attr in PARTS_OF_A_RISK:
+                owner = node.value.id if isinstance(node.value, ast.Name) else "?"
+                assert owner in NO_PROBLEMS, f"{named(path)}:{node.lineno}"
 
 
 def locked(name):
@@ -211,7 +182,7 @@ def test_what_is_imported_is_required():
     optional = {"runner/engines/dask.py": {"dask", "distributed", "dask-jobqueue"}}
     for path in MODULES:
         extra = optional.get(path.relative_to(PACKAGE).as_posix(), set())
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             modules = []
             if isinstance(node, ast.Import):
                 modules = [alias.name for alias in node.names]
@@ -268,8 +239,9 @@ def test_tests_use_all_cores_but_for_those_that_run_alone(tmp_path):
         (tmp_path / name).touch()
     code, (most, alone) = run(0, 0)
     assert code == 0
-    assert "-n auto" in most and most.endswith("-m not alone and not engines")
-    assert "-n " not in alone and alone.endswith("-m alone tests/test_one.py")
+    chosen = "-m not slow and not engines and"
+    assert "-n auto" in most and most.endswith(f"{chosen} not alone")
+    assert "-n " not in alone and alone.endswith(f"{chosen} alone tests/test_one.py")
     for codes, calls in (((1, 0), 2), ((0, 1), 2), ((2, 0), 1)):
         code, ran = run(*codes)
         assert code != 0 and len(ran) == calls
@@ -297,8 +269,103 @@ def test_ci_lints_tests_and_draws():
     assert run.stat().st_mode & 0o111
     lines = run.read_text().splitlines()
     assert "set -euo pipefail" in lines
-    makes = [line for line in lines if line.startswith("make")]
-    assert makes == ["make lint", "make test", "make reproduce-figures PROFILE=smoke"]
+    parts = [line for line in lines if line.startswith("part ")]
+    assert parts == ["part lint", "part test", "part reproduce-figures PROFILE=smoke"]
+
+
+@pytest.mark.parametrize("red", ["lint", "test", "reproduce-figures", "test-slow", ""])
+def test_ci_fails_with_its_parts_and_runs_slow_tests_of_what_changed(red, tmp_path):
+    def run(**given):
+        log = tmp_path / "log"
+        log.unlink(missing_ok=True)
+        path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LOG": str(log)}
+        done = subprocess.run(
+            [tmp_path / ".ci" / "run"],
+            env={**os.environ, "CI_ALL": "", **path, **given},
+            capture_output=True,
+            text=True,
+        )
+        return done, [line.split()[0] for line in log.read_text().splitlines()]
+
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    make, python = tmp_path / "make", tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    make.write_text(f'#!/bin/sh\necho $* >> $LOG\n[ "$1" != "{red}" ]\n')
+    python.write_text("#!/bin/sh\nexit $CHANGED\n")
+    for path in (make, python):
+        path.chmod(0o755)
+    parts = ["lint", "test", "reproduce-figures", "test-slow"]
+    for changed, all_ in (("0", ""), ("1", ""), ("0", "1")):
+        wanted = parts if "1" in (changed, all_) else parts[:3]
+        if red in wanted:
+            wanted = wanted[: wanted.index(red) + 1]
+        done, ran = run(CHANGED=changed, CI_ALL=all_)
+        assert ran == wanted
+        assert (done.returncode != 0) == (red in wanted)
+        assert len(re.findall(r"^== make .*: \d+ s$", done.stdout, re.M)) == len(ran)
+
+
+def test_the_slow_tests_cover_what_they_run_and_see_each_change(tmp_path):
+    """All of the package, the choices and the experiments; of tests, their own."""
+    names = set(slow.digests())
+    package = {named(path) for path in MODULES}
+    assert package <= names
+    assert {named(path) for path in ROOT.glob("conf/*/*.yaml")} <= names | {
+        f"conf/experiment/{path.name}" for path in ROOT.glob("experiments/*.yaml")
+    }
+    assert {"pyproject.toml", "requirements.lock", "tests/conftest.py"} <= names
+    assert "tests/test_architecture.py" not in names
+    recorded = "".join(f"{d} {n}\n" for n, d in slow.digests().items())
+    assert slow.changed(recorded) == []
+    other = recorded.replace(" dp_erm_bench/api.py", " dp_erm_bench/gone.py")
+    assert slow.changed(other) == ["dp_erm_bench/api.py", "dp_erm_bench/gone.py"]
+    assert slow.changed("0" + recorded[1:]) == [recorded.split()[1]]
+
+
+FILES = {
+    named(path.with_suffix("")).replace("/", ".").removesuffix(".__init__"): path
+    for path in MODULES
+}
+
+
+def imported(path):
+    """The modules of the package that a file names, in imports or as a string.
+
+    What ends in a dot is a folder, of which one is chosen by name.
+    """
+    for node in ast.walk(parsed(path)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = [node.value]
+        for name in names:
+            if re.fullmatch(r"dp_erm_bench(\.\w+)+\.", name):
+                yield from (module for module in FILES if module.startswith(name))
+            elif name.startswith("dp_erm_bench"):
+                yield from (name, name.rpartition(".")[0])
+
+
+def test_every_module_is_reached_by_a_fast_test():
+    """Through imports, and through the choices, which name what they build."""
+    fast = [p for p in ROOT.glob("tests/**/test_*.py") if not slow.all_slow(p)]
+    waiting = [name for path in fast for name in imported(path)]
+    for path in ROOT.glob("conf/*/*.yaml"):
+        targets = re.findall(r"_target_: *(dp_erm_bench[\w.]+)", path.read_text())
+        waiting += [target.rpartition(".")[0] for target in targets]
+    reached = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += imported(FILES[name]) if name in FILES else ()
+            # A release's twin is found by its file's name.
+            waiting.append(name.replace(".releases.", ".trust.twins."))
+    unreached = {n for n in set(FILES) - reached if FILES[n].name != "__init__.py"}
+    assert not unreached, unreached
 
 
 def test_nothing_names_a_path_or_an_index_of_a_machine():
