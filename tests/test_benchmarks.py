@@ -23,6 +23,8 @@ from benchmarks.parent import believing, example, ledger, parent
 from dp_erm_bench.datasets.load import forget_datasets
 from dp_erm_bench.results.table import load_results
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 OTHER = Other("other 1.0", job=0.0077, again=1e-5, help=0.72, first=2.0)
 

@@ -13,6 +13,8 @@ from packaging.requirements import Requirement
 
 from dp_erm_bench import __version__, registry
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

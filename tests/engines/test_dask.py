@@ -10,6 +10,8 @@ from launch import alive, descendants, ended, wait_for
 from dp_erm_bench.runner.engines.dask import Connection
 from dp_erm_bench.runner.options import RunOptions
 
+pytestmark = pytest.mark.slow
+
 DASK = {"engine": "dask"}
 OTHERS = {seed: "ok" for seed in range(12) if seed != 3}
 

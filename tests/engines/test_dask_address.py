@@ -12,6 +12,8 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.runner.options import RunOptions
 
+pytestmark = pytest.mark.slow
+
 TRIALS = 40
 
 

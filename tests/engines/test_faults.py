@@ -1,7 +1,7 @@
 """Faults on every engine: what came of each is the table of docs/harness.md.
 
-`make test` runs each fault on one engine with hosts of its own, `make test-engines`
-every fault on every engine.
+`make test` kills hosts of one engine, `make test-slow` runs each kind of fault on one
+engine with hosts of its own, `make test-engines` every fault on every engine.
 """
 
 import os
@@ -136,22 +136,29 @@ FAULTS = {
     "SIGTERM": interrupted(signal.SIGTERM, 143),
     "kill -9 of the parent": parent_killed,
 }
+FAST = ("hosts are killed, at last all", "joblib loky")
 OFTEN = {
     ("a trial kills its worker", "dask"),
     ("a trial hangs in native code", "joblib loky"),
     ("workers are killed from outside", "dask"),
-    ("hosts are killed, at last all", "joblib loky"),
     ("hosts are killed, at last all", "dask, address"),
     ("Ctrl-C", "dask"),
     ("Ctrl-C", "joblib loky"),
     ("kill -9 of the parent", "dask"),
 }
+
+
+def marks_of(fault, engine):
+    often = pytest.mark.slow if (fault, engine) in OFTEN else pytest.mark.engines
+    return [] if (fault, engine) == FAST else often
+
+
 CASES = [
     pytest.param(
         fault,
         engine,
         id=f"{fault}-{engine}",
-        marks=[] if (fault, engine) in OFTEN else pytest.mark.engines,
+        marks=marks_of(fault, engine),
     )
     for fault in FAULTS
     for engine in ENGINES
@@ -171,7 +178,9 @@ def test_nothing_is_lost_and_nobody_accused_wrongly(
 @pytest.mark.parametrize(
     "engine, trials",
     [
-        pytest.param(one, trials, marks=pytest.mark.engines if trials > 40 else [])
+        pytest.param(
+            one, trials, marks=pytest.mark.engines if trials > 40 else pytest.mark.slow
+        )
         for one in ENGINES
         if one != "local"
         for trials in (40, 2000)

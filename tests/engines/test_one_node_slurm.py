@@ -13,6 +13,8 @@ import pytest
 from keeper import descendants
 from one_node_slurm import Unavailable, unpacked_packages
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 LISTENING = "0A"
 LOOPBACK = "0100007F"

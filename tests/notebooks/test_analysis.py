@@ -17,6 +17,8 @@ from nbclient import NotebookClient
 from dp_erm_bench import registry
 from dp_erm_bench.results.table import COLUMNS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "notebooks" / "analysis.ipynb"
 TEXT = PATH.read_text()

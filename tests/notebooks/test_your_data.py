@@ -9,6 +9,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "notebooks" / "your_data.ipynb").read_text()
 NOTEBOOK = nbformat.reads(TEXT, as_version=4)
