@@ -50,6 +50,34 @@ def trusted():
     cached._outside.clear()
 
 
+@pytest.fixture(scope="session")
+def warm():
+    """Yield what forks processes that have the package imported."""
+    from tests.warm import Server
+
+    server = Server()
+    yield server
+    server.end()
+
+
+@pytest.fixture(autouse=True)
+def forked_workers(request, monkeypatch):
+    """Fork the workers that a test's own process starts, but where starts matter."""
+    if request.path.parent.name in ("faults", "engines", "kernels"):
+        return
+    if request.node.get_closest_marker("real_workers"):
+        return
+    from dp_erm_bench.runner import probe, process
+
+    real = process.start
+
+    def start(*given, **more):
+        return request.getfixturevalue("warm").worker(real)(*given, **more)
+
+    monkeypatch.setattr(process, "start", start)
+    monkeypatch.setattr(probe, "start", start)
+
+
 def pytest_configure() -> None:
     from hypothesis import settings
     from hypothesis.internal.conjecture import providers

@@ -15,6 +15,8 @@ from dp_erm_bench.runner.experiment import early_worker
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.process import Worker
 
+pytestmark = pytest.mark.real_workers
+
 
 @pytest.fixture
 def started(monkeypatch):

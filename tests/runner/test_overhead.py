@@ -17,6 +17,8 @@ from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.session import Session
 from dp_erm_bench.solvers.random_cd import RandomCD
 
+pytestmark = pytest.mark.real_workers
+
 HEAVY = ("pandas", "pyarrow", "joblib", "sklearn", "dp_accounting", "libsvmdata")
 STEPS = [1 + i / 100 for i in range(100)]
 CLIPS = [0.1 + i / 50 for i in range(50)]

@@ -24,6 +24,8 @@ from dp_erm_bench.runner.engines.joblib import JoblibEngine
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import Job
 
+pytestmark = pytest.mark.real_workers
+
 
 def without_clock(folder):
     found = {}
