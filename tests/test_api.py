@@ -22,6 +22,7 @@ from dp_erm_bench import (
     run,
 )
 from dp_erm_bench.errors import Unsupported, UsageError
+from tests.loops import each
 from tests.serving import RISKS, constraint_of, fits_noise, known, parameters
 
 ALGORITHMS = RISKS
@@ -111,7 +112,7 @@ def test_objectives_and_overrides_are_taken_by_name():
     assert load_problem("breast_cancer").dataset.uncharged == ("standardisation",)
 
 
-@pytest.mark.parametrize(
+@each(
     "call, words",
     [
         (lambda: load_problem("brest_cancer"), "did you mean breast_cancer"),
@@ -166,7 +167,7 @@ def test_wrong_arrays_are_refused_in_one_sentence(X, y, words):
     assert words in sentence(caught)
 
 
-@pytest.mark.parametrize(
+@each(
     "bounds, words",
     [
         ({"columns": 0.5}, "columns"),
@@ -240,8 +241,8 @@ def test_bounds_are_spread_over_the_columns():
 # Fits.
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+@each("algorithm", ALGORITHMS)
+@each("adjacency", ["replace_one", "zero_out"])
 def test_a_fit_returns_what_it_promises(algorithm, adjacency):
     problem = served(algorithm, bounds={"columns": 1.0})
     result = fit(
@@ -302,7 +303,7 @@ def test_uses_of_the_data_that_are_not_paid_for_are_listed():
     assert result.uncharged == ("standardisation", "smoothness")
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_a_budget_without_clip_and_bounds_is_refused_naming_both(algorithm):
     with pytest.raises(Unsupported) as caught:
         fit(served(algorithm), algorithm, epsilon=1.0)
@@ -310,7 +311,7 @@ def test_a_budget_without_clip_and_bounds_is_refused_naming_both(algorithm):
     assert "clip" in text and "declared bounds" in text
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_squared_loss_on_the_whole_space_needs_clipping(algorithm):
     problem = served(algorithm, "squared", {"columns": 1.0, "label": 1.0})
     how = FAST.get(algorithm, {})
@@ -324,7 +325,7 @@ def test_squared_loss_on_the_whole_space_needs_clipping(algorithm):
         fit(problem, algorithm, epsilon=1.0, clip=1.0, **how)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_without_a_budget_there_is_no_noise_and_no_proof(algorithm):
     problem = served(algorithm, bounds={"columns": 1.0})
     how = {**FAST.get(algorithm, {}), **known(algorithm, step=0.1)}
@@ -336,7 +337,7 @@ def test_without_a_budget_there_is_no_noise_and_no_proof(algorithm):
     assert first.trajectory.objective.iloc[-1] < first.trajectory.objective[0]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_seeds_reproduce_and_no_seed_does_not(algorithm):
     problem, how = served(algorithm, bounds={"columns": 1.0}), FAST.get(algorithm, {})
 
@@ -397,7 +398,7 @@ def test_wrong_seeds_are_refused(seed):
         fit(own_problem(), "greedy_cd", epsilon=1.0, clip=1.0, seed=seed)
 
 
-@pytest.mark.parametrize(
+@each(
     "given, words",
     [
         ({"algorithm": "greedy"}, "did you mean greedy_cd"),
@@ -731,8 +732,8 @@ def test_wrong_preparations_are_refused(given, said):
         problem_from_arrays(*arrays(), **{"loss": "logistic"} | given)
 
 
-@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pd.Categorical])
-@pytest.mark.parametrize(("no", "yes"), [("no", "yes"), (0, 1), (False, True)])
+@each("kind", [list, np.array, pd.Series, pd.Categorical])
+@each(("no", "yes"), [("no", "yes"), (0, 1), (False, True)])
 def test_labels_are_named_as_the_user_has_them(kind, no, yes):
     X, y = arrays()
     labels = kind([yes if one > 0.0 else no for one in y])

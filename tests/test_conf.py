@@ -15,12 +15,13 @@ from dp_erm_bench.cli.request import read
 from dp_erm_bench.experiment.frame import BudgetConfig, Frame, RunnerConfig
 from dp_erm_bench.registry import CHOSEN, PARTS
 from dp_erm_bench.runner.options import RunOptions
+from tests.loops import each
 
 CONF = registry.conf_dir()
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir())
 CHOICES = [(group, name) for group in GROUPS for name in registry.names(group)]
-COMPOSED = [(group, name) for group, name in CHOICES if group != "task"]
-"""A task is named in the blocks of an experiment, never on the command line."""
+COMPOSED = [one for one in CHOICES if one[0] not in ("task", "experiment")]
+"""A task is named in the blocks of an experiment, which is resolved below."""
 EXPERIMENTS = registry.names("experiment")
 BUILT = ("problem", "loss", "penalty", "constraint", "algorithm", "dataset", "task")
 
@@ -40,7 +41,7 @@ def test_the_groups_are_those_the_command_line_knows():
     assert CHOICES
 
 
-@pytest.mark.parametrize(("group", "name"), COMPOSED)
+@each(("group", "name"), COMPOSED)
 def test_every_choice_composes(group, name, composed):
     config = composed(f"{group}={name}")
     if group in PARTS:
@@ -51,7 +52,7 @@ def test_every_choice_composes(group, name, composed):
         assert config.calibration == name
 
 
-@pytest.mark.parametrize(("group", "name"), CHOICES)
+@each(("group", "name"), CHOICES)
 def test_targets_exist(group, name):
     if group in BUILT:
         assert callable(registry.target(group, name))
@@ -59,7 +60,7 @@ def test_targets_exist(group, name):
         assert "_target_" not in registry.read(group, name)
 
 
-@pytest.mark.parametrize("name", registry.names("dataset"))
+@each("name", registry.names("dataset"))
 def test_datasets_are_called_as_their_file(name):
     fields = registry.read("dataset", name)
     assert fields["name"] == name
@@ -71,7 +72,7 @@ def test_datasets_are_called_as_their_file(name):
             registry.check_choice("penalty", fields[key]["penalty"], penalties)
 
 
-@pytest.mark.parametrize("name", registry.names("algorithm"))
+@each("name", registry.names("algorithm"))
 def test_an_algorithm_has_its_package_and_only_its_class(name):
     text = (CONF / "algorithm" / f"{name}.yaml").read_text()
     assert text.startswith(f"# @package algorithm.{name}\n")
@@ -112,8 +113,15 @@ def test_the_schema_refuses_unknown_keys(key, composed):
         composed(f"{key}=1")
 
 
-@pytest.mark.parametrize("profile", ["smoke", "default", "paper"])
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+# Each in one profile, each profile by three of them; the others are slow.
+@pytest.mark.parametrize(
+    "experiment, profile",
+    [
+        pytest.param(name, profile, marks=[pytest.mark.slow] if (k + turn) % 3 else [])
+        for k, name in enumerate(EXPERIMENTS)
+        for turn, profile in enumerate(["smoke", "default", "paper"])
+    ],
+)
 def test_every_experiment_resolves_in_every_profile(experiment, profile, composed):
     request = read([f"experiment={experiment}", f"profile={profile}"])
     blocks, config = resolved(Composer(request))

@@ -9,6 +9,7 @@ from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.problems.erm.build import build_problem, problem_from_arrays
+from tests.loops import each
 from tests.serving import RISKS, bounds_for, built, constraint_of, known
 
 N = 30
@@ -38,8 +39,8 @@ CASES = [(edge, form) for form in FORMS[:2] for edge in EDGES]
 CASES += [("an empty column", FORMS[2])]
 
 
-@pytest.mark.parametrize("edge, form", CASES)
-@pytest.mark.parametrize("algorithm", RISKS)
+@each("edge, form", CASES)
+@each("algorithm", RISKS)
 def test_every_algorithm_runs_at_the_edge(algorithm, edge, form):
     X, y, objective = problem(EDGES[edge])
     objective["constraint"] = constraint_of(algorithm)

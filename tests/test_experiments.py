@@ -19,6 +19,7 @@ from dp_erm_bench.report.figure import figures_of, members
 from dp_erm_bench.report.make import check_report
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.rates import noises
+from tests.loops import each
 
 NAMES = ("mangold2022", "mangold2023")
 ALL = (*NAMES, "talwar2015", "arora2020", "ghazi2024")
@@ -152,7 +153,7 @@ def test_paper_profiles_ask_for_so_many_tuning_trials(name):
     assert sum(lines(block) * most(block["tune"]) for block in blocks) <= MOST[name]
 
 
-@pytest.mark.parametrize(("name", "profile"), list(itertools.product(ALL, PROFILES)))
+@each(("name", "profile"), list(itertools.product(ALL, PROFILES)))
 def test_every_line_with_something_to_choose_is_searched(name, profile):
     for block in tuned_all(load(name, profile)):
         tune = block["tune"]
@@ -384,7 +385,7 @@ def empty_table():
     return pd.DataFrame(columns=names.split())
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "figure", "identity", "threshold"),
     [
         ("mangold2022", "electricity_raw", "cd_beats_sgd", ">= 10"),

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from dp_erm_bench.contract import suite
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.prepare import Recipe
 from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
 from dp_erm_bench.releases.adjacency import Adjacency
+from tests.loops import each
 from tests.privacy.made import built_in
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,7 +27,7 @@ def functions(path):
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("place", sorted({*PLACES, *TESTS}))
+@each("place", sorted({*PLACES, *TESTS}))
 def test_what_it_names_exists(place):
     path, _, name = place.partition("::")
     assert (ROOT / path).exists()

@@ -11,6 +11,7 @@ import pytest
 from benchmarks import curves, lattice, regret
 from benchmarks.cells import Cell, Chosen, Trials, fresh, leaderboard, seeds_of, tuned
 from dp_erm_bench.errors import UsageError
+from tests.loops import each
 
 NAME = "breast_cancer_l2/gd/1"
 BEST = {"n_iter": 20, "step": 8.0}
@@ -51,7 +52,7 @@ def test_a_cell_is_a_tuned_line_at_an_epsilon(name):
         Cell.named(name)
 
 
-@pytest.mark.parametrize("name", [*regret.CELLS, *lattice.LATTICES])
+@each("name", [*regret.CELLS, *lattice.LATTICES])
 def test_usual_cells_exist(name):
     assert str(Cell.named(name)) == name
 

@@ -46,7 +46,17 @@ def served(problem, algorithm):
     return build_problem(data, "logistic", {"name": "l2", "strength": strength}, space)
 
 
-@pytest.mark.parametrize("algorithm", RISKS)
+# Each algorithm on two of the four sets, by turns.
+@pytest.mark.parametrize(
+    "algorithm, problem",
+    [
+        (algorithm, name)
+        for k, algorithm in enumerate(RISKS)
+        for turn, name in enumerate(SETS)
+        if (k + turn) % 2 == 0
+    ],
+    indirect=["problem"],
+)
 def test_every_algorithm_runs_on_sparse_data(problem, algorithm):
     problem = served(problem, algorithm)
     assert problem.dataset.sparse
@@ -57,6 +67,7 @@ def test_every_algorithm_runs_on_sparse_data(problem, algorithm):
     assert found.w.any() or problem.penalty.l1 > 0.0
 
 
+@pytest.mark.parametrize("problem", SETS[:3], indirect=True)
 def test_without_noise_greedy_steps_descend_on_few_features(problem):
     found = fit(problem, "greedy_cd", epsilon=np.inf, n_iter=5)
     losses = found.trajectory["objective"]

@@ -13,6 +13,7 @@ from dp_erm_bench.audit.accounting import noise_rows, renyi_epsilon, unit_proble
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from tests.audit.noise import noise_table
+from tests.loops import each
 from tests.privacy.made import law_of
 from tests.serving import fits_noise
 
@@ -71,8 +72,8 @@ def test_what_the_printed_constants_cost(algorithm, epsilon, ratio):
     assert paper.relative == pytest.approx(ratio, abs=2e-3)
 
 
-@pytest.mark.parametrize("algorithm", [*filter(fits_noise, ALGORITHMS)])
-@pytest.mark.parametrize("adjacency", Adjacency)
+@each("algorithm", [*filter(fits_noise, ALGORITHMS)])
+@each("adjacency", Adjacency)
 def test_no_accountant_beats_what_we_use(algorithm, adjacency):
     found = table(algorithm, adjacency=adjacency, n_iter=20)
     best = found["default", "best"]

@@ -20,6 +20,7 @@ from dp_erm_bench.audit.greedy import (
 )
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
+from tests.loops import each
 from tests.privacy.made import law_of
 
 ONE = INSTANCES[0]
@@ -57,8 +58,8 @@ def test_the_noise_is_the_printed_one():
     assert twice.z == pytest.approx(ONE.z / 2)
 
 
-@pytest.mark.parametrize("kappa", [1.0, 3.0, 30.0])
-@pytest.mark.parametrize("lead", [-40.0, -3.0, 0.5, 25.0])
+@each("kappa", [1.0, 3.0, 30.0])
+@each("lead", [-40.0, -3.0, 0.5, 25.0])
 def test_who_wins_against_an_adaptive_quadrature(kappa, lead):
     instance = Instance(kappa, 4, 1, 1e-6)
     z = instance.z

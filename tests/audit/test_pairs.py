@@ -13,6 +13,7 @@ from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedSGD
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.trust.replay import changes
+from tests.loops import each
 
 ALGORITHMS = registry.names("algorithm")
 
@@ -36,8 +37,8 @@ def asked_of(attack):
     return asked
 
 
-@pytest.mark.parametrize("adjacency", Adjacency)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("adjacency", Adjacency)
+@each("algorithm", ALGORITHMS)
 def test_the_first_step_leaks_the_whole_sensitivity(algorithm, adjacency):
     attack = named_attack(
         algorithm, variants(algorithm)[0], Budget(8.0, 1e-6, adjacency)
@@ -90,7 +91,7 @@ def test_derivatives_stay_extreme():
     assert set(slopes.tolist()) == {-1.0}
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_variants_cover_every_choice_that_is_claimed_to_be_private(algorithm):
     found = variants(algorithm)
     assert found and all(found.count(case) == 1 for case in found)

@@ -26,6 +26,7 @@ from dp_erm_bench.trust import epsilons
 from dp_erm_bench.trust.recount import Recount, listen, recount, uses_of
 from dp_erm_bench.trust.twins.base import NoTwin, twin_of
 from dp_erm_bench.trust.twins.inside_noisy_max import InsideNoisyMaxTwin
+from tests.loops import each
 from tests.privacy.made import TWINS, built_in, law_of, use_of
 from tests.serving import fits_noise
 
@@ -214,7 +215,7 @@ def test_one_use_more_is_found(algorithm, adjacency):
     assert found.epsilon > calibration.epsilon_certified * 1.004
 
 
-@pytest.mark.parametrize("algorithm", [*filter(fits_noise, ALGORITHMS)])
+@each("algorithm", [*filter(fits_noise, ALGORITHMS)])
 def test_the_other_adjacencys_sensitivity_is_found(algorithm):
     run, calibration = calibrated((algorithm, {}), REPLACE, 1.0)
     honest = {release.name: release for release in run.releases}

@@ -15,6 +15,7 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
+from tests.loops import each
 from tests.serving import RISKS
 
 REPLACE, ZERO = Adjacency
@@ -114,7 +115,7 @@ def test_ten_thousand_seeds_end_in_ten_thousand_places(algorithm):
     assert np.unique(last, axis=0).shape[0] == SEEDS
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_ten_thousand_seeds_draw_ten_thousand_noises(algorithm):
     candidate = candidate_of(algorithm)
     names = [f"seed {seed}" for seed in range(SEEDS)]

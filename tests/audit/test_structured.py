@@ -105,7 +105,13 @@ def defined(module):
     ]
 
 
-@pytest.mark.parametrize("name", structured.NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if k else [])
+        for k, name in enumerate(structured.NAMES)
+    ],
+)
 def test_the_bound_is_the_least_over_ridges(name):
     n, p, kappa, radius, budget = 4000, 20, 0.01, 3.0, (1.0, 1e-8)
     least = structured.output_bound(name, n, p, kappa, radius, budget)

@@ -20,6 +20,7 @@ from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.trust.recount import listen, recount, uses_of
+from tests.loops import each
 
 ALGORITHMS = registry.names("algorithm")
 NAMES = ("a", "b", "c")
@@ -34,7 +35,7 @@ def quiet_run(algorithm, z=3.0):
     return next(candidate.first()).run(z=z)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_what_is_heard_is_what_the_mechanisms_say(algorithm):
     run = quiet_run(algorithm)
     heard = listen(run.mechanisms)
@@ -51,7 +52,7 @@ def test_what_is_heard_is_what_the_mechanisms_say(algorithm):
         )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_listening_changes_nothing(algorithm):
     run, other = quiet_run(algorithm), quiet_run(algorithm)
     listen(run.mechanisms)
@@ -130,8 +131,8 @@ def test_half_the_noise_is_heard_though_the_scale_is_right(kind):
     assert uses_of(mechanisms)[0].ratio == 3.0
 
 
-@pytest.mark.parametrize("kind", ADDITIVE)
-@pytest.mark.parametrize("spoil", [reused, from_the_start, of_one_byte, silent])
+@each("kind", ADDITIVE)
+@each("spoil", [reused, from_the_start, of_one_byte, silent])
 def test_noise_of_another_place_is_heard(kind, spoil):
     assert heard_of(kind, spoil)[0].ratio < 2.9
 

@@ -8,6 +8,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.listing import GROUPS, KEYS, listing
 from dp_erm_bench.cli.main import command, main
 from dp_erm_bench.experiment.schema import block_keys
+from tests.loops import each
 
 CLAIMS = """\
 paper,figure,statement,measured,threshold,value,verdict,profile
@@ -36,7 +37,7 @@ def test_every_choice_is_listed_with_what_it_is(group):
         assert len(line.split()) > 2, f"{group} {name} says nothing about itself"
 
 
-@pytest.mark.parametrize("name", registry.names("algorithm"))
+@each("name", registry.names("algorithm"))
 def test_every_parameter_is_listed_with_default_and_meaning(name):
     text = listing("algorithm")
     for field in dataclasses.fields(registry.target("algorithm", name)):

@@ -9,13 +9,14 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.completion import COMMANDS as OFFERED
 from dp_erm_bench.cli.completion import candidates, parameters
 from dp_erm_bench.cli.main import COMMANDS, main
+from tests.loops import each
 
 
 def after(line):
     return candidates(f"dp-erm-bench {line}")
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "words"),
     [
         ("algorithm=gr", ["algorithm=greedy_cd"]),
@@ -77,7 +78,7 @@ def test_the_commands_offered_are_those_there_are():
     assert {*COMMANDS, "help"} == {*OFFERED}
 
 
-@pytest.mark.parametrize("name", registry.built_in("algorithm"))
+@each("name", registry.built_in("algorithm"))
 def test_parameters_read_from_source_are_those_of_the_class(name):
     fields = dataclasses.fields(registry.target("algorithm", name))
     made = {f.name: tuple(f.metadata.get("choices", ())) for f in fields if f.init}

@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 from dp_erm_bench import registry
 from dp_erm_bench.cli.grammar import expand, parse, unique
 from dp_erm_bench.errors import UsageError
+from tests.loops import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("argument", "values", "swept"),
     [
         ("seed=3", [3], False),
@@ -52,7 +53,7 @@ def test_a_shuffled_axis_keeps_its_values():
     assert sorted(parse("seed=shuffle(range(0,20))").values) == list(range(20))
 
 
-@pytest.mark.parametrize(
+@each(
     ("argument", "said"),
     [
         ("seed=range(0,0)", "empty"),

@@ -294,6 +294,7 @@ def test_accuracies_are_better_the_higher_they_are():
     assert {row for row, _ in _marks(values, runs)["wins"]} == {1}
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows_are_drawn_in_time():
     frame = made(lines=20, epsilons=(0.1, 1.0), seeds=10, places=250)
     assert len(frame) == 100_000

@@ -103,7 +103,7 @@ ARGUMENTS = st.one_of(
 )
 
 
-@budget_of(160)
+@budget_of(80)
 @given(st.lists(ARGUMENTS, max_size=4))
 @example(["dataset=log1", "algorithm=sgd"])
 @example(["seed=" + "9" * 5000])

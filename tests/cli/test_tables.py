@@ -15,6 +15,7 @@ from dp_erm_bench.report.view import View, shown
 from dp_erm_bench.results import rows
 from dp_erm_bench.results.columns import page
 from tests.cli.test_plot import SWEEP, made
+from tests.loops import each
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,8 +89,8 @@ def test_the_best_is_the_highest_where_higher_is_better():
     assert set(found.loc[found["best"], "line"]) == {"gd, step=1.5"}
 
 
-@pytest.mark.parametrize("kind", ["latex", "markdown", "csv"])
-@pytest.mark.parametrize("name", ["$x_", "a|b", "a & b", "数据", r"\x"])
+@each("kind", ["latex", "markdown", "csv"])
+@each("name", ["$x_", "a|b", "a & b", "数据", r"\x"])
 def test_any_name_is_a_cell(kind, name):
     found = summary(shown(made(lines=1, line=name, panel=name), View("epsilon")))
     text = written(found, kind)

@@ -18,6 +18,7 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.tuned import tuned_blocks
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.tuned import tuned
+from tests.loops import each
 
 DATA = (
     *("dataset=file", "dataset.path=my.csv", "dataset.clip_to_bounds=true"),
@@ -102,6 +103,7 @@ def test_a_csv_is_tuned_drawn_and_told(here, capsys):
         assert f"one value here, {told}; frank_wolfe was skipped: constraint=" in said
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_ends_cleanly_and_resumes_to_the_same(
     here, start, capsys
 ):
@@ -243,7 +245,7 @@ POSED = (
 )
 
 
-@pytest.mark.parametrize("name", registry.names("algorithm"))
+@each("name", registry.names("algorithm"))
 def test_every_algorithm_has_somewhere_to_start(name):
     lines = []
     for posed in POSED:

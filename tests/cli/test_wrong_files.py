@@ -3,6 +3,7 @@
 import pytest
 
 from dp_erm_bench.cli.main import main
+from tests.loops import each
 
 DATA = "dataset: {name: log1, n: 60, p: 5}"
 FIXED = "algorithm: {name: random_cd, clip: 1}"
@@ -336,17 +337,17 @@ def refused(experiments, tmp_path, monkeypatch, capsys):
     return refuse
 
 
-@pytest.mark.parametrize(("text", "said"), ALL)
+@each(("text", "said"), ALL)
 def test_one_sentence_and_nothing_run(text, said, refused):
     assert said in refused((HEAD + text).encode())
 
 
-@pytest.mark.parametrize(("content", "said"), BYTES)
+@each(("content", "said"), BYTES)
 def test_a_file_that_is_no_yaml(content, said, refused):
     assert said in refused(content)
 
 
-@pytest.mark.parametrize(
+@each(
     ("argument", "said"),
     [
         ("profile=smoke", "has no profiles"),

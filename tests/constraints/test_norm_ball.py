@@ -10,6 +10,7 @@ from dp_erm_bench.constraints.base import UNCOMPILED
 from dp_erm_bench.constraints.l1_ball import L1Ball
 from dp_erm_bench.constraints.norm_ball import NormBall
 from dp_erm_bench.errors import UsageError
+from tests.loops import each
 from tests.norms.families import FAMILIES, LAPPED, SETS, P, listed, mixed
 from tests.norms.test_families import POINTS, ROWS, projected
 from tests.serving import RISKS
@@ -131,7 +132,7 @@ def test_optima_on_balls_are_certified_and_reached(name, loss):
     assert 0.0 <= walked.trajectory["relative_error"].iloc[-1] <= 3e-2
 
 
-@pytest.mark.parametrize("algorithm", RISKS)
+@each("algorithm", RISKS)
 def test_every_algorithm_serves_or_refuses_it(algorithm):
     made = problem(BALLS["sqrt"])
     given = {

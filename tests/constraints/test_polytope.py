@@ -16,6 +16,7 @@ from dp_erm_bench.constraints.simplex import Simplex
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.erm.build import build_problem
+from tests.loops import each
 
 TRIANGLE = [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]
 P = 5
@@ -211,7 +212,7 @@ def refused(given_):
     return said
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@each("wrong", WRONG)
 def test_wrong_vertices_are_refused_in_one_sentence(wrong):
     assert "must be a list of points" in refused(WRONG[wrong])
 

@@ -15,6 +15,7 @@ from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.one_solve import OneSolve
 from tests.contract.corpus import BROKEN, SOUND
 from tests.contract.own import check_named, results
+from tests.loops import each
 
 FULL = "DP_ERM_BENCH_FULL_CORPUS" in os.environ
 CHUNK, EVERY = 48, 40
@@ -49,7 +50,7 @@ def accused(candidate, cases):
     return None
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@each("name", CHOSEN)
 def test_the_broken_are_caught(name, candidate):
     made = candidate(BROKEN[name])
     if name in UNHEARD:

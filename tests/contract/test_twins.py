@@ -14,6 +14,7 @@ from tests.contract.own import (
     few,
     results,
 )
+from tests.loops import each
 
 ONCE = "        for k in [1]"
 BEST_OF_MANY = {"losers_are_secret"}
@@ -30,7 +31,7 @@ def candidate(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@each("twin", TWINS)
 def test_every_broken_twin_is_found(twin, candidate):
     text, name, said = TWINS[twin]
     with pytest.raises(ContractError) as error:

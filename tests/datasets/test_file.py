@@ -18,6 +18,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.problems.erm.model import feature_names
+from tests.loops import each
 
 X = np.array([[0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 1.0, 0.0]])
 Y = np.array([0.0, 1.0, 1.0, 0.0])
@@ -232,7 +233,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "said"), BAD, ids=[b[0] for b in BAD])
+@each(("name", "content", "said"), BAD, ids=[b[0] for b in BAD])
 def test_a_bad_file_is_refused_in_one_sentence(name, content, said, put):
     with pytest.raises(UsageError, match=said) as caught:
         loaded(put(name, content))
@@ -259,8 +260,8 @@ def test_a_bad_option_is_refused_in_one_sentence(changes, said, put):
 PASSWD = b"root:x:0:0:root:/root:/bin/bash\nme:x:1:1:me,not-for-you:/:/bin/sh\n"
 
 
-@pytest.mark.parametrize("name", ["x.svm", "x.csv", "x.npz", "x.csv.gz", "x.libsvm"])
-@pytest.mark.parametrize("label", [None, "z", 0])
+@each("name", ["x.svm", "x.csv", "x.npz", "x.csv.gz", "x.libsvm"])
+@each("label", [None, "z", 0])
 def test_no_message_shows_what_a_file_holds(name, label, put):
     more = {"label": label} if ".csv" in name else {}
     with pytest.raises(UsageError) as caught:

@@ -11,6 +11,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.problems.erm.build import build_problem
+from tests.loops import each
 from tests.serving import RISKS, constraint_of, known
 
 RNG = np.random.default_rng(0)
@@ -107,7 +108,7 @@ def test_the_labels_own_parameter_has_no_intercept():
     assert w.shape == (6,) and w[-1] == 0.0 and (w[:2] > 0.0).all()
 
 
-@pytest.mark.parametrize("algorithm", RISKS)
+@each("algorithm", RISKS)
 def test_every_algorithm_has_an_intercept(algorithm):
     spec = {"n": 60, "p": 3, "intercept": 1.0, **HOW}
     ball = constraint_of(algorithm)

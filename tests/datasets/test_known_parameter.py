@@ -10,6 +10,7 @@ from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.datasets.synthetic import quasi_sparse, sparse_lasso
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.erm.build import build_problem
+from tests.loops import each
 
 
 @pytest.mark.parametrize("make", [sparse_lasso, quasi_sparse])
@@ -125,8 +126,8 @@ WRONG = [
 GENERATED = ["log1", "sparse_lasso", "quasi_sparse", "unbalanced"]
 
 
-@pytest.mark.parametrize("name", GENERATED)
-@pytest.mark.parametrize(("key", "value", "allowed"), WRONG)
+@each("name", GENERATED)
+@each(("key", "value", "allowed"), WRONG)
 def test_a_generator_refuses_what_it_cannot_draw(name, key, value, allowed):
     with pytest.raises(UsageError, match=rf"dataset\.{key}={value}: must be {allowed}"):
         load_dataset(dataset_spec(name, **{key: value}))

@@ -5,11 +5,12 @@ from dp_erm_bench.datasets.base import Usual
 from dp_erm_bench.datasets.spec import check_spec, dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import names
+from tests.loops import each
 
 ASKED = {"libsvm": {"set": "a1a"}}
 
 
-@pytest.mark.parametrize("name", names("dataset"))
+@each("name", names("dataset"))
 def test_every_yaml_is_a_valid_specification_of_its_own_name(name):
     found = check_spec(dataset_spec(name, **ASKED.get(name, {})))
     assert found.name.partition(":")[0] == name
@@ -30,7 +31,7 @@ def test_an_unknown_key_is_refused_by_name_with_what_is_allowed():
         check_spec({**dataset_spec("electricity"), "sigma": 2.0})
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "value"),
     [
         ("standardise", "yes"),

@@ -7,6 +7,7 @@ from dp_erm_bench.cached import user_folder
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.paths import cache_dir
+from tests.loops import each
 
 
 @pytest.fixture
@@ -37,8 +38,8 @@ def test_nothing_stored_is_none():
     assert load_arrays("kind", "absent") is None
 
 
-@pytest.mark.parametrize("file", ["X.npy", "y.npy", "content.json"])
-@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "empty"])
+@each("file", ["X.npy", "y.npy", "content.json"])
+@each("damage", ["flip", "truncate", "remove", "empty"])
 def test_damage_is_noticed_and_repaired(arrays, file, damage):
     save_arrays("kind", "key", arrays)
     path = stored_in("kind") / "key" / file

@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 from dp_erm_bench import fit, problem_from_arrays
 from dp_erm_bench.errors import Unsupported
 from tests.extending.cube.cube import Cube
+from tests.loops import each
 from tests.serving import RISKS
 
 SERVED = {
@@ -43,7 +44,7 @@ def test_its_optimum_is_certified_and_that_of_another_solver(loss, l2):
     assert (np.abs(optimum.w) == 0.3).any()
 
 
-@pytest.mark.parametrize("name", RISKS)
+@each("name", RISKS)
 def test_who_projects_serves_it_and_all_others_refuse_in_a_sentence(name):
     given = problem("squared", radius=0.1, penalty="l2", strength=0.5)
     if name in SERVED:

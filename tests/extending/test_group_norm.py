@@ -7,6 +7,7 @@ from dp_erm_bench import fit, problem_from_arrays
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.penalties.base import SeparablePenalty
 from tests.extending.group_norm.group_norm import GroupNorm
+from tests.loops import each
 from tests.serving import RISKS
 
 SERVED = {
@@ -89,7 +90,7 @@ def test_weak_and_strong_penalties_are_certified(strength):
     assert optimum.w.any() == (strength < 1.0)
 
 
-@pytest.mark.parametrize("name", RISKS)
+@each("name", RISKS)
 def test_algorithms_serve_it_and_all_others_refuse_in_a_sentence(name):
     given = problem()
     extra = SERVED.get(name, {})

@@ -187,31 +187,29 @@ def test_a_spec_from_elsewhere_runs_no_file(tmp_path):
             problem_named("log1", {}, loss, "l2", "none")
 
 
-def test_a_sweep_takes_its_path_and_its_parameter(tmp_path):
+def test_a_sweep_takes_its_path_and_its_parameter(tmp_path, warm):
     shutil.copy(FILE, tmp_path)
     command = [
-        *(sys.executable, "-m", "dp_erm_bench", "dataset=log1", "dataset.n=40"),
+        *("dataset=log1", "dataset.n=40"),
         *("dataset.p=3", "loss=tilted.py,logistic", "algorithm=gd", "seed=0"),
         *("algorithm.gd.clip=1", "runner.n_jobs=1"),
     ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = warm.command(*command, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = load_results(tmp_path / "results" / "sweep")
     assert sorted(table["loss"].unique()) == ["logistic", "tilted"]
     assert set(table["status"]) == {"ok"}
     with open(tmp_path / "tilted.py", "a") as file:
         file.write("\n\nVERSION = 2  # of the same loss\n")
-    assert not subprocess.run([*command, "name=edited"], cwd=tmp_path).returncode
+    assert not warm.command(*command, "name=edited", cwd=tmp_path).returncode
     folders = [str(tmp_path / "results" / name) for name in ("sweep", "edited")]
-    done = subprocess.run(
-        [*command[:3], "compare", *folders], capture_output=True, text=True
-    )
+    done = warm.command("compare", *folders)
     # Its content seeds the draws, so that it is paired, and not the same.
     assert done.returncode == 0 and "1 undecided, 1 same" in done.stdout, done.stderr
     with pytest.raises(UsageError, match="loss's file is not replayed"):
         replay_trial(table[table["loss"] == "tilted"], folders[0])
 
-    wrong = [*command[:6], "loss=tilted.py", "loss.tauu=1", "algorithm=gd"]
-    refused = subprocess.run(wrong, cwd=tmp_path, capture_output=True, text=True)
+    wrong = [*command[:3], "loss=tilted.py", "loss.tauu=1", "algorithm=gd"]
+    refused = warm.command(*wrong, cwd=tmp_path)
     assert refused.returncode == 2
     assert "parameter of tilted=tauu (did you mean tau?)" in refused.stderr

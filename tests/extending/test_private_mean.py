@@ -18,6 +18,7 @@ from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.run import Run
 from tests.contract.own import check_named, results
+from tests.loops import each
 
 FOLDER = Path(__file__).parent / "private_mean"
 NOISY_MEAN = str(FOLDER / "noisy_mean.py")
@@ -112,7 +113,7 @@ def test_data_beside_the_mechanism_are_a_leak():
     assert abs(attack.run(0, 20, "leak")).min() == LEAK
 
 
-@pytest.mark.parametrize("name", registry.names("algorithm"))
+@each("name", registry.names("algorithm"))
 def test_algorithms_of_another_problem_refuse_it_in_a_sentence(name):
     with pytest.raises(Unsupported) as refused:
         fit(problem(), name, epsilon=1.0, seed=0)

@@ -29,7 +29,7 @@ def one_sentence(found, reason):
     return True
 
 
-@pytest.mark.parametrize("batch_trials", [1, 8])
+@pytest.mark.parametrize("batch_trials", [8, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_quota_ends_the_run_with_one_sentence(runs, batch_trials):
     limit = {"setup": small_files(60_000), "batch_trials": batch_trials}
     found = ended(runs.start("wordy", SEEDS, n_jobs=1, **limit))

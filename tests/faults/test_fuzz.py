@@ -25,7 +25,7 @@ from dp_erm_bench.results.runs import note, read_manifest, read_run, write_run
 from dp_erm_bench.results.store import Store, segments_of
 from dp_erm_bench.results.table import load_results
 
-CASES = 2000
+CASES = 1000
 WHOLE = 40
 """Of so many cases one is read through the table as well."""
 

@@ -97,6 +97,7 @@ def seen(tmp_path_factory):
     return look
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, fault", FAULTS)
 def test_a_fault_is_told_in_its_own_row(seen, name, fault):
     table = seen(name).table
@@ -107,6 +108,7 @@ def test_a_fault_is_told_in_its_own_row(seen, name, fault):
     assert rows["message"].str.len().max() < 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GROUPS)
 def test_the_others_keep_their_numbers_whatever_one_does(seen, name):
     found, clean = seen(name), seen()
@@ -123,6 +125,7 @@ def test_the_others_keep_their_numbers_whatever_one_does(seen, name):
         assert set(rows["status"]) == {"ok"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GROUPS)
 def test_no_trial_is_twice_in_the_table_and_no_process_is_left(seen, name):
     found = seen(name)
@@ -167,7 +170,9 @@ def begun(tmp_path):
         process.communicate()
 
 
-@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize(
+    "replaced", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_a_folder_that_is_removed_ends_the_run_with_one_sentence(
     begun, tmp_path, replaced
 ):
@@ -190,6 +195,7 @@ def test_a_folder_that_is_removed_ends_the_run_with_one_sentence(
     assert not any(map(alive, workers))
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_workers_that_forked_and_stopped(begun, tmp_path):
     process = begun("os.fork(); os.kill(os.getpid(), signal.SIGSTOP)", least=42)
     os.killpg(process.pid, signal.SIGINT)
@@ -208,6 +214,7 @@ def test_ctrl_c_twice_ends_it_as_well(begun, tmp_path):
     assert wait_for(lambda: strays(tmp_path) == []) < 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_holds_too_much_memory_is_replaced(tmp_path):
     """The third of four trials keeps 120 MB: the fourth is another worker's."""
     leak = """

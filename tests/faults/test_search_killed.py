@@ -30,7 +30,11 @@ def whole(tmp_path_factory):
 
 # In the grid, its race, the rounds and the last race.
 @pytest.mark.parametrize(
-    "n_jobs, shares", [(1, (0.2, 0.6, 0.9)), (2, (0.03, 0.4, 0.8))]
+    "n_jobs, shares",
+    [
+        (1, (0.2, 0.6, 0.9)),
+        pytest.param(2, (0.03, 0.4, 0.8), marks=pytest.mark.slow),
+    ],
 )
 def test_a_search_that_is_killed_makes_the_same_choice(runs, whole, n_jobs, shares):
     choices, trials = whole

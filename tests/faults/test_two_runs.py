@@ -68,7 +68,9 @@ def every_row_leads_to_a_manifest(folder):
         assert read_run(folder, run)["outcome"] == "complete"
 
 
-@pytest.mark.parametrize("second", [SWEEP, range(4, 10)])
+@pytest.mark.parametrize(
+    "second", [pytest.param(SWEEP, marks=pytest.mark.slow), range(4, 10)]
+)
 def test_two_sweeps_leave_the_trials_of_both(tmp_path, start, second):
     outputs = [*ended(start(SWEEP), start(second))]
     everything = {*SWEEP, *second}
@@ -82,7 +84,7 @@ def test_two_sweeps_leave_the_trials_of_both(tmp_path, start, second):
     assert "(0 run now)" in again
 
 
-@pytest.mark.parametrize("long", [0, 1])
+@pytest.mark.parametrize("long", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_two_profiles_leave_the_plan_of_the_one_that_ends_last(tmp_path, start, long):
     sizes = (30, 4) if long == 0 else (4, 30)
     firsts = zip((0, 50), sizes, strict=True)

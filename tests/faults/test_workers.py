@@ -37,8 +37,8 @@ def test_a_failure_runs_again_only_if_asked_for(runs):
     "execute, said",
     [
         ("killing", "SIGKILL"),
-        ("crashing", "SIGSEGV"),
-        ("leaving", "exit code 7"),
+        pytest.param("crashing", "SIGSEGV", marks=pytest.mark.slow),
+        pytest.param("leaving", "exit code 7", marks=pytest.mark.slow),
         ("orphaning", "SIGKILL"),
     ],
 )
@@ -58,7 +58,7 @@ def test_a_solver_that_ends_python_is_an_error(runs):
     assert runs.messages()[3].startswith("SystemExit: enough")
 
 
-@pytest.mark.parametrize("batch_trials", [1, 5])
+@pytest.mark.parametrize("batch_trials", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_worker_that_dies_once_accuses_nobody(runs, batch_trials):
     assert runs("killing_once", batch_trials=batch_trials).code == 0
     assert runs.statuses() == OTHERS | {3: "ok"}
@@ -75,7 +75,7 @@ def test_workers_killed_from_outside_accuse_nobody(runs):
     assert runs.lines("key") == 12
 
 
-@pytest.mark.parametrize("batch_trials", [1, 5])
+@pytest.mark.parametrize("batch_trials", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_native_code_that_hangs_is_ended(runs, batch_trials):
     start = time.monotonic()
     code, out, _ = runs("hanging", batch_trials=batch_trials, time_limit=0.7)

@@ -7,6 +7,7 @@ from dp_erm_bench.kernels import dense
 from dp_erm_bench.kernels.projections import prox
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.penalties.base import SeparablePenalty
+from tests.loops import each
 
 BATCHES = range(1, 10)
 ANY = Logistic()
@@ -33,8 +34,8 @@ def gradients(X, r, clip):
     return out
 
 
-@pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.parametrize("n", SIZES)
+@each("batch", BATCHES)
+@each("n", SIZES)
 def test_clipped_gradients(n, batch, loss, make_arrays):
     arrays = make_arrays(n, 5, batch, loss, seed=n + batch)
     r = np.empty((batch, n))
@@ -68,7 +69,7 @@ def test_a_replaced_record_moves_the_gradient_by_two_thresholds(n, make_arrays):
     assert change.max() == pytest.approx(2 * 0.25 / n)
 
 
-@pytest.mark.parametrize("batch", BATCHES)
+@each("batch", BATCHES)
 def test_coordinate_gradients(batch, loss, make_arrays):
     for n in SIZES:
         arrays = make_arrays(n, 6, batch, loss, seed=n)
@@ -95,9 +96,9 @@ def test_moved_margins(batch, make_arrays):
     assert (arrays.margins[0] == before[0]).all()
 
 
-@pytest.mark.parametrize("l1", [0.0, 0.3])
-@pytest.mark.parametrize("l2", [0.0, 0.7])
-@pytest.mark.parametrize("box", [(-np.inf, np.inf), (-1.0, 0.5), (0.0, np.inf)])
+@each("l1", [0.0, 0.3])
+@each("l2", [0.0, 0.7])
+@each("box", [(-np.inf, np.inf), (-1.0, 0.5), (0.0, np.inf)])
 def test_prox_is_that_of_the_penalty(l1, l2, box, make_psi):
     penalty = SeparablePenalty()
     penalty.l1, penalty.l2, (penalty.lower, penalty.upper) = l1, l2, box

@@ -8,6 +8,7 @@ import pytest
 from dp_erm_bench.kernels import losses as kernels
 from dp_erm_bench.losses.huber import Huber
 from dp_erm_bench.losses.logistic import Logistic
+from tests.loops import each
 
 
 def grid(loss):
@@ -33,7 +34,7 @@ def test_the_value_is_that_of_the_class(loss):
     np.testing.assert_allclose(values, loss.value(y, z), rtol=1e-14, atol=2e-16)
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 511, 513])
+@each("size", [1, 2, 7, 8, 9, 511, 513])
 def test_sums_of_losses_agree_with_the_class(loss, make_arrays, size):
     arrays = make_arrays(size, 3, 1, loss)
     z = 20.0 * arrays.margins[0]

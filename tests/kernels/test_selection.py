@@ -1,18 +1,18 @@
 """The fast noisy maximum: the same winner as with all the noise drawn."""
 
 import numpy as np
-import pytest
 
 from dp_erm_bench.kernels.draws import gumbel
 from dp_erm_bench.kernels.selection import gumbel_argmax
+from tests.loops import each
 
 
 def seed_of(number):
     return np.random.default_rng(number).integers(0, 2**32, 4, dtype=np.uint32)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 0.1, 1.0, 30.0])
-@pytest.mark.parametrize("p", [1, 2, 3, 511, 512, 513, 5000])
+@each("scale", [1e-6, 0.1, 1.0, 30.0])
+@each("p", [1, 2, 3, 511, 512, 513, 5000])
 def test_winner_is_that_of_all_draws(p, scale):
     rng = np.random.default_rng(p)
     for trial in range(20):

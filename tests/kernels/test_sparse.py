@@ -9,6 +9,7 @@ from dp_erm_bench.kernels import dense, lazy, sparse, stochastic
 from dp_erm_bench.kernels.lazy import few_entries
 from dp_erm_bench.kernels.products import products
 from dp_erm_bench.losses.logistic import Logistic
+from tests.loops import each
 from tests.serving import BALLS
 
 
@@ -115,7 +116,7 @@ def test_a_column_of_many_entries_is_gathered_in_parts(loss, make_arrays):
     np.testing.assert_allclose(out, mean, atol=1e-14)
 
 
-@pytest.mark.parametrize("summed", [True, False])
+@each("summed", [True, False])
 def test_coordinate_steps(both, loss, make_psi, summed):
     batch, p = both.w.shape
     j, noise = both.rng.integers(0, p, (batch, 30)), both.rng.normal(size=(batch, 30))
@@ -132,8 +133,8 @@ def test_coordinate_steps(both, loss, make_psi, summed):
         np.testing.assert_allclose(second, first, atol=1e-12)
 
 
-@pytest.mark.parametrize("noisy", [True, False])
-@pytest.mark.parametrize("domain", [(0, np.inf), (1, 0.5)])
+@each("noisy", [True, False])
+@each("domain", [(0, np.inf), (1, 0.5)])
 def test_stochastic_steps(domain, noisy, both, loss, make_psi):
     """An array of no rows stands for a noise of zeros."""
     n, p = both.X.shape
@@ -169,9 +170,9 @@ PSIS = {
 }
 
 
-@pytest.mark.parametrize("start", ["zero", "few", "all"])
-@pytest.mark.parametrize("space", ["none", *BALLS])
-@pytest.mark.parametrize("psi", PSIS)
+@each("start", ["zero", "few", "all"])
+@each("space", ["none", *BALLS])
+@each("psi", PSIS)
 def test_steps_by_their_entries(psi, space, start, make_arrays, make_psi):
     """In the coordinates that are not zero alone, as with a noise of zeros."""
     data = sparse_of(make_arrays(61, 90, 1, Logistic()))

@@ -9,6 +9,7 @@ from dp_erm_bench.kernels import stochastic
 from dp_erm_bench.kernels.coins import poisson_gaps
 from dp_erm_bench.kernels.dense import coordinate_steps
 from dp_erm_bench.kernels.philox import uniforms
+from tests.loops import each
 from tests.serving import BALLS
 
 SEED = np.array([5, 7, 11, 13], dtype=np.uint32)
@@ -33,7 +34,7 @@ def coordinate_reference(loss, arrays, psi, coordinates, noise, clip, steps):
     return path
 
 
-@pytest.mark.parametrize("batch, n", [(1, 1), (2, 7), (3, 513), (5, 33)])
+@each("batch, n", [(1, 1), (2, 7), (3, 513), (5, 33)])
 def test_coordinate_steps(batch, n, loss, make_arrays, make_psi):
     arrays, psi = make_arrays(n, 4, batch, loss), make_psi()
     coordinates = arrays.rng.integers(0, 4, size=(batch, 25))
@@ -82,8 +83,8 @@ def rows_of(arrays):
     return rows, arrays.y, np.linalg.norm(rows, axis=1)
 
 
-@pytest.mark.parametrize("clip", [np.inf, 0.5, 0.0])
-@pytest.mark.parametrize("p", [1, 2, 5, 8, 9])
+@each("clip", [np.inf, 0.5, 0.0])
+@each("p", [1, 2, 5, 8, 9])
 def test_record_sums(clip, p, loss, make_arrays):
     arrays = make_arrays(31, p, 1, loss)
     records = np.array([3, 0, 3, 30, 12], dtype=np.int64)
@@ -103,8 +104,8 @@ def test_no_records_no_sum(loss, make_arrays):
 SPACES = [(name, 0.6) for name in ("none", *BALLS)]
 
 
-@pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("clip", [np.inf, 0.4])
+@each("space", SPACES)
+@each("clip", [np.inf, 0.4])
 def test_stochastic_steps(clip, space, loss, make_arrays, make_psi):
     arrays, psi, rng = make_arrays(23, 5, 1, loss), make_psi(), np.random.default_rng(8)
     name, radius = space

@@ -6,6 +6,7 @@ from scipy.sparse import csr_array
 
 from dp_erm_bench.kernels import sparse, stochastic
 from tests.kernels.test_steps import prox, record_gradients, rows_of
+from tests.loops import each
 
 EXPECTED = 2.5
 SIZES = np.array([2, 0, 5, 1, 0, 23])
@@ -47,7 +48,7 @@ def compiled(kernel, rows, loss, arrays, psi, clip, step, cuts=(0, 6)):
     return w
 
 
-@pytest.mark.parametrize("clip", [np.inf, 0.4, 0.0])
+@each("clip", [np.inf, 0.4, 0.0])
 def test_dense_steps_are_those_of_the_pseudo_code(clip, loss, make_arrays, make_psi):
     arrays, psi = make_arrays(23, 5, 1, loss), make_psi()
     expected = reference(loss, arrays, psi, clip, 0.2)
@@ -59,7 +60,7 @@ def test_dense_steps_are_those_of_the_pseudo_code(clip, loss, make_arrays, make_
     assert cut.tolist() == found.tolist()
 
 
-@pytest.mark.parametrize("clip", [np.inf, 0.4])
+@each("clip", [np.inf, 0.4])
 def test_sparse_steps_are_those_of_the_dense_ones(clip, loss, make_arrays, make_psi):
     arrays, psi = make_arrays(23, 5, 1, loss), make_psi()
     arrays.X = np.where(np.abs(arrays.X) > 0.8, arrays.X, 0.0)

@@ -14,6 +14,7 @@ from dp_erm_bench.losses.hinge import Hinge
 from dp_erm_bench.losses.huber import Huber
 from dp_erm_bench.losses.smoothed_hinge import SmoothedHinge
 from dp_erm_bench.losses.squared import Squared
+from tests.loops import each
 
 NAMES = registry.names("loss")
 OTHERS = [Huber(0.1), Huber(30.0), SmoothedHinge(0.01), SmoothedHinge(3.0)]
@@ -124,7 +125,7 @@ def test_derivative_is_lipschitz_by_the_smoothness_constant(loss):
     assert (change <= bound * apart + 1e-13).all()
 
 
-@pytest.mark.parametrize("far", [1e3, 1e5])
+@each("far", [1e3, 1e5])
 def test_nothing_overflows(loss, far):
     y, z = pairs(loss, np.array([-far, far]))
     for function in (loss.value, loss.derivative, loss.second_derivative):
@@ -164,13 +165,13 @@ def test_labels_of_the_domain_are_taken(loss):
     loss.check_labels(np.empty(0))
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@each("wrong", [math.nan, math.inf, -math.inf])
 def test_labels_that_are_no_numbers_are_refused(loss, wrong):
     with pytest.raises(UsageError, match=f"^loss={loss.name}: label.* must be "):
         loss.check_labels(np.append(labels_of(loss), wrong))
 
 
-@pytest.mark.parametrize("wrong", [0.0, 0.5, 2.0, -1.0000001])
+@each("wrong", [0.0, 0.5, 2.0, -1.0000001])
 def test_classification_takes_two_labels_only(loss, wrong):
     y = np.append(labels_of(loss), wrong)
     if not loss.classification:
@@ -203,10 +204,8 @@ def test_the_smoothed_hinge_is_the_hinge_away_from_its_kink(h):
     assert (value >= hinge - 1e-13).all()
 
 
-@pytest.mark.parametrize("make, key", [(Huber, "kappa"), (SmoothedHinge, "h")])
-@pytest.mark.parametrize(
-    "wrong", [0, 0.0, -1.0, math.inf, math.nan, "1", None, True, [1.0]]
-)
+@each("make, key", [(Huber, "kappa"), (SmoothedHinge, "h")])
+@each("wrong", [0, 0.0, -1.0, math.inf, math.nan, "1", None, True, [1.0]])
 def test_wrong_parameters_are_refused_in_one_sentence(make, key, wrong):
     with pytest.raises(UsageError) as error:
         registry.build("loss", make.name, **{key: wrong})
@@ -241,7 +240,7 @@ def test_constants_are_those_of_the_parameters():
     assert (hinge.lipschitz, hinge.smoothness) == (1.0, 5.0)
 
 
-@pytest.mark.parametrize("margin, label", [(0.0, 0.0), (2.0, 0.5), (0.3, 9.0)])
+@each("margin, label", [(0.0, 0.0), (2.0, 0.5), (0.3, 9.0)])
 def test_derivatives_of_bounded_margins_and_labels_are_bounded(loss, margin, label):
     bound = loss.lipschitz_within(margin, label)
     z = np.linspace(-margin, margin, 41)

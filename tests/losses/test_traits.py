@@ -9,6 +9,7 @@ from dp_erm_bench import fit, problem_from_arrays, registry
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.problems.erm.optimum.certified import compute_optimum
+from tests.loops import each
 from tests.serving import RISKS
 
 PUBLISH_A_MINIMISER = {
@@ -45,14 +46,14 @@ NEEDS_SMOOTH = [
 ]
 
 
-@pytest.mark.parametrize("loss", [ROUGH, STEEP], ids=["trait", "constant"])
-@pytest.mark.parametrize("name", NEEDS_SMOOTH)
+@each("loss", [ROUGH, STEEP], ids=["trait", "constant"])
+@each("name", NEEDS_SMOOTH)
 def test_a_loss_without_smoothness_is_refused_not_stood_still_on(name, loss):
     with pytest.raises(Unsupported, match="loss=logistic is not smooth: .* length 0"):
         fit(problem(loss), name, epsilon=1.0, seed=0)
 
 
-@pytest.mark.parametrize("name", RISKS)
+@each("name", RISKS)
 def test_who_publishes_a_minimiser_needs_a_convex_loss(name):
     space = "l1_ball" if name == "frank_wolfe" else "none"
     given = problem(BENT, constraint=space, strength=0.2)

@@ -10,6 +10,7 @@ from scipy.optimize import linprog, nnls
 from dp_erm_bench.norms.cardinality import Cardinality
 from dp_erm_bench.norms.extreme import signed
 from dp_erm_bench.norms.groups import Groups
+from tests.loops import each
 from tests.norms.families import FAMILIES, POINT, SETS, P
 
 RANDOM = np.random.default_rng(5)
@@ -76,7 +77,7 @@ def test_the_dual_norm_is_the_largest_ratio_of_all_sets(family):
         assert ratios[SETS.index(tuple(np.flatnonzero(mask)))] == pytest.approx(value)
 
 
-@pytest.mark.parametrize("tau", [0.03, 0.3, 1.0])
+@each("tau", [0.03, 0.3, 1.0])
 def test_prox_and_projection_solve_the_quadratic_program(family, tau):
     norm, bound = family
     for z in POINTS:

@@ -13,6 +13,7 @@ from dp_erm_bench.kernels.projections import prox as compiled_prox
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.penalties.box import Box
 from dp_erm_bench.penalties.elastic_net import ElasticNet
+from tests.loops import each
 from tests.penalties.stationary import subdifferential_distance
 
 NAMES = list(separable_penalties())
@@ -121,7 +122,7 @@ def test_strong_convexity_is_the_modulus(penalty):
         np.testing.assert_allclose(bend, least, atol=1e-12)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@each("step", STEPS)
 def test_prox_beats_a_scalar_minimiser(penalty, step):
     low, high = max(penalty.lower, -8.0), min(penalty.upper, 8.0)
     for v, u in zip(POINTS, penalty.prox(POINTS, step), strict=True):
@@ -136,7 +137,7 @@ def test_prox_beats_a_scalar_minimiser(penalty, step):
         assert abs(u - best.x) <= 1e-5
 
 
-@pytest.mark.parametrize("step", STEPS)
+@each("step", STEPS)
 def test_prox_is_a_contraction_by_the_strong_convexity(penalty, step):
     a, b = np.random.default_rng(1).normal(scale=3.0, size=(2, 1000))
     moved = np.abs(penalty.prox(a, step) - penalty.prox(b, step))
@@ -157,7 +158,7 @@ def test_prox_takes_a_step_per_entry(penalty):
     np.testing.assert_allclose(penalty.prox(v, steps), entries, rtol=1e-15)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@each("step", STEPS)
 def test_parameters_are_what_the_kernels_take(penalty, step):
     psi = penalty.parameters()
     assert psi.tolist() == [penalty.l1, penalty.l2, penalty.lower, penalty.upper]
@@ -182,7 +183,7 @@ def test_subdifferential_distance_is_the_least_norm(penalty):
             )
 
 
-@pytest.mark.parametrize("step", STEPS)
+@each("step", STEPS)
 def test_subdifferential_distance_is_zero_exactly_at_minimisers(penalty, step):
     v = np.random.default_rng(4).normal(scale=3.0, size=400)
     u = penalty.prox(v, step)
@@ -196,10 +197,8 @@ def test_subdifferential_distance_is_zero_exactly_at_minimisers(penalty, step):
         assert (distance >= least * (1 - 1e-9) - 1e-13).all()
 
 
-@pytest.mark.parametrize("name", list(filter(strong, NAMES)))
-@pytest.mark.parametrize(
-    "strength", [-1e-9, -1.0, math.inf, -math.inf, math.nan, "auto", "x", None, [1]]
-)
+@each("name", list(filter(strong, NAMES)))
+@each("strength", [-1e-9, -1.0, math.inf, -math.inf, math.nan, "auto", "x", None, [1]])
 def test_wrong_strengths_are_refused_in_one_sentence(name, strength):
     with pytest.raises(UsageError) as error:
         registry.build("penalty", name, strength=strength)

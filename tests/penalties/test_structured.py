@@ -18,6 +18,7 @@ from dp_erm_bench.penalties.range import Range
 from dp_erm_bench.penalties.submodular import Submodular
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.run import Run
+from tests.loops import each
 from tests.norms.families import FAMILIES, LAPPED, POINT, SETS, Gains, P, listed, mixed
 from tests.serving import RISKS
 
@@ -84,9 +85,9 @@ def by_atoms(made, F):
     return best
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared"])
-@pytest.mark.parametrize("l2", [0.0, 0.05])
-@pytest.mark.parametrize("name", NAMES)
+@each("loss", ["logistic", "squared"])
+@each("l2", [0.0, 0.05])
+@each("name", NAMES)
 def test_the_optimum_is_certified_and_that_of_another_solver(name, loss, l2):
     strength = 0.01 if name == "range" else 0.04
     made = problem(name, loss, strength, l2)
@@ -142,7 +143,7 @@ def test_prox_is_that_of_both_parts(name):
     )
 
 
-@pytest.mark.parametrize("algorithm", RISKS)
+@each("algorithm", RISKS)
 def test_every_algorithm_serves_or_refuses_each(algorithm):
     """Penalties by turns: the rule knows the class, not the name."""
     places = itertools.cycle(NAMES)

@@ -14,6 +14,7 @@ from dp_erm_bench.accounting.pld import pld_epsilon
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.law import Law
+from tests.loops import each
 from tests.privacy.made import LAWS as KINDS
 from tests.privacy.made import law_of
 
@@ -130,8 +131,8 @@ def test_trivial_compositions() -> None:
     assert loud == Certificate(math.inf, "none")
 
 
-@pytest.mark.parametrize("z", [1e-150, 1e-6, 1e-2, 1e6, 1e150])
-@pytest.mark.parametrize("kind", KINDS)
+@each("z", [1e-150, 1e-6, 1e-2, 1e6, 1e150])
+@each("kind", KINDS)
 def test_extreme_noise_is_safe(kind: str, z: float) -> None:
     rate = 0.01 if kind in ("poisson_gaussian", "fixed_size_gaussian") else None
     found = epsilon_of((law_of(kind, 10, rate=rate),), z, 1e-6)

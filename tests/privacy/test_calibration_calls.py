@@ -11,6 +11,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate, computed
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.law import composed
+from tests.loops import each
 from tests.privacy.made import law_of
 
 REPLACE, ZERO = Adjacency
@@ -157,9 +158,9 @@ def test_a_wider_spread_needs_more_noise(epsilon, spread, times):
     assert wide == pytest.approx(even * (1 + spread) / 2, rel=1e-3)
 
 
-@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12, 1e-30])
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 50.0])
-@pytest.mark.parametrize("kind", ["gaussian", "laplace", "bounded_range", "pure"])
+@each("delta", [1e-3, 1e-6, 1e-12, 1e-30])
+@each("epsilon", [1e-3, 0.1, 1.0, 50.0])
+@each("kind", ["gaussian", "laplace", "bounded_range", "pure"])
 def test_corners_stay_within_the_budget(kind, epsilon, delta):
     found = noise_of((law_of(kind, 7),), epsilon, delta=delta)
     assert 0.999 * epsilon <= found.epsilon_certified <= epsilon

@@ -23,6 +23,7 @@ from dp_erm_bench.trust.twins.fixed_size_gaussian import (
     FixedSizeGaussianTwin,
     log_moment,
 )
+from tests.loops import each
 
 RATES = (1e-3, 0.1, 0.5, 0.95)
 ORDERS = np.array([2.0, 3.0, 5.0, 12.0])
@@ -80,8 +81,8 @@ def test_a_rate_is_a_number_of_records():
         mechanism_of(0.25).sample(0, 10, 1)
 
 
-@pytest.mark.parametrize("d", [0.05, 0.3, 1.0, 2.5])
-@pytest.mark.parametrize("j", [2, 3, 4, 7, 40])
+@each("d", [0.05, 0.3, 1.0, 2.5])
+@each("j", [2, 3, 4, 7, 40])
 def test_no_three_laws_within_d_have_a_larger_moment(d, j):
     grid = np.linspace(0.0, d, 7) ** 2
     most = max(
@@ -118,9 +119,9 @@ def placed(d, kind):
     }[kind]
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("d", [0.2, 0.8])
-@pytest.mark.parametrize("kind", ["triangle", "gone", "new", "opposite"])
+@each("rate", RATES)
+@each("d", [0.2, 0.8])
+@each("kind", ["triangle", "gone", "new", "opposite"])
 def test_exact_instances_are_covered(rate, d, kind):
     bound = FixedSizeGaussianLaw(1, 1.0, rate).rdp(1 / d, ORDERS)
     exact = divergence(rate, *placed(d, kind), ORDERS)
@@ -129,8 +130,8 @@ def test_exact_instances_are_covered(rate, d, kind):
         assert exact[0] > 0.7 * bound[0]
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("z", [0.5, 2.0, 9.0])
+@each("rate", RATES)
+@each("z", [0.5, 2.0, 9.0])
 def test_the_bound_is_within_those_of_others(rate, z):
     from dp_accounting.rdp import rdp_privacy_accountant as library
 
@@ -142,8 +143,8 @@ def test_the_bound_is_within_those_of_others(rate, z):
     assert (np.diff(bound * (orders - 1)) > 0).all()
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("z", [0.5, 3.0, 20.0])
+@each("rate", RATES)
+@each("z", [0.5, 3.0, 20.0])
 def test_the_twin_counts_the_same(rate, z):
     orders = default_orders()
     bound = FixedSizeGaussianLaw(1, 1.0, rate).rdp(z, orders)

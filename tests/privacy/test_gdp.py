@@ -9,6 +9,7 @@ from scipy import integrate
 from dp_erm_bench.accounting.bounds import gdp_epsilon, mu_for, smallest_true
 from dp_erm_bench.accounting.least import smallest_multiplier
 from dp_erm_bench.releases.gaussian import gdp_delta, log_gdp_delta
+from tests.loops import each
 
 
 def by_quadrature(epsilon: float, mu: float) -> float:
@@ -21,8 +22,8 @@ def by_quadrature(epsilon: float, mu: float) -> float:
     return float(integrate.quad(excess, start, start + 40, epsabs=0, limit=200)[0])
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0])
-@pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 4.0])
+@each("epsilon", [0.0, 0.1, 1.0, 5.0])
+@each("mu", [0.05, 0.3, 1.0, 4.0])
 def test_profile_equals_its_definition(epsilon: float, mu: float) -> None:
     expected = by_quadrature(epsilon, mu)
     assert gdp_delta(epsilon, mu) == pytest.approx(expected, rel=1e-6)
@@ -79,7 +80,7 @@ def exact_delta(epsilon: float, mu: Decimal) -> Decimal:
     return upper_tail(e / mu - mu / 2) - e.exp() * upper_tail(e / mu + mu / 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("epsilon", "delta"),
     [
         *((0.0, delta) for delta in (1e-300, 1e-10, 0.5)),

@@ -17,6 +17,7 @@ from dp_erm_bench.releases.sampling import SampledRelease
 from dp_erm_bench.releases.single_use_gaussian import SingleUseGaussian
 from dp_erm_bench.releases.sketched_gaussian import SketchedGaussian
 from dp_erm_bench.trust.twins.base import twin_of
+from tests.loops import each
 from tests.privacy.made import built_in, release_of
 from tests.privacy.test_perturbation import SECRET
 from tests.privacy.test_releases import ADDITIVE, SELECTIONS
@@ -96,7 +97,7 @@ def lacking(kind):
     return found
 
 
-@pytest.mark.parametrize("kind", built_in(), ids=lambda kind: kind.__name__)
+@each("kind", built_in(), ids=lambda kind: kind.__name__)
 def test_nothing_is_lacking(kind):
     assert lacking(kind) == []
 

@@ -13,6 +13,7 @@ from dp_erm_bench.accounting.certify import certify, profile_epsilon
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.objective_gaussian import objective_delta
+from tests.loops import each
 from tests.privacy.made import law_of, objective_rdp, printed_multiplier
 
 BETA, GRID = 0.25, np.linspace(-400.0, 400.0, 400_001)
@@ -46,9 +47,9 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("ridge", [0.3, 1.0, 5.0])
-@pytest.mark.parametrize("sigma", [1.0, 3.0, 8.0])
-@pytest.mark.parametrize(("terms", "first", "second"), PAIRS)
+@each("ridge", [0.3, 1.0, 5.0])
+@each("sigma", [1.0, 3.0, 8.0])
+@each(("terms", "first", "second"), PAIRS)
 def test_no_exact_law_exceeds_the_profile(terms, first, second, ridge, sigma):
     common = [0.5, -0.8]
     p = density([*first, *common], ridge, sigma)
@@ -60,9 +61,9 @@ def test_no_exact_law_exceeds_the_profile(terms, first, second, ridge, sigma):
         assert hockey_stick(p, q, epsilon) <= claimed + 1e-9
 
 
-@pytest.mark.parametrize("ridge", [0.3, 2.0])
-@pytest.mark.parametrize("sigma", [1.0, 4.0])
-@pytest.mark.parametrize(("terms", "first", "second"), PAIRS)
+@each("ridge", [0.3, 2.0])
+@each("sigma", [1.0, 4.0])
+@each(("terms", "first", "second"), PAIRS)
 def test_no_exact_divergence_exceeds_the_curve(terms, first, second, ridge, sigma):
     p, q = density(first, ridge, sigma), density(second, ridge, sigma)
     orders = np.array([1.1, 1.5, 2.0, 4.0])
@@ -75,9 +76,9 @@ def test_no_exact_divergence_exceeds_the_curve(terms, first, second, ridge, sigm
     assert (np.array(exact) <= curve + 1e-9).all()
 
 
-@pytest.mark.parametrize("ridge", [0.3, 2.0])
-@pytest.mark.parametrize("scale", [1.0, 4.0])
-@pytest.mark.parametrize(("terms", "first", "second"), PAIRS)
+@each("ridge", [0.3, 2.0])
+@each("scale", [1.0, 4.0])
+@each(("terms", "first", "second"), PAIRS)
 def test_no_exact_ratio_exceeds_the_pure_level(terms, first, second, ridge, scale):
     p, q = (density(r, ridge, scale, stats.laplace) for r in (first, second))
     level = law_of("objective_pure", 1, curvature=math.log1p(BETA / ridge)).level(
@@ -90,8 +91,8 @@ def test_no_exact_ratio_exceeds_the_pure_level(terms, first, second, ridge, scal
     assert terms == 2 or ratio >= 0.3 * level
 
 
-@pytest.mark.parametrize("z", [0.3, 2.0, 20.0])
-@pytest.mark.parametrize("epsilon", [0.05, 0.41, 0.5, 1.0, 6.0])
+@each("z", [0.3, 2.0, 20.0])
+@each("epsilon", [0.05, 0.41, 0.5, 1.0, 6.0])
 def test_the_profile_is_the_integral_that_it_stands_for(z, epsilon):
     curvature, m = 0.4, 1 / z
 
@@ -159,9 +160,9 @@ def gaussian_delta(epsilon, mu):
     return stats.norm.cdf(mu / 2 - epsilon / mu) - below
 
 
-@pytest.mark.parametrize(("ridge", "sigma"), [(0.3, 4.0), (5.0, 1.0)])
-@pytest.mark.parametrize("mu", [0.02, 0.5])
-@pytest.mark.parametrize(("terms", "first", "second"), PAIRS)
+@each(("ridge", "sigma"), [(0.3, 4.0), (5.0, 1.0)])
+@each("mu", [0.02, 0.5])
+@each(("terms", "first", "second"), PAIRS)
 def test_no_exact_law_of_a_minimiser_and_noise_beside_it_exceeds_the_profile(
     terms, first, second, mu, ridge, sigma
 ):
@@ -180,9 +181,9 @@ def test_no_exact_law_of_a_minimiser_and_noise_beside_it_exceeds_the_profile(
         assert claimed >= objective_delta(epsilon, z, curvature, terms) - 1e-15
 
 
-@pytest.mark.parametrize("mu", [1e-3, 0.1, 2.0])
-@pytest.mark.parametrize("z", [0.3, 2.0, 20.0])
-@pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 6.0])
+@each("mu", [1e-3, 0.1, 2.0])
+@each("z", [0.3, 2.0, 20.0])
+@each("epsilon", [0.05, 0.5, 1.0, 6.0])
 def test_noise_beside_a_minimiser_adds_in_quadrature(epsilon, z, mu):
     """Never below the integral that it bounds, and equal where deltas are small."""
     m = 1 / z

@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import norm
 
 from dp_erm_bench.releases.objective_gaussian import objective_delta
+from tests.loops import each
 
 BETA, CELLS = 0.25, 250
 EPSILONS = (0.05, 0.3, 1.0, 2.0)
@@ -95,10 +96,10 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize(("kind", "strength"), [(L1, 0.3), (L1, 3.0), (Box, 0.5)])
-@pytest.mark.parametrize("sigma", [1.0, 4.0])
-@pytest.mark.parametrize("ridge", [0.3, 2.0])
+@each("pair", PAIRS)
+@each(("kind", "strength"), [(L1, 0.3), (L1, 3.0), (Box, 0.5)])
+@each("sigma", [1.0, 4.0])
+@each("ridge", [0.3, 2.0])
 def test_no_exact_law_exceeds_the_profile(ridge, sigma, kind, strength, pair):
     first, second = PAIRS[pair]
     psi = kind(strength, ridge, sigma)

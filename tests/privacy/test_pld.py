@@ -19,6 +19,7 @@ from dp_erm_bench.releases.poisson_gaussian import (
     removal_pair,
     replacement_pair,
 )
+from tests.loops import each
 from tests.privacy.made import bounded_range_losses, laplace_losses, law_of, pure_losses
 
 REPLACE, ZERO = Adjacency
@@ -54,8 +55,8 @@ LAWS: dict[str, tuple[laws.Losses, Callable[[float], float]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LAWS)
-@pytest.mark.parametrize("cell", [0, 17, 300, 700])
+@each("name", LAWS)
+@each("cell", [0, 17, 300, 700])
 def test_profiles_of_bounded_laws(name: str, cell: int) -> None:
     law, profile = LAWS[name]
     assert law.masses.sum() == pytest.approx(1, abs=1e-12)
@@ -80,8 +81,8 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize("epsilon", [0.0, 0.0625, 0.5])
+@each("name", PAIRS)
+@each("epsilon", [0.0, 0.0625, 0.5])
 def test_profiles_of_pairs_on_the_line(name: str, epsilon: float) -> None:
     pair, p, q = PAIRS[name]
 

@@ -21,6 +21,7 @@ from dp_erm_bench.releases.repeat_and_select import (
     RepeatAndSelectLaw,
 )
 from dp_erm_bench.trust.recount import listen, recount
+from tests.loops import each
 
 ONE = Budget(1.0, 1e-6)
 RUN = (Gaussian("number", 2.0, 3, 0.5), Laplace("score", 0.01, 1, 4.0))
@@ -101,8 +102,8 @@ def test_runs_share_no_draw_and_repeat():
     assert len(np.unique(heard[0])) == 2 * len(heard[0])
 
 
-@pytest.mark.parametrize("gamma", [0.02, 0.1, 0.5, 0.9])
-@pytest.mark.parametrize("z", [0.5, 5.0, 60.0])
+@each("gamma", [0.02, 0.1, 0.5, 0.9])
+@each("z", [0.5, 5.0, 60.0])
 def test_the_law_is_the_library_s(gamma, z):
     from dp_accounting import GaussianDpEvent, LaplaceDpEvent, SelfComposedDpEvent
     from dp_accounting.dp_event import ComposedDpEvent, RepeatAndSelectDpEvent

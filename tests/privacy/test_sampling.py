@@ -10,6 +10,7 @@ from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.sampling import CoinStream
+from tests.loops import each
 
 SEED = np.array([17, 19, 23, 29], dtype=np.uint32)
 RATES = [1e-4, 0.01, 0.3, 0.5, 0.97, 1.0]
@@ -49,8 +50,8 @@ def test_sample_sizes_are_binomial(rate):
     assert goodness(np.bincount(sizes, minlength=51), expected) > 1e-3
 
 
-@pytest.mark.parametrize("rate", RATES[1:-1])
-@pytest.mark.parametrize("lag", [1, 2, 7])
+@each("rate", RATES[1:-1])
+@each("lag", [1, 2, 7])
 def test_coins_are_independent(rate, lag):
     coins = table_of(rate, 1, 200_000).ravel().astype(int)
     pairs = np.bincount(2 * coins[:-lag] + coins[lag:], minlength=4)

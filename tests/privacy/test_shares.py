@@ -22,6 +22,7 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanisms, make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.l1_laplace import L1Laplace
+from tests.loops import each
 from tests.privacy.made import law_of
 
 SENSITIVITY = np.array([[1.0, 0.25, 0.0, 8.0]])
@@ -119,8 +120,8 @@ def test_shares_and_the_rest_are_the_budget(budget):
     assert (rest.delta, rest.adjacency) == (budget.delta, budget.adjacency)
 
 
-@pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("adjacency", Adjacency)
+@each("budget", BUDGETS)
+@each("adjacency", Adjacency)
 def test_a_certificate_counts_the_share_and_keeps_the_budget(budget, adjacency):
     budget = replace(budget, adjacency=adjacency)
     alone = calibrate(GAUSSIAN, left_over(budget, (vector(),)))

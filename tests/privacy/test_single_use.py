@@ -21,6 +21,7 @@ from dp_erm_bench.trust.epsilons import proved_epsilon
 from dp_erm_bench.trust.twins.base import Answered
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 from dp_erm_bench.trust.twins.single_use_gaussian import SingleUseGaussianTwin
+from tests.loops import each
 from tests.privacy.made import law_of, use_of
 
 REPLACE, ZERO = Adjacency
@@ -90,9 +91,9 @@ def test_reference_numbers(n):
     assert found.epsilon == pytest.approx(half, rel=1e-9)
 
 
-@pytest.mark.parametrize("z", [0.7, 3.0, 30.0])
-@pytest.mark.parametrize(("n", "m"), [(1000, 500), (50, 1), (5, 3)])
-@pytest.mark.parametrize("adjacency", Adjacency)
+@each("z", [0.7, 3.0, 30.0])
+@each(("n", "m"), [(1000, 500), (50, 1), (5, 3)])
+@each("adjacency", Adjacency)
 def test_every_accountant_is_recounted(z, n, m, adjacency):
     laws, use = (single(n, m),), (use_of("single_use", z, 1, share=m / n),)
     profile = profile_epsilon(laws, z, 1e-6)
@@ -218,8 +219,8 @@ def test_the_log_ratio_is_that_of_the_exact_law(drawn):
     assert found == pytest.approx(laws[0] - laws[1], abs=1e-12)
 
 
-@pytest.mark.parametrize("mu", [1e-4, 0.3, 5.0, 25.0])
-@pytest.mark.parametrize(("n", "m"), [(1000, 1), (10**9, 7), (10**15, 1)])
+@each("mu", [1e-4, 0.3, 5.0, 25.0])
+@each(("n", "m"), [(1000, 1), (10**9, 7), (10**15, 1)])
 def test_no_loss_distribution_of_a_tiny_share_proves_less_than_the_profile(mu, n, m):
     laws = single(n, m), GaussianLaw(1, mu / 0.01)
     for delta, beside in itertools.product((1e-3, 1e-9, 1e-15), (0.0, 0.01)):

@@ -20,6 +20,7 @@ from dp_erm_bench.releases.sketched_gaussian import (
 from dp_erm_bench.trust.recount import listen, recount
 from dp_erm_bench.trust.twins.base import Answered
 from dp_erm_bench.trust.twins.sketched_gaussian import SketchedGaussianTwin
+from tests.loops import each
 
 ROWS = [1, 20, 120, 1000]
 ZERO = "zero_out"
@@ -34,9 +35,9 @@ def test_two_orders_of_integration_agree(rows, mu):
         assert twin.delta(epsilon, mu) == pytest.approx(found, rel=1e-3)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 120])
-@pytest.mark.parametrize("z", [1e-4, 0.01, 0.5, 5.0])
-@pytest.mark.parametrize("epsilon", [0.1, 10.0, 100.0, 500.0])
+@each("rows", [1, 2, 3, 120])
+@each("z", [1e-4, 0.01, 0.5, 5.0])
+@each("epsilon", [0.1, 10.0, 100.0, 500.0])
 def test_no_profile_is_below_the_integral(rows, z, epsilon):
     """Adaptive quadrature over R, split where the profile of a Gaussian rises."""
     rise, top = math.sqrt(2 * epsilon) * z * math.sqrt(rows), math.sqrt(rows) + 14

@@ -15,6 +15,7 @@ from dp_erm_bench.problems.erm.build import (
     problem_from_arrays,
     strength_of,
 )
+from tests.loops import each
 
 X = np.asfortranarray(np.random.default_rng(0).normal(size=(8, 3)))
 LABELS = np.array([1.0, -1.0] * 4)
@@ -50,9 +51,9 @@ def test_auto_is_the_usual_objective():
     assert problem.dataset is DATA
 
 
-@pytest.mark.parametrize("loss", registry.names("loss"))
-@pytest.mark.parametrize("penalty", registry.names("penalty"))
-@pytest.mark.parametrize("constraint", registry.names("constraint"))
+@each("loss", registry.names("loss"))
+@each("penalty", registry.names("penalty"))
+@each("constraint", registry.names("constraint"))
 def test_every_name_builds(loss, penalty, constraint):
     part = named(penalty) | ({"strength": 0.25} if penalty in STRONG else {})
     size = registry.target("constraint", constraint).example(BARE.p)
@@ -88,8 +89,8 @@ def test_auto_takes_another_strength():
     )
 
 
-@pytest.mark.parametrize("strength", ["1/n", "1 / n", 0.125, "0.125", "1.25e-1"])
-@pytest.mark.parametrize("penalty", STRONG)
+@each("strength", ["1/n", "1 / n", 0.125, "0.125", "1.25e-1"])
+@each("penalty", STRONG)
 def test_strengths_in_all_spellings(penalty, strength):
     made = build_problem(BARE, "logistic", named(penalty, strength=strength))
     assert made.penalty.strength == 0.125
@@ -173,10 +174,8 @@ def test_a_mapping_needs_a_name(group):
     assert text == "{'strength': 1}: must have a name beside its parameters"
 
 
-@pytest.mark.parametrize("group", ["loss", "penalty", "constraint"])
-@pytest.mark.parametrize(
-    ("part", "said"), [(None, "null"), (3, "3"), (["l2"], "[l2]"), (True, "true")]
-)
+@each("group", ["loss", "penalty", "constraint"])
+@each(("part", "said"), [(None, "null"), (3, "3"), (["l2"], "[l2]"), (True, "true")])
 def test_what_is_neither_a_name_nor_a_mapping_is_refused(group, part, said):
     choices = ", ".join(registry.names(group))
     expected = (

@@ -16,6 +16,7 @@ from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.objective import lipschitz_constant
+from tests.loops import each
 from tests.serving import BALLS
 
 COLUMNS = np.array([0.5, 2.0, 1.0, 0.0])
@@ -92,8 +93,8 @@ def test_without_declared_bounds_there_is_no_constant(constraint):
     assert math.isfinite(lipschitz_constant(*parts, bounds(label=0.0)))
 
 
-@pytest.mark.parametrize("name", registry.names("loss"))
-@pytest.mark.parametrize("declared", [None, bounds(label=None), bounds()])
+@each("name", registry.names("loss"))
+@each("declared", [None, bounds(label=None), bounds()])
 def test_a_finite_constant_of_the_loss_is_kept(name, declared):
     loss = registry.build("loss", name)
     if math.isfinite(loss.lipschitz):
@@ -117,8 +118,8 @@ def records(norm):
     return X / np.maximum(np.linalg.norm(X, axis=1) / norm, 1.0)[:, None]
 
 
-@pytest.mark.parametrize("norm", [0.4, 1.0, FULL, 9.0])
-@pytest.mark.parametrize("name", [*BALLS, "box"])
+@each("norm", [0.4, 1.0, FULL, 9.0])
+@each("name", [*BALLS, "box"])
 def test_the_constant_is_reached_by_a_record_in_the_bounds(name, norm):
     """So a smaller one would be wrong, and a larger one a waste."""
     X, box = records(norm), Box(-0.5, 0.5)

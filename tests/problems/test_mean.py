@@ -11,6 +11,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import line_of
 from dp_erm_bench.runner.execute import problem_of
+from tests.loops import each
 
 Z = np.array([[0.6, 0.0, -0.8], [0.0, 0.5, 0.0], [0.0, 0.0, 0.0], [0.3, 0.0, 0.4]])
 BOUNDS = {"norm": 1.0, "nonzeros": 2}
@@ -48,7 +49,7 @@ def test_sparse_records_stay_sparse():
     assert problem.nonzeros == 400
 
 
-@pytest.mark.parametrize(
+@each(
     ("bounds", "words"),
     [
         ({"norm": 0.9}, "dataset.bounds.(norm|columns) of arrays: .* declared bound"),
@@ -60,7 +61,7 @@ def test_sparse_records_stay_sparse():
         ({"norm": 1.0, "sparsity": 2}, "bounds=sparsity: must be one of columns"),
     ],
 )
-@pytest.mark.parametrize("made", [np.array, csr_array], ids=["dense", "sparse"])
+@each("made", [np.array, csr_array], ids=["dense", "sparse"])
 def test_bounds_that_are_none_are_refused_in_a_sentence(bounds, words, made):
     with pytest.raises(UsageError, match=words):
         problem_from_records(made(Z), bounds=bounds)

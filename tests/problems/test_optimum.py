@@ -21,6 +21,7 @@ from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.optimum import certified, smooth
+from tests.loops import each
 from tests.penalties.stationary import subdifferential_distance
 
 LOSSES = curved_losses()
@@ -59,10 +60,10 @@ def stationarity(problem, w):
     return distance.max() / (np.abs(problem.gradient(np.zeros(w.size))) / scale).max()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("strength", [1e-5, 1e-2, 1.0])
-@pytest.mark.parametrize("penalty", ["elastic_net", "l1", "l2"])
-@pytest.mark.parametrize("loss", LOSSES)
+@each("shape", SHAPES)
+@each("strength", [1e-5, 1e-2, 1.0])
+@each("penalty", ["elastic_net", "l1", "l2"])
+@each("loss", LOSSES)
 def test_a_penalised_optimum_is_certified_and_stationary(
     loss, penalty, strength, shape
 ):

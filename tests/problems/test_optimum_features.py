@@ -21,6 +21,7 @@ from dp_erm_bench.problems.erm.optimum.composite import (
     gram,
     scaled,
 )
+from tests.loops import each
 from tests.serving import BALLS
 
 LOSSES = curved_losses()
@@ -73,10 +74,10 @@ def watched(monkeypatch):
         watch(form)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("strength", [1e-3, 0.1])
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("loss", LOSSES)
+@each("shape", SHAPES)
+@each("strength", [1e-3, 0.1])
+@each("penalty", PENALTIES)
+@each("loss", LOSSES)
 def test_penalised_optima_agree(loss, penalty, strength, shape):
     spec = {"name": penalty, "strength": strength}
     dense, same = agree(loss, spec, "none", SHAPES[shape])
@@ -91,9 +92,9 @@ def test_optima_without_penalty_agree(loss):
     np.testing.assert_allclose(same.w, dense.w, atol=1e-7)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", [*BALLS, "box"])
-@pytest.mark.parametrize("loss", LOSSES)
+@each("shape", SHAPES)
+@each("name", [*BALLS, "box"])
+@each("loss", LOSSES)
 def test_optima_over_sets_agree(loss, name, shape):
     if name == "box":
         agree(

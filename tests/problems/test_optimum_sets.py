@@ -21,6 +21,7 @@ from dp_erm_bench.problems.erm.optimum.faces import (
     CrossRegion,
     SimplexRegion,
 )
+from tests.loops import each
 from tests.serving import BALLS
 
 LOSSES = curved_losses()
@@ -63,10 +64,10 @@ def check(problem, project):
     return found
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("radius", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize("name", BALLS)
-@pytest.mark.parametrize("loss", LOSSES)
+@each("shape", SHAPES)
+@each("radius", [0.1, 1.0, 10.0])
+@each("name", BALLS)
+@each("loss", LOSSES)
 def test_the_optimum_over_a_set_is_certified(loss, name, radius, shape):
     problem = over(loss, name, radius, SHAPES[shape])
     found = check(problem, problem.constraint.project)
@@ -74,9 +75,9 @@ def test_the_optimum_over_a_set_is_certified(loss, name, radius, shape):
         assert shape != "tall" and radius > 0.1
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("width", [0.02, 0.2, 2.0])
-@pytest.mark.parametrize("loss", LOSSES)
+@each("shape", SHAPES)
+@each("width", [0.02, 0.2, 2.0])
+@each("loss", LOSSES)
 def test_the_optimum_over_a_box_is_certified(loss, width, shape):
     problem = boxed(loss, -0.5 * width, width, SHAPES[shape])
     found = check(problem, lambda w: np.clip(w, -0.5 * width, width))
@@ -84,8 +85,8 @@ def test_the_optimum_over_a_box_is_certified(loss, width, shape):
         assert shape != "tall" and width > 0.02
 
 
-@pytest.mark.parametrize("name", BALLS)
-@pytest.mark.parametrize("loss", LOSSES)
+@each("name", BALLS)
+@each("loss", LOSSES)
 def test_an_l2_penalty_over_a_set_is_certified(loss, name):
     problem = over(loss, name, 0.5, penalty={"name": "l2", "strength": 0.1})
     assert check(problem, problem.constraint.project).value is not None

@@ -11,6 +11,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.oracles import DenseOracle
+from tests.loops import each
 
 CASES = list(itertools.product(registry.names("loss"), ["none", "l1", "l2"]))
 
@@ -122,7 +123,7 @@ def test_moving_copies(problem):
     assert oracle.w.flags.c_contiguous
 
 
-@pytest.mark.parametrize("batch", [1, 2, 5])
+@each("batch", [1, 2, 5])
 def test_unclipped_gradient_is_that_of_the_problem(problem, batch):
     oracle = oracle_at(problem, batch)
     g = oracle.gradient(np.full((batch, problem.p), np.inf))
@@ -130,7 +131,7 @@ def test_unclipped_gradient_is_that_of_the_problem(problem, batch):
     np.testing.assert_allclose(g, expected, atol=1e-13)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 5])
+@each("batch", [1, 2, 5])
 def test_gradient_is_clipped_per_record_and_coordinate(problem, batch):
     oracle = oracle_at(problem, batch)
     clip = np.random.default_rng(2).exponential(0.3, size=(batch, problem.p))
@@ -145,7 +146,7 @@ def test_gradient_is_clipped_per_record_and_coordinate(problem, batch):
         np.testing.assert_allclose(one, g[:, j], atol=1e-14)
 
 
-@pytest.mark.parametrize("clip", [np.inf, 0.7, 0.05])
+@each("clip", [np.inf, 0.7, 0.05])
 def test_sums_are_clipped_in_the_euclidean_norm(problem, clip):
     oracle = oracle_at(problem)
     expected = [
@@ -160,7 +161,7 @@ def test_sums_are_clipped_in_the_euclidean_norm(problem, clip):
         np.testing.assert_allclose(one, expected[b], atol=1e-12)
 
 
-@pytest.mark.parametrize("clip", [0.7, 0.05])
+@each("clip", [0.7, 0.05])
 def test_one_record_adds_at_most_the_threshold(problem, clip):
     oracle = oracle_at(problem)
     for i in range(problem.n):

@@ -15,6 +15,7 @@ from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.optimum import steps
 from dp_erm_bench.problems.erm.optimum.steps import PerturbedSteps
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
+from tests.loops import each
 from tests.penalties.stationary import subdifferential_distance
 
 PENALTIES = {
@@ -60,8 +61,8 @@ def test_every_penalty_and_constraint_is_tried():
     assert set(CONSTRAINTS) == set(registry.names("constraint"))
 
 
-@pytest.mark.parametrize("loss", curved_losses())
-@pytest.mark.parametrize(("penalty", "constraint"), FREE)
+@each("loss", curved_losses())
+@each(("penalty", "constraint"), FREE)
 def test_free_minimisers_are_stationary(loss, penalty, constraint):
     problem, linear, ridge = problem_of(loss, penalty, constraint), linear_term(), 0.3
     found = minimise_perturbed(problem, linear, ridge, 1e-11)
@@ -71,8 +72,8 @@ def test_free_minimisers_are_stationary(loss, penalty, constraint):
     assert np.linalg.norm(distance) <= 1e-9
 
 
-@pytest.mark.parametrize("loss", curved_losses())
-@pytest.mark.parametrize(("penalty", "constraint"), BOUNDED)
+@each("loss", curved_losses())
+@each(("penalty", "constraint"), BOUNDED)
 def test_minimisers_in_a_set_are_fixed_points(loss, penalty, constraint):
     problem, linear, ridge = problem_of(loss, penalty, constraint), linear_term(), 0.3
     found = minimise_perturbed(problem, linear, ridge, 1e-11)
@@ -84,7 +85,7 @@ def test_minimisers_in_a_set_are_fixed_points(loss, penalty, constraint):
     assert problem.constraint.contains(found.w, 1e-10)
 
 
-@pytest.mark.parametrize(("penalty", "constraint"), [*FREE, *BOUNDED])
+@each(("penalty", "constraint"), [*FREE, *BOUNDED])
 def test_the_distance_is_a_bound(penalty, constraint):
     """A rough answer is no farther from a fine one than it says."""
     problem, linear = problem_of("logistic", penalty, constraint), linear_term()
@@ -155,8 +156,8 @@ def newton_alone(monkeypatch):
     monkeypatch.setattr(PerturbedSteps, "accelerated", None)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared", "huber"])
-@pytest.mark.parametrize(("penalty", "constraint"), [*KINKED, *BOUNDED])
+@each("loss", ["logistic", "squared", "huber"])
+@each(("penalty", "constraint"), [*KINKED, *BOUNDED])
 def test_proximal_newton_steps_alone_find_the_minimiser(
     newton_alone, loss, penalty, constraint
 ):

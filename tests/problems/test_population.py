@@ -14,6 +14,7 @@ from dp_erm_bench.problems.erm.population import FreshSample
 from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner.sweeps import sweep
+from tests.loops import each
 
 BALL = {"name": "l2_ball", "radius": 1.0}
 
@@ -22,8 +23,8 @@ def problem(penalty="none", constraint=BALL, loss="absolute", **keys):
     return load_problem("median_regression", loss, penalty, constraint, **keys)
 
 
-@pytest.mark.parametrize("p", [2, 3, 5, 50])
-@pytest.mark.parametrize("apart", [0.0, 1e-6, 0.01, 0.3, 2.0, 8.0])
+@each("p", [2, 3, 5, 50])
+@each("apart", [0.0, 1e-6, 0.01, 0.3, 2.0, 8.0])
 def test_the_expected_loss_is_that_of_bessel_and_struve(p, apart):
     b, w = 0.5, np.zeros(p)
     w[0], z, order = apart, apart / 0.5, p / 2 - 1

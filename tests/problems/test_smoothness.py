@@ -12,6 +12,7 @@ from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.problems.erm import smoothness as module
 from dp_erm_bench.problems.erm.smoothness import Smoothness
+from tests.loops import each
 
 NAMES = curved_losses()
 LOSSES = [registry.build("loss", name) for name in NAMES]
@@ -54,8 +55,8 @@ def test_coordinate_constants_dominate_the_curvature(loss, kind):
         assert (np.diag(H) <= M * (1 + 1e-12)).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n, p", [(40, 6), (6, 40)])
+@each("kind", KINDS)
+@each("n, p", [(40, 6), (6, 40)])
 def test_norm_constant_dominates_the_curvature(loss, kind, n, p):
     data = dataset(loss, n, p)
     beta = Smoothness(kind, data, loss).norm

@@ -8,6 +8,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.oracles import DenseOracle, SparseOracle
+from tests.loops import each
 
 BATCH = 3
 
@@ -44,7 +45,7 @@ def same(pair, atol=1e-12):
     np.testing.assert_allclose(pair[1], pair[0], rtol=1e-10, atol=atol)
 
 
-@pytest.mark.parametrize("clip", [0.2, np.inf])
+@each("clip", [0.2, np.inf])
 def test_queries(oracles, clip):
     full = np.full((BATCH, oracles[0].problem.p), clip)
     j = np.array([0, 3, 4])
@@ -76,6 +77,8 @@ def test_gradients_of_wide_data(batch, zeros):
     assert np.abs(found[1][1]).max() > 0.1
 
 
+# Smooth, with a kink, not convex: what a loss adds to the steps is its derivative.
+@pytest.mark.parametrize("oracles", ["logistic", "hinge", "sigmoid"], indirect=True)
 def test_steps(oracles):
     rng = np.random.default_rng(2)
     p = oracles[0].problem.p

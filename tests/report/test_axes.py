@@ -7,6 +7,7 @@ import pytest
 
 from dp_erm_bench.report import scales
 from dp_erm_bench.report.style import STYLES, of
+from tests.loops import each
 from tests.report.papers import mangold2022, mangold2023
 
 PANELS = [*mangold2022.PANELS, *mangold2023.PANELS, *mangold2023.figure("rules").panels]
@@ -51,7 +52,7 @@ def test_every_line_of_every_panel_has_a_style():
             assert of(line) is STYLES[line]
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.title)
+@each("panel", PANELS, ids=lambda panel: panel.title)
 def test_lines_of_a_panel_differ_in_colour_marker_and_label(panel):
     styles = [of(line) for line in panel.lines]
     for one, other in itertools.combinations(styles, 2):

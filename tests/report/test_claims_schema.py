@@ -10,6 +10,7 @@ from dp_erm_bench.report.claims.judge import COMMON, check_claims
 from dp_erm_bench.report.claims.lookup import NOISE
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.noise import Noise, Released
+from tests.loops import each
 
 LIGHT = """
 import sys
@@ -29,7 +30,7 @@ def test_what_is_checked_before_a_run_imports_nothing_heavy():
     assert done.stdout.split() == []
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@each("name", MEASURES)
 def test_the_words_of_a_measure_name_keys_that_it_needs(name):
     measure = MEASURES[name]
     fields = {field for _, field, _, _ in Formatter().parse(measure.words) if field}
@@ -38,7 +39,7 @@ def test_the_words_of_a_measure_name_keys_that_it_needs(name):
     assert measure.value.__name__ == name
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@each("name", MEASURES)
 def test_a_claim_must_give_what_its_measure_needs(name):
     claim = {"id": "x", "figure": "f", "measure": name, "statement": "S"}
     for key in MEASURES[name].needs:

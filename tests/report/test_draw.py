@@ -61,7 +61,9 @@ def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize(
+    "name", ["mangold2022", pytest.param("mangold2023", marks=pytest.mark.slow)]
+)
 def test_all_figures_of_a_paper(tabulate, tmp_path, name):
     module = PAPERS[name]
     panels = [panel for f in module.figures for panel in getattr(f, "panels", ())]

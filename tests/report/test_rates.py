@@ -22,6 +22,7 @@ from dp_erm_bench.report.scaling import (
     slope,
 )
 from dp_erm_bench.report.style import house_style, of
+from tests.loops import each
 from tests.report.papers import mangold2022, mangold2023
 
 X = np.array([50.0, 100.0, 400.0, 3000.0])
@@ -48,8 +49,8 @@ def constant(values, start=()):
     return Scaling(X, ends, np.asarray(start, float))
 
 
-@pytest.mark.parametrize("axis", ["n", "p", "epsilon"])
-@pytest.mark.parametrize("exponent", [-2.0, -2 / 3, 0.0, 0.5])
+@each("axis", ["n", "p", "epsilon"])
+@each("exponent", [-2.0, -2 / 3, 0.0, 0.5])
 def test_slope_is_the_exponent(rows, axis, exponent):
     table = pd.DataFrame(power_rows(rows, exponent, axis))
     found = scaling(table, f"theory_{axis}", LINE, axis)

@@ -15,6 +15,7 @@ from dp_erm_bench.results.settings import (
     worst_if_lost,
 )
 from dp_erm_bench.results.table import COLUMNS
+from tests.loops import each
 
 
 def run(step, seed, objective, **changes):
@@ -122,7 +123,7 @@ def test_among_equals_the_earlier_wins():
     assert chosen(table(run(7, 0, 0.5), run(1, 0, 0.5), run(3, 0, 0.5))) == [7]
 
 
-@pytest.mark.parametrize("column", [c for c in LINE if c not in ("n", "p")])
+@each("column", [c for c in LINE if c not in ("n", "p")])
 def test_lines_are_chosen_apart(column):
     other = {"standardise": True, "epsilon": 3.0, "strength": 0.1, "dataset_seed": 5}
     changes = {column: other.get(column, 0.7 if column == "delta" else "x")}

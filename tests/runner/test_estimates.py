@@ -20,6 +20,7 @@ from dp_erm_bench.runner.pool import batch_size, batches_of
 from dp_erm_bench.runner.probe import Probe, probed
 from dp_erm_bench.runner.timed import Clock
 from tests.contract.own import SOUND
+from tests.loops import each
 
 FACTOR, SUM, TENTHS = 3.0, 2.0, 0.2
 TOTAL = ("", "total")
@@ -214,8 +215,8 @@ def test_a_length_is_extrapolated_and_its_rows_counted():
     assert found.seconds(0, 51) == 1.0 + 2.0 + 1 * 0.25 + 1.0
 
 
-@pytest.mark.parametrize("count", [1, 7, 32, 33, 100])
-@pytest.mark.parametrize("most", [1, 5, 32])
+@each("count", [1, 7, 32, 33, 100])
+@each("most", [1, 5, 32])
 def test_the_size_of_a_batch_is_that_of_the_batches(block, count, most):
     trials = [
         one

@@ -12,6 +12,7 @@ from dp_erm_bench.experiment.trials import Setting, Trial
 from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.execute import problem_of, run_batch
 from dp_erm_bench.solvers.one_solve import SingleAnswer
+from tests.loops import each
 from tests.serving import (
     RISKS,
     constraint_of,
@@ -79,8 +80,8 @@ def check(record):
     assert json.loads(text) == record
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("epsilon", [1.0, "inf"])
+@each("algorithm", ALGORITHMS)
+@each("epsilon", [1.0, "inf"])
 def test_records_are_complete_and_plain(algorithm, epsilon):
     (record,) = run_batch([trial("a", algorithm, epsilon=epsilon)])
     check(record)
@@ -108,7 +109,7 @@ def test_records_are_complete_and_plain(algorithm, epsilon):
     assert facts["optimum_reason"] == ""
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_all_parameters_are_recorded_even_those_not_given(algorithm):
     given = known(algorithm, step=0.25, ridge=0.5)
     (record,) = run_batch([trial("a", algorithm, params=given)])
@@ -118,7 +119,7 @@ def test_all_parameters_are_recorded_even_those_not_given(algorithm):
     assert {name: params[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_a_batch_of_trials_is_the_trials_one_by_one(algorithm):
     steps = [0.1, 0.5, 1.0, 0.3, 0.7]
     trials = [
@@ -141,7 +142,7 @@ def test_a_batch_of_trials_is_the_trials_one_by_one(algorithm):
                 )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_runs_repeat_to_the_bit(algorithm):
     trials = [trial(k, algorithm) for k in range(3)]
     alone = not registry.target("algorithm", algorithm).batchable

@@ -9,6 +9,7 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.experiment.values import product, typed, values_of
 from dp_erm_bench.problems.erm import build
+from tests.loops import each
 
 
 def trials(*blocks):
@@ -127,7 +128,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@each("name", WRONG)
 def test_wrong_blocks_die_with_one_sentence(block, name):
     changes, told = WRONG[name]
     with pytest.raises(UsageError) as caught:
@@ -159,7 +160,7 @@ WRONG_TUNE = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG_TUNE)
+@each("name", WRONG_TUNE)
 def test_wrong_tuning_dies_with_one_sentence(tuned, name):
     changes, told = WRONG_TUNE[name]
     with pytest.raises(UsageError) as caught:

@@ -21,6 +21,7 @@ from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.losses import LOSSES, LastWords
 from dp_erm_bench.runner.pool import Pool
 from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome
+from tests.loops import each
 
 DEATHS = (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGALRM, -40, 7)
 
@@ -333,7 +334,7 @@ def sealed(value):
     return files.sealed(files.line(value))
 
 
-@pytest.mark.parametrize(
+@each(
     ("head", "rest"),
     [
         ({"death": [1, False, [1]]}, {}),

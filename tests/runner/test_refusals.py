@@ -9,6 +9,7 @@ from dp_erm_bench.api import fit
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.experiment.trials import Setting, Trial
 from dp_erm_bench.runner.execute import problem_of, run_batch
+from tests.loops import each
 from tests.serving import RISKS, constraint_of, known
 
 ALGORITHMS = RISKS
@@ -74,8 +75,8 @@ def outcome(algorithm, case):
     return record, None
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("case", CASES)
+@each("algorithm", ALGORITHMS)
 def test_it_is_served_or_refused_alike_by_sweeps_and_fits(algorithm, case):
     record, sentence = outcome(algorithm, case)
     if sentence is None:

@@ -18,6 +18,7 @@ from dp_erm_bench.experiment.moves import Tried, modelled, onward
 from dp_erm_bench.experiment.space import Axis
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.asked import NAME, Asked
+from tests.loops import each
 
 SEEDS = list(range(16))
 
@@ -435,7 +436,7 @@ def test_a_grid_becomes_the_first_stage_of_a_search(inline, capsys):
     assert f"({most} run now)" in told or f"({most - 2} run now)" in told
 
 
-@pytest.mark.parametrize(
+@each(
     "tune, search, told",
     [
         ({}, {"trials": 37}, "tune.search.trials=37: must be at least 38"),

@@ -14,6 +14,7 @@ from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.runs import checkpoints_of
 from dp_erm_bench.solvers.sgd import SGD
+from tests.loops import each
 from tests.serving import (
     RISKS,
     bounds_for,
@@ -58,8 +59,8 @@ def run(problem, solvers, budget=BUDGET, calibration="certified", checkpoints=4)
     return made.record(checkpoints)
 
 
-@pytest.mark.parametrize("iterations", [0, 1, 2, 7, 50, 51, 1000, 45_312 * 50])
-@pytest.mark.parametrize("count", [1, 2, 3, 51])
+@each("iterations", [0, 1, 2, 7, 50, 51, 1000, 45_312 * 50])
+@each("count", [1, 2, 3, 51])
 def test_checkpoints_are_even_and_hold_both_ends(iterations, count):
     found = checkpoints_of(iterations, count)
     assert found[0] == 0 and found[-1] == iterations
@@ -70,7 +71,7 @@ def test_checkpoints_are_even_and_hold_both_ends(iterations, count):
     assert steps.size == 0 or steps.max() - steps.min() <= 1
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_rows_are_the_checkpoints_and_end_with_the_iterate(algorithm):
     problem, solvers = problem_for(algorithm), trials(algorithm, {}, {"step": 0.5})
     solved = run(problem, solvers)
@@ -85,7 +86,7 @@ def test_rows_are_the_checkpoints_and_end_with_the_iterate(algorithm):
     assert rows.measures == {}
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_noise_is_fixed_once_by_the_declared_releases(algorithm):
     problem = problem_for(algorithm)
     solved = run(problem, [made(algorithm)])
@@ -99,14 +100,14 @@ def test_noise_is_fixed_once_by_the_declared_releases(algorithm):
     assert other.calibration.z == solved.calibration.z
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_no_noise_without_a_budget(algorithm):
     solved = run(problem_for(algorithm), [made(algorithm, clip=None)], INFINITE)
     assert solved.calibration.z == 0.0
     assert solved.calibration.epsilon_certified == np.inf
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_a_budget_needs_finite_sensitivities(algorithm):
     problem = problem_for(algorithm)
     bare = replace(problem, dataset=replace(problem.dataset, bounds=None))
@@ -116,8 +117,8 @@ def test_a_budget_needs_finite_sensitivities(algorithm):
     assert ("clipping" in str(caught.value)) == clips
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("calibration", registry.names("calibration"))
+@each("algorithm", ALGORITHMS)
+@each("calibration", registry.names("calibration"))
 def test_calibrations_that_an_algorithm_lacks_are_refused(algorithm, calibration):
     problem, solver = problem_for(algorithm), made(algorithm)
     if calibration in solver.calibrations:

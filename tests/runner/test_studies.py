@@ -22,6 +22,7 @@ from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner.execute import run_batch
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.options import RunOptions
+from tests.loops import each
 
 BUDGET = {"epsilon": 4.0, "delta": 1e-6, "adjacency": ["replace_one", "zero_out"]}
 AUDIT = {
@@ -179,7 +180,7 @@ def test_an_algorithm_that_is_refuted_fails_the_claim(tmp_path, monkeypatch):
     assert set(Audit().table(tmp_path)["verdict"]) == {"VIOLATION"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "said"),
     [
         ({"task": "audit"}, "task=audit: must be a mapping with `name`"),

@@ -4,9 +4,16 @@ Nothing here lists the algorithms, losses or penalties: the yaml files do. Penal
 are the separable ones, which many tests take apart.
 """
 
+import contextlib
+import itertools
+from unittest.mock import patch
+
 from dp_erm_bench import registry
+from dp_erm_bench.contract import replay
 from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.cases import varied
 from dp_erm_bench.contract.problems import curved_losses, separable_penalties
+from dp_erm_bench.contract.replay import corners
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.run import Run
 
@@ -42,3 +49,52 @@ def end(problem, solver, length, ahead=True):
     known = problem.with_smoothness("data")
     run = run_at(known, [solver], z=0.0, checkpoints=(0, length), ahead=ahead)
     return run.iterates()[-1][0]
+
+
+TURNS = 5
+"""A fifth of the rows of parameters meets a family of neighbours, by turns."""
+
+
+def some_varied(candidate):
+    """Of the varied replays: the first of each family, and by turns of the others."""
+    met, number, wanted = set(), 0, True
+    for case in varied(candidate):
+        if case.toggled is None:  # what is toggled belongs to the case before
+            wanted = case.family not in met or number % TURNS == 0
+            number += 1
+            met.add(case.family)
+        if wanted:
+            yield case
+
+
+def some_corners(candidate, least=0, **params):
+    """Of the replays at the extremes: any two of what varies, together once."""
+    cases = list(corners(candidate, least, **params))
+    every = {
+        what: set(itertools.combinations(enumerate(what), 2)) for what in rows(cases)
+    }
+    left, wanted = set().union(*every.values()), set()
+    # First what brings most that is new.
+    for least_new in range(10, 0, -1):
+        for what, pairs in every.items():
+            if len(pairs & left) >= least_new:
+                wanted.add(what)
+                left -= pairs
+    for what, case in zip(rows(cases), cases, strict=True):
+        if what in wanted:
+            yield case
+
+
+def rows(cases):
+    """What varies from case to case: parameters, objective and adjacency."""
+    return [(case.group, *case.parts, case.adjacency) for case in cases]
+
+
+@contextlib.contextmanager
+def few_replays():
+    """Have checks replay a part of their cases; `make test-slow` replays all."""
+    with (
+        patch.object(replay, "varied", some_varied),
+        patch.object(replay, "corners", some_corners),
+    ):
+        yield

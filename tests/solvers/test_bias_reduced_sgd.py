@@ -24,6 +24,7 @@ from dp_erm_bench.solvers.bias_reduced_sgd import (
     probabilities,
 )
 from tests.contract.own import check_named
+from tests.loops import each
 from tests.solvers.cases import run_at
 from tests.twins.checks import Narrow, few_problems
 
@@ -148,8 +149,8 @@ def test_rows_tell_the_passes_of_the_levels():
     assert solver.passes_at(data, 40) == pytest.approx(40 * solver.records(data) / 64)
 
 
-@pytest.mark.parametrize("most", [0, 1, 7, 100])
-@pytest.mark.parametrize("edge", [0, 1, 5, 99, 1000])
+@each("most", [0, 1, 7, 100])
+@each("edge", [0, 1, 5, 99, 1000])
 def test_the_largest_number(most, edge):
     asked = []
 

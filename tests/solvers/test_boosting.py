@@ -22,6 +22,7 @@ from dp_erm_bench.solvers.boosting import INNER, Boosting
 from dp_erm_bench.solvers.sgd import SGD
 from dp_erm_bench.trust.recount import listen, recount
 from tests.contract.own import check_named
+from tests.loops import each
 from tests.solvers.cases import run_at
 from tests.twins.checks import Narrow, few_problems
 
@@ -413,8 +414,8 @@ def test_broken_twins_are_found(twin):
     assert result.verdict == FAILS and "Error" not in result.reason, result
 
 
-@pytest.mark.parametrize("params", [{"n_iter": 3}, SAMPLED, RANDOM], ids=INNER)
-@pytest.mark.parametrize("check", sorted(set(FOUND.values())))
+@each("params", [{"n_iter": 3}, SAMPLED, RANDOM], ids=INNER)
+@each("check", sorted(set(FOUND.values())))
 def test_the_sound_one_is_not_accused(check, params):
     candidate = Narrow("sound", Boosting, {"clip": 0.3, **params})
     with few_problems():

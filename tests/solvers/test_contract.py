@@ -7,7 +7,6 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract import replay
-from dp_erm_bench.contract.cases import varied
 from dp_erm_bench.contract.problems import problem_of
 from dp_erm_bench.contract.runs import NotApplicable
 from dp_erm_bench.contract.suite import CHECKS
@@ -17,25 +16,10 @@ from tests.solvers.cases import (
     CANDIDATES,
     PENALTIES,
     VARIANTS,
+    few_replays,
     label,
     supported,
 )
-
-
-# A fifth of the rows of parameters on each family of neighbours, by turns.
-TURNS = 5
-
-
-def some(candidate):
-    """Of the varied replays: the first of each family, and by turns of the others."""
-    met, number, wanted = set(), 0, True
-    for case in varied(candidate):
-        if case.toggled is None:  # what is toggled belongs to the case before
-            wanted = case.family not in met or number % TURNS == 0
-            number += 1
-            met.add(case.family)
-        if wanted:
-            yield case
 
 
 def complaints(candidate):
@@ -50,11 +34,11 @@ def complaints(candidate):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_algorithm_keeps_the_contract(algorithm, monkeypatch):
+def test_every_algorithm_keeps_the_contract(algorithm):
     """In this process; a candidate without a pin is replayed where it is."""
-    monkeypatch.setattr(replay, "varied", some)
     candidate = dataclasses.replace(CANDIDATES[algorithm], pin="")
-    assert list(complaints(candidate)) == []
+    with few_replays():
+        assert list(complaints(candidate)) == []
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.solvers.frank_wolfe import FrankWolfe
+from tests.loops import each
 from tests.solvers.cases import solve
 
 HULL = np.random.default_rng(1).normal(size=(14, 9)) * (np.arange(9) < 7)
@@ -44,9 +45,9 @@ def iterates(solver, problem, z=0.0, names=("a",), clipped=True):
     return [w.copy() for w in solver.iterates(oracle, mechanisms, checkpoints, None)]
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("constraint", SETS)
-@pytest.mark.parametrize("l2", [0.0, 0.3])
+@each("loss", LOSSES)
+@each("constraint", SETS)
+@each("l2", [0.0, 0.3])
 def test_without_noise_it_is_the_textbook_algorithm(constraint, loss, l2):
     penalty = {"name": "l2", "strength": l2}
     problem = problem_of(constraint, loss, penalty=penalty)
@@ -109,9 +110,9 @@ def test_the_constant_part_is_the_parameter():
     np.testing.assert_allclose(second[0], 0.25 * vertex)
 
 
-@pytest.mark.parametrize("adjacency", list(Adjacency))
-@pytest.mark.parametrize("clip", [None, 0.5])
-@pytest.mark.parametrize("constraint", SETS)
+@each("adjacency", list(Adjacency))
+@each("clip", [None, 0.5])
+@each("constraint", SETS)
 def test_the_sensitivity_is_that_of_the_vertices(constraint, clip, adjacency):
     problem = problem_of(constraint)
     (release,) = FrankWolfe(clip=clip).releases(problem, adjacency, None)

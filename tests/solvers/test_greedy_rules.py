@@ -15,6 +15,7 @@ from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.greedy_cd import RULES, ExcessRule, GreedyCD
 from dp_erm_bench.solvers.runs import stack
+from tests.loops import each
 from tests.privacy.made import law_of
 from tests.solvers.cases import LOSSES, PENALTIES, run_at
 from tests.solvers.test_limits import instance
@@ -101,9 +102,9 @@ def test_all_rules_are_the_scaled_gradient_without_penalty():
         np.testing.assert_allclose(found, np.abs(g) / np.sqrt(M), rtol=1e-6)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("rule", RULES)
+@each("loss", LOSSES)
+@each("penalty", PENALTIES)
+@each("rule", RULES)
 def test_scores_are_zero_at_the_optimum_only(loss, penalty, rule):
     problem = instance(loss, penalty).with_smoothness("data")
     w, M = problem.optimum.w, problem.smoothness.columns
@@ -206,8 +207,8 @@ def test_poster_noise_on_gs_s_has_no_ties():
     assert (seen[0] < 0.0).all()
 
 
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("rule", RULES)
+@each("penalty", PENALTIES)
+@each("rule", RULES)
 def test_poster_noise_is_refused_where_it_is_not_proved(penalty, rule):
     problem = problem_of("logistic", penalty)
     reason = GreedyCD(rule=rule, noise="poster").unsupported(problem)

@@ -7,6 +7,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.build import problem_from_arrays
+from tests.loops import each
 from tests.serving import RISKS
 
 X = np.array([[1.0, 0.5], [-0.5, 1.0], [0.2, -1.0], [-1.0, -0.3]])
@@ -27,8 +28,8 @@ def problem(loss, **parts):
     return problem_from_arrays(X, Y, loss=loss, bounds=bounds, **parts)
 
 
-@pytest.mark.parametrize("name", STEPPED)
-@pytest.mark.parametrize("loss, lacks", [("hinge", "is not"), ("linear", "has no")])
+@each("name", STEPPED)
+@each("loss, lacks", [("hinge", "is not"), ("linear", "has no")])
 def test_who_needs_a_smooth_loss_says_so(name, loss, lacks):
     if loss == "linear" and registry.target("algorithm", name).linear_losses:
         return

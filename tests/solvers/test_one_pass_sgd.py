@@ -15,6 +15,7 @@ from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.gd import GD
 from dp_erm_bench.solvers.one_pass_sgd import OnePassSGD
 from dp_erm_bench.solvers.sgd import SGD
+from tests.loops import each
 from tests.serving import BALLS
 
 SPACES = ["none", *BALLS]
@@ -45,9 +46,9 @@ def one_pass(problem, solver, order):
     return means
 
 
-@pytest.mark.parametrize("noise_only", ["on", "off"])
-@pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("sparse", [False, True])
+@each("noise_only", ["on", "off"])
+@each("space", SPACES)
+@each("sparse", [False, True])
 def test_without_noise_it_is_one_pass_sgd_to_the_bit(sparse, space, noise_only):
     given = {} if space == "none" else {"constraint": {"name": space, "radius": 0.5}}
     problem = records(sparse=sparse, penalty="l2", strength=0.3, **given)

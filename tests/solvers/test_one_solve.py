@@ -23,6 +23,7 @@ from dp_erm_bench.solvers.approximate_minima_perturbation import (
 from dp_erm_bench.solvers.objective_perturbation import ObjectivePerturbation
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 from dp_erm_bench.solvers.permutation_sgd import PermutationSGD
+from tests.loops import each
 from tests.solvers.cases import solve
 
 BOTH = list(Adjacency)
@@ -67,11 +68,9 @@ def test_output_noise_has_the_reference_scales():
     assert pure.accountant == "pure"
 
 
-@pytest.mark.parametrize("adjacency", BOTH)
-@pytest.mark.parametrize("loss", ["logistic", "huber", "smoothed_hinge"])
-@pytest.mark.parametrize(
-    "parts", [{}, {"constraint": {"name": "l2_ball", "radius": 0.4}}]
-)
+@each("adjacency", BOTH)
+@each("loss", ["logistic", "huber", "smoothed_hinge"])
+@each("parts", [{}, {"constraint": {"name": "l2_ball", "radius": 0.4}}])
 def test_no_neighbour_moves_the_minimiser_further(loss, parts, adjacency):
     rng, solver = np.random.default_rng(0), OutputPerturbation()
     problem = unit_problem(n=30, l2=0.2, loss=loss, **parts)
@@ -276,9 +275,9 @@ def brute_growth(solver, problem):
     return worst
 
 
-@pytest.mark.parametrize("l2", [0.0, 0.3])
-@pytest.mark.parametrize("batch", [1, 7, "full"])
-@pytest.mark.parametrize("decay", [0.0, 0.4])
+@each("l2", [0.0, 0.3])
+@each("batch", [1, 7, "full"])
+@each("decay", [0.0, 0.4])
 def test_growth_is_the_recursion(l2, batch, decay):
     problem = unit_problem(n=20, l2=l2)
     solver = PermutationSGD(passes=3, batch_size=batch, decay=decay, step=0.7)
@@ -295,10 +294,10 @@ def test_growth_is_the_published_one():
         assert release.sensitivity == pytest.approx(2 * 6 * eta / shown)
 
 
-@pytest.mark.parametrize("adjacency", BOTH)
-@pytest.mark.parametrize("clip", [None, 0.3])
-@pytest.mark.parametrize("batch", [1, 3, "full"])
-@pytest.mark.parametrize("step", [0.3, 2.0])
+@each("adjacency", BOTH)
+@each("clip", [None, 0.3])
+@each("batch", [1, 3, "full"])
+@each("step", [0.3, 2.0])
 def test_no_neighbour_moves_the_last_iterate_further(step, batch, clip, adjacency):
     rng = np.random.default_rng(1)
     solver = PermutationSGD(passes=4, batch_size=batch, step=step, clip=clip)

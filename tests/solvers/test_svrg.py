@@ -16,6 +16,7 @@ from dp_erm_bench.problems.erm.oracles import DenseOracle
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.solvers.svrg import SVRG, correction_bound
+from tests.loops import each
 from tests.privacy.made import law_of
 from tests.solvers.cases import LOSSES, end, run_at
 
@@ -85,9 +86,9 @@ def test_passes_count_the_gradients_that_are_computed(monkeypatch):
     assert read == pytest.approx(passes, rel=0.1)
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, "full"])
-@pytest.mark.parametrize("n_inner", [None, 3, 60])
-@pytest.mark.parametrize("passes", [0.0, 1.0, 1.3, 5.0, 17.0, 40.0])
+@each("batch_size", [1, 7, "full"])
+@each("n_inner", [None, 3, 60])
+@each("passes", [0.0, 1.0, 1.3, 5.0, 17.0, 40.0])
 def test_lengths_use_the_passes_and_no_more(batch_size, n_inner, passes):
     problem = problem_of("logistic", "l2")
     solver = SVRG(passes=passes, batch_size=batch_size, n_inner=n_inner)
