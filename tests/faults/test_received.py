@@ -76,8 +76,18 @@ PLACES = (
 )
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "link", "giant", "deep", "folder"])
-@pytest.mark.parametrize("place", PLACES)
+KINDS = ("pipe", "device", "link", "giant", "deep", "folder")
+
+
+# Every place with half of the kinds, every kind in half of the places.
+@pytest.mark.parametrize(
+    "place, kind",
+    [
+        pytest.param(place, kind, marks=[pytest.mark.slow] if (i + k) % 2 else [])
+        for i, place in enumerate(PLACES)
+        for k, kind in enumerate(KINDS)
+    ],
+)
 def test_whatever_stands_for_a_file_is_told_or_left_out(
     folder, place, kind, secret, capsys
 ):
