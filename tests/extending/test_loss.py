@@ -1,8 +1,6 @@
 """A loss from outside the package, with a parameter and no symmetry: one file."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
