@@ -15,6 +15,15 @@ LOSSES = [
     SmoothedHinge(2.0),
 ]
 
+# A kernel of steps takes a derivative: smooth, with a jump, of a loss not convex. What
+# every loss is, it is on the kernels of gradients.
+of_three_losses = pytest.mark.parametrize(
+    "loss",
+    [registry.build("loss", name) for name in ("logistic", "hinge", "sigmoid")],
+    ids=repr,
+    indirect=True,
+)
+
 
 @pytest.fixture(params=LOSSES, ids=repr)
 def loss(request):

@@ -9,6 +9,7 @@ from dp_erm_bench.kernels import dense, lazy, sparse, stochastic
 from dp_erm_bench.kernels.lazy import few_entries
 from dp_erm_bench.kernels.products import products
 from dp_erm_bench.losses.logistic import Logistic
+from tests.kernels.conftest import of_three_losses
 from tests.loops import each
 from tests.serving import BALLS
 
@@ -116,6 +117,7 @@ def test_a_column_of_many_entries_is_gathered_in_parts(loss, make_arrays):
     np.testing.assert_allclose(out, mean, atol=1e-14)
 
 
+@of_three_losses
 @each("summed", [True, False])
 def test_coordinate_steps(both, loss, make_psi, summed):
     batch, p = both.w.shape
@@ -133,6 +135,7 @@ def test_coordinate_steps(both, loss, make_psi, summed):
         np.testing.assert_allclose(second, first, atol=1e-12)
 
 
+@of_three_losses
 @each("noisy", [True, False])
 @each("domain", [(0, np.inf), (1, 0.5)])
 def test_stochastic_steps(domain, noisy, both, loss, make_psi):

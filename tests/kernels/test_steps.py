@@ -9,6 +9,7 @@ from dp_erm_bench.kernels import stochastic
 from dp_erm_bench.kernels.coins import poisson_gaps
 from dp_erm_bench.kernels.dense import coordinate_steps
 from dp_erm_bench.kernels.philox import uniforms
+from tests.kernels.conftest import of_three_losses
 from tests.loops import each
 from tests.serving import BALLS
 
@@ -34,6 +35,7 @@ def coordinate_reference(loss, arrays, psi, coordinates, noise, clip, steps):
     return path
 
 
+@of_three_losses
 @each("batch, n", [(1, 1), (2, 7), (3, 513), (5, 33)])
 def test_coordinate_steps(batch, n, loss, make_arrays, make_psi):
     arrays, psi = make_arrays(n, 4, batch, loss), make_psi()
@@ -53,6 +55,7 @@ def test_coordinate_steps(batch, n, loss, make_arrays, make_psi):
     assert not np.array_equal(arrays.w, before)
 
 
+@of_three_losses
 def test_coordinate_steps_do_not_depend_on_how_they_are_cut(
     loss, make_arrays, make_psi
 ):
@@ -104,6 +107,7 @@ def test_no_records_no_sum(loss, make_arrays):
 SPACES = [(name, 0.6) for name in ("none", *BALLS)]
 
 
+@of_three_losses
 @each("space", SPACES)
 @each("clip", [np.inf, 0.4])
 def test_stochastic_steps(clip, space, loss, make_arrays, make_psi):

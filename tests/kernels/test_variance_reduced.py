@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from dp_erm_bench.kernels import sparse, stochastic
+from tests.kernels.conftest import of_three_losses
 from tests.kernels.test_steps import prox, record_gradients, rows_of
 from tests.loops import each
 
@@ -48,6 +49,7 @@ def compiled(kernel, rows, loss, arrays, psi, clip, step, cuts=(0, 6)):
     return w
 
 
+@of_three_losses
 @each("clip", [np.inf, 0.4, 0.0])
 def test_dense_steps_are_those_of_the_pseudo_code(clip, loss, make_arrays, make_psi):
     arrays, psi = make_arrays(23, 5, 1, loss), make_psi()
@@ -60,6 +62,7 @@ def test_dense_steps_are_those_of_the_pseudo_code(clip, loss, make_arrays, make_
     assert cut.tolist() == found.tolist()
 
 
+@of_three_losses
 @each("clip", [np.inf, 0.4])
 def test_sparse_steps_are_those_of_the_dense_ones(clip, loss, make_arrays, make_psi):
     arrays, psi = make_arrays(23, 5, 1, loss), make_psi()
