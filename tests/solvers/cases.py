@@ -10,9 +10,13 @@ from unittest.mock import patch
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract import replay
-from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.candidate import Candidate, Subject, candidate_of
 from dp_erm_bench.contract.cases import varied
-from dp_erm_bench.contract.problems import curved_losses, separable_penalties
+from dp_erm_bench.contract.problems import (
+    curved_losses,
+    objectives,
+    separable_penalties,
+)
 from dp_erm_bench.contract.replay import corners
 from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.run import Run
@@ -51,8 +55,8 @@ def end(problem, solver, length, ahead=True):
     return run.iterates()[-1][0]
 
 
-TURNS = 5
-"""A fifth of the rows of parameters meets a family of neighbours, by turns."""
+TURNS = 8
+"""An eighth of the rows of parameters meets a family of neighbours, by turns."""
 
 
 def some_varied(candidate):
@@ -88,6 +92,34 @@ def some_corners(candidate, least=0, **params):
 def rows(cases):
     """What varies from case to case: parameters, objective and adjacency."""
     return [(case.group, *case.parts, case.adjacency) for case in cases]
+
+
+def some_objectives(constrained=False):
+    """Every loss and every penalty and set, with half of each other."""
+    places = ([], [], [])
+    for parts in objectives(constrained):
+        for place, name in zip(places, parts, strict=True):
+            place += [] if name in place else [name]
+        if sum(p.index(n) for p, n in zip(places, parts, strict=True)) % 2 == 0:
+            yield parts
+
+
+class ByTurns(Candidate):
+    """A candidate whose variants take turns on the problems that they serve."""
+
+    def each(self):
+        """Yield every variant on every third problem, and all problems of a few."""
+        for turn, variant in enumerate(self.variants):
+            problems = self.problems(variant)
+            step = 3 if len(self.variants) > 2 else 1
+            for problem in problems[turn % step % len(problems) :: step]:
+                yield Subject(self, variant, problem)
+
+
+def by_turns(name):
+    """The candidate of a name, replayed and run in this process."""
+    made = CANDIDATES[name]
+    return ByTurns(made.name, made.solver, made.preset)
 
 
 @contextlib.contextmanager
