@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from dp_erm_bench.paths import cache_dir, content_of, scratch, state_dir, write_atomic
 
+SEAL_BYTES = 32
 LARGEST = 1 << 28
 """Bytes of a cached value that is read."""
 ENDING = re.compile(rb'"digest": "([0-9a-f]{64})", "seal": "([0-9a-f]{64})"}\Z')
@@ -147,6 +148,25 @@ def user_seal(name: str, content: bytes) -> bytes | None:
     seal = hmac.new(key, f"{name}\n".encode(), "sha256")
     seal.update(content)
     return seal.digest()
+
+
+def load_sealed(kind: str, key: str) -> bytes | None:
+    """Return the content kept under a key of the cache, None without a valid seal."""
+    folder, raw = user_folder(cache_dir() / kind), b""
+    if folder is not None:
+        with contextlib.suppress(OSError, ValueError):
+            raw = content_of(folder / key, folder, LARGEST)
+    seal = user_seal(f"{kind} {key}", raw[SEAL_BYTES:]) if raw else None
+    whole = seal is not None and hmac.compare_digest(raw[:SEAL_BYTES], seal)
+    return raw[SEAL_BYTES:] if whole else None
+
+
+def save_sealed(kind: str, key: str, content: bytes) -> None:
+    """Keep a content under a key of the cache, sealed; a full disk is no error."""
+    folder, seal = user_folder(cache_dir() / kind), user_seal(f"{kind} {key}", content)
+    if folder is not None and seal is not None:
+        with contextlib.suppress(OSError):
+            write_atomic(folder / key, lambda file: file.write(seal + content))
 
 
 def _user_key() -> bytes | None:

@@ -27,22 +27,22 @@ from __future__ import annotations
 
 import ast
 import bisect
-import contextlib
 import functools
 import importlib.machinery
 import importlib.util
 import io
 import itertools
+import json
 import os
-import re
 import sys
 import tokenize
+import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dp_erm_bench.cached import load_json, save_json
+from dp_erm_bench.cached import load_sealed, save_sealed
 
 PACKAGE = __name__.partition(".")[0]
 INERT = (
@@ -65,8 +65,13 @@ PURE = ("abc", "contextlib", "dataclasses", "enum", "functools", "numba.njit", "
 
 _PURE = tuple(f"{name}." for name in PURE)
 
-MUTATING = ("add", "append", "extend", "insert", "register", "setdefault", "update")
-DIGEST = re.compile("[0-9a-f]{64}")
+MUTATING = (
+    *("add", "append", "clear", "discard", "extend", "insert", "pop", "popitem"),
+    *("register", "remove", "setdefault", "update"),
+)
+BY_STRING = ("eval", "exec", "globals", "sys.modules")
+"""What finds definitions of a module by their names."""
+
 HOLE = "\0"
 """Stands in a source for a name."""
 
@@ -94,14 +99,18 @@ class Statement(NamedTuple):
         and imports in it name.
     outer : list of str
         Those outside of functions: in decorators, bases and the bodies of classes.
+    calls : list of str
+        Those of them that are called there.
     imports : dict
-        Level, module and name of what is imported within it, by the name it binds.
+        Level, module and name of all that is imported within it, by the name it binds.
     decorators : list
         Of each its name, and the names that it is called with or None.
     bases, mutates : list of str
         Bases of a class; names whose values it changes.
     asks : bool
         Whether it asks for subclasses.
+    hooks : list of str
+        What it calls when a class is derived from it.
     """
 
     line: int
@@ -110,11 +119,13 @@ class Statement(NamedTuple):
     source: str
     names: list[str]
     outer: list[str]
-    imports: dict[str, list[Any]]
+    calls: list[str]
+    imports: dict[str, list[list[Any]]]
     decorators: list[list[Any]]
     bases: list[str]
     mutates: list[str]
     asks: bool
+    hooks: list[str]
 
 
 class Module(NamedTuple):
@@ -123,13 +134,13 @@ class Module(NamedTuple):
     Attributes
     ----------
     imports : dict
-        Level, module and name of what is imported at its top, by the name it binds.
+        Level, module and name of all that is imported at its top, by the name it binds.
     imported : list
         The same of all imports, wherever they stand.
     statements : list of Statement
     """
 
-    imports: dict[str, list[Any]]
+    imports: dict[str, list[list[Any]]]
     imported: list[list[Any]]
     statements: list[Statement]
 
@@ -147,28 +158,44 @@ def summary(source: bytes) -> Module:
         If it is no Python.
     """
     key = _sha(_own(), sha256(source).hexdigest())
-    if (read := load_json("definitions", key)) is not None:
-        # Whoever wrote it may have been another version, or nobody of ours.
-        with contextlib.suppress(TypeError, ValueError, KeyError):
-            kept = [Statement(*fields) for fields in read.value["statements"]]
-            return Module(**{**read.value, "statements": kept})
+    if (kept := _load(key)) is not None:
+        imports, imported, statements = kept
+        return Module(imports, imported, [Statement(*each) for each in statements])
     made = _parsed(source)
-    save_json("definitions", key, made._asdict())
+    _save(key, made)
     return made
 
 
+def _load(key: str) -> Any:
+    """Return what is kept under a key and sealed by the user's, None without any."""
+    raw = load_sealed("definitions", key)
+    return None if raw is None else json.loads(raw)
+
+
+def _save(key: str, value: Any) -> None:
+    save_sealed("definitions", key, json.dumps(value).encode())
+
+
 def _parsed(source: bytes) -> Module:
-    body = [node for node in ast.parse(source).body if not _is_for_types(node)]
-    text = _Text(source)
-    imports: dict[str, list[Any]] = {}
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    # Every end of a line is one to Python; to its tokens a lone return is none.
+    lines = io.StringIO(source.decode(encoding), newline=None).read()
+    body = ast.parse(lines).body
+    if any(_imports_type_checking(node) for node in body):
+        body = [node for node in body if not _is_for_types(node)]
+    text = _Text(lines)
+    imports: dict[str, list[list[Any]]] = {}
     imported: list[list[Any]] = []
     statements: list[Statement] = []
     for node in body:
         for each in ast.walk(node):
             if isinstance(each, ast.Import | ast.ImportFrom):
                 imported += _imported_by(each).values()
+            elif isinstance(each, ast.Call):
+                imported += [[0, name, None] for name in _imported_by_call(each)]
         if isinstance(node, ast.Import | ast.ImportFrom):
-            imports |= _imported_by(node, binding=True)
+            for name, what in _imported_by(node, binding=True).items():
+                imports.setdefault(name, []).append(what)
         elif not _is_text(node):
             statements.append(_statement(node, text))
     return Module(imports, imported, statements)
@@ -178,6 +205,12 @@ def _is_text(node: ast.AST) -> bool:
     """Return whether it is a docstring, or another text that does nothing."""
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def _imports_type_checking(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return any(each.name == "TYPE_CHECKING" for each in node.names)
+    return isinstance(node, ast.Import) and node.names[0].name == "typing"
 
 
 def _is_for_types(node: ast.AST) -> bool:
@@ -202,6 +235,15 @@ def _imported_by(
             None,
         ]
     return found
+
+
+def _imported_by_call(node: ast.Call) -> Iterator[str]:
+    """Yield the module that a call imports by a name that is written there."""
+    if _chain(node.func).rpartition(".")[2] in ("import_module", "__import__"):
+        for each in node.args[:1]:
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                # With its dots it is one name here.
+                yield each.value
 
 
 def _chain(node: ast.AST) -> str:
@@ -242,12 +284,18 @@ def _statement(node: ast.stmt, text: _Text) -> Statement:
         source,
         order,
         sorted(names.outer),
+        sorted(names.called),
         names.imported,
         [_decorator(each) for each in getattr(node, "decorator_list", ())],
-        [chain for base in getattr(node, "bases", ()) if (chain := _chain(base))],
+        [chain for base in getattr(node, "bases", ()) if (chain := _base(base))],
         sorted(names.mutated),
         _asks(node),
+        _hooks(node),
     )
+
+
+def _base(node: ast.expr) -> str:
+    return _chain(node.value if isinstance(node, ast.Subscript) else node)
 
 
 def _decorator(node: ast.expr) -> list[Any]:
@@ -309,6 +357,16 @@ def _asks(node: ast.AST) -> bool:
     return False
 
 
+def _hooks(node: ast.AST) -> list[str]:
+    if not isinstance(node, ast.ClassDef):
+        return []
+    hooks = (e for e in node.body if getattr(e, "name", "") == "__init_subclass__")
+    inner = (each for hook in hooks for each in ast.walk(hook))
+    called = [_chain(each.func) for each in inner if isinstance(each, ast.Call)]
+    metas = [_chain(k.value) for k in node.keywords if k.arg == "metaclass"]
+    return sorted({*filter(None, [*called, *metas])})
+
+
 def _is_stored(node: Any) -> bool:
     return not isinstance(node.ctx, ast.Load)
 
@@ -324,18 +382,20 @@ class _Names(ast.NodeVisitor):
         Imports in functions: what they import is named, so they are no source.
     imported : dict
         What is imported within the statement, by the names that it binds.
-    outer, mutated : set of str
+    outer, called, mutated : set of str
     """
 
     def __init__(self) -> None:
         self.found: list[tuple[str, ast.expr | None]] = []
         self.imports: list[ast.stmt] = []
-        self.imported: dict[str, list[Any]] = {}
+        self.imported: dict[str, list[list[Any]]] = {}
         self.outer: set[str] = set()
+        self.called: set[str] = set()
         self.mutated: set[str] = set()
         self._local: frozenset[str] = frozenset()
         self._depth = 0
         self._formatted = False
+        self._tried = False
 
     def visit_Name(self, node: ast.Name) -> None:
         self._note(node.id, node)
@@ -365,6 +425,11 @@ class _Names(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATING:
             self._mutate(node.func.value)
+        if not self._depth and (chain := _chain(node.func)):
+            self.called.add(chain)
+        for name in _imported_by_call(node):
+            self.imported.setdefault(f"@{name}", []).append([0, name, None])
+            self.found.append((f"@{name}", None))
         self.generic_visit(node)
 
     def _mutate(self, node: ast.expr) -> None:
@@ -377,6 +442,10 @@ class _Names(ast.NodeVisitor):
         before, self._formatted = self._formatted, True
         self.generic_visit(node)
         self._formatted = before
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._mutate(node.target)
+        self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         self.visit(node.target)
@@ -391,12 +460,18 @@ class _Names(ast.NodeVisitor):
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         bound = _imported_by(node, binding=True)
-        self.imported |= bound
-        if self._depth:
+        for name, what in bound.items():
+            self.imported.setdefault(name, []).append(what)
+        if self._depth and not self._tried:
             self.imports.append(node)
         else:
-            # It stands within another statement, which binds what it imports.
+            # It stands within another statement, and whether there is one counts.
             self.found += [(name, None) for name in bound]
+
+    def visit_Try(self, node: ast.Try) -> None:
+        before, self._tried = self._tried, True
+        self.generic_visit(node)
+        self._tried = before
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._function(node, node.decorator_list, node.body)
@@ -416,22 +491,20 @@ class _Names(ast.NodeVisitor):
         arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs]
         arguments += filter(None, (given.vararg, given.kwarg))
         local, inner = {each.arg for each in arguments}, [*_inside(body)]
+        freed = set[str]()
         # Names of imports are resolved, those of `global` are the module's.
         local |= {name for each in body for name in _bound(each)}
         for each in inner:
             if isinstance(each, ast.Import | ast.ImportFrom):
-                local -= set(_imported_by(each, binding=True))
+                freed |= set(_imported_by(each, binding=True))
             elif isinstance(each, ast.Global):
-                local -= set(each.names)
-        self._within(body, self._local | local, 1)
+                freed |= set(each.names)
+        self._within(body, (self._local | local) - freed, 1)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._within([*node.decorator_list, *node.bases, *node.keywords], self._local)
-        # What a class binds its statements see, its functions do not.
-        outer = self._local
-        here = outer | {name for each in node.body for name in _bound(each)}
-        for each in node.body:
-            self._within([each], outer if isinstance(each, _FUNCTIONS) else here)
+        # What a class binds may be the module's before, and is so for functions in it.
+        self._within(node.body, self._local)
 
     def visit_ListComp(self, node: ast.ListComp) -> None:
         self._comprehension(node)
@@ -469,21 +542,24 @@ def _inside(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
         yield from _outside(node)
 
 
+_STATEFUL = (ast.Call, ast.List, ast.Dict, ast.Set, *_COMPREHENSIONS)
+
+
 class _Text:
     """The tokens of a file, and those of its statements."""
 
-    def __init__(self, source: bytes) -> None:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
-        self._lines = io.StringIO(source.decode(encoding), newline=None).readlines()
-        self._tokens = [*self._joined(source)]
+    def __init__(self, text: str) -> None:
+        self._lines = io.StringIO(text).readlines()
+        self._tokens = [*self._joined(text)]
         self._starts = [start for _, _, start, _ in self._tokens]
 
-    def _joined(self, source: bytes) -> Iterator[tuple[int, str, Position, Position]]:
+    def _joined(self, text: str) -> Iterator[tuple[int, str, Position, Position]]:
         """Yield kind, text, start and end; an f-string is one token, as before 3.12."""
         opens = getattr(tokenize, "FSTRING_START", None)
         closes = getattr(tokenize, "FSTRING_END", None)
         depth, start = 0, (0, 0)
-        for kind, text, begin, end, _ in tokenize.tokenize(io.BytesIO(source).readline):
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        for kind, word, begin, end, _ in tokens:
             if kind == opens:
                 start = start if depth else begin
                 depth += 1
@@ -492,7 +568,7 @@ class _Text:
                 if not depth:
                     yield tokenize.STRING, self._between(start, end), start, end
             elif not depth and kind not in _IGNORED:
-                yield kind, text, begin, end
+                yield kind, word, begin, end
 
     def _between(self, start: Position, end: Position) -> str:
         lines = self._lines[start[0] - 1 : end[0]]
@@ -526,7 +602,11 @@ class _Text:
         for gone in (*names.imports, *filter(_is_text, ast.walk(node))):
             begin, finish = self._span(gone)
             cuts[begin] = (finish, "")
-        private = [name for name in binds if name.startswith("_")]
+        # Of two generators or lists, equal but apart, it counts which one is used.
+        still = isinstance(node, _FUNCTIONS) or not any(
+            isinstance(each, _STATEFUL) for each in ast.walk(node)
+        )
+        private = [name for name in binds if still and name.startswith("_")]
         for name, begin, finish in self._defined(node):
             if name in private:
                 cuts[begin] = (finish, f"{HOLE}{private.index(name)}")
@@ -544,9 +624,10 @@ class _Text:
                 yield each.id, *self._span(each)
             elif isinstance(each, _FUNCTIONS):
                 begin = self._place(each.lineno, each.col_offset)
-                tokens = self._since(begin)
-                _, _, *span = next(one for one in tokens if one[1] == each.name)
-                yield each.name, span[0], span[1]
+                words = (one for one in self._since(begin) if one[0] == tokenize.NAME)
+                after = itertools.dropwhile(lambda one: one[1] != "def", words)
+                _, (_, _, start, end) = itertools.islice(after, 2)
+                yield each.name, start, end
 
     def _since(self, start: Position) -> Iterator[tuple[int, str, Position, Position]]:
         first = bisect.bisect_left(self._starts, start)
@@ -624,29 +705,33 @@ class Sources:
         root = f"{module} {name}"
         if root not in kept:
             kept[root] = _sha(*self._digests_of(self.places(module, name)))
-            save_json("definitions", self._state, kept)
+            # Edited meanwhile, what was read is not what the state stands for.
+            if self.state() == self._state:
+                _save(self._state, kept)
         return kept[root]
 
-    @functools.cached_property
-    def _state(self) -> str:
-        """Return the digest of all files that may be followed, and of their places."""
+    def state(self) -> str:
+        """Return the digest of all files that may be followed, read now."""
         files = sorted(self.beside.items())
         for top in sorted(self.tops):
-            if (root := self._file(top)) is not None:
-                inside = root.name == "__init__.py"
-                paths = _python(root.parent) if inside else (root,)
-                files += [(str(path.relative_to(root.parent)), path) for path in paths]
+            for folder in _folders(top):
+                files += [(str(p.relative_to(folder)), p) for p in _python(folder)]
+            if not _folders(top) and (file := self._file(top)) is not None:
+                files.append((top, file))
         parts = (
             f"{name} {sha256(path.read_bytes()).hexdigest()}" for name, path in files
         )
         return _sha(_own(), *parts)
 
     @functools.cached_property
+    def _state(self) -> str:
+        return self.state()
+
+    @functools.cached_property
     def _kept(self) -> dict[str, str]:
         """Return the digests that an earlier process had of the same files."""
-        read = load_json("definitions", self._state)
-        kept = read.value.items() if read else ()
-        return {name: text for name, text in kept if DIGEST.fullmatch(str(text))}
+        kept: dict[str, str] = _load(self._state) or {}
+        return kept
 
     def whole(self, module: str) -> str:
         """Return the digest of all that a module defines and reaches.
@@ -747,7 +832,11 @@ class Sources:
         for targets, text in labels:
             digests = (inside.get(each) or self._digests[each] for each in targets)
             texts.append(" ".join([*digests, text]))
-        also = sorted(inside.get(each) or self._digests[each] for each in more)
+        # Acts and registrations of one module happen one after the other.
+        also = sorted(
+            " ".join(inside.get(each) or self._digests[each] for each in group)
+            for _, group in itertools.groupby(more, lambda each: each[0])
+        )
         return _sha(*texts, "also", *also)
 
     # What reaches what.
@@ -763,23 +852,24 @@ class Sources:
         """
         if place not in self._edges:
             module, statement = place[0], self.statement(place)
-            labels = [self._label(module, each, statement) for each in statement.names]
+            labels = [self._label(place, each, statement) for each in statement.names]
             more = {*self._registered.get(place, ()), *self._acting(module)}
             for name in statement.names:
                 # Another function in it may mean the module's.
                 if name.partition(".")[0] in statement.imports:
                     more |= set(self._places(module, name))
+            if any(each in BY_STRING for each in statement.names):
+                labels.append(self._spelled([module]))
             self._edges[place] = labels, sorted(more - {place})
         return self._edges[place]
 
-    def _label(self, module: str, chain: str, statement: Statement) -> Any:
-        found = self._resolved(module, chain, statement.imports)
-        if isinstance(found, list):
-            (whole,) = found
-            names = self._names(whole)
-            places = [each for name in names for each in self._by_name(whole)[name]]
-            return places, " ".join(names)
-        return ([], found) if isinstance(found, str) else found
+    def _label(self, place: Place, chain: str, statement: Statement) -> Any:
+        found = self._resolved(place[0], chain, statement.imports)
+        places, text = self._spelled(found)
+        if chain in statement.outer and len(places) > 1:
+            # What it is then depends on what has been bound before.
+            text += f" after {sum(each < place for each in places)}"
+        return places, text
 
     def _acting(self, module: str) -> list[Place]:
         """Return the acts of a module and of those that it imports."""
@@ -793,9 +883,20 @@ class Sources:
                 (name, number)
                 for name in sorted(seen)
                 for number, each in enumerate(self._module(name).statements)
-                if each.kind == "act"
+                if each.kind == "act" or self._acts_alone(name, each)
             ]
         return self._acts[module]
+
+    def _acts_alone(self, module: str, statement: Statement) -> bool:
+        """Return whether a decorator registers for something that is not followed."""
+        for decorator, arguments in statement.decorators:
+            found = self._resolved(module, decorator, statement.imports)
+            if isinstance(found, str) and not f"{found}.".startswith((*_PURE, "inert")):
+                named = statement.outer if arguments is None else arguments
+                places = (self._places(module, each) for each in named)
+                if not any(map(self._is_code, itertools.chain(*places))):
+                    return True
+        return False
 
     def _imported_by(self, module: str) -> set[str]:
         """Return the modules that are followed and run when a module is imported."""
@@ -816,9 +917,8 @@ class Sources:
         for module in self._searched():
             for number, statement in enumerate(self._module(module).statements):
                 place = (module, number)
-                for chain in self._registering(module, statement):
-                    for target in self._places(module, chain, statement.imports):
-                        found.setdefault(target, set()).add(place)
+                for target in self._registering(module, statement):
+                    found.setdefault(target, set()).add(place)
                 for base in statement.bases:
                     for target in self._places(module, base):
                         below.setdefault(target, set()).add(place)
@@ -833,45 +933,82 @@ class Sources:
                 todo += new
         return found
 
-    def _registering(self, module: str, statement: Statement) -> Iterator[str]:
-        """Yield names whose users reach a statement that they do not name."""
+    def _registering(self, module: str, statement: Statement) -> Iterator[Place]:
+        """Yield definitions whose users reach a statement that they do not name."""
+
+        def places(chains: Iterable[str]) -> list[Place]:
+            found = (self._places(module, each, statement.imports) for each in chains)
+            return [*itertools.chain(*found)]
+
         # Who reads a table reaches what fills it.
-        yield from statement.mutates
-        if statement.kind == "act":
-            yield from statement.names
+        yield from places(statement.mutates)
+        bases = [
+            each
+            for base in places(statement.bases)
+            for hook in self.statement(base).hooks
+            for each in self._places(base[0], hook, self.statement(base).imports)
+        ]
+        makers = [decorator for decorator, _ in statement.decorators]
+        called = [*places(statement.calls), *places(makers), *bases]
+        called = [*self._mutators.intersection(called)]
+        if statement.kind == "act" or (called and statement.kind != "function"):
+            yield from places(statement.names)
+        for each in called:
+            yield from (each, *self._tables(each))
         for decorator, arguments in statement.decorators:
             # What an argument is for is code; constants say how.
-            yield from (each for each in arguments or () if self._codes(module, each))
+            yield from filter(self._is_code, places(arguments or ()))
             found = self._resolved(module, decorator, statement.imports)
-            if isinstance(found, tuple):
-                if found[1] or any(self.statement(each).mutates for each in found[0]):
-                    yield decorator
-            elif isinstance(found, list):
-                yield decorator
-            elif not any(
-                found == pure or found.startswith(f"{pure}.") for pure in PURE
-            ):
-                if arguments is None:
-                    yield from statement.outer
+            if isinstance(found, tuple) and found[1]:
+                yield from found[0]
+            elif isinstance(found, str) and not f"{found}.".startswith(_PURE):
+                yield from places(statement.outer if arguments is None else ())
 
-    def _codes(self, module: str, chain: str) -> bool:
-        kinds = {self.statement(each).kind for each in self._places(module, chain)}
-        return not kinds.isdisjoint(("function", "class"))
+    def _tables(self, mutator: Place) -> Iterator[Place]:
+        """Yield what a function changes, by itself or by those that it calls."""
+        todo, seen = [mutator], set[Place]()
+        while todo:
+            if (place := todo.pop()) not in seen:
+                seen.add(place)
+                statement = self.statement(place)
+                for each in statement.mutates:
+                    yield from self._places(place[0], each, statement.imports)
+                for each in statement.names:
+                    named = self._places(place[0], each, statement.imports)
+                    todo += self._mutators.intersection(named)
+
+    @functools.cached_property
+    def _mutators(self) -> set[Place]:
+        """Return the functions and classes that change a table, or call who does."""
+        found, callers = set[Place](), dict[Place, set[Place]]()
+        for module in self._searched():
+            for number, statement in enumerate(self._module(module).statements):
+                if statement.kind in ("function", "class"):
+                    if statement.mutates:
+                        found.add((module, number))
+                    for chain in statement.names:
+                        for each in self._places(module, chain, statement.imports):
+                            callers.setdefault(each, set()).add((module, number))
+        todo = [*found]
+        while todo:
+            new = callers.get(todo.pop(), set()) - found
+            found |= new
+            todo += new
+        return found
+
+    def _is_code(self, place: Place) -> bool:
+        return self.statement(place).kind in ("function", "class")
 
     def _searched(self) -> list[str]:
         """Return the modules that are searched for what is registered."""
         found = [*self.beside]
         for top in sorted(self.tops):
-            root = self._file(top)
-            if root is None or root.name != "__init__.py":
-                found.append(top)
-                continue
-            parts = LAYERS if top == PACKAGE else ("",)
-            for path in (
-                path for part in parts for path in _python(root.parent / part)
-            ):
-                names = path.relative_to(root.parent.parent).with_suffix("").parts
-                found.append(".".join(names).removesuffix(".__init__"))
+            found += [] if _folders(top) else [top]
+            for folder in _folders(top):
+                for part in LAYERS if top == PACKAGE else ("",):
+                    for path in _python(folder / part):
+                        inside = path.relative_to(folder).with_suffix("").parts
+                        found.append(".".join((top, *inside)).removesuffix(".__init__"))
         return [module for module in found if self._follows(module)]
 
     # What names stand for.
@@ -898,25 +1035,63 @@ class Sources:
             a text for what is not followed.
         """
         name, _, rest = chain.partition(".")
+        if chain.startswith("@"):
+            name, rest = chain, ""
         if name in imports:
-            return self._imported(module, imports[name], rest, depth)
+            found = [self._imported(module, one, rest, depth) for one in imports[name]]
+            return self._any_of(found)
         if (module, chain) not in self._meanings:
             self._meanings[module, chain] = self._meaning(module, name, rest, depth)
         return self._meanings[module, chain]
 
     def _meaning(self, module: str, name: str, rest: str, depth: int) -> Any:
         own, chain = self._module(module), f"{name}.{rest}" if rest else name
+        found: list[Any] = []
         if name in self._by_name(module):
-            return self._by_name(module)[name], rest
-        if name in own.imports:
-            return self._imported(module, own.imports[name], rest, depth)
-        for level, named, taken in own.imported:
+            places = self._by_name(module)[name]
+            binds = [self.statement(place).binds for place in places]
+            # Of `A, B = 1, 2` it counts which one is meant.
+            which = [str(one.index(name)) for one in binds if len(one) > 1]
+            found.append((places, rest, " ".join(which)))
+        for what in own.imports.get(name, ()):
+            found.append(self._imported(module, what, rest, depth))
+        if found:
+            return self._any_of(found)
+        for level, named, taken in reversed(own.imported):
             other = self._absolute(module, level, named)
             if taken == "*" and self._follows(other) and depth < DEEPEST:
-                found = self._resolved(other, chain, {}, depth + 1)
-                if not _is_unknown(found):
-                    return found
-        return f"?{chain}"
+                star = self._resolved(other, chain, {}, depth + 1)
+                if not _is_unknown(star):
+                    return star
+        stars = [
+            self._absolute(module, level, named)
+            for level, named, taken in own.imported
+            if taken == "*"
+        ]
+        return " ".join([f"?{chain}", *(s for s in stars if not self._follows(s))])
+
+    def _any_of(self, found: Sequence[Any]) -> Any:
+        """Return what a name stands for that is bound in several ways: all of it."""
+        if len(found) == 1:
+            return found[0]
+        labels = [self._spelled(one) for one in found]
+        places = [each for one, _ in labels for each in one]
+        text = "; ".join(text for _, text in labels)
+        return (places, text, "") if places else text
+
+    def _spelled(self, found: Any) -> tuple[list[Place], str]:
+        """Return places and a text of what `_resolved` returns."""
+        if isinstance(found, str):
+            return [], found
+        if isinstance(found, list):
+            (whole,) = found
+            names = [*self._names(whole), *sorted(self._module(whole).imports)]
+            parts = [self._spelled(self._resolved(whole, name, {})) for name in names]
+            spelled = zip(names, parts, strict=True)
+            text = " ".join(f"{name} {part[1]}" for name, part in spelled)
+            return [each for places, _ in parts for each in places], text
+        places, rest, which = found
+        return places, f"{rest} {which}" if which else rest
 
     def _imported(self, module: str, what: Sequence[Any], rest: str, depth: int) -> Any:
         level, named, taken = what
@@ -941,8 +1116,7 @@ class Sources:
         if self._follows(package):
             if name in self._by_name(package):
                 return False
-            if level_name := self._module(package).imports.get(name):
-                level, named, _ = level_name
+            for level, named, _ in self._module(package).imports.get(name, ()):
                 if self._absolute(package, level, named) != package:
                     return False
         return self._file(f"{package}.{name}") is not None
@@ -1004,8 +1178,18 @@ def _readable(file: Path) -> Module:
     """Return what a file says, nothing if it is no Python: it cannot be imported."""
     try:
         return summary(file.read_bytes())
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError):
         return Module({}, [], [])
+
+
+@functools.cache
+def _folders(top: str) -> tuple[Path, ...]:
+    """Return the folders of a package, none of a module."""
+    try:
+        spec = importlib.util.find_spec(top)
+    except ValueError:  # of what runs as a script
+        spec = None
+    return tuple(map(Path, (spec and spec.submodule_search_locations) or ()))
 
 
 @functools.cache
@@ -1027,7 +1211,7 @@ def file_of(module: str) -> Path | None:
         return Path(spec.origin) if spec.origin and not rest else None
     for root in spec.submodule_search_locations:
         base = Path(root, *rest)
-        for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
+        for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
             if path.is_file():
                 return path
     return None
@@ -1082,7 +1266,7 @@ def _is_elsewhere(top: str, folder: str) -> bool:
 
 def _module_file(folder: Path, module: str) -> Path | None:
     base = folder.joinpath(*module.split("."))
-    candidates = (base.with_name(f"{base.name}.py"), base / "__init__.py")
+    candidates = (base / "__init__.py", base.with_name(f"{base.name}.py"))
     return next(filter(Path.is_file, candidates), None)
 
 
@@ -1104,7 +1288,10 @@ def digest_of(code: Any) -> str:
     if module.partition(".")[0] == PACKAGE:
         return package_sources().digest(module, name)
     file = getattr(sys.modules.get(module), "__file__", None)
-    if not file or "<locals>" in code.__qualname__:
+    if isinstance(code, types.FunctionType):
+        # Modules beside two files may have one name.
+        file = code.__code__.co_filename
+    if not file or not os.path.isfile(file) or "<locals>" in code.__qualname__:
         raise LookupError(f"no file holds the definition of {module}.{name}")
     if file_of(module) == Path(file):
         return Sources([PACKAGE, module.partition(".")[0]]).digest(module, name)

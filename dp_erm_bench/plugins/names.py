@@ -125,7 +125,7 @@ def sources(path: str, group: str = "algorithm") -> dict[str, Path]:
         return beside(path)
     except SyntaxError as error:
         raise broken(error.filename or path, error, group) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise broken(path, error, group) from None
 
 

@@ -11,7 +11,6 @@ import pytest
 
 import dp_erm_bench
 from dp_erm_bench import definitions
-from dp_erm_bench.cached import Cached
 from dp_erm_bench.definitions import Sources, digest_of, summary
 
 ROOT = Path(dp_erm_bench.__file__).parent
@@ -28,8 +27,12 @@ def package(tmp_path, monkeypatch):
         for name, text in {"__init__.py": "", **files}.items():
             path = tmp_path / top / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text.replace("PKG", top))
-        for remembered in (definitions.file_of, definitions._python):
+            path.write_text(text.replace("PKG", top), newline="")
+        for remembered in (
+            definitions.file_of,
+            definitions._python,
+            definitions._folders,
+        ):
             remembered.cache_clear()
         importlib.invalidate_caches()
         sources = Sources([top])
@@ -319,14 +322,174 @@ def test_a_summary_is_kept_by_the_bytes_of_a_file(monkeypatch):
     assert summary(source) == made
 
 
-def test_a_summary_of_another_shape_is_made_again(monkeypatch):
-    source = f"y = {random.random()}\n".encode()
-    made = summary(source)
-    for broken in ({}, {"statements": 3}, {"statements": [[1]], "imports": {}}):
-        kept = Cached(broken, False)
-        monkeypatch.setattr(definitions, "load_json", lambda kind, key, k=kept: k)
-        summary.cache_clear()
-        assert summary(source) == made
+def test_a_summary_that_another_has_written_is_not_believed(monkeypatch, tmp_path):
+    monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path))
+    source = b"y = 1\n"
+    made = summary.__wrapped__(source)
+    (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    whole = kept.read_bytes()
+    forged = json.dumps(definitions._parsed(b"y = 2\n")).encode()
+    for text in (b"", whole[:-1], whole[:32] + forged, forged):
+        kept.write_bytes(text)
+        assert summary.__wrapped__(source) == made and kept.read_bytes() == whole
+
+
+TWO = """
+from PKG.c import real
+from PKG.d import other
+"""
+SIDE = {"c.py": "def real():\n    return 1\n", "d.py": "def other():\n    return 2\n"}
+APART = {
+    # Two programs of other numbers, which a digest must tell apart.
+    "two names of one statement": ("A, B = 1, 2\ndef main():\n    return A", "A", "B"),
+    "two private ones": ("_A, _B = 1, 2\ndef main():\n    return _A", "n _A", "n _B"),
+    "two of a loop": (
+        "for A, B in [(1, 2)]:\n    pass\ndef main():\n    return A",
+        "return A",
+        "return B",
+    ),
+    "the order of bindings": (
+        "X = 1\nX = 2\nY = X\ndef main():\n    return Y",
+        "X = 2\nY = X",
+        "Y = X\nX = 2",
+    ),
+    "the order of acts": (
+        "T = []\nT.append(1)\nT.append(2)\ndef main():\n    return T",
+        "T.append(1)\nT.append(2)",
+        "T.append(2)\nT.append(1)",
+    ),
+    "two equal generators": (
+        "import random\n_A = random.Random(0)\n_B = random.Random(0)\n"
+        "def main():\n    return _A.random() - _A.random()",
+        "- _A",
+        "- _B",
+    ),
+    "a star of another library": (
+        "from math import *\ndef main():\n    return log(2.0)",
+        "math",
+        "cmath",
+    ),
+    "a library that is tried": (
+        "def main():\n    try:\n        import json\n        return 1\n"
+        "    except ImportError:\n        return 2",
+        "json",
+        "jsn",
+    ),
+    "imports of two methods": (
+        "class K:\n    def a(self):\n        from math import sqrt as s\n"
+        "        return s(4)\n    def b(self):\n        from math import exp as s\n"
+        "        return s(0)\ndef main():\n    return K().a()",
+        "sqrt",
+        "exp",
+    ),
+    "a lone return": ("X = 1\rdef main():\r    return X", "X = 1", "X = 3"),
+}
+NAMED = {
+    "the first of two that are tried": (
+        "try:\n    from PKG.c import real\nexcept ImportError:\n"
+        "    from PKG.d import other as real\ndef main():\n    return real()\n"
+    ),
+    "one of two in a function": (
+        "def main():\n    try:\n        from PKG.c import real\n"
+        "    except ImportError:\n        from PKG.d import other as real\n"
+        "    return real()\n"
+    ),
+    "one of two methods'": (
+        "class K:\n    def a(self):\n        from PKG.c import real as f\n"
+        "        return f()\n    def b(self):\n        from PKG.d import other as f\n"
+        "        return f()\ndef main():\n    return K().a()\n"
+    ),
+    "a definition's namesake": (
+        "def real():\n    return 0\nfrom PKG.c import real\n"
+        "def main():\n    return real()\n"
+    ),
+    "x = x in a class": (
+        f"{TWO}class K:\n    real = real\ndef main():\n    return K.real()\n"
+    ),
+    "a function's within a class": (
+        f"{TWO}class K:\n    go = lambda self: real()\n    real = other\n"
+        "def main():\n    return K().go()\n"
+    ),
+    "a global in a function within": (
+        f"{TWO}def main():\n    real = 5\n    def inner():\n        global real\n"
+        "        return real()\n    return inner()\n"
+    ),
+    "a module's own names": f"{TWO}def main():\n    return globals()['real']()\n",
+    "a module by its written name": (
+        "import importlib\ndef main():\n"
+        "    return importlib.import_module('PKG.c').real()\n"
+    ),
+    "a re-export of a module": (
+        "from PKG import b\ndef main():\n    return getattr(b, 'real')()\n"
+    ),
+    "a call whose value is kept": (
+        f"{TWO}T = []\ndef keep(f):\n    T.append(f)\n_ = keep(real)\n"
+        "def main():\n    return T[0]()\n"
+    ),
+    "a decorator with a helper": (
+        f"{TWO}T = []\ndef _put(f):\n    T.append(f)\ndef keep(f):\n    _put(f)\n"
+        "    return f\n@keep\ndef one():\n    return real()\n"
+        "def main():\n    return T[0]()\n"
+    ),
+    "a class that calls": (
+        f"{TWO}T = []\ndef keep(f):\n    T.append(f)\nclass K:\n    keep(real)\n"
+        "def main():\n    return T[0]()\n"
+    ),
+    "a metaclass": (
+        f"{TWO}T = []\nclass Meta(type):\n    def __init__(cls, *a):\n"
+        "        T.append(cls)\nclass Base(metaclass=Meta):\n    pass\n"
+        "class One(Base):\n    go = real\ndef main():\n    return T[-1].go()\n"
+    ),
+    "a base with parameters": (
+        f"{TWO}class Base(Generic[T]):\n    pass\n"
+        "class One(Base[int]):\n    go = real\n"
+        "def main():\n    return Base.__subclasses__()[0].go()\n"
+    ),
+    "a table that grows": (
+        f"{TWO}T = []\nT += [real]\ndef main():\n    return T[0]()\n"
+    ),
+    "an overload of another library's": (
+        f"{TWO}from numba.extending import overload\nimport numpy as np\n"
+        "@overload(np.cbrt)\ndef _c(x):\n    return lambda x: real()\n"
+        "def main(x):\n    return np.cbrt(x)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("change", APART)
+def test_what_differs_has_another_digest(package, change):
+    text, old, new = APART[change]
+    assert text.count(old) == 1 or change == "two names of one statement"
+    other = text[::-1].replace(old[::-1], new[::-1], 1)[::-1]
+    assert package({"a.py": text}) != package({"a.py": other})
+
+
+@pytest.mark.parametrize("how", NAMED)
+def test_what_is_named_in_several_ways_is_reached(package, how):
+    files = {"a.py": NAMED[how], "b.py": "from PKG.c import real\n", **SIDE}
+    other = {**files, "c.py": SIDE["c.py"].replace("1", "3")}
+    assert package(files) != package(other)
+
+
+def test_ends_of_lines_and_odd_names_are_no_matter(package):
+    before = package({"a.py": A, "b.py": B})
+    assert package({"a.py": A.replace("\n", "\r\n"), "b.py": B}) == before
+    odd = {"a.py": "def \u2118():\n    return 1\nmain = \u2118\n"}
+    assert package(odd) != package({"a.py": odd["a.py"].replace("1", "2")})
+
+
+def test_what_is_edited_meanwhile_is_kept_under_no_state(package, tmp_path):
+    (before,) = package({"a.py": A, "b.py": B}, "b.SCALE")
+    top = f"made_{tmp_path.name}"
+    sources, file = Sources([top]), tmp_path / top / "b.py"
+    assert sources._kept  # of the files as they are
+    file.write_text(B.replace("def helper", "def helper_"))
+    with pytest.raises(LookupError):
+        sources.digest(f"{top}.b", "helper")
+    assert sources.digest(f"{top}.b", "helper_")
+    file.write_text(B)
+    assert "helper_" not in str(Sources([top])._kept)
+    assert package({"a.py": A, "b.py": B}, "b.SCALE") == [before]
 
 
 def digest(target, **edited):
