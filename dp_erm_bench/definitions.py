@@ -37,7 +37,7 @@ import os
 import sys
 import tokenize
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -701,17 +701,21 @@ class Sources:
         LookupError
             If no file holds it.
         """
+        return self._remembered(
+            f"{module} {name}", lambda: self._digests_of(self.places(module, name))
+        )
+
+    def _remembered(self, root: str, digests: Callable[[], list[str]]) -> str:
         kept = self._kept
-        root = f"{module} {name}"
         if root not in kept:
-            kept[root] = _sha(*self._digests_of(self.places(module, name)))
+            kept[root] = _sha(*digests())
             # Edited meanwhile, what was read is not what the state stands for.
-            if self.state() == self._state:
-                _save(self._state, kept)
+            if self.read_state() == self.state:
+                _save(self.state, kept)
         return kept[root]
 
-    def state(self) -> str:
-        """Return the digest of all files that may be followed, read now."""
+    def read_state(self) -> str:
+        """Return the digest of all files that may be followed, as they are now."""
         files = sorted(self.beside.items())
         for top in sorted(self.tops):
             for folder in _folders(top):
@@ -724,13 +728,14 @@ class Sources:
         return _sha(_own(), *parts)
 
     @functools.cached_property
-    def _state(self) -> str:
-        return self.state()
+    def state(self) -> str:
+        """Return the digest of all files that may be followed, at its first use."""
+        return self.read_state()
 
     @functools.cached_property
     def _kept(self) -> dict[str, str]:
         """Return the digests that an earlier process had of the same files."""
-        kept: dict[str, str] = _load(self._state) or {}
+        kept: dict[str, str] = _load(self.state) or {}
         return kept
 
     def whole(self, module: str) -> str:
@@ -738,10 +743,13 @@ class Sources:
 
         It does not change where a definition that is used moves to another module.
         """
-        names = self._names(module)
-        reached = self.reached((module, name) for name in names)
-        reached |= self._reach(self._acting(module))
-        return _sha(*sorted(self._digests_of(sorted(reached))))
+
+        def digests() -> list[str]:
+            roots = ((module, name) for name in self._names(module))
+            reached = self.reached(roots) | self._reach(self._acting(module))
+            return sorted(self._digests_of(sorted(reached)))
+
+        return self._remembered(f"{module} *", digests)
 
     def reached(self, roots: Iterable[tuple[str, str]]) -> set[Place]:
         """Return the places of all that definitions, by module and name, reach."""
@@ -1274,6 +1282,22 @@ def _module_file(folder: Path, module: str) -> Path | None:
 def package_sources() -> Sources:
     """Return the definitions of the package; this process reads each file once."""
     return Sources([PACKAGE])
+
+
+def digest_named(dotted: str) -> str:
+    """Return the digest of a definition, or of a module as a whole, by its dotted name.
+
+    Raises
+    ------
+    LookupError
+        If no file holds it.
+    """
+    module, _, name = dotted.rpartition(".")
+    top = dotted.partition(".")[0]
+    sources = package_sources() if top == PACKAGE else Sources([PACKAGE, top])
+    if file_of(dotted) is not None:
+        return sources.whole(dotted)
+    return sources.digest(module, name)
 
 
 def digest_of(code: Any) -> str:

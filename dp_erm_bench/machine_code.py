@@ -50,7 +50,7 @@ from dp_erm_bench.cached import (
     user_folder,
     user_seal,
 )
-from dp_erm_bench.definitions import digest_of
+from dp_erm_bench.definitions import PACKAGE, digest_of
 from dp_erm_bench.paths import cache_dir, content_of, remove_parts, write_atomic
 
 VARIABLE = "DP_ERM_BENCH_MACHINE_CODE"
@@ -140,6 +140,8 @@ class _Cache(caching._Cache):
         self.waiting: bytes | None = None
         self.asked = False
         self._function, self._options = function, options
+        if not function.__module__.startswith(f"{PACKAGE}."):
+            _ = self._definition  # The file may be another one when it is called.
 
     @functools.cached_property
     def _definition(self) -> str | None:
@@ -162,7 +164,7 @@ class _Cache(caching._Cache):
         for name in ("NUMBA_NUM_THREADS", "NUMBA_CACHE_DIR"):
             settings.pop(name, None)
         parts = (
-            self._definition,
+            *(self._definition, *_code_of(self._function)),
             # Symbols in the code are called by these.
             f"{self._function.__module__}.{self._function.__qualname__}",
             *(self._options, *types, repr(target.codegen().magic_tuple())),
@@ -209,6 +211,15 @@ def _shared() -> Path | None:
     named = os.environ.get(VARIABLE)
     folder = Path(named).expanduser() if named else cache_dir() / "machine_code"
     return user_folder(folder.absolute())
+
+
+def _code_of(function: Any) -> Iterator[str]:
+    """Yield what tells functions of one name and file apart: code, numbers it reads."""
+    code, constants = function.__code__, (int, float, complex, bool)
+    yield code.co_code.hex()
+    yield repr([each for each in code.co_consts if isinstance(each, constants)])
+    found = {name: function.__globals__.get(name) for name in code.co_names}
+    yield repr({name: x for name, x in found.items() if isinstance(x, constants)})
 
 
 def _place() -> Path | None:
@@ -299,7 +310,9 @@ def _is_edited() -> bool:
         file = getattr(module, "__file__", None) or ""
         if name.partition(".")[0] == package or not file.startswith(installed):
             with contextlib.suppress(OSError):
-                if _begun < os.stat(file).st_mtime <= time.time():
+                status = os.stat(file)
+                # What is moved there keeps its time of modification.
+                if _begun < max(status.st_mtime, status.st_ctime) <= time.time():
                     return True
     return False
 

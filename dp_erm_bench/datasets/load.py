@@ -6,6 +6,7 @@ them with the name that they lie under: neither damage nor what another one has 
 there is taken for them (`cached`).
 """
 
+import contextlib
 import functools
 import hmac
 import json
@@ -27,13 +28,11 @@ from dp_erm_bench.datasets.intercept import with_bound
 from dp_erm_bench.datasets.prepare import prepare
 from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.datasets.spec import TASKS, UNLABELLED, Spec, asked, check_spec
+from dp_erm_bench.definitions import digest_named
 from dp_erm_bench.errors import DataUnavailable
 
 VARIABLE = "DP_ERM_BENCH_DATA"
 """The variable that names a folder of data files, see `published`."""
-
-FORMAT = 2
-"""Part of the prepared arrays' key: raised when `prepare` or a parser changes."""
 
 SHIPPED = "shipped"
 """The folder of the cache with arrays that another machine has sent, by content.
@@ -126,7 +125,7 @@ def _load(text: str, mirror: str | None, cache: str, pin: DataPin | None) -> Dat
         spec, (arrays, content) = check_spec({**fields, "task": pin.task}), found
     else:
         spec = check_spec(fields)
-        arrays, content = _prepared(spec)
+        arrays, content = _prepared(spec, fields["_target_"])
     if pin and content != pin.content:
         raise DataUnavailable(
             f"dataset {spec.name}: its content has the hash {content[:12]} on this "
@@ -146,7 +145,7 @@ def _load(text: str, mirror: str | None, cache: str, pin: DataPin | None) -> Dat
     return replace(made, intercept=constant).loaded_by(fields)
 
 
-def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:
+def _prepared(spec: Spec, target: str) -> tuple[dict[str, Features], str]:
     # A plain function has none: it makes the data.
     fingerprint = getattr(spec.loader, "fingerprint", None)
     source = fingerprint and asked(fingerprint, spec.options)
@@ -155,11 +154,19 @@ def _prepared(spec: Spec) -> tuple[dict[str, Features], str]:
         return arrays, content_hash(arrays)
     covered = getattr(spec.loader, "covered", ())
     options = {key: v for key, v in spec.options.items() if key not in covered}
-    key = paths.digest([FORMAT, spec.name, source, spec.recipe.key, options])
+    code = [_code(target), _code(f"{prepare.__module__}.{prepare.__name__}")]
+    key = paths.digest([code, spec.name, source, spec.recipe.key, options])
     if found := load_arrays("datasets", key):
         return found
     arrays = _made(spec)
     return arrays, save_arrays("datasets", key, arrays)
+
+
+def _code(dotted: str) -> str:
+    """Return the digest of what prepares, empty where no file holds it."""
+    with contextlib.suppress(LookupError):
+        return digest_named(dotted)
+    return ""
 
 
 def _made(spec: Spec) -> dict[str, Features]:

@@ -14,8 +14,14 @@ from importlib import metadata
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.definitions import PACKAGE, Sources, beside, digest_of
-from dp_erm_bench.definitions import package_sources as package
+from dp_erm_bench.definitions import (
+    PACKAGE,
+    Sources,
+    beside,
+    digest_named,
+    digest_of,
+    file_of,
+)
 from dp_erm_bench.plugins.names import content, is_file
 
 LIBRARIES = ("numpy", "scipy", "numba")
@@ -53,13 +59,16 @@ def chosen_by(problem: Any) -> tuple[Any, ...]:
 
 
 def all_choices() -> tuple[str, ...]:
-    """Return the targets of everything that a problem can be made of.
+    """Return everything that a problem can be made of, and the twins of releases.
 
-    For tasks, which choose problems of their own.
+    For tasks, which choose problems of their own, and attack releases by their twins.
     """
     groups = (registry.PROBLEM, *registry.OBJECTIVE)
     made = ((group, name) for group in groups for name in registry.built_in(group))
-    return tuple(sorted(registry.read(*each)["_target_"] for each in made))
+    package = file_of(f"{PACKAGE}.trust.twins")
+    twins = package.parent.glob("[!_]*.py") if package else ()
+    names = [f"{PACKAGE}.trust.twins.{path.stem}" for path in twins]
+    return tuple(sorted([*names, *(registry.read(*each)["_target_"] for each in made)]))
 
 
 def _kinds(value: Any) -> Iterator[type]:
@@ -79,11 +88,7 @@ def _digest(code: Any) -> str:
     if is_file(code):
         files = beside(code.partition("#")[0])
         return f"{content(code)} {Sources([PACKAGE], files).whole(next(iter(files)))}"
-    module, _, name = code.rpartition(".")
-    top = module.partition(".")[0]
-    return (package() if top == PACKAGE else Sources([PACKAGE, top])).digest(
-        module, name
-    )
+    return digest_named(code)
 
 
 def _minor(library: str) -> str:

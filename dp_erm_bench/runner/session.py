@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from dp_erm_bench.definitions import package_sources
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.experiment.tune import tuners_of
@@ -161,6 +162,7 @@ class Session:
         options = self.options
         limits = (options.time_limit, options.worker_memory, secrets.token_hex(16))
         job = Job(str(self.folder), self.run, options.execute, *limits)
+        job = job._replace(code=package_sources().state)
         needs = functools.partial(needs_of, self.lines)
         engine = engine_of(options, options.n_jobs, early, needs)
         workers = None if options.engine == "local" else lambda: engine.slots

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dp_erm_bench.cached import vouch
+from dp_erm_bench.definitions import package_sources
 from dp_erm_bench.errors import UsageError, printable, traced
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.registry import locate
@@ -31,6 +32,7 @@ TASK_SECONDS = 1.0
 LONGEST = 1000
 """Characters of a message that the parent gets."""
 
+CHANGED = "the package's code was changed after the run had begun; start it again"
 Batch = tuple[Trial, ...]
 Beat = Callable[[], bool]
 _segment = functools.cache(Segment)
@@ -43,7 +45,8 @@ class Job(NamedTuple):
     runs a batch; the seconds that a batch, or a trial alone, may take; the bytes after
     which a worker is replaced; and the secret of the run, see `cached.vouch`: if it is
     empty, everything read is proved again. On another machine the datasets must be
-    those of `pins`; `names_cpu` has every record name the kind of CPU.
+    those of `pins`; `names_cpu` has every record name the kind of CPU. `code` is the
+    state of the package of which the keys tell (`definitions`), empty for any.
     """
 
     folder: str
@@ -54,6 +57,13 @@ class Job(NamedTuple):
     secret: str = ""
     pins: "tuple[DataPin, ...]" = ()
     names_cpu: bool = False
+    code: str = ""
+
+
+@functools.cache
+def _code() -> str:
+    """Return the state of the package that this process has, at its first task."""
+    return package_sources().read_state()
 
 
 class Outcome(NamedTuple):
@@ -137,6 +147,8 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report
 
     It ends early where the memory is full, or where the parent no longer hears.
     """
+    if job.code and job.code != _code():
+        return Report([], 0, 0.0, CHANGED)
     vouch(job.secret)
     if job.pins:
         # What an empty job need not import takes as long as numpy.
