@@ -311,8 +311,10 @@ def _is_edited() -> bool:
         if name.partition(".")[0] == package or not file.startswith(installed):
             with contextlib.suppress(OSError):
                 status = os.stat(file)
-                # What is moved there keeps its time of modification.
-                if _begun < max(status.st_mtime, status.st_ctime) <= time.time():
+                # What is moved into the package keeps its time of modification.
+                ours = name.partition(".")[0] == package
+                edited = max(status.st_mtime, status.st_ctime * ours)
+                if _begun < edited <= time.time():
                     return True
     return False
 

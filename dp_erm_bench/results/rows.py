@@ -115,7 +115,7 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
     solver = ""
     if "content" in algorithm or not is_ours(algorithm["name"]):
         # A file's is in its spec, an entry point's in the record of what it did.
-        solver = str(algorithm.get("content", facts.get("solver", UNKNOWN)))
+        solver = str(facts.get("solver", algorithm.get("content", UNKNOWN)))
     return {
         **{name: line[name] for name in (*LABELS, "tuned")},
         **{name: facts.get(name) for name in FACTS},

@@ -16,8 +16,8 @@ from dp_erm_bench.errors import Unsupported, UsageError, printable, traced
 from dp_erm_bench.experiment.studies import task_of
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.paths import spelled
-from dp_erm_bench.plugins.names import is_file, named_in
-from dp_erm_bench.plugins.passed import is_ours, solver_digest
+from dp_erm_bench.plugins.names import named_in
+from dp_erm_bench.plugins.passed import solver_digest
 from dp_erm_bench.problems import named
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import problem_from_arrays
@@ -140,10 +140,9 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
 
 
 def _outside(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Return the digest of an entry point's sources; a file's is in its spec."""
-    name = named_in(spec["algorithm"])
-    outside = not is_file(name) and not is_ours(name)
-    return {"solver": solver_digest(name)} if outside else {}
+    """Return the digest of the text of a solver from outside the package."""
+    digest = solver_digest(named_in(spec["algorithm"]))
+    return {"solver": digest} if digest else {}
 
 
 def run_of(trials: Sequence[Trial], problem: Problem) -> Run:

@@ -93,7 +93,11 @@ def test_a_solver_is_labelled_until_it_passes_and_after_an_edit(here, capsys):
     assert swept(capsys, 0) == []
     assert both() == CHECKED
 
+    # A pass is of a text: what ran with the one that passed stays so.
     (here / "mine.py").write_text(SOUND + "# edited\n")
+    assert len(swept(capsys, 0)) == 1
+    assert both() == CHECKED
+    (here / "mine.py").write_text(SOUND + "\nEDITED = True\n")
     assert len(swept(capsys, 2)) == 1
     assert both() == UNCHECKED
     (here / "mine.py").write_text(SOUND)

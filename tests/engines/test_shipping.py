@@ -237,7 +237,7 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(asked, table, tmp_path):
 
 def test_a_solver_that_changed_since_is_not_sent(asked, solver, tmp_path):
     made = asked(Other(a=tmp_path / "far" / "cache"), make_block(algorithm=solver))
-    Path(solver).write_text(SOLVER + "# changed\n")
+    Path(solver).write_text(SOLVER + "\nCHANGED = True\n")
     with pytest.raises(UsageError, match="was changed after the run had begun"):
         settled(made, "a")
 

@@ -108,7 +108,7 @@ def test_a_solver_of_ones_own_is_named_by_its_content(tmp_path):
 
     file = tmp_path / "mine.py"
     digests = []
-    for text in (SOLVER, SOLVER + "# changed\n"):
+    for text in (SOLVER, SOLVER + "\nCHANGED = True\n"):
         file.write_text(text)
         line = type("Line", (), {"algorithm": registry.pinned(str(file))})
         other = type("Line", (), {"algorithm": "random_cd"})
