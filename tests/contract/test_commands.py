@@ -74,9 +74,10 @@ def test_the_commands_of_the_doc_run(folder, capsys):
     capsys.readouterr()
     assert main([*sweep, *QUIET, "mode=plan"]) == 0
     assert planned(capsys) == ["4", "4", "0", "0"]
-    (folder / "noisy_gd.py").write_text(SOUND + "\n# edited\n")
-    assert main([*sweep, *QUIET, "mode=plan"]) == 0
-    assert planned(capsys) == ["4", "2", "0", "2"]
+    for more, recorded in (("\n# edited\n", "4"), ("\nEDITED = True\n", "2")):
+        (folder / "noisy_gd.py").write_text(SOUND + more)
+        assert main([*sweep, *QUIET, "mode=plan"]) == 0
+        assert planned(capsys) == ["4", recorded, "0", str(4 - int(recorded))]
 
 
 def test_the_loss_of_the_doc_runs(folder):

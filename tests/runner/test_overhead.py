@@ -92,7 +92,8 @@ def planned(made):
 @pytest.mark.alone
 @pytest.mark.parametrize("kind, most", [*zip(KINDS, (100, 120, 300), strict=True)])
 def test_a_trial_is_planned_in_microseconds(block, tmp_path, kind, most):
-    expand([block()])
+    # The sources are parsed once for all trials, and once for all runs with a cache.
+    Session("first", tmp_path, RunOptions(progress=False)).announce(planned(block()))
     session = Session("study", tmp_path, RunOptions(progress=False))
     made = block(**KINDS[kind])
 
