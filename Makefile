@@ -17,11 +17,15 @@ export DP_ERM_BENCH_DATA := $(abspath ../shared/data)
 endif
 endif
 
+# Hundreds of processes start in tests: each would compile all of the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help test test-slow test-engines test-oldest lint bench reproduce-figures publish audit accounting leaderboard clean
 
 help:
 	@echo "make test                 what guards numbers, privacy and records, on all cores"
-	@echo "make test-slow            other engines, installs, notebooks, the longest runs"
+	@echo "make test-slow            other engines, installs, notebooks, the longest runs;"
+	@echo "                          what make test runs on the lowest versions, too"
 	@echo "make test-engines         every fault on every engine, SLURM too (Debian, apt-get)"
 	@echo "make test-oldest          the tests on the lowest versions that are declared"
 	@echo "make lint                 ruff, mypy, import-linter"
@@ -61,6 +65,7 @@ SLOW := .pytest_cache/slow.digest
 test-slow: $(READY)
 	@mkdir -p .pytest_cache && $(BIN)/python tests/slow.py >$(SLOW)
 	@$(call tested,slow and not engines); \
+	$(MAKE) test-oldest || status=$$?; \
 	[ $$status -ne 0 ] || cp $(SLOW) tests/slow.digest; exit $$status
 
 # Every fault on every engine, a SLURM of one node among them, in a quarter of an hour;

@@ -29,6 +29,9 @@ if os.access(KERNELS, os.W_OK):
 # The workers of a session share the cache of the process that started them.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     CACHE = tempfile.mkdtemp(prefix="dp_erm_bench_tests_")
+    # Nor do all of them parse the package: digests of definitions are of its content.
+    with contextlib.suppress(OSError):
+        Path(CACHE, "definitions").symlink_to(KERNELS.with_name("definitions"))
     os.environ["DP_ERM_BENCH_CACHE"] = CACHE
     atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
@@ -47,7 +50,7 @@ def heeded():
 
 @pytest.fixture(autouse=True)
 def trusted():
-    """Keep for other sessions what is compiled after a test that writes or loads a file."""
+    """Keep what is compiled after a test that writes or loads a file."""
     yield
     cached._outside.clear()
     if kernels := sys.modules.get("dp_erm_bench.machine_code"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("dp_erm_bench", "conf", "experiments", "notebooks", "benchmarks", "tests")
-FILES = ("pyproject.toml", "requirements.lock", "Makefile")
+FILES = ("pyproject.toml", "requirements.lock", "requirements-oldest.lock", "Makefile")
 LEFT_OUT = (".pyc", ".csv", ".digest")
 
 

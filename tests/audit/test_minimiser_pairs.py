@@ -30,7 +30,6 @@ RUNS = {"gaussian": 3000, "gamma": 600}
 # Of the sum: log(1 + beta / ridge) = log(2001) = 7.6.
 WEAK = 0.25 / 2000
 
-each_adjacency = pytest.mark.parametrize("adjacency", OPPOSITE)
 # Each noise under an adjacency, each adjacency with a noise; the other two are slow.
 every_noise = pytest.mark.parametrize(
     "noise, adjacency",
@@ -97,7 +96,9 @@ def test_a_ridge_that_is_not_charged_is_seen(noise, adjacency):
     assert judged(honest, pair, 9.6, adjacency, 500).verdict == OK
 
 
-@each_adjacency
+@pytest.mark.parametrize(
+    "adjacency", ["replace_one", pytest.param("zero_out", marks=pytest.mark.slow)]
+)
 def test_approximate_minima_are_seen_through_their_output_noise(adjacency):
     pair = column("smoothed_hinge", 10.0 * N, OPPOSITE[adjacency])
     for kind, expected in ((AMP, OK), (changed(AMP, sensitivity=0.3), VIOLATION)):

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 FIT = """
 import sys
 from dp_erm_bench import fit, load_problem
@@ -17,6 +19,7 @@ for name in sorted(ends):
 ALGORITHMS = ["sgd", "greedy_cd"]
 
 
+@pytest.mark.slow
 def test_numbers_do_not_depend_on_who_compiled_what_in_which_order(tmp_path):
     def ends(cache, algorithms):
         place = str(tmp_path / cache)

@@ -374,6 +374,13 @@ def test_after_an_edit_nothing_is_written(place, load):
     assert not files(place)
 
 
+def test_what_is_moved_into_the_package_is_an_edit(place, load, monkeypatch):
+    module = load()  # as old as `mv` leaves it, and here since this test began
+    monkeypatch.setitem(sys.modules, "dp_erm_bench.moved", module)
+    assert module.inner(0.7) == module.inner.py_func(0.7)
+    assert not files(place)
+
+
 def test_a_function_of_no_file_is_compiled_in_its_process(place, load, monkeypatch):
     def lost(function):
         raise LookupError(function)

@@ -92,6 +92,15 @@ def test_a_worker_hands_back_what_it_has_no_time_for(block, tmp_path, monkeypatc
     assert report.seconds > 0 and report.problem == ""
 
 
+def test_a_worker_of_other_code_than_the_runs_computes_nothing(block, tmp_path):
+    job, told = Job(str(tmp_path), "1", "fakes.bowl"), []
+    for code in (worker._code(), "0" * 64):
+        batches = [tuple(batch(block, [seed])) for seed in range(2)]
+        report = worker.run_task(batches, job._replace(code=code))
+        told.append((report.batches, len(report.outcomes), report.problem))
+    assert told == [(2, 2, ""), (0, 0, worker.CHANGED)]
+
+
 def test_a_record_that_cannot_be_written_is_told(block, tmp_path):
     (tmp_path / "file").touch()
     job = Job(str(tmp_path / "file"), "1", "fakes.bowl")
