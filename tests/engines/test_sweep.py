@@ -40,6 +40,12 @@ class Plain(ParallelBackendBase):
             future.add_done_callback(callback)
         return future
 
+    def apply_async(self, func, callback=None):
+        """As joblib before 1.5 calls it."""
+        future = self.submit(func, callback)
+        future.get = future.result
+        return future
+
     def retrieve_result(self, future, timeout=None):
         return future.result(timeout)
 

@@ -10,6 +10,7 @@ import pytest
 
 from dp_erm_bench import paths
 from dp_erm_bench.cli.main import main
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report import figure
 from dp_erm_bench.report.audit import Audit
@@ -227,6 +228,7 @@ def test_a_figure_is_not_written_through_a_link(folder, secret, capsys):
     assert secret.read_text() == f"{SECRET}\n" * 3
 
 
+@pytest.mark.filterwarnings("ignore:.*PyExtensionType")
 def test_a_table_with_objects_of_its_own_is_read_as_a_table(folder):
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -240,7 +242,11 @@ def test_a_table_with_objects_of_its_own_is_read_as_a_table(folder):
     )
     schema = made.schema.set(made.schema.get_field_index("run"), field)
     pq.write_table(made.cast(schema), folder / "results.parquet")
-    assert load_results(folder).equals(before)
+    if hasattr(pa, "PyExtensionType"):  # before pyarrow 21 such columns are not read
+        with pytest.raises(UsageError, match="is damaged, and there are no segments"):
+            load_results(folder)
+    else:
+        assert load_results(folder).equals(before)
 
 
 WRITER = """
