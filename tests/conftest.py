@@ -29,9 +29,13 @@ if os.access(KERNELS, os.W_OK):
 # The workers of a session share the cache of the process that started them.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     CACHE = tempfile.mkdtemp(prefix="dp_erm_bench_tests_")
-    # Nor do all of them parse the package: digests of definitions are of its content.
+    # Nor does each parse the package: its digests are kept between sessions, but apart
+    # from those that the user's runs believe.
     with contextlib.suppress(OSError):
-        Path(CACHE, "definitions").symlink_to(KERNELS.with_name("definitions"))
+        if DIGESTS := cached.user_folder(KERNELS.with_name("tests") / "definitions"):
+            DIGESTS.mkdir(parents=True, exist_ok=True)
+            Path(CACHE, "definitions").mkdir()
+            Path(CACHE, "definitions", DIGESTS.name).symlink_to(DIGESTS)
     os.environ["DP_ERM_BENCH_CACHE"] = CACHE
     atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 

@@ -103,7 +103,7 @@ ARGUMENTS = st.one_of(
 )
 
 
-@budget_of(50)
+@budget_of(80)
 @given(st.lists(ARGUMENTS, max_size=4))
 @example(["dataset=log1", "algorithm=sgd"])
 @example(["seed=" + "9" * 5000])
@@ -193,7 +193,7 @@ def changed(tree, change, where, name, leaf):
         inside[key] = new[change]
 
 
-@budget_of(50)
+@budget_of(80)
 @given(
     st.lists(st.tuples(CHANGES, st.integers(0, 10**6), NAMES, LEAVES), max_size=3),
     st.sampled_from([[], ["panel=a"], ["profile=small"], ["budget.epsilon=2,3"]]),

@@ -55,8 +55,8 @@ def end(problem, solver, length, ahead=True):
     return run.iterates()[-1][0]
 
 
-TURNS = 16
-"""A sixteenth of the rows of parameters meets a family of neighbours, by turns."""
+TURNS = 8
+"""An eighth of the rows of parameters meets a family of neighbours, by turns."""
 
 
 def some_varied(candidate):
@@ -72,15 +72,14 @@ def some_varied(candidate):
 
 
 def some_corners(candidate, least=0, **params):
-    """Of the replays at the extremes: most pairs of what varies, together once."""
+    """Of the replays at the extremes: any two of what varies, together once."""
     cases = list(corners(candidate, least, **params))
     every = {
-        what: {*enumerate(what), *itertools.combinations(enumerate(what), 2)}
-        for what in rows(cases)
+        what: set(itertools.combinations(enumerate(what), 2)) for what in rows(cases)
     }
     left, wanted = set().union(*every.values()), set()
-    # First what brings most that is new; for a single pair no run is made.
-    for least_new in range(10, 1, -1):
+    # First what brings most that is new.
+    for least_new in range(10, 0, -1):
         for what, pairs in every.items():
             if len(pairs & left) >= least_new:
                 wanted.add(what)
@@ -109,10 +108,10 @@ class ByTurns(Candidate):
     """A candidate whose variants take turns on the problems that they serve."""
 
     def each(self):
-        """Yield every variant on every sixth problem, and all problems of a few."""
+        """Yield every variant on every third problem, and all problems of a few."""
         for turn, variant in enumerate(self.variants):
             problems = self.problems(variant)
-            step = 6 if len(self.variants) > 2 else 1
+            step = 3 if len(self.variants) > 2 else 1
             for problem in problems[turn % step % len(problems) :: step]:
                 yield Subject(self, variant, problem)
 

@@ -21,7 +21,6 @@ from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.dual_frank_wolfe import DualFrankWolfe, vertices_of
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 from dp_erm_bench.solvers.terms import Gaussian
-from tests.solvers.cases import few_replays
 from tests.twins.checks import Narrow
 
 INFINITE, NAME = math.inf, "dual_frank_wolfe"
@@ -396,8 +395,7 @@ FOUND = {
 )
 def test_broken_twins_are_found(twin):
     check, preset = found_by(twin)
-    with few_replays():
-        assert check.result(WithANorm("twin", twin, preset)).verdict == suite.FAILS
+    assert check.result(WithANorm("twin", twin, preset)).verdict == suite.FAILS
 
 
 def found_by(twin):
@@ -420,5 +418,4 @@ SOUND = [NoRidge, NormsForgotten]
 def test_the_sound_one_is_not_accused(twin):
     check, preset = found_by(twin)
     sound = WithANorm("sound", DualFrankWolfe, {**preset, "steps": "2/(t+2)"})
-    with few_replays():
-        assert check.result(sound).verdict == suite.OK
+    assert check.result(sound).verdict == suite.OK

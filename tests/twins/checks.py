@@ -18,7 +18,6 @@ from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from tests.contract.own import check_named
-from tests.solvers.cases import few_replays
 from tests.twins import laws
 from tests.twins.kinds import KINDS, OBJECTIVES, OUTPUTS, SAMPLED, SINGLE, VECTOR
 
@@ -69,7 +68,7 @@ def few_problems():
     def parts(constrained=False):
         return [laws.PARTS]
 
-    with patch.object(limits, "objectives", parts), few_replays():
+    with patch.object(limits, "objectives", parts):
         yield
 
 

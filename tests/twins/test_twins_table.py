@@ -12,6 +12,7 @@ from dp_erm_bench.releases.sketched_gaussian import SketchedGaussian
 from tests.contract.own import check_named
 from tests.privacy.made import LAWS as EVENTS
 from tests.privacy.made import built_in
+from tests.solvers.cases import few_replays
 from tests.twins import laws, table
 from tests.twins.breaks import BREAKS, TWINS, Break, Twin, within
 from tests.twins.checks import (
@@ -51,7 +52,7 @@ def test_no_check_complains_of_what_is_sound(kind):
 def test_the_checks_of_the_table_find_the_twin(key):
     """The statistical audit only where no other one does."""
     named = [name for name in WRITTEN[key] if name in QUICK] or WRITTEN[key]
-    with np.errstate(all="ignore"):
+    with few_replays(), np.errstate(all="ignore"):
         checks = {name: (QUICK | SLOW)[name] for name in named}
         assert named and list(complaints(key[0], TWINS[key], checks)) == named
 
