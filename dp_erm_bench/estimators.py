@@ -136,8 +136,9 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         A seed. A seeded fit is reproducible and therefore not private; None takes 128
         secret bits.
     classes : sequence of two labels, optional
-        The labels, the positive one last. None: those that y holds, in order, which
-        is a use of the data that no budget pays for.
+        The labels, the positive one last. None: the categories of a Series that has
+        some, else those that y holds, in order, which is a use of the data that no
+        budget pays for.
 
     Attributes
     ----------
@@ -189,14 +190,19 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         Raises ValueError for other classes, values that are not finite or parameters
         that are not allowed.
         """
+        known = self.classes
+        if known is None:
+            known = getattr(getattr(y, "dtype", None), "categories", None)
         X, y = validate_data(
             self, X, y, accept_sparse=True, dtype=np.float64, ensure_min_samples=2
         )
         check_classification_targets(y)
-        declared = self.classes is not None
-        self.classes_ = _two(np.asarray(self.classes) if declared else np.unique(y))
+        declared = known is not None
+        self.classes_ = _two(np.asarray(known) if declared else np.unique(y))
         if not np.isin(y, self.classes_).all():
-            raise UsageError(f"y: holds a label that is not in classes={self.classes}")
+            raise UsageError(
+                f"y: holds a label that is not in classes={self.classes_.tolist()}"
+            )
         signs = np.where(y == self.classes_[1], 1.0, -1.0)
         found = self._fit(X, signs, () if declared else (Uncharged.CLASSES,))
         self.coef_, self.intercept_ = map(np.atleast_2d, found)

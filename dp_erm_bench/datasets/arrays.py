@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.datasets import base, records
-from dp_erm_bench.datasets.base import Array, Bounds, Dataset, Features
+from dp_erm_bench.datasets.base import Array, Bounds, Dataset, Features, Uncharged
 from dp_erm_bench.datasets.bounds import clipped
 from dp_erm_bench.datasets.intercept import with_bound, with_column
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.datasets.spec import check_classes
 from dp_erm_bench.errors import UsageError
 
 
@@ -19,6 +20,7 @@ def own_dataset(
     *,
     bounds: Bounds | None = None,
     positive: object = None,
+    classes: object = None,
     clip_to_bounds: bool = False,
     intercept: float = 0.0,
 ) -> Dataset:
@@ -32,8 +34,12 @@ def own_dataset(
     bounds : Bounds, optional
         On the p features and the label.
     positive : label or list of labels, optional
-        Labels, text or numbers, that become +1, all others becoming -1. Without,
-        labels are not mapped: the loss refuses those that it does not know.
+        Labels, text or numbers, that become +1, all others becoming -1.
+    classes : list of labels, optional
+        All labels that there may be. Without ``positive`` they are two numbers, of
+        which the larger becomes +1. None: the categories of a Series that has some,
+        else they are read off y, which `uncharged` lists. Without both, labels are not
+        mapped: the loss refuses those that it does not know.
     clip_to_bounds : bool
         Whether each record is clipped to the bounds.
     intercept : float
@@ -46,7 +52,12 @@ def own_dataset(
         ``positive`` names none of the labels or all.
     """
     columns, features = _table(X)
-    arrays = {"X": features, "y": _labels(y, positive)}
+    known = classes
+    if known is None and positive is not None:
+        known = getattr(getattr(y, "dtype", None), "categories", None)
+    listed = hasattr(known, "__iter__") and not isinstance(known, str)
+    known = list(known) if listed else known  # type: ignore[call-overload]
+    arrays = {"X": features, "y": _labels(y, positive, known)}
     records.check_raw("arrays", features, arrays["y"])
     if clip_to_bounds and bounds is None:
         raise UsageError("clip_to_bounds=True: needs bounds to clip to")
@@ -56,25 +67,25 @@ def own_dataset(
         arrays |= with_column(arrays, intercept)
         bounds = bounds and with_bound(bounds, intercept)
     made = dataset_from_arrays(arrays["X"], arrays["y"], bounds=bounds)
-    return replace(made, intercept=intercept, columns=columns)
+    read = (Uncharged.CLASSES,) * (positive is not None and known is None)
+    return replace(made, intercept=intercept, columns=columns, uncharged=read)
 
 
-def _labels(y: Any, positive: object) -> Array:
+def _labels(y: Any, positive: object, classes: Any) -> Array:
     """Return labels as numbers, -1 and +1 where it is said which become +1."""
-    if positive is None:
+    if positive is None and classes is None:
         try:
             return np.asarray(base.numbers("y", y), np.float64)
         except UsageError as error:
             words = any(isinstance(one, str) for one in np.ravel(np.asarray(y)))
             hint = "; name what becomes +1, as in positive='yes'" if words else ""
             raise UsageError(f"{error}{hint}") from None
-    several = isinstance(positive, list | tuple | np.ndarray)
-    return records.labels(
-        "arrays",
-        np.asarray(y),
-        classification=True,
-        positive=list(positive) if several else [positive],  # type: ignore[call-overload]
-    )
+    several = isinstance(positive, list | tuple | np.ndarray | None)
+    chosen = positive if several else [positive]
+    chosen = None if chosen is None else list(chosen)  # type: ignore[call-overload]
+    check_classes("arrays", chosen, classes, prefix="")
+    how: dict[str, Any] = {"positive": chosen, "classes": classes}
+    return records.labels("arrays", np.asarray(y), classification=True, **how)
 
 
 def _table(X: Any) -> tuple[tuple[str, ...], Features]:

@@ -33,8 +33,15 @@ class Uncharged(StrEnum):
     STANDARDISATION = "standardisation"
     DROPPED_COLUMNS = "dropped columns"
     CLASSES = "classes"
+    FEATURES = "features"
+    HEADER = "header"
+    KINDS = "kinds"
     CATEGORIES = "categories"
     TUNING = "tuning"
+
+
+READ = tuple(map(Uncharged, ("classes", "features", "header", "kinds", "categories")))
+"""What reading records takes from them where it is not declared."""
 
 
 @dataclass(frozen=True, eq=False)

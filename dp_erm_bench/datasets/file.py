@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.libsvm import parse_svmlight
 from dp_erm_bench.datasets.published import DECOMPRESS, decompressed, sha256
-from dp_erm_bench.datasets.table import Csv, spellings
+from dp_erm_bench.datasets.records import words_of
+from dp_erm_bench.datasets.table import Csv
 from dp_erm_bench.errors import UsageError, place_of, shown
 from dp_erm_bench.registry import check_choice
 
@@ -38,11 +39,13 @@ class File:
     """A file of records, svmlight, npz or csv, perhaps packed by bz2, xz or gz.
 
     The options are: ``path``; ``format``, which ``auto`` takes from the suffix; for
-    csv ``label``, ``header``, ``onehot`` and ``index`` (`table.Csv`); for svmlight
-    ``p``, the number of features where the last ones may be empty; ``set``, a label
-    for tables. With ``task=unlabelled`` all columns of a csv are features, an npz needs
-    no ``y``, and labels of svmlight are left out. With ``intercept`` no column of a csv
-    may be called one: whether one is constant is not looked up, for that is private.
+    csv ``label``, ``header``, ``onehot``, ``index`` and ``text`` (`table.Csv`); ``p``,
+    the number of features, which svmlight does not tell where the last ones are empty;
+    for svmlight ``first``, the number of the first one, 0 or 1, which is 0 if that is
+    seen; ``set``, a label for tables. With ``task=unlabelled`` all columns of a csv are
+    features, an npz needs no ``y``, and labels of svmlight are left out. With
+    ``intercept`` no column of a csv may be called one: whether one is constant is not
+    looked up, for that is private.
     """
 
     covered = ("path",)
@@ -59,6 +62,9 @@ class File:
         intercept: float = 0.0,
         onehot: Any = None,
         index: str | None = None,
+        first: int | None = None,
+        text: Any = None,
+        words: bool = False,
         labelled: bool = True,
     ) -> Raw:
         """Return raw X and y, which is 0 where there are no labels.
@@ -69,19 +75,29 @@ class File:
             If there is no such file, or it is not of its format.
         """
         label = label if labelled else False
-        csv = Csv(path, label, header, intercept, onehot, index)
+        csv = Csv(path, label, header, intercept, onehot, index, text, words)
+        _check_declared(p, first)
         with _reading(path, format) as (kind, content):
-            if kind == "csv":
-                return csv.read(content)
-            for key, value in (("onehot", onehot), ("index", index)):
+            others = {"first": first} if kind != "svmlight" else {}
+            if kind != "csv":
+                others = {"onehot": onehot, "index": index, "text": text} | others
+            for key, value in others.items():
                 if value is not None:
+                    whose = "features of svmlight"
+                    whose = whose if key == "first" else "columns of a csv"
                     raise UsageError(
-                        f"dataset.{key}={shown(value)}: is for the columns of a csv, "
+                        f"dataset.{key}={shown(value)}: is for the {whose}, "
                         f"{path} is {kind}; leave it out"
                     )
-            if kind == "npz":
-                return parse_npz(content, labelled)
-            return parse_svmlight(content, p=p, first="auto")
+            if kind == "svmlight":
+                first = "auto" if first is None else first  # type: ignore[assignment]
+                return parse_svmlight(content, p=p, first=first)  # type: ignore[arg-type]
+            X, y = csv.read(content) if kind == "csv" else parse_npz(content, labelled)
+        if p is not None and np.shape(X)[1:] != (p,):
+            raise UsageError(
+                f"dataset.p={p}: {path} has {np.shape(X)[-1]} features; leave it out"
+            )
+        return X, y
 
     def columns(
         self,
@@ -91,21 +107,40 @@ class File:
         header: str | bool = "auto",
         onehot: Any = None,
         index: str | None = None,
+        text: Any = None,
+        words: bool = False,
     ) -> list[str]:
         """Return the names of a csv's features; none for another format."""
         with _reading(path, format) as (kind, content):
-            csv = Csv(path, label, header, 0.0, onehot, index)
+            csv = Csv(path, label, header, 0.0, onehot, index, text, words)
             return csv.columns(content) if kind == "csv" else []
 
-    def categories(self, onehot: Any = None) -> dict[str, tuple[str, ...] | None]:
-        """Return the spelled categories of columns, None where none are declared."""
+    def categories(self, onehot: Any = None) -> dict[str, tuple[Any, ...] | None]:
+        """Return the categories of columns, None where none are declared."""
         given = Csv(None, onehot=onehot).categories
-        return {name: None if c is None else spellings(c) for name, c in given.items()}
+        return {k: None if c is None else tuple(words_of(c)) for k, c in given.items()}
 
-    def uncharged(self, onehot: Any = None) -> tuple[Uncharged, ...]:
-        """Return what is read from the records at no charge: undeclared categories."""
-        undeclared = None in Csv(None, onehot=onehot).categories.values()
-        return (Uncharged.CATEGORIES,) * undeclared
+    def uncharged(
+        self,
+        path: str | None = None,
+        format: str = "auto",  # noqa: A002
+        header: str | bool = "auto",
+        p: int | None = None,
+        onehot: Any = None,
+        first: int | None = None,
+        text: Any = None,
+    ) -> tuple[Uncharged, ...]:
+        """Return what is read from the records at no charge, as it is not declared."""
+        kind = _format(Path(path or ""), format)
+        csv = Csv(None, onehot=onehot, text=text)
+        undeclared = {name for name, c in csv.categories.items() if c is None}
+        read = {
+            Uncharged.FEATURES: kind == "svmlight" and (p is None or first is None),
+            Uncharged.HEADER: kind == "csv" and header == "auto",
+            Uncharged.KINDS: not undeclared <= csv.texts,
+            Uncharged.CATEGORIES: bool(undeclared),
+        }
+        return tuple(use for use, taken in read.items() if taken)
 
     def fingerprint(self, path: str | None = None) -> str:
         """Return the digest of the file's content."""
@@ -136,6 +171,13 @@ def _existing(path: str | None) -> Path:
     if not file.is_file():
         raise UsageError(f"dataset.path={path}: there is no such file")
     return file
+
+
+def _check_declared(p: Any, first: Any) -> None:
+    if first not in (None, 0, 1) or isinstance(first, bool):
+        raise UsageError(f"dataset.first={first}: must be null, 0 or 1")
+    if p is not None and (type(p) is not int or p < 1):
+        raise UsageError(f"dataset.p={p}: must be null or an integer >= 1")
 
 
 def _format(file: Path, kind: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Features, as_features
+from dp_erm_bench.datasets.base import Features, Uncharged, as_features
 from dp_erm_bench.datasets.published import Published, Raw, open_mirror, python_call
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.registry import names
@@ -174,6 +174,23 @@ class LibsvmSets:
                 f"dataset.name={name}: has several labels per record, must have one"
             )
         return TASKS.get(task, task)
+
+    def classes(self, set: str | None = None) -> list[float] | None:  # noqa: A002
+        """Return the labels that a mirror lists for a set, None if it lists none.
+
+        They stand in its column ``labels``, perhaps with their counts: ``-1:24;1:7``.
+        """
+        listed = (_checked(set)[1].get("labels") or "").split(";")
+        try:
+            found = [float(label.partition(":")[0]) for label in listed]
+        except ValueError:
+            return None
+        return found if len(found) > 1 else None
+
+    def uncharged(self, set: str | None = None) -> tuple[Uncharged, ...]:  # noqa: A002
+        """Return that a width which is listed nowhere is read off the records."""
+        listed = (_checked(set)[1].get("p") or "").isdecimal()
+        return () if listed else (Uncharged.FEATURES,)
 
     def _source(self, member: str | None) -> Published:
         name, row = _checked(member)

@@ -23,7 +23,7 @@ class Recipe:
     classification : bool
         Whether labels become -1 and +1.
     positive : sequence or None
-        Labels that become +1; None for the larger of a usual pair.
+        Labels that become +1; None for the larger of a usual pair, or of the classes.
     standardise : bool or str
         Whether columns get mean 0 and variance 1; ``'scale'`` keeps zeros (RMS 1).
     test_fraction : float
@@ -36,6 +36,8 @@ class Recipe:
         Whether sparse features become a dense array.
     clip : Declared or None
         Bounds to which records are clipped, after columns are rescaled.
+    classes : sequence or None
+        All labels that there may be, declared; None: they are read off the records.
     labelled : bool
         Whether there are labels; all of them are 0 without any.
     intercept : float
@@ -52,6 +54,12 @@ class Recipe:
     clip: Declared | None = None
     intercept: float = 0.0
     labelled: bool = True
+    classes: Sequence[Any] | None = None
+
+    @property
+    def words(self) -> bool:
+        """Return whether labels are words, as those that are declared tell."""
+        return records.are_words([*(self.classes or ()), *(self.positive or ())])
 
     @property
     def key(self) -> list[Any]:
@@ -61,12 +69,16 @@ class Recipe:
         # Arrays without an intercept keep their place in the cache.
         constant, labelled = others.pop("intercept"), others.pop("labelled")
         later = [constant] * bool(constant) + ["unlabelled"] * (not labelled)
+        if (classes := others.pop("classes")) is not None:
+            # Their order says nothing.
+            later.append(sorted(map(records.spelling, classes)))
         return [clip, *others.values(), *later]
 
     @property
     def uncharged(self) -> tuple[Uncharged, ...]:
         """Return the steps that look at private records without budget."""
         steps = {
+            Uncharged.CLASSES: self.classification and self.classes is None,
             Uncharged.STANDARDISATION: self.standardise,
             Uncharged.DROPPED_COLUMNS: self.drop_empty,
         }
@@ -111,7 +123,7 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
     column = getattr(raw[1], "name", None)  # of a table
     whose = name if column is None else f"{name}, column {word(column)}"
     how: dict[str, Any] = {"classification": recipe.classification}
-    how["positive"] = recipe.positive
+    how |= {"positive": recipe.positive, "classes": recipe.classes}
     y = records.labels(whose, y, **how) if recipe.labelled else np.zeros(y.shape)
     arrays = _split(name, X, y, recipe)
     if len(raw) > 2:

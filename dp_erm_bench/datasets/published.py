@@ -3,7 +3,7 @@
 ``DP_ERM_BENCH_DATA`` names a mirror: a folder that is read before any network. Its
 ``MANIFEST.csv`` has at least the columns ``name``, ``file`` and ``sha256`` (of the file
 as it lies there); files ending in ``.bz2``, ``.xz`` or ``.gz`` are decompressed.
-``libsvmdata_name``, ``p`` and ``task`` make a file a set of libsvmdata.
+``libsvmdata_name``, ``p``, ``task`` and ``labels`` make a file a set of libsvmdata.
 """
 
 import bz2

@@ -2,7 +2,7 @@
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,12 @@ def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
 
 
 def labels(
-    name: str, y: NDArray[Any], *, classification: bool, positive: Sequence[Any] | None
+    name: str,
+    y: NDArray[Any],
+    *,
+    classification: bool,
+    positive: Sequence[Any] | None,
+    classes: Sequence[Any] | None = None,
 ) -> Array:
     """Return -1 and +1 for a classification, the numbers themselves otherwise.
 
@@ -59,12 +64,15 @@ def labels(
     classification : bool
     positive : sequence or None
         The classes that become +1, all others becoming -1; None where the two
-        labels are a usual pair.
+        labels are a usual pair, or two numbers are declared.
+    classes : sequence or None
+        All that there may be; None: those that occur.
 
     Raises
     ------
     UsageError
-        If the labels are not of the task, or one side would be empty.
+        If the labels are not of the task or not declared, or if none are declared and
+        one side would be empty.
     """
     kind = y.dtype.kind
     mixed = kind == "O" and all(isinstance(v, str | int | float | np.number) for v in y)
@@ -73,8 +81,23 @@ def labels(
         raise UsageError(
             f"dataset {name}: labels must be numbers or text, not {y.dtype}"
         )
-    if classification and positive is not None:
-        return _chosen(name, y.astype(str) if text else y, positive)
+    given = [*(classes or ()), *(positive or ())]
+    declared = positive is not None or classes is not None
+    if classification and declared:
+        known = _occurring(y, given) if classes is None else words_of(classes)
+        if positive is None:
+            chosen: Sequence[Any] = [max(known)]
+        else:
+            chosen = positive
+            _check_chosen(name, positive, known)
+        place = places(y, known)
+        if (place < 0).any():
+            raise UsageError(
+                f"dataset {name}: record {int(place.argmin())} has a label that is "
+                f"none of classes={sorted(map(spelling, known))}{_hint(given)}"
+            )
+        up = places(np.array(known, object), chosen) >= 0
+        return np.where(up[place], 1.0, -1.0)
     if text:
         hint = " or name those that become +1 with dataset.positive=[...]"
         raise UsageError(
@@ -88,7 +111,7 @@ def labels(
 
 
 def signs(name: str, y: Array) -> Array:
-    """Map the two labels -1/+1, 0/1 or 1/2 to -1/+1."""
+    """Map the two labels -1/+1, 0/1 or 1/2 to -1/+1, by what occurs."""
     classes = np.unique(y)
     if classes.size > MOST_CLASSES:
         raise UsageError(
@@ -105,27 +128,81 @@ def signs(name: str, y: Array) -> Array:
     return np.where(y == classes[1], 1.0, -1.0)
 
 
-def _chosen(name: str, y: NDArray[Any], positive: Sequence[Any]) -> Array:
-    """Map the classes named to +1 and all others to -1."""
-    classes = {label: spelling(label) for label in np.unique(y)}
-    labels, chosen = set(classes.values()), {spelling(label) for label in positive}
-    if not chosen <= labels or len(chosen) in (0, len(labels)):
-        read = any(isinstance(label, bool) for label in positive)
-        hint = "; quote them in a yaml, which reads yes as true" if read else ""
+def _occurring(y: NDArray[Any], given: Sequence[Any]) -> list[Any]:
+    """Return the labels that occur, of the kind of those that are given."""
+    if y.dtype.kind in base.NUMBERS:
+        return list(np.unique(y.astype(np.float64)))
+    if are_words(given):
+        return sorted(set(map(spelling, y.tolist())))
+    numbers = np.array(list(map(as_number, y.tolist())))
+    return list(np.unique(numbers[np.isfinite(numbers)]))
+
+
+def _check_chosen(name: str, positive: Sequence[Any], known: Sequence[Any]) -> None:
+    there = set(places(np.array(known, object), positive).tolist()) - {-1}
+    if len(there) < len(words_of(positive)) or len(there) in (0, len(known)):
         raise UsageError(
             f"dataset.positive={list(positive)} of {name}: must be some, but not all, "
-            f"of the labels {_listed(classes.values())}{hint}"
+            f"of the labels {_listed(map(spelling, known))}{_hint(positive)}"
         )
-    mask = np.isin(y, [label for label, text in classes.items() if text in chosen])
-    return np.where(mask, 1.0, -1.0)
+
+
+def _hint(given: Sequence[Any]) -> str:
+    read = any(isinstance(label, bool) for label in given)
+    return "; quote them in a yaml, which reads yes as true" if read else ""
+
+
+def are_words(given: Iterable[Any]) -> bool:
+    """Return whether labels or categories that are given declare text: one is text."""
+    return any(isinstance(one, str) for one in given)
+
+
+def words_of(given: Sequence[Any]) -> list[Any]:
+    """Return labels or categories that are given, each once: texts, else numbers.
+
+    Raises
+    ------
+    UsageError
+        If one is neither.
+    """
+    for one in given:
+        if not isinstance(one, str) and np.isnan(as_number(one)):
+            raise UsageError(f"{list(given)}: must hold numbers or text only")
+    text = are_words(given)
+    return list(dict.fromkeys(map(spelling if text else as_number, given)))
+
+
+def places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
+    """Return for each cell the place of the word that it is, -1 for none, shape (n,).
+
+    Each cell by itself: as a text, if it is one and a word is; else as a number.
+    """
+    text = cells.dtype.kind not in base.NUMBERS and are_words(given)
+    read: Callable[[Any], Any] = spelling if text else as_number
+    found: dict[Any, int] = {}
+    for one in given:
+        found.setdefault(read(one), len(found))
+    own = (found.get(read(cell), -1) for cell in cells.tolist())
+    return np.fromiter(own, np.intp, len(cells))
+
+
+def as_number(label: Any) -> float:
+    """Return the number that a label is or spells, nan for a text."""
+    try:
+        return float(label)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def spelling(label: Any) -> str:
-    """Return one spelling of a label: a number as short as can be."""
-    try:
-        return f"{float(label):.12g}"
-    except (TypeError, ValueError):
+    """Return the text of a label: a word as it is, a number in full."""
+    if isinstance(label, bytes):
+        return label.decode()
+    if isinstance(label, str | bool | np.bool):
         return str(label)
+    number = as_number(label)
+    whole = number.is_integer() and abs(number) < 2**53
+    return str(int(number)) if whole else str(label)
 
 
 def _listed(labels: Iterable[str]) -> str:

@@ -11,7 +11,9 @@ from dp_erm_bench.datasets.base import Usual
 from dp_erm_bench.datasets.bounds import Declared, declared_by
 from dp_erm_bench.datasets.intercept import KEY as INTERCEPT
 from dp_erm_bench.datasets.prepare import Recipe
+from dp_erm_bench.datasets.records import LABEL_PAIRS, are_words, words_of
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import entering
 from dp_erm_bench.registry import check_choice, locate, read
 
 UNLABELLED = "unlabelled"
@@ -26,9 +28,12 @@ DEFAULTS: dict[str, Any] = {
     **{"task": None, "positive": None, "standardise": False, "test_fraction": 0.0},
     **{"seed": 0, "drop_empty": False, "densify": False, "usual": None},
     **{"usual_standardised": None, "usual_regression": None, "bounds": None},
-    **{"clip_to_bounds": False, INTERCEPT: 0.0, FRESH: None},
+    **{"clip_to_bounds": False, INTERCEPT: 0.0, FRESH: None, "classes": None},
 }
-LATER = dict.fromkeys((FRESH, "onehot", "index", "plateau")) | {INTERCEPT: 0.0}
+LATER = {
+    **dict.fromkeys((FRESH, "onehot", "index", "plateau", "classes", "first", "text")),
+    INTERCEPT: 0.0,
+}
 """Keys, and options of loaders, that came after results had been published.
 
 Each with the value that does what was done before: only off it such a key enters the
@@ -37,10 +42,14 @@ identity of a trial.
 MEMBER = "set"
 """The option of a loader that stands for many datasets; part of the name."""
 
-LISTS = ("positive", "onehot")
+READING = {"p": None, "header": "auto", "first": None, "text": None}
+"""Declarations of how a file is read, with the values that have it read them off."""
+
+LISTS = ("positive", "classes", "onehot", "text")
 """Keys whose value may be a list: for them a list is no axis."""
 
 LARGEST = 2**63 - 1
+FILE_LOADER = "dp_erm_bench.datasets.file.file"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +108,27 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     return {**spec, INTERCEPT: kept} if kept != 0.0 else spec
 
 
+def identifying(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a dataset's specification that enter a trial's identity.
+
+    Without what its prepared content tells, which enters by its hash: how a file is to
+    be read, the classes, the words of categories, and one positive label that is the
+    larger of a usual pair. To declare what was read moves no draw.
+    """
+    told: dict[str, Any] = {"classes": None}
+    if fields.get("_target_") == FILE_LOADER:
+        told |= READING
+    if isinstance(onehot := fields.get("onehot"), Mapping):
+        told["onehot"] = [str(column) for column in onehot]
+    usual = [form for _, one in LABEL_PAIRS for form in (one, [one])]
+    kept = dict(fields)
+    if kept.get("positive") in usual and MEMBER not in kept:
+        del kept["positive"]  # Such a yaml has no such key.
+    elif kept.get("positive") in usual:
+        told["positive"] = None
+    return entering({k: told.get(k, v) for k, v in kept.items()}, LATER)
+
+
 def usual_fields(name: str) -> dict[str, Any]:
     """Return the yaml of a name, with the member that the name chooses.
 
@@ -142,6 +172,8 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
     common = DEFAULTS | {key: options.pop(key) for key in DEFAULTS if key in options}
     if common["task"] == AUTO and hasattr(loader, "task"):
         common["task"] = asked(loader.task, options)
+    if common["classes"] is None and common["task"] == TASKS[0]:
+        common["classes"] = asked(getattr(loader, "classes", lambda: None), options)
     if "seed" in _parameters(loader):
         options["seed"] = common["seed"]
     recipe = _recipe(name, common)
@@ -150,6 +182,8 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
         options["labelled"] = False
     if recipe.intercept and INTERCEPT in _parameters(loader):
         options[INTERCEPT] = recipe.intercept
+    if recipe.words and "words" in _parameters(loader):
+        options["words"] = True
     # Bounds of records as they are hold for those only, unless they are clipped again.
     holds = not recipe.standardise or recipe.clip is not None
     usual, bounds = _usual(common), declared_by(common["bounds"]) if holds else None
@@ -181,10 +215,12 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
     clip = common["clip_to_bounds"]
     if clip and common["bounds"] is None:
         raise refused("clip_to_bounds", True, "false unless bounds are declared")
-    positive = common["positive"]
-    if positive is not None and not classification:
-        raise refused("positive", positive, "null for a regression")
+    for key in ("positive", "classes"):
+        if common[key] is not None and not classification:
+            raise refused(key, common[key], "null for a regression")
+    positive, classes = common["positive"], common["classes"]
     positive = positive if isinstance(positive, list | tuple | None) else [positive]
+    check_classes(name, positive, classes)
     if not 0.0 <= number(common["test_fraction"]) < 1.0:
         raise refused("test_fraction", common["test_fraction"], "a number in [0, 1)")
     if not is_seed(common["seed"]):
@@ -196,11 +232,42 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         classification=classification,
         labelled=common["task"] != UNLABELLED,
         positive=positive and list(positive),
+        classes=None if classes is None else words_of(classes),
         test_fraction=number(common["test_fraction"]),
         clip=declared_by(common["bounds"]) if clip else None,
         intercept=number(common[INTERCEPT]),
         **{key: common[key] for key in same},
     )
+
+
+def check_classes(
+    name: str, positive: Any, classes: Any, prefix: str = "dataset."
+) -> None:
+    """Refuse classes that are none, and positive labels that are not some of them.
+
+    Raises
+    ------
+    UsageError
+        Naming the key, its value and what is allowed.
+    """
+    if classes is None:
+        return
+    if not isinstance(classes, list | tuple) or len(known := words_of(classes)) < 2:
+        allowed = "must be null or a list of the labels, two at least, such as [0,1]"
+        raise UsageError(f"{prefix}classes={classes}: {allowed}")
+    if positive is None:
+        if len(known) > 2 or are_words(known):
+            raise UsageError(
+                f"{prefix}classes={list(classes)}: must be two numbers, of which the "
+                f"larger becomes +1, or {prefix}positive must name those that do"
+            )
+        return
+    both = words_of([*positive, *classes])
+    if len(both) > len(known) or not 0 < len(words_of(positive)) < len(known):
+        raise UsageError(
+            f"{prefix}positive={list(positive)} of {name}: must be some, but not all, "
+            f"of {prefix}classes={list(classes)}"
+        )
 
 
 def _check_fresh(value: Any, loader: Any, test_fraction: float) -> None:

@@ -1,6 +1,11 @@
-"""A csv as records: its separator, its columns, and what it must not hold."""
+"""A csv as records: its separator, its columns, and what it must not hold.
+
+Each cell is read by itself: what kind a column is of is declared, never inferred from
+its other cells, so that a record that is replaced changes its own row alone.
+"""
 
 import io
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -8,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.datasets.intercept import check_names
-from dp_erm_bench.datasets.records import spelling
+from dp_erm_bench.datasets.records import (
+    are_words,
+    as_number,
+    places,
+    spelling,
+    words_of,
+)
 from dp_erm_bench.errors import UsageError, word
 from dp_erm_bench.registry import check_choice
 
@@ -22,6 +33,13 @@ UNNAMED = "Unnamed: "
 
 SHORTEST = 3
 """Rows from which numbers that count them are no accident."""
+
+BOOLEANS = {
+    spelled: str(int(value))
+    for value in (False, True)
+    for spelled in (str(value), str(value).lower(), str(value).upper())
+}
+"""Cells that are a number by another name."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +62,11 @@ class Csv:
     index : str or None
         ``drop`` or ``keep`` a first column that has no name; None: refuse one that
         counts the rows.
+    text : sequence of str or None
+        Columns that hold text, beside those of which a word is declared. A column of
+        ``onehot`` without either is one of numbers if all its cells are: that is read.
+    words : bool
+        Whether the label's column holds text.
     """
 
     path: str | None
@@ -52,6 +75,8 @@ class Csv:
     intercept: float = 0.0
     onehot: Mapping[str, Sequence[Any] | None] | Sequence[str] | None = None
     index: str | None = None
+    text: Sequence[str] | str | None = None
+    words: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
@@ -67,6 +92,8 @@ class Csv:
                 f"dataset.onehot={self.onehot}: must be null, a list of columns, or "
                 "columns with their categories, such as {color:[red,blue]}"
             )
+        for found in lists:
+            words_of(found or ())
 
     @property
     def categories(self) -> dict[str, Sequence[Any] | None]:
@@ -76,6 +103,20 @@ class Csv:
             return {str(column): found for column, found in given.items()}
         several = isinstance(given, list | tuple)
         return dict.fromkeys(map(str, given if several else [given]))
+
+    @property
+    def texts(self) -> set[str]:
+        """Return the names of columns that are declared to hold text."""
+        given = self.categories.items()
+        spelled = (name for name, found in given if are_words(found or ()))
+        return {*self._named, *spelled}
+
+    @property
+    def _named(self) -> list[str]:
+        several = isinstance(self.text, list | tuple)
+        return (
+            list(map(str, self.text if several else [self.text])) if self.text else []
+        )
 
     def read(self, content: bytes) -> tuple[Any, Any]:
         """Return X of shape (n, p) and y, a Series under its column's name.
@@ -91,13 +132,14 @@ class Csv:
         table, named = self._table(content)
         if not len(table):
             raise UsageError(f"dataset.path={self.path}: holds no records")
-        self._check_index(table)
+        self._check_index(table[table.columns[0]])
         y = self._labels(table)
         if self.intercept:
             check_names(table.columns, self.intercept)
         first = 1 + bool(named)
         for column in (y, *(table[name] for name in table.columns)):
-            _refuse(self._where, column, column.isna(), first, "has no value", "")
+            empty = column.isna() | (column.astype(object) == "")
+            _refuse(self._where, column, empty, first, "has no value", "")
         return self._features(table, first).to_numpy(np.float64), y
 
     def columns(self, content: bytes) -> list[str]:
@@ -114,7 +156,7 @@ class Csv:
     def _table(
         self, content: bytes, rows: int | None = None
     ) -> tuple["pd.DataFrame", bool]:
-        """Return the columns as they are read, and whether the file names them."""
+        """Return columns of numbers or texts, and whether the file names them."""
         import pandas as pd
 
         line = content.partition(b"\n")[0].decode()
@@ -123,24 +165,111 @@ class Csv:
         # A row of which no cell is a number names the columns.
         cells = pd.to_numeric(first.iloc[0], errors="coerce")
         named = bool(cells.isna().all()) if self.header == "auto" else bool(self.header)
-        how |= {"header": 0 if named else None, "skipinitialspace": True, "nrows": rows}
-        table = pd.read_csv(io.BytesIO(content), **how)
-        if self.index == "drop":
-            head = table.columns[0]
-            if named and not str(head).startswith(UNNAMED):
-                raise UsageError(
-                    f"dataset.index=drop: the first column has a name, {word(head)}; "
-                    "only one without is an index"
-                )
-            table = table.drop(columns=head)
-        return table, named
+        how |= {"header": 0 if named else None, "skipinitialspace": True}
 
-    def _check_index(self, table: "pd.DataFrame") -> None:
-        head = table.columns[0]
+        def read(**more: Any) -> "pd.DataFrame":
+            with warnings.catch_warnings():
+                # A first row that is longer than the header.
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                try:
+                    source, all_of_it = io.BytesIO(content), how | more
+                    table: pd.DataFrame = pd.read_csv(
+                        source, index_col=False, **all_of_it
+                    )
+                    return table
+                except pd.errors.ParserWarning as error:
+                    raise ValueError(str(error)) from None
+
+        head, *others = names = list(read(nrows=0 if named else 1).columns)
+        dropped = self.index == "drop"
+        if dropped and named and not str(head).startswith(UNNAMED):
+            raise UsageError(
+                f"dataset.index=drop: the first column has a name, {word(head)}; only "
+                "one without is an index"
+            )
+        names = others if dropped else names
+        label = None if self.label is False else self._label(names)
+        self._check_columns([name for name in names if name != label], names, named)
+        texts = [name for name in names if self._is_text(name, name == label)]
+        numbers = [name for name in names if name not in texts]
+        # A column that goes may be of any kind.
+        as_text = dict.fromkeys([*texts, *[head] * dropped], str)
+        kept: dict[str, Any] = {"nrows": rows, "converters": as_text}
+        try:
+            table = read(**kept, dtype=dict.fromkeys(numbers, np.float64))
+        except ValueError:
+            table = read(**kept, dtype=dict.fromkeys(numbers, str))
+            self._check_index(table[head])
+            table[numbers] = self._numbers(table[numbers], label, 1 + named)
+        for name in texts if rows is None else ():
+            if str(name) in self.categories and str(name) not in self.texts:
+                table[name] = _guessed(table[name])
+        return table[names], named
+
+    def _check_columns(
+        self, features: list[Any], names: list[Any], named: bool
+    ) -> None:
+        """Refuse columns of text, or of categories, that there are not."""
+        features, names = list(map(str, features)), list(map(str, names))
+        for name in self._named:
+            check_choice("column of dataset.text", name, names)
+        for name in self.categories:
+            if not named and name not in features:
+                raise UsageError(
+                    f"dataset.onehot={name}: must be one of {', '.join(features)}, the "
+                    f"places of the columns, as {self.path} has no header"
+                )
+            check_choice("column of dataset.onehot", name, features)
+
+    def _is_text(self, name: Any, is_label: bool) -> bool:
+        """Return whether a column is read as text, its kind perhaps read after that."""
+        undeclared = self.categories.get(str(name), ()) is None
+        return str(name) in self.texts or undeclared or (self.words and is_label)
+
+    def _numbers(self, cells: "pd.DataFrame", label: Any, first: int) -> "pd.DataFrame":
+        """Return columns of numbers of the text of their cells, true and false as 1, 0.
+
+        Raises
+        ------
+        UsageError
+            For a cell that is text, by its column and row.
+        """
+        import pandas as pd
+
+        cells = cells.replace(BOOLEANS)
+        for name in cells.columns:
+            what = "holds text"
+            if str(name) in self.categories:
+                what, hint = "holds a word", " that is not one of its categories"
+            elif name == label:
+                hint = (
+                    ", labels must be numbers; words that are classes are declared, "
+                    "dataset.classes=[...], or those that become +1, "
+                    "dataset.positive=[...]; in a yaml quoted, which reads yes as true"
+                )
+            else:
+                hint = (
+                    ", features must be numbers; for indicators of its categories "
+                    f"declare them, dataset.onehot={{{word(name)}:[...]}}"
+                )
+            column = cells[name]
+            wrong = pd.to_numeric(column, errors="coerce").isna() & column.notna()
+            _refuse(self._where, column, wrong, first, what, hint)
+        # Read as those of a file of numbers alone are.
+        plain = io.StringIO(cells.to_csv(index=False))
+        how: dict[str, Any] = {"header": 0, "names": [*cells.columns]}
+        numbers: pd.DataFrame = pd.read_csv(plain, dtype=np.float64, **how)
+        return numbers.set_axis(cells.index)
+
+    def _check_index(self, column: "pd.Series[Any]") -> None:
+        import pandas as pd
+
+        head = column.name
         unnamed = not isinstance(head, str) or head.startswith(UNNAMED)
-        if self.index or not unnamed or len(table) < SHORTEST:
+        if self.index or not unnamed or len(column) < SHORTEST:
             return
-        if table[head].dtype.kind in "iu" and (table[head].diff().iloc[1:] == 1).all():
+        numbers = pd.to_numeric(column, errors="coerce")
+        if (numbers.iloc[:1] % 1.0 == 0.0).all() and (numbers.diff()[1:] == 1.0).all():
             raise UsageError(
                 f"dataset.path={self.path}: column 0 has no name and counts the rows, "
                 "as an index does; leave it out with dataset.index=drop, or take it as "
@@ -169,31 +298,22 @@ class Csv:
         """Return columns of numbers, categories as indicators in their place."""
         import pandas as pd
 
-        categories, names = self.categories, list(map(str, table.columns))
-        for name in categories:
-            if first == 1 and name not in names:
-                raise UsageError(
-                    f"dataset.onehot={name}: must be one of {', '.join(names)}, the "
-                    f"places of the columns, as {self.path} has no header"
-                )
-            check_choice("column of dataset.onehot", name, names)
+        categories = self.categories
         parts = []
         for name in table.columns:
             column = table[name]
             if str(name) not in categories:
-                wrong = pd.to_numeric(column, errors="coerce").isna()
-                if column.dtype.kind not in "biuf" and len(column):
-                    hint = (
-                        ", features must be numbers; for indicators of its categories "
-                        f"declare them, dataset.onehot={{{word(name)}:[...]}}"
+                if column.dtype.kind != "f" and len(column):
+                    raise UsageError(
+                        f"dataset.text={self.text}: column {word(name)} is neither the "
+                        "label nor in dataset.onehot, features must be numbers"
                     )
-                    _refuse(self._where, column, wrong, first, "holds text", hint)
                 parts.append(column)
                 continue
             declared = categories[str(name)]
-            words = {*column.map(spelling)} if declared is None else ()
-            chosen = spellings(sorted(words) if declared is None else declared)
-            parts += indicators(self._where, column, chosen, first)
+            if declared is None:
+                declared = sorted({*column.map(spelling)})
+            parts += indicators(self._where, column, declared, first)
         return pd.concat(parts, axis=1) if parts else table
 
     @property
@@ -201,13 +321,8 @@ class Csv:
         return f"dataset.path={self.path}"
 
 
-def spellings(categories: Sequence[Any]) -> tuple[str, ...]:
-    """Return the spellings of categories, each once, in their order."""
-    return tuple(dict.fromkeys(map(spelling, categories)))
-
-
 def indicators(
-    where: str, column: "pd.Series[Any]", chosen: Sequence[str], first: int = 0
+    where: str, column: "pd.Series[Any]", chosen: Sequence[Any], first: int = 0
 ) -> "list[pd.Series[Any]]":
     """Return a column of zeros and ones for each category, called `COLUMN=CATEGORY`.
 
@@ -217,8 +332,8 @@ def indicators(
         What holds the column, for messages.
     column : Series of shape (n,)
         Texts or numbers.
-    chosen : sequence of str
-        The spellings of its categories.
+    chosen : sequence
+        Its categories, texts or numbers.
     first : int
         The number of the first row, for messages.
 
@@ -227,10 +342,22 @@ def indicators(
     UsageError
         For a row with another category, or without any.
     """
-    words = column.map(spelling)
-    hint = f" that is not one of its categories {', '.join(chosen)}"
-    _refuse(where, column, ~words.isin(chosen), first, "holds a word", hint)
-    return [(words == one).rename(f"{column.name}={one}") for one in chosen]
+    import pandas as pd
+
+    known = words_of(chosen)
+    place = pd.Series(places(column.to_numpy(), known), column.index, name=column.name)
+    hint = f" that is not one of its categories {', '.join(map(spelling, known))}"
+    _refuse(where, place, place < 0, first, "holds a word", hint)
+    return [
+        (place == j).rename(f"{column.name}={spelling(one)}")
+        for j, one in enumerate(known)
+    ]
+
+
+def _guessed(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return a column of texts as numbers if all of them are."""
+    numbers = column.map(as_number)
+    return column if numbers.isna().any() else numbers
 
 
 def _refuse(

@@ -11,6 +11,7 @@ from hashlib import sha256
 from itertools import product
 from typing import Any
 
+from dp_erm_bench.datasets.base import READ
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.fingerprint import chosen_by, code_fingerprint
 from dp_erm_bench.experiment.parameters import (
@@ -76,6 +77,11 @@ class FitLine(Line):
             "budget": self.budget,
             "calibration": self.calibration,
         }
+
+    @cached_property
+    def read(self) -> tuple[str, ...]:
+        """Return what reading the records took from them, as it is not declared."""
+        return tuple(use.value for use in self.problem.uncharged(False) if use in READ)
 
     @cached_property
     def _chosen_code(self) -> tuple[Any, ...]:

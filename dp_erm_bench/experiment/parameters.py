@@ -68,7 +68,7 @@ def own_problem(
     """Return the problem of a dataset's yaml, overrides and an objective.
 
     The loss of a regression implies ``task=regression`` for a user's own file, unless
-    the task or the positive labels are given.
+    the task, the classes or the positive labels are given.
 
     Raises
     ------
@@ -79,7 +79,8 @@ def own_problem(
     posed = {PROBLEM: {"name": kind}, **objective}
     loss = objective["loss"]
     loss = loss if isinstance(loss, str) else named_in(loss)
-    given = "task" in spec or spec.get("positive") is not None
+    labels = (spec.get(key) for key in ("positive", "classes"))
+    given = "task" in spec or any(one is not None for one in labels)
     own = kind == ERM and name.partition(":")[0] == FILE
     if own and loss != "auto" and not given:
         if not registry.target("loss", loss).classification:

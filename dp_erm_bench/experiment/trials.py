@@ -49,6 +49,11 @@ class Line:
         return self.panel, self.line
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """Return what reading the records took from them, as it is not declared."""
+        return ()
+
+    @property
     def settings(self) -> Sequence[Setting]:
         """Return the settings of a sweep, one per point, the last axis fastest."""
         return ()
@@ -201,7 +206,8 @@ class Trial:
         """Return its columns that are never in a key, panel, line and phase first."""
         line, tuned = self.setting.line, self.phase == "report"
         labels = {"panel": line.panel, "line": line.line, "phase": self.phase}
-        return {**labels, "tuned": tuned, "measured": line.measured}
+        flags = {"tuned": tuned, "measured": line.measured}
+        return {**labels, **flags, "read": list(line.read)}
 
     def row(self, experiment: str) -> dict[str, Any]:
         """Return its line of the plan."""

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, numbers
 from dp_erm_bench.datasets.bounds import declared_bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.datasets.spec import LATER
-from dp_erm_bench.paths import digest, entering
+from dp_erm_bench.datasets.spec import identifying
+from dp_erm_bench.paths import digest
 from dp_erm_bench.problems.base import Optimum, Problem
 from dp_erm_bench.registry import OBJECTIVE
 
@@ -90,8 +90,9 @@ class MeanEstimation(Problem):
     @cached_property
     def identity(self) -> str:
         """Return the digest of the dataset's content, its spec and the problem."""
-        keys = {k: v for k, v in self.spec["dataset"].items() if k not in SILENT}
-        return digest([NAME, self.dataset.content_hash, entering(keys, LATER)])
+        entering = identifying(self.spec["dataset"])
+        keys = {k: v for k, v in entering.items() if k not in SILENT}
+        return digest([NAME, self.dataset.content_hash, keys])
 
     @property
     def radius(self) -> float:

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench.datasets.spec import LATER
+from dp_erm_bench.datasets.spec import identifying
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.paths import entering
 from dp_erm_bench.registry import POSED, check_choice
 from dp_erm_bench.results.files import plural, shown
 from dp_erm_bench.results.plan import NAME, read_plan
@@ -94,7 +93,7 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
     setting: dict[str, Any] = {}
     for part in [part for part in POSED if part in spec]:
         # A key that came later names no trial where it does what was done before.
-        given = entering(spec[part], LATER) if part == "dataset" else spec[part]
+        given = identifying(spec[part]) if part == "dataset" else spec[part]
         setting[part] = spec[part]["name"]
         setting |= {f"{part}.{key}": v for key, v in given.items() if key != "name"}
     setting = {key: value for key, value in setting.items() if key not in LEFT_OUT}

@@ -22,6 +22,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dp_erm_bench.datasets.spec import identifying
 from dp_erm_bench.paths import opened, write_atomic
 from dp_erm_bench.results import files
 from dp_erm_bench.results.store import KEY
@@ -145,16 +146,19 @@ def _merge(path: Path, own: BinaryIO) -> None:
     """Add a run's lines to the plan.
 
     A line of the same labels and spec but of another key is replaced: the code or the
-    data behind it changed. A damaged line goes, and one that contradicts this run's.
+    data behind it changed. So is one of the same labels and key that spells its spec in
+    another way. A damaged line goes, and one that contradicts this run's.
     """
     if not path.is_file():
         _write(path, own)
         return
     new: dict[bytes, bytes] = {}
     ours: dict[bytes, int] = {}
+    heads: set[bytes] = set()
     place = 0
     for line in own:
         new[_name(line)] = line[KEY]
+        heads.add(_head(line))
         ours[line[KEY]], place = place, place + len(line)
     there: set[bytes] = set()
     gone: set[bytes] = set()
@@ -165,7 +169,9 @@ def _merge(path: Path, own: BinaryIO) -> None:
             stale = True
         elif name in new and new[name] == raw[KEY]:
             there.add(name)
-        elif name in new or not _agree(raw, _line_at(own, ours.get(raw[KEY]), raw)):
+        elif name in new or _head(raw) in heads:
+            gone.add(raw)
+        elif not _agree(raw, _line_at(own, ours.get(raw[KEY]), raw)):
             gone.add(raw)
     if stale or gone or len(there) < len(new):
         own.seek(0)
@@ -201,6 +207,11 @@ def _twofold(path: Path) -> set[bytes]:
     return {k for k, raws in alike.items() if not all(_agree(raws[0], r) for r in raws)}
 
 
+def _head(raw: bytes) -> bytes:
+    """Return the digest of a line's key and labels."""
+    return blake2b(raw.partition(FLAGS)[0], digest_size=16).digest()
+
+
 def _name(raw: bytes) -> bytes:
     """Return the digest of a line's labels and spec, without its key and flags.
 
@@ -228,6 +239,7 @@ def _fixed(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     spec = _mapping((files.parsed(raw) or {}).get("spec"))
     parts = {part: _mapping(spec.get(part)) for part in SILENT}
     params = _mapping(parts["algorithm"].pop("params", None))
+    parts["dataset"] = identifying(parts["dataset"])
     for part, silent in SILENT.items():
         for key in silent:
             parts[part].pop(key, None)

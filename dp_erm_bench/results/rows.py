@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from dp_erm_bench.datasets.base import Uncharged
+from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import usual_fields
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.passed import has_passed, is_ours
@@ -112,6 +112,10 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
     # A threshold in multiples of a number of the data was chosen by looking at them.
     chosen = bool(line["tuned"] or line.get("measured"))
     uncharged = [*facts.get("uncharged", ()), *[Uncharged.TUNING] * chosen]
+    if isinstance(read := line.get("read"), list):
+        # What was declared when it ran may not be now, and no key depends on it.
+        others = [use for use in uncharged if use not in READ]
+        uncharged = [*(use for use in READ if use in read), *others]
     solver = ""
     if "content" in algorithm or not is_ours(algorithm["name"]):
         # A file's is in its spec, an entry point's in the record of what it did.

@@ -122,7 +122,7 @@ class Session:
             line = self._lines.setdefault(label, set())
             added = {one.key: one for one in members if one.key not in line}
             line.update(added)
-            self.digest.update(f"{label}{''.join(added)}".encode())
+            self.digest.update(f"{label}{labels['read']}{''.join(added)}".encode())
             new += added.values()
         first = {one.key: one for one in new if one.key not in self.statuses}
         for key in first:

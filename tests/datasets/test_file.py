@@ -105,17 +105,21 @@ def test_text_labels_are_mapped_where_it_is_said_how(put):
     path = put("data.csv", csv(labels=["no", "yes", "yes", "no"]))
     np.testing.assert_array_equal(loaded(path, positive=["yes"]).y, 2 * Y - 1)
     np.testing.assert_array_equal(loaded(path, positive="no").y, 1 - 2 * Y)
-    with pytest.raises(UsageError, match=r"label no is text.*dataset\.positive"):
+    with pytest.raises(UsageError, match=r"y holds text in row 2.*dataset\.positive"):
         loaded(path)
     with pytest.raises(UsageError, match=r"positive=\['maybe'\].*no, yes"):
         loaded(path, positive=["maybe"])
-    with pytest.raises(UsageError, match="label no is text, labels must be numbers$"):
+    with pytest.raises(
+        UsageError, match="y holds text in row 2, labels must be numbers"
+    ):
         loaded(path, task="regression")
 
 
 @pytest.mark.parametrize("positive", [[], [0, 1], [2], ["x"]])
 def test_a_choice_of_none_all_or_unknown_labels_is_refused(positive, put):
-    with pytest.raises(UsageError, match=r"dataset\.positive=.*of the labels 0, 1"):
+    with pytest.raises(
+        UsageError, match=r"dataset\.positive=.*of the labels 0(.0)?, 1"
+    ):
         loaded(put("data.csv", csv()), positive=positive)
 
 
@@ -143,7 +147,7 @@ def test_standardised_records_are_clipped_after_that(put):
     assert plain.bounds is None
     found = loaded(path, standardise=True, bounds=bounds, clip_to_bounds=True)
     assert found.bounds.norm == 0.5
-    assert found.uncharged == ("standardisation",)
+    assert found.uncharged == ("classes", "standardisation")
     entries = np.clip(plain.X, -1, 1)
     shrink = np.minimum(1, 0.5 / np.linalg.norm(entries, axis=1))
     np.testing.assert_allclose(found.X, entries * shrink[:, None], rtol=1e-14)
@@ -300,10 +304,11 @@ def test_declared_categories_become_columns(put):
     found = loaded(path, onehot={"hue": ["red", "green", "blue"]})
     np.testing.assert_array_equal(found.X, [[1, 0, 0, 1], [0, 0, 1, 2], [1, 0, 0, 3]])
     assert feature_names(found) == ("hue=red", "hue=green", "hue=blue", "a")
-    assert found.uncharged == ()
-    read = loaded(path, onehot=["hue"])
+    assert found.uncharged == ("header", "classes")
+    read = loaded(path, onehot=["hue"], header=True, classes=[0, 1])
     assert feature_names(read) == ("hue=blue", "hue=red", "a")
-    assert read.uncharged == ("categories",)
+    assert read.uncharged == ("kinds", "categories")
+    assert loaded(path, onehot=["hue"], text="hue").uncharged[1:-1] == ("categories",)
     numbers = loaded(path, onehot={"hue": ["red", "blue"], "a": [1, 2, 3]})
     np.testing.assert_array_equal(numbers.X[:, 2:], np.eye(3))
     assert feature_names(numbers)[2:] == ("a=1", "a=2", "a=3")
@@ -364,7 +369,7 @@ def test_a_regression_loss_implies_the_task_and_it_is_said(put):
         np.testing.assert_array_equal(kept.dataset.y, 2 * Y - 1)
     words = put("words.csv", csv(labels=["no", "yes", "yes", "no"]))
     with pytest.raises(
-        UsageError, match=r"column y: .*loss=huber implies dataset\.task"
+        UsageError, match=r"column y holds .*loss=huber implies dataset\.task"
     ):
         load_problem("file", path=words, loss="huber", penalty="none")
 
@@ -407,7 +412,7 @@ def test_what_is_wrong_with_a_csv_is_told_as_it_is_typed(
             ["dataset.path=hole.csv", yes, sex],
             "hole.csv: column sex has no value in row 3",
         ),
-        ([mine, sex], "column smokes: label no is text"),
+        ([mine, sex], "column smokes holds text in row 2, labels must be"),
         (
             [mine, "dataset.label=age", "dataset.onehot={sex:[f,m],smokes:[no,yes]}"],
             "column age: ",

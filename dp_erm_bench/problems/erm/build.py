@@ -39,6 +39,7 @@ def problem_from_arrays(
     positive: object = None,
     clip_to_bounds: bool = False,
     intercept: float | None = None,
+    classes: object = None,
 ) -> ERMProblem:
     """Return the problem of a user's own data.
 
@@ -47,7 +48,7 @@ def problem_from_arrays(
     X : array, sparse matrix or DataFrame of shape (n, p)
         A sparse one stays sparse; a DataFrame names the features.
     y : array of shape (n,)
-        Labels; for classification -1 and +1, or any with ``positive``.
+        Labels; for classification -1 and +1, or any with ``positive`` or ``classes``.
     loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
         Names of conf/, mappings with ``name`` and parameters, or objects of your own; a
         loss may be a file.
@@ -63,6 +64,10 @@ def problem_from_arrays(
         Whether records are clipped to the bounds, each by itself, instead of refused.
     intercept : float, optional
         The constant of a last column that is added; None or 0 for none.
+    classes : list of labels, optional
+        All labels that there may be (``['no', 'yes']``); of two numbers the larger
+        becomes +1 without ``positive``. None: they are read off y where ``positive`` is
+        given, unless y is a Series of categories, and `uncharged` lists them.
 
     Raises
     ------
@@ -71,6 +76,7 @@ def problem_from_arrays(
         the loss, or a record outside the declared bounds.
     """
     how: dict[str, Any] = {"positive": positive, "clip_to_bounds": clip_to_bounds}
+    how["classes"] = classes
     declared = None if bounds is None else declared_bounds(bounds, np.shape(X)[-1])
     how |= {"bounds": declared, "intercept": _constant(intercept)}
     penalty = penalty if strength is None else _stronger(penalty, strength)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp_erm_bench.constraints.norm_ball import NormBall
 from dp_erm_bench.datasets.base import Array, Uncharged
-from dp_erm_bench.datasets.spec import FRESH, LATER
+from dp_erm_bench.datasets.spec import FRESH, identifying
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.penalties.structured import StructuredPenalty
 from dp_erm_bench.problems.base import Optimum, Problem
@@ -59,7 +59,8 @@ class ERMProblem(ERM, Problem):
     @cached_property
     def identity(self) -> str:
         """Return the digest of the dataset's content, its spec and the objective."""
-        keys = {k: v for k, v in self.dataset.spec.items() if k not in SILENT}
+        own = identifying(self.dataset.spec)
+        keys = {k: v for k, v in own.items() if k not in SILENT}
         parts = {
             part: entering(described, later_defaults(getattr(self, part)))
             for part, described in self.spec.items()
@@ -67,7 +68,7 @@ class ERMProblem(ERM, Problem):
         }
         # Its content tells a file, not its place.
         parts["loss"].pop("file", None)
-        return digest([self.dataset.content_hash, entering(keys, LATER), parts])
+        return digest([self.dataset.content_hash, keys, parts])
 
     @property
     def title(self) -> str:
