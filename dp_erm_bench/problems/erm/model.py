@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Dataset, Features
 from dp_erm_bench.datasets.intercept import KEY as INTERCEPT
+from dp_erm_bench.datasets.records import spelling
 from dp_erm_bench.datasets.spec import asked, check_spec
 from dp_erm_bench.datasets.table import indicators
 from dp_erm_bench.errors import UsageError
@@ -37,16 +38,16 @@ class LinearModel:
         One for each entry of w.
     intercept : float
         The constant of the last feature, which records may lack; 0 if there is none.
-    categories : mapping of str to tuple of str
+    categories : mapping of str to tuple of str or float
         The categories of each column whose indicators are features: a table
-        may have the column itself, of texts, in their place.
+        may have the column itself, of texts or numbers, in their place.
     """
 
     w: Array
     classification: bool
     feature_names: tuple[str, ...]
     intercept: float = 0.0
-    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    categories: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -156,15 +157,14 @@ class LinearModel:
     @property
     def _source(self) -> dict[str, str]:
         """Return the column of texts that each indicator is made of."""
-        return {
-            f"{k}={one}": k for k, chosen in self.categories.items() for one in chosen
-        }
+        given = self.categories.items()
+        return {name: k for k, chosen in given for name in _indicated(k, chosen)}
 
     def _indicators(self, X: Any, there: set[str]) -> dict[str, Array]:
         """Return the indicators that a table lacks and whose columns it has."""
         made: dict[str, Array] = {}
         for name, chosen in self.categories.items():
-            if name in there and not {f"{name}={one}" for one in chosen} <= there:
+            if name in there and not _indicated(name, chosen) <= there:
                 (column,) = _table({name: X[name]}).items()
                 made |= {
                     str(one.name): one.to_numpy(np.float64)
@@ -188,8 +188,13 @@ def feature_names(data: Dataset) -> tuple[str, ...]:
     return (*names, *[INTERCEPT] * bool(data.intercept))
 
 
-def categories(data: Dataset) -> dict[str, tuple[str, ...]]:
-    """Return the categories of a dataset's columns, spelled: declared or read.
+def _indicated(column: str, categories: tuple[Any, ...]) -> set[str]:
+    """Return the names of a column's indicators."""
+    return {f"{column}={spelling(one)}" for one in categories}
+
+
+def categories(data: Dataset) -> dict[str, tuple[Any, ...]]:
+    """Return the categories of a dataset's columns: declared, or read and spelled.
 
     A column whose indicators have no names of their own is left out.
     """
@@ -203,7 +208,7 @@ def categories(data: Dataset) -> dict[str, tuple[str, ...]]:
     }
     # A declared list also tells a column `a` with `b=c` from one called `a=b`.
     chosen |= {k: declared for k, declared in found.items() if declared is not None}
-    return {k: c for k, c in chosen.items() if {f"{k}={one}" for one in c} <= {*names}}
+    return {k: c for k, c in chosen.items() if _indicated(k, c) <= {*names}}
 
 
 def _read(data: Dataset) -> tuple[str, ...]:
