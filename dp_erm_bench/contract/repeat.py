@@ -242,7 +242,7 @@ def _is_secret(
     kept = _published(made(), 0, 0)
     for before, after in beside:
         same = _published(made(), before, after) == kept
-        words = f"behind {before} and before {after} runs that lose"
+        words = f"with {before} that lost before it and {after} after it"
         require(same, f"{title}: the best run gives something else alone than {words}")
     return True
 
@@ -255,25 +255,33 @@ def _repeated(run: Run) -> list[RepeatAndSelectMechanism]:
 def _published(run: Run, before: int, after: int) -> bytes:
     """Return all that a run publishes whose best one stands behind and before others.
 
-    To the bit, with its length and its passes.
+    To the bit, with its length and its passes, and with the scores of the best.
     """
+    scores = list[float]()
     for mechanism in _repeated(run):
-        _place(mechanism, before, after)
+        _place(mechanism, before, after, scores)
     with np.errstate(all="ignore"):
         ends = [(w.shape, w.tobytes()) for w in run.iterates()]
     length = run.solver.iterations(run.problem)
     passes = [run.solver.passes_at(run.problem, k) for k in (0, 1, length)]
-    return pickle.dumps((ends, length, passes))
+    return pickle.dumps((ends, length, passes, scores))
 
 
-def _place(mechanism: RepeatAndSelectMechanism, before: int, after: int) -> None:
-    """Have the run with the first streams win, behind and before others."""
+def _place(
+    mechanism: RepeatAndSelectMechanism, before: int, after: int, scores: list[float]
+) -> None:
+    """Have the run with the first streams win, behind and before others.
+
+    What its own score was is appended to ``scores``.
+    """
     plain, every = mechanism._attempt, before + 1 + after
     order = [*range(1, before + 1), 0, *range(before + 1, every)]
 
-    def attempt(place: int, run: Any) -> tuple[Array, float]:
-        output, _ = plain(order[place], run)
-        return output, float(order[place] > 0)
+    def placed(number: int, attempt: Any) -> tuple[Array, float]:
+        output, score = plain(order[number], attempt)
+        loses = order[number] > 0
+        scores.extend([] if loses else [score])
+        return output, float(loses)
 
     falls = [False] * (every - 1) + [True]
     # Who draws the coins again learns the number that there is.
@@ -281,8 +289,8 @@ def _place(mechanism: RepeatAndSelectMechanism, before: int, after: int) -> None
         mechanism.seeds = stream_seeds([name], "number of runs")
         if [mechanism._stops(k) for k in range(every)] == falls:
             break
-    mechanism._attempt = attempt  # type: ignore[method-assign]
-    mechanism._stops = lambda place: place == every - 1  # type: ignore[method-assign]
+    mechanism._attempt = placed  # type: ignore[method-assign]
+    mechanism._stops = lambda number: number == every - 1  # type: ignore[method-assign]
 
 
 def global_random_state_is_untouched(candidate: Candidate) -> None:
