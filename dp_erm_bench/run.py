@@ -7,6 +7,7 @@ listens to mechanisms or fixes their noise says so to it.
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Oracle, Problem
 from dp_erm_bench.releases.base import Mechanisms, Release, make_mechanisms
 from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.bounds import refuse_unbounded
@@ -169,6 +171,9 @@ class Run:
         self.releases = tuple(self._released(self.schedule))
         self.calibration = self._calibrated()
         mechanisms = make_mechanisms(self.releases, self.calibration.z, self.streams)
+        for mechanism in mechanisms.values():
+            if isinstance(mechanism, RepeatAndSelectMechanism):
+                mechanism.afresh = self._afresh
         self.mechanisms.include(mechanisms)
         self.listen(mechanisms)
         return self
@@ -218,6 +223,12 @@ class Run:
         """Return an oracle of the problem, at the start."""
         batch, clipped = self.mechanisms.batch, self.solver.clips
         return self.declare().problem.oracle(batch, clipped=clipped)
+
+    def _afresh(self) -> tuple[Oracle, Any]:
+        """Return what one of repeated runs begins with, which no other one has seen."""
+        batch, clipped = self.mechanisms.batch, self.solver.clips
+        oracle = copy.copy(self.problem).oracle(batch, clipped=clipped)
+        return oracle, copy.deepcopy(self.schedule)
 
     def iterates(self) -> list[Array]:
         """Return copies of the iterates at the checkpoints, each (B, p)."""

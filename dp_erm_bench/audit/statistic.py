@@ -38,7 +38,7 @@ from dp_erm_bench.audit.pairs import Pair, audited_solver, worst_pair
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.base import Array, Intercept, Mechanisms, Query
 from dp_erm_bench.releases.nested import NestedMechanism, with_inside
-from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism, Runs
 from dp_erm_bench.releases.sampling import SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
@@ -112,6 +112,8 @@ class Attack:
         def listen(mechanisms: Mechanisms) -> None:
             for mechanism in mechanisms.values():
                 mechanism.intercept = ear
+                if isinstance(mechanism, RepeatAndSelectMechanism):
+                    mechanism.audit = Runs()
                 if isinstance(mechanism, SingleUseMechanism):
                     mechanism.everyone = mechanism.release.drawn and not sampled
 
@@ -190,7 +192,9 @@ def _everyone(heard: Callable[[Mechanisms], None], mechanisms: Mechanisms) -> No
 def winner_of(mechanisms: Mechanisms) -> int:
     """Return the number of the run whose output was published, of many."""
     many = (m for m in mechanisms.values() if isinstance(m, RepeatAndSelectMechanism))
-    return next(many).winner
+    runs = next(many).audit
+    assert runs is not None
+    return runs.winner
 
 
 def named_attack(algorithm: str, params: Mapping[str, Any], budget: Budget) -> Attack:

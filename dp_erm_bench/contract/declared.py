@@ -19,7 +19,7 @@ from dp_erm_bench.errors import BudgetExhausted, Unsupported, UsageError
 from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.declared import complaint
-from dp_erm_bench.trust.recount import listen, recount
+from dp_erm_bench.trust.recount import listen, recount, watch
 from dp_erm_bench.trust.twins.base import NoTwin
 
 FORBIDDEN = {"epsilon", "delta", "sigma", "Budget", "calibrate"}
@@ -173,6 +173,7 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
                 except Unsupported:
                     continue
                 run.mechanisms.ahead = ahead
+                watch(run.mechanisms)
                 witnesses = None if ahead else listen(run.mechanisms)
                 run.iterates()
                 try:

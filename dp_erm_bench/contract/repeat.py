@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pickle
 import random
@@ -12,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.contract.candidate import Candidate, Subject
-from dp_erm_bench.contract.runs import NotApplicable, require
-from dp_erm_bench.releases.base import Mechanisms
+from dp_erm_bench.contract.cases import Case, varied
+from dp_erm_bench.contract.families import LARGE
+from dp_erm_bench.contract.runs import NotApplicable, require, run_at
+from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
+from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.runs import stack
 
@@ -24,6 +28,10 @@ MANY = 64
 NEWS, ALONE = 200, 60
 FAR_OFF = 5.0
 """Deviations of a fair coin, at which a sound solver is not accused by chance."""
+BESIDE = [(1, 0), (0, 1), (4, 2)]
+"""Runs that lose before the best one, and after it."""
+TRIED = 300
+"""Seeds among which coins are sought that fall so."""
 
 
 def compiled_steps_agree(candidate: Candidate) -> None:
@@ -199,40 +207,90 @@ def draws_are_distinct(candidate: Candidate) -> None:
 
 
 def losers_are_secret(candidate: Candidate) -> None:
-    """Publish nothing of repeated runs that lost, nor how many there were.
+    """Publish of repeated runs the best alone: not how many, nor what others left.
 
-    Where one more run is made, and loses, the same bits come out.
+    The best run comes alone, before runs that lose and after them: the same bits come
+    out, of as many iterates with as many passes.
     """
+    served = 0
     for on in candidate.first():
-        run, longer = on.run(), on.run()
-        many = [
-            mechanism
-            for mechanism in longer.mechanisms.values()
-            if isinstance(mechanism, RepeatAndSelectMechanism)
-        ]
-        if not many:
-            raise NotApplicable("it publishes no best of many runs")
-        for mechanism in many:
-            _lose_once_more(mechanism)
-        same = np.array_equal(run.iterates(), longer.iterates())
-        require(same, f"{on.title}: one more run that loses makes a difference")
+        served += _is_secret(on.title, on.run, BESIDE)
+    if not served:
+        raise NotApplicable("it publishes no best of many runs")
+    # What is left may be left under some parameters only.
+    rows = {case.params: case for case in varied(candidate) if case.family not in LARGE}
+    for case in rows.values():
+        made = functools.partial(_run_of, candidate, case)
+        with contextlib.suppress(Unsupported):
+            _is_secret(case.title, made, [(2, 1)])
 
 
-def _lose_once_more(mechanism: RepeatAndSelectMechanism) -> None:
-    stops, plain, over = mechanism._stops, mechanism.publish, [False]
+def _run_of(candidate: Candidate, case: Case) -> Run:
+    """Return the run of a case, for one trial."""
+    names = (case.family, case.adjacency, case.parts, case.strength)
+    problem = candidate.neighbours(*names).first
+    solver = candidate.build(dict(case.params))
+    return run_at(problem, [solver], case.z, adjacency=case.adjacency)
 
-    def stops_late() -> bool:
-        before, over[0] = over[0], over[0] or stops()
-        return before
 
-    def publish(run: Callable[[Mechanisms], tuple[Array, float]]) -> Array:
-        def lost(mechanisms: Mechanisms) -> tuple[Array, float]:
-            output, score = run(mechanisms)
-            return output, np.inf if over[0] else score
+def _is_secret(
+    title: str, made: Callable[[], Run], beside: Sequence[tuple[int, int]]
+) -> bool:
+    """Compare the best of runs alone with the best beside losers; False without any."""
+    if not _repeated(made()):
+        return False
+    kept = _published(made(), 0, 0)
+    for before, after in beside:
+        same = _published(made(), before, after) == kept
+        words = f"with {before} that lost before it and {after} after it"
+        require(same, f"{title}: the best run gives something else alone than {words}")
+    return True
 
-        return plain(lost)
 
-    mechanism._stops, mechanism.publish = stops_late, publish  # type: ignore[method-assign]
+def _repeated(run: Run) -> list[RepeatAndSelectMechanism]:
+    every = run.mechanisms.values()
+    return [one for one in every if isinstance(one, RepeatAndSelectMechanism)]
+
+
+def _published(run: Run, before: int, after: int) -> bytes:
+    """Return all that a run publishes whose best one stands behind and before others.
+
+    To the bit, with its length and its passes, and with the scores of the best.
+    """
+    scores = list[float]()
+    for mechanism in _repeated(run):
+        _place(mechanism, before, after, scores)
+    with np.errstate(all="ignore"):
+        ends = [(w.shape, w.tobytes()) for w in run.iterates()]
+    length = run.solver.iterations(run.problem)
+    passes = [run.solver.passes_at(run.problem, k) for k in (0, 1, length)]
+    return pickle.dumps((ends, length, passes, scores))
+
+
+def _place(
+    mechanism: RepeatAndSelectMechanism, before: int, after: int, scores: list[float]
+) -> None:
+    """Have the run with the first streams win, behind and before others.
+
+    What its own score was is appended to ``scores``.
+    """
+    plain, every = mechanism._attempt, before + 1 + after
+    order = [*range(1, before + 1), 0, *range(before + 1, every)]
+
+    def placed(number: int, attempt: Any) -> tuple[Array, float]:
+        output, score = plain(order[number], attempt)
+        loses = order[number] > 0
+        scores.extend([] if loses else [score])
+        return output, float(loses)
+
+    falls = [False] * (every - 1) + [True]
+    # Who draws the coins again learns the number that there is.
+    for name in map(str, range(TRIED)):
+        mechanism.seeds = stream_seeds([name], "number of runs")
+        if [mechanism._stops(k) for k in range(every)] == falls:
+            break
+    mechanism._attempt = placed  # type: ignore[method-assign]
+    mechanism._stops = lambda number: number == every - 1  # type: ignore[method-assign]
 
 
 def global_random_state_is_untouched(candidate: Candidate) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.releases.base import (
     Array,
     Mechanism,
@@ -76,6 +77,17 @@ class NestedRelease(Release):
     @abstractmethod
     def inside(self, z: float) -> Sequence[Release]:
         """Return the releases that it stands for, at the common multiplier z."""
+
+
+def check_kind(release: Release, kinds: Sequence[type[Release]], of: str) -> None:
+    """Refuse a release inside another one of a kind that the proof does not know.
+
+    A subclass is another kind: it may have another law.
+    """
+    if type(release) not in kinds:
+        names = ", ".join(kind.__name__ for kind in kinds)
+        kind = f"release {release.name} of a {of} is a {type(release).__name__}"
+        raise UsageError(f"{kind}: must be one of {names}")
 
 
 def with_inside(releases: Iterable[Release], z: float) -> Iterator[Release]:

@@ -12,12 +12,19 @@ from numpy.typing import NDArray
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.base import Array, Mechanism, Mechanisms, Release
+from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Floats
-from dp_erm_bench.releases.nested import NestedMechanism, NestedRelease
+from dp_erm_bench.releases.nested import NestedMechanism, NestedRelease, check_kind
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 
 Indices = NDArray[np.int64]
 Steps = Callable[[Mechanisms, Indices], Array]
+
+STEPS = (Gaussian, Laplace, PoissonGaussian, FixedSizeGaussian)
+"""Kinds that a step may release: curves of both directions, under both adjacencies."""
 
 REACH, HIGHEST = 5.0, 512
 """The curve ends at order REACH z, at most HIGHEST: beyond, samples hardly help. The
@@ -169,6 +176,12 @@ class RenyiFilter(NestedRelease):
     chances: tuple[float, ...] = field(kw_only=True)
     steps: tuple[tuple[Release, ...], ...] = field(kw_only=True)
     most: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Refuse kinds whose curves may be of one side, or are of another's proof."""
+        for one in (one for kind in self.steps for one in kind):
+            check_kind(one, STEPS, "step")
+        super().__post_init__()
 
     def curves(self, orders: Floats) -> Floats:
         """Return the curves of the kinds, (kinds, orders)."""

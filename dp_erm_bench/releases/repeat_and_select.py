@@ -1,5 +1,6 @@
 """The best of a secret, geometric number of runs of one mechanism."""
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,26 +12,22 @@ import numpy as np
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.base import Array, Mechanism, Mechanisms, Query, Release
-from dp_erm_bench.releases.fixed_size_gaussian import (
-    FixedSizeGaussian,
-    FixedSizeGaussianLaw,
-)
-from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussianLaw
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Floats
-from dp_erm_bench.releases.nested import NestedMechanism, NestedRelease
-from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
-from dp_erm_bench.releases.renyi_filter import RenyiFilter
+from dp_erm_bench.releases.nested import NestedMechanism, NestedRelease, check_kind
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussianLaw
+from dp_erm_bench.releases.renyi_filter import STEPS, RenyiFilter
 
 CUT = 1000.0
 """A number of runs beyond CUT / gamma has a probability of at most e^-CUT."""
 
-INSIDE = (Gaussian, Laplace, PoissonGaussian, FixedSizeGaussian, RenyiFilter)
+INSIDE = (*STEPS, RenyiFilter)
 """Kinds that a run may release: their curves bound the divergence of D from D' and of
 D' from D, under both adjacencies, which the proof below takes for granted."""
 
-Trial = Callable[[Mechanisms], tuple[Array, float]]
+Attempt = Any
+"""A method (oracle, mechanisms, schedule) -> (output, noisy score)."""
 
 
 @dataclass(frozen=True)
@@ -67,65 +64,121 @@ class RepeatAndSelectLaw(Law):
         return np.asarray(total + rank + mean / (orders - 1))
 
 
+@dataclass
+class Runs:
+    """Repeated runs as an auditor sees them; nobody else learns of them.
+
+    Attributes
+    ----------
+    made : list of Mechanisms
+        Those of each run.
+    outputs : list of array
+    scores : list of float
+        What the runs returned, by run.
+    """
+
+    made: list[Mechanisms] = field(default_factory=list)
+    outputs: list[Array] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+
+    @property
+    def winner(self) -> int:
+        """Return the number of the run that is published."""
+        return int(np.argmin(self.scores))
+
+
 class RepeatAndSelectMechanism(NestedMechanism):
     """Runs a mechanism again and again, and publishes the output of the best score.
 
     Attributes
     ----------
-    runs : list of Mechanisms
-    winner : int
-        The mechanisms of each run so far, and the number of the best one: for auditors.
+    afresh : callable
+        Returns what each run begins with, an oracle at the start and the schedule: new
+        ones at each call.
+    audit : Runs, optional
+        An auditor's, which the use fills. Without it the mechanism keeps neither the
+        runs nor their number nor the place of the best.
     """
 
     release: "RepeatAndSelect"
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
         super().__init__(release, z, identities)
-        self.runs, self.winner = list[Mechanisms](), 0
+        self.afresh: Callable[[], tuple[Any, Any]] = lambda: (None, None)
+        self.audit: Runs | None = None
 
-    def publish(self, run: Trial) -> Array:
+    def publish(self, attempt: Attempt) -> Array:
         """Return the output of the run with the least noisy score, (1, p).
 
         Parameters
         ----------
-        run : callable
-            Makes one run with new mechanisms of the release's ``run``; returns the
-            output and the noisy score.
+        attempt : method
+            Makes one run with an oracle, new mechanisms of the release's ``run`` and
+            the schedule; returns the output and the noisy score. Each run is made by a
+            copy of the object whose method it is.
+
+        Raises
+        ------
+        UsageError
+            If it is no method, or one that holds variables of another function: runs
+            would share them.
         """
+        check_apart(attempt, self.release.name)
         self.spend(1)
-        best, least = self._attempt(run)
-        while len(self.runs) < self.release.most and not self._stops():
-            output, score = self._attempt(run)
-            if score < least:
-                best, least, self.winner = output, score, len(self.runs) - 1
+        best, least = np.empty(0), math.inf
+        for number in range(self.release.most):
+            output, score = self._attempt(number, attempt)
+            if number == 0 or score < least:
+                best, least = output, score
+            if self._stops(number):
+                break
         return best
 
-    def finish(self) -> None:
-        """Raise if the uses of a run are not those certified."""
-        for mechanisms in self.runs:
-            mechanisms.finish()
-
-    def _attempt(self, run: Trial) -> tuple[Array, float]:
-        name = f"{self.release.name}/run {len(self.runs)}"
+    def _attempt(self, number: int, attempt: Attempt) -> tuple[Array, float]:
+        """Return a copy of the output, and the score, of the run with some streams."""
+        name = f"{self.release.name}/run {number}"
         mechanisms = self.made_of(self.release.run, name)
-        self.runs.append(mechanisms)
+        if self.audit is not None:
+            self.audit.made.append(mechanisms)
         self.listen(mechanisms)
-        return run(mechanisms)
+        alone, (oracle, schedule) = copy.deepcopy(attempt.__self__), self.afresh()
+        output, score = attempt.__func__(alone, oracle, mechanisms, schedule)
+        mechanisms.finish()
+        # What is no number is beaten by any: else its place would decide.
+        output, score = np.array(output), math.inf if math.isnan(score) else score
+        if self.audit is not None:
+            self.audit.outputs.append(output)
+            self.audit.scores.append(score)
+        return output, score
 
-    def _stops(self) -> bool:
+    def _stops(self, number: int) -> bool:
         """Return the secret coin after a run."""
-        coin = uniforms(self.seeds[0], len(self.runs) - 1, 1)
+        coin = uniforms(self.seeds[0], number, 1)
         return bool(coin[0] < self.release.gamma)
 
     def _hand_on(self, mechanisms: Mechanisms) -> None:
         mechanisms.ahead = mechanisms.ahead and self.intercept is None
-        if self.intercept is not None:
-            for mechanism in mechanisms.values():
-                mechanism.intercept = partial(self._told, len(self.runs) - 1)
+        run = None if self.audit is None else len(self.audit.made) - 1
+        for mechanism in mechanisms.values() if self.intercept is not None else ():
+            mechanism.intercept = partial(self._told, run)
 
-    def _told(self, run: int, query: Query, publish: Callable[[], Any]) -> Any:
+    def _told(self, run: int | None, query: Query, publish: Callable[[], Any]) -> Any:
         assert self.intercept is not None
         return self.intercept(replace(query, run=run), publish)
+
+
+def check_apart(attempt: Any, name: str) -> None:
+    """Refuse what makes a run unless it is a method that shares no variables."""
+    code = getattr(getattr(attempt, "__func__", None), "__code__", None)
+    # `super()` holds the class.
+    held = sorted({*code.co_freevars} - {"__class__"} if code else ())
+    if code is None or held or isinstance(attempt.__self__, type):
+        shared = f", and this one holds {', '.join(held)}" if held else ""
+        raise UsageError(
+            f"release {name}: what makes a run must be a method of the solver, as in "
+            f"mechanisms[{name!r}](self.attempt), for a function within another one "
+            f"may keep what an earlier run left{shared}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +204,16 @@ class RepeatAndSelect(NestedRelease):
     Of the event of probabilities s and s' the moment of order b is s'^b s^(1 - b) <=
     e^((b - 1) e(b)), hence s'/s <= s^(-1/b) e^((1 - 1/b) e(b)). With s >= gamma the
     factor is at most (1/gamma)^(1 + 2 (a - 1) / b) e^(2 (a - 1) (1 - 1/b) e(b)); its
-    logarithm over a - 1 is what is added. Equal scores have probability 0.
+    logarithm over a - 1 is what is added. Of equal scores the first one is published:
+    the runs being exchangeable that is a fair draw among them, an order of its own
+    that reads no data, so that x(y) is the probability of a later place.
+
+    That the law is f(x) takes runs that are independent given D, and a K that nothing
+    published tells. So each run is made with new mechanisms, by a copy of the solver,
+    on a new oracle at the start, with a copy of the schedule; what it is handed does
+    not say how many there were, and no one is told which was the best. What a run may
+    still reach, variables of its modules and of its class, `check` looks at
+    (``losers_are_secret``).
 
     No more than ``most`` runs are made. That changes the law by at most t = (1 -
     gamma)^most <= e^-1000 in total variation, and delta by (1 + e^epsilon) t, which is
@@ -184,10 +246,7 @@ class RepeatAndSelect(NestedRelease):
         if not 0.0 < self.gamma <= 1.0:
             raise UsageError(f"gamma={self.gamma}: must be in (0, 1]")
         for one in self.run:
-            if type(one) not in INSIDE:
-                names = ", ".join(kind.__name__ for kind in INSIDE)
-                kind = f"release {one.name} of a run is a {type(one).__name__}"
-                raise UsageError(f"{kind}: must be one of {names}")
+            check_kind(one, INSIDE, "run")
         super().__post_init__()
 
     def weighted(self, weight: float) -> "RepeatAndSelect":

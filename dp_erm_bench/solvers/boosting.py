@@ -174,15 +174,16 @@ class Boosting(SingleAnswer):
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return the output of the best run."""
-
-        def run(mechanisms: Mechanisms) -> tuple[Array, float]:
-            oracle.move_to(oracle.problem.start(1))
-            w = self.output_of(oracle, mechanisms)
-            noisy = mechanisms["score"](np.array([self.score(oracle, w)]))
-            return w, float(noisy[0]) + penalty_at(oracle.problem, w)
-
-        best: Array = mechanisms["best"](run)
+        best: Array = mechanisms["best"](self.attempt)
         return best
+
+    def attempt(
+        self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any
+    ) -> tuple[Array, float]:
+        """Return the output of one run, (1, p), and its noisy score."""
+        w = self.output_of(oracle, mechanisms)
+        noisy = mechanisms["score"](np.array([self.score(oracle, w)]))
+        return w, float(noisy[0]) + penalty_at(oracle.problem, w)
 
     def output_of(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
         """Return the output of one run, (1, p)."""

@@ -20,6 +20,7 @@ from dp_erm_bench.accounting.calibration import Calibration
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanism, Mechanisms, Query, Release
 from dp_erm_bench.releases.nested import NestedMechanism
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism, Runs
 from dp_erm_bench.trust.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.trust.twins.base import Array, Twin, required_twin, twin_of
 
@@ -131,7 +132,7 @@ def recount(
     Parameters
     ----------
     mechanisms : mapping of str to Mechanism
-        After the run.
+        After the run, which ``listen`` or ``watch`` came before if it repeats runs.
     calibration : Calibration
         Its budget, and its accountant, whose bound is computed a second time.
     declared : mapping of str to Release, optional
@@ -194,12 +195,20 @@ def uses_of(
     return tuple(uses)
 
 
+def watch(mechanisms: Mapping[str, Mechanism]) -> None:
+    """Have repeated runs seen, the steps of which may be compiled, for a recount."""
+    for mechanism in mechanisms.values():
+        if isinstance(mechanism, RepeatAndSelectMechanism):
+            mechanism.audit = Runs()
+
+
 def listen(mechanisms: Mapping[str, Mechanism]) -> dict[str, Witness]:
     """Return a witness of each mechanism, who listens to the run to come.
 
     It hears plain steps only (``mechanisms.ahead = False``), and not the minimiser of a
     perturbed objective, which answers no query.
     """
+    watch(mechanisms)
     witnesses = {
         name: Witness(mechanism)
         for name, mechanism in mechanisms.items()

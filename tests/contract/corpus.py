@@ -19,6 +19,7 @@ from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.solvers.base import Solver, shape, value
@@ -254,12 +255,59 @@ BENT = (
 """
 )
 
+REPEATED = (
+    HEAD
+    + """
+    batchable = False
+
+    rounds: int = shape(4, least=0, help="rounds of a run")
+    stop: float = shape(0.4, above=0.0, most=0.9, help="chance to stop after a run")
+    pace: float = shape(0.4, above=0.0, help="length of a step")
+    cap: float = shape(1.0, above=0.0, help="longest gradient of a record")
+
+    def iterations(self, problem):
+        return min(1, self.rounds)
+
+    def passes_at(self, problem, iteration):
+        return iteration * self.rounds / self.stop
+
+    def releases(self, problem, adjacency, schedule):
+        size = adjacency.of_sum(self.cap)
+        steps = Gaussian("slope", size, self.rounds)
+        run = steps, Laplace("score", 1.0 / problem.n, 1)
+        if self.rounds:
+            yield RepeatAndSelect("best", 1.0, 1, gamma=self.stop, run=run)
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        yield oracle.w
+        for _ in checkpoints[1:]:
+            # the runs
+            w = mechanisms["best"](self.attempt)
+            # the end
+            yield w
+
+    def attempt(self, oracle, mechanisms, schedule):
+        problem, pace = oracle.problem, self.pace
+        cap = np.full((1, 1), self.cap)
+        # the start
+        for t in range(self.rounds):
+            told = mechanisms["slope"](oracle.clipped_sum(cap)) / problem.n
+            oracle.move_to(problem.penalty.prox(oracle.w - pace * told, pace))
+        w = oracle.w
+        losses = oracle.loss.value(oracle.y, oracle.product(w)[0])
+        score = np.array([np.clip(losses, 0.0, 1.0).mean()])
+        # the score
+        return w, float(mechanisms["score"](score)[0])
+"""
+)
+
 BASES = {
     "descent": DESCENT,
     "sampled": SAMPLED,
     "entries": ENTRIES,
     "selected": SELECTED,
     "bent": BENT,
+    "repeated": REPEATED,
 }
 
 
@@ -300,6 +348,18 @@ def before_loop(*lines):
     return (START, "".join(f"        {line}\n" for line in lines) + START)
 
 
+RUNS, BEGUN = "            # the runs\n", "        # the start\n"
+ENDED, SCORED = "            # the end\n", "        # the score\n"
+COUNTED = (BEGUN, f"{BEGUN}        KEPT['runs'] = KEPT.get('runs', 0) + 1\n")
+CLEARED = (RUNS, f"{RUNS}            KEPT.clear()\n")
+
+
+def behind(marker, *lines):
+    """Put lines behind a marker, as far in as it is."""
+    pad = " " * (len(marker) - len(marker.lstrip()))
+    return (marker, marker + "".join(f"{pad}{line}\n" for line in lines))
+
+
 def paced(expression):
     """A pace that is multiplied with something."""
     return (
@@ -317,6 +377,7 @@ def broken(kind, base, *changes):
 CONSTANTS, BRANCHES = "constants from the data", "branches that never run"
 SECRECY, CACHES = "secrecy of samples", "caches"
 PASSED, CLAIMS = "past the mechanisms", "claims"
+REPEATS = "repeated runs"
 
 BROKEN = {
     # Constants from the data.
@@ -868,6 +929,142 @@ BROKEN = {
             "told = told * share[:, None]",
         ),
     ),
+    # Repeated runs.
+    "a start where the last run ended": broken(
+        REPEATS,
+        "repeated",
+        CLEARED,
+        behind(BEGUN, "oracle.move_to(KEPT.get('w', oracle.w))"),
+        behind(SCORED, "KEPT['w'] = w"),
+    ),
+    "a start where the last run ended, in another function": broken(
+        REPEATS,
+        "repeated",
+        (
+            'mechanisms["best"](self.attempt)',
+            'mechanisms["best"](lambda _, inside, plan: '
+            "self.attempt(oracle, inside, plan))",
+        ),
+    ),
+    "a mean over the runs": broken(
+        REPEATS,
+        "repeated",
+        CLEARED,
+        behind(
+            SCORED,
+            "KEPT.setdefault('all', []).append(w.copy())",
+            "w = np.mean(KEPT['all'], axis=0)",
+        ),
+    ),
+    "a mean over the runs, at the end": broken(
+        REPEATS,
+        "repeated",
+        CLEARED,
+        behind(SCORED, "KEPT.setdefault('all', []).append(w.copy())"),
+        behind(ENDED, "w = np.mean(KEPT['all'], axis=0)"),
+    ),
+    "the number of runs in the answer": broken(
+        REPEATS, "repeated", CLEARED, COUNTED, behind(ENDED, "w += 1e-6 * KEPT['runs']")
+    ),
+    "the place of the best in the answer": broken(
+        REPEATS, "repeated", CLEARED, COUNTED, behind(SCORED, "w[0, 0] = KEPT['runs']")
+    ),
+    "shorter steps in later runs": broken(
+        REPEATS,
+        "repeated",
+        CLEARED,
+        (BEGUN, f"{COUNTED[1]}        pace /= KEPT['runs']\n"),
+    ),
+    "as many iterates as runs": broken(
+        REPEATS,
+        "repeated",
+        CLEARED,
+        COUNTED,
+        ("            yield w\n", "            yield from [w] * KEPT['runs']\n"),
+    ),
+    "passes of the runs that were made": broken(
+        REPEATS,
+        "repeated",
+        CLEARED,
+        COUNTED,
+        (
+            "return iteration * self.rounds / self.stop",
+            "return iteration * self.rounds * KEPT.get('runs', 1)",
+        ),
+    ),
+    "the outputs of all runs": broken(
+        REPEATS,
+        "repeated",
+        CLEARED,
+        behind(SCORED, "KEPT.setdefault('all', []).append(w.copy())"),
+        behind(ENDED, "w = np.concatenate(KEPT['all'])"),
+    ),
+    "a run that a default remembers": broken(
+        REPEATS,
+        "repeated",
+        (
+            "def attempt(self, oracle, mechanisms, schedule):",
+            "def attempt(self, oracle, mechanisms, schedule, seen=[]):",
+        ),
+        (RUNS, f"{RUNS}            type(self).attempt.__defaults__[0].clear()\n"),
+        behind(BEGUN, "oracle.move_to(seen[-1] if seen else oracle.w)"),
+        behind(SCORED, "seen.append(w)"),
+    ),
+    "a run that the class remembers": broken(
+        REPEATS,
+        "repeated",
+        (RUNS, f"{RUNS}            type(self).last = oracle.w\n"),
+        behind(BEGUN, "oracle.move_to(type(self).last)"),
+        behind(SCORED, "type(self).last = w"),
+    ),
+    "a run that the data remember": broken(
+        REPEATS,
+        "repeated",
+        (RUNS, f"{RUNS}            vars(oracle.problem.dataset).pop('w', None)\n"),
+        behind(BEGUN, "oracle.move_to(vars(problem.dataset).get('w', oracle.w))"),
+        behind(SCORED, "vars(problem.dataset)['w'] = w"),
+    ),
+    "a cached run": broken(
+        REPEATS,
+        "repeated",
+        (
+            "KEPT = {}\n",
+            "KEPT = {}\n\n\n@functools.cache\ndef first(count):\n"
+            "    return KEPT['w'].copy()\n",
+        ),
+        (RUNS, f"{RUNS}            first.cache_clear()\n"),
+        behind(SCORED, "KEPT['w'] = w", "w = (w + first(problem.n)) / 2"),
+    ),
+    "scores beside those before": broken(
+        REPEATS,
+        "repeated",
+        CLEARED,
+        (
+            'return w, float(mechanisms["score"](score)[0])',
+            'told = float(mechanisms["score"](score)[0])\n'
+            "        KEPT['least'] = min(told, KEPT.get('least', 9.0))\n"
+            "        return w, told - KEPT['least']",
+        ),
+    ),
+    "coins that are drawn again": broken(
+        REPEATS,
+        "repeated",
+        behind(
+            ENDED,
+            "coins = uniforms(mechanisms['best'].seeds[0], 0, 99) < self.stop",
+            "w += 1e-6 * coins.argmax()",
+        ),
+    ),
+    "later runs of long steps, where steps are long": broken(
+        REPEATS,
+        "repeated",
+        CLEARED,
+        (
+            BEGUN,
+            f"{COUNTED[1]}        if self.pace > 1.0:\n"
+            "            pace *= KEPT['runs']\n",
+        ),
+    ),
 }
 
 
@@ -881,6 +1078,20 @@ SOUND = {
     "entries": sound("entries"),
     "selected": sound("selected"),
     "bent": sound("bent"),
+    "repeated": sound("repeated"),
+    "repeated, with what is set on itself and lost": sound(
+        "repeated",
+        behind(
+            BEGUN,
+            "oracle.move_to(getattr(self, 'last', oracle.w))",
+            "oracle.move_to(getattr(problem, 'last', oracle.w))",
+        ),
+        behind(
+            SCORED,
+            "object.__setattr__(self, 'last', w)",
+            "object.__setattr__(problem, 'last', w)",
+        ),
+    ),
     "lengths of what was told": sound(
         "descent",
         at(

@@ -21,7 +21,7 @@ from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.renyi_filter import RenyiFilter, RenyiFilterLaw, highest
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect, amplified
-from dp_erm_bench.trust.recount import listen, recount
+from dp_erm_bench.trust.recount import listen, recount, watch
 
 MULTIPLIER, CHANCES = 6.0, (0.6, 0.3, 0.1)
 SINGLE = FixedSizeGaussian("single", 2.0, 1, rate=0.01)
@@ -188,16 +188,19 @@ def test_curves_of_kinds_inside_bound_both_directions(kind, adjacency):
         assert found[0][1] > 1.05 * found[1][1]
 
 
-def run_once(mechanisms):
-    def steps(inside, kinds):
+class Once:
+    """All steps, and a score, of nothing."""
+
+    def attempt(self, oracle, mechanisms, schedule):
+        w = mechanisms["steps"](self.steps, 400)
+        return w, float(mechanisms["score"](np.zeros(1))[0])
+
+    def steps(self, inside, kinds):
         for kind in kinds:
             for one in STEPS[kind]:
                 inside[one.name].sample(0, 100, 1)
                 inside[one.name](np.zeros((1, 1)))
         return np.zeros((1, 1))
-
-    w = mechanisms["steps"](steps, 400)
-    return w, float(mechanisms["score"](np.zeros(1))[0])
 
 
 def best_of(steps):
@@ -212,10 +215,10 @@ def test_a_filtered_run_is_recounted(adjacency):
     calibration = calibrate((release.law(),), Budget(1.0, 1e-6, adjacency))
     mechanisms = make_mechanisms([release], calibration.z, ["b"])
     witnesses = listen(mechanisms)
-    mechanisms["best"](run_once)
+    mechanisms["best"](Once().attempt)
     counted = recount(mechanisms, calibration, witnesses=witnesses)
     assert not counted.complaint(calibration)
-    runs = [run["steps"].made for run in mechanisms["best"].runs]
+    runs = [run["steps"].made for run in mechanisms["best"].audit.made]
     lengths = {run["single"].used if run else 0 for run in runs}
     assert len(lengths) > 1 and max(lengths) > 10
 
@@ -240,6 +243,7 @@ def test_faults_of_a_filter_are_recounted(fault, heard):
     release = best_of(filter_of())
     calibration = calibrate((release.law(),), Budget(1.0, 1e-6))
     mechanisms = make_mechanisms([release], calibration.z, ["b"])
+    watch(mechanisms)
     witnesses = listen(mechanisms) if heard else None
     kept = mechanisms["best"].listen
 
@@ -248,7 +252,7 @@ def test_faults_of_a_filter_are_recounted(fault, heard):
         fault(run["steps"])
 
     mechanisms["best"].listen = spoil
-    mechanisms["best"](run_once)
+    mechanisms["best"](Once().attempt)
     counted = recount(mechanisms, calibration, witnesses=witnesses)
     assert counted.complaint(calibration).startswith("epsilon")
 

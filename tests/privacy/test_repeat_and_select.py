@@ -19,6 +19,7 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.releases.repeat_and_select import (
     RepeatAndSelect,
     RepeatAndSelectLaw,
+    Runs,
 )
 from dp_erm_bench.trust.recount import listen, recount
 from tests.loops import each
@@ -36,17 +37,47 @@ def made(z, name="a", **how):
     return make_mechanisms([release_of(**how)], z, [name])["best"]
 
 
-def run_once(mechanisms):
-    numbers = [mechanisms["number"](np.zeros((1, 1))) for _ in range(3)]
-    return numbers[-1], float(mechanisms["score"](np.zeros(1))[0])
+class Once:
+    """Three numbers and a score, all of nothing."""
+
+    def attempt(self, oracle, mechanisms, schedule):
+        numbers = [mechanisms["number"](np.zeros((1, 1))) for _ in range(3)]
+        return numbers[-1], float(mechanisms["score"](np.zeros(1))[0])
+
+
+class Scored(Once):
+    """The score alone."""
+
+    def attempt(self, oracle, mechanisms, schedule):
+        score = mechanisms["score"](np.zeros(1))
+        return score[:, None], float(score[0])
+
+
+class Silent(Once):
+    """Nothing, of scores that are given."""
+
+    def __init__(self, scores=()):
+        self.scores = iter(scores)
+
+    def __deepcopy__(self, memo):
+        return self  # else each run would begin with the first score
+
+    def attempt(self, oracle, mechanisms, schedule):
+        score = next(self.scores, 0.0)
+        return np.full((1, 1), score), score
+
+
+def best_of(mechanism, run=None):
+    """What is published, and the runs behind it."""
+    mechanism.audit = Runs()
+    return mechanism((run or Once()).attempt), mechanism.audit
 
 
 def numbers_of_runs(gamma, count):
     found = []
     for i in range(count):
-        mechanism = made(0.0, f"trial {i}", gamma=gamma)
-        mechanism(lambda _: (np.zeros((1, 1)), 0.0))
-        found.append(len(mechanism.runs))
+        _, runs = best_of(made(0.0, f"trial {i}", gamma=gamma), Silent())
+        found.append(len(runs.made))
     return np.array(found)
 
 
@@ -68,38 +99,29 @@ def test_the_number_of_runs_is_cut_where_it_is_declared():
     release = release_of(0.2)
     assert release.most * math.log1p(-0.2) < -1000
     mechanism = release.mechanism(release, 0.0, ["a"])
-    mechanism._stops = lambda: False
-    mechanism(lambda _: (np.zeros((1, 1)), 0.0))
-    assert len(mechanism.runs) == release.most == 5000
+    mechanism._stops = lambda number: False
+    _, runs = best_of(mechanism, Silent())
+    assert len(runs.made) == release.most == 5000
 
 
-def test_the_least_score_wins_and_the_first_of_equals():
-    scores = [2.0, math.inf, 1.0, 1.0, 3.0]
+@pytest.mark.parametrize(
+    "scores, place",
+    [((2.0, math.inf, 1.0, 1.0, 3.0), 2), ((math.nan, 7.0), 1), ((math.inf,) * 2, 0)],
+)
+def test_the_least_score_wins_and_the_first_of_equals(scores, place):
     mechanism = made(0.0)
-    mechanism._stops = lambda: len(mechanism.runs) == len(scores)
-
-    def run(_):
-        k = len(mechanism.runs) - 1
-        return np.full((1, 1), k), scores[k]
-
-    assert mechanism(run).item() == 2
+    mechanism._stops = lambda number: number + 1 == len(scores)
+    found, runs = best_of(mechanism, Silent(scores))
+    assert found.item() == scores[place] and runs.winner == place
     with pytest.raises(BudgetExhausted):
-        mechanism(run)
+        mechanism(Once().attempt)
 
 
 def test_runs_share_no_draw_and_repeat():
-    heard = []
-
-    def run(mechanisms):
-        output, score = run_once(mechanisms)
-        heard[-1].append((output.item(), score))
-        return output, score
-
-    for _ in range(2):
-        heard.append([])
-        made(1.0, gamma=0.05)(run)
-    assert heard[0] == heard[1] and len(heard[0]) > 3
-    assert len(np.unique(heard[0])) == 2 * len(heard[0])
+    heard = [best_of(made(1.0, gamma=0.05))[1] for _ in range(2)]
+    numbers = [(*np.ravel(one.outputs), *one.scores) for one in heard]
+    assert numbers[0] == numbers[1] and len(heard[0].made) > 3
+    assert len(set(numbers[0])) == 2 * len(heard[0].made)
 
 
 @each("gamma", [0.02, 0.1, 0.5, 0.9])
@@ -157,12 +179,8 @@ def test_draws_have_the_law_in_closed_form():
     scores = (Laplace("score", 1.0, 1),)
     found = []
     for i in range(1500):
-
-        def run(mechanisms):
-            score = mechanisms["score"](np.zeros(1))
-            return score[:, None], float(score[0])
-
-        found.append(made(z, f"trial {i}", gamma=gamma, run=scores)(run).item())
+        best = made(z, f"trial {i}", gamma=gamma, run=scores)
+        found.append(best(Scored().attempt).item())
     below = stats.laplace(0.0, z).cdf
 
     def best(y):
@@ -225,7 +243,7 @@ def test_a_run_is_recounted(adjacency):
     calibration = calibrate((release.law(),), budget)
     mechanisms = make_mechanisms([release], calibration.z, ["b"])
     witnesses = listen(mechanisms)
-    mechanisms["best"](run_once)
+    mechanisms["best"](Once().attempt)
     counted = recount(mechanisms, calibration, witnesses=witnesses)
     assert not counted.complaint(calibration)
 
@@ -260,7 +278,7 @@ def test_faults_in_the_runs_are_recounted(fault):
     larger = RUN[0].__class__("number", 2.0, 4, 0.5)
     mechanisms = make_mechanisms([release_of(run=(larger, RUN[1]))], calibration.z, "a")
     fault(mechanisms["best"])
-    mechanisms["best"](run_once)
+    best_of(mechanisms["best"])
     counted = recount(mechanisms, calibration, {"best": release_of()})
     assert counted.complaint(calibration).startswith("epsilon")
 
@@ -270,7 +288,7 @@ def test_sensitivities_are_those_of_the_claim():
     calibration = calibrate((release_of().law(),), ONE)
     less = Gaussian("number", 1.0, 3, 0.5)
     mechanisms = make_mechanisms([release_of(run=(less, RUN[1]))], calibration.z, "a")
-    mechanisms["best"](run_once)
+    best_of(mechanisms["best"])
     assert not recount(mechanisms, calibration).complaint(calibration)
     counted = recount(mechanisms, calibration, {"best": release_of()})
     assert counted.complaint(calibration).startswith("epsilon")

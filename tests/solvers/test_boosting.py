@@ -12,15 +12,16 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.repeated import share_of_a_run
 from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.renyi_filter import highest
-from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect, Runs
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedState
 from dp_erm_bench.solvers.boosting import INNER, Boosting
 from dp_erm_bench.solvers.sgd import SGD
-from dp_erm_bench.trust.recount import listen, recount
+from dp_erm_bench.trust.recount import listen, recount, watch
 from tests.contract.own import check_named
 from tests.loops import each
 from tests.solvers.cases import run_at
@@ -42,26 +43,16 @@ def problem(n=64, p=3, seed=0, **parts):
 def heard(solver, data, z=5.0, name="a"):
     """The scores before noise, the noisy ones, the outputs, and what came out."""
     run = run_at(data, [solver], z=z, identities=(name,))
-    asked, outputs, scores = [], [], []
-    best = run.mechanisms["best"]
-    plain = best.publish
+    asked, best = [], run.mechanisms["best"]
 
     def hear(query, publish):
         if query.name == "score":
             asked.append(query.value.item())
         return publish()
 
-    def publish(one):
-        def listening(mechanisms):
-            output, score = one(mechanisms)
-            outputs.append(output)
-            scores.append(score)
-            return output, score
-
-        return plain(listening)
-
-    best.intercept, best.publish = hear, publish
-    return asked, scores, outputs, run.iterates()[-1]
+    best.intercept, best.audit = hear, Runs()
+    end = run.iterates()[-1]
+    return asked, best.audit.scores, best.audit.outputs, end
 
 
 @pytest.mark.parametrize("inner", INNER)
@@ -101,9 +92,10 @@ def test_runs_of_random_levels_stay_below_their_curve():
         inner="bias_reduced_sgd", gamma=0.1, clip=0.5, n_iter=400, multiplier=6.0
     )
     run = Run(data, [solver], ONE, identities=["b"]).declare()
+    watch(run.mechanisms)
     run.iterates()
     z, lengths = run.calibration.z, []
-    for one in run.mechanisms["best"].runs:
+    for one in run.mechanisms["best"].audit.made:
         inside = one["steps"].made
         scales = [float(m.scale[0, 0]) for m in inside.values()]
         assert scales == [pytest.approx(6.0 * 2 * 0.5)] * len(scales)
@@ -220,7 +212,7 @@ def test_printed_noise_of_runs_and_scores(adjacency):
     run = Run(data, [solver], budget, "paper", ["p"]).declare()
     witnesses = listen(run.mechanisms)
     run.iterates()
-    (inside, *_) = run.mechanisms["best"].runs
+    (inside, *_) = run.mechanisms["best"].audit.made
     assert inside["score"].scale.item() == pytest.approx(12 * 0.7 / 512)
     share = share_of_a_run(0.075, budget)
     mu = math.sqrt(50) * adjacency.of_sum(1.0) / inside["gradient"].scale.item()
@@ -241,8 +233,9 @@ def test_printed_runs_of_random_levels_are_cut_below_the_printed_share():
     proved = rdp_epsilon((steps.law(),), run.calibration.z, share.number)
     assert share.epsilon * 0.99 < proved <= share.epsilon
     assert run.calibration.z == 3.0 and run.calibration.epsilon_certified < 4.0
+    watch(run.mechanisms)
     run.iterates()
-    made = [one["steps"].made for one in run.mechanisms["best"].runs]
+    made = [one["steps"].made for one in run.mechanisms["best"].audit.made]
     assert any("single" in one for one in made)
     free = Run(problem(64), [solver], Budget(math.inf, 1e-6), "paper").declare()
     assert free.calibration.z == 0.0
@@ -302,22 +295,10 @@ class Uncounted(Boosting):
 
     def answer(self, oracle, mechanisms, schedule):
         best = mechanisms["best"]
-        publish, release = best.publish, best.release
-
-        def once_more(run):
-            free = make_mechanisms(release.run, float(best.scale.min()), ["free"])
-            first, second = run(free), None
-
-            def kept(mechanisms):
-                nonlocal second
-                second = run(mechanisms)
-                return second
-
-            found = publish(kept)
-            return first[0] if first[1] < second[1] else found
-
-        best.publish = once_more
-        return super().answer(oracle, mechanisms, schedule)
+        free = make_mechanisms(best.release.run, float(best.scale.min()), ["free"])
+        found = super().answer(oracle, mechanisms, schedule)
+        other, _ = self.attempt(oracle, free, schedule)
+        return (found + other) / 2
 
 
 class OneForAll(Boosting):
@@ -330,11 +311,12 @@ class OneForAll(Boosting):
 
 
 class Published(Boosting):
-    """K is seen in the answer."""
+    """K is seen in the answer: its coins are drawn a second time."""
 
     def answer(self, oracle, mechanisms, schedule):
+        coins = uniforms(mechanisms["best"].seeds[0], 0, 1000) < self.gamma
         found = super().answer(oracle, mechanisms, schedule)
-        return found + 1e-6 * len(mechanisms["best"].runs)
+        return found + 1e-6 * coins.argmax()
 
 
 class ScoreUncharged(Boosting):
@@ -345,18 +327,9 @@ class ScoreUncharged(Boosting):
             steps = tuple(one for one in release.run if one.name != "score")
             yield RepeatAndSelect("best", 1.0, 1, gamma=self.gamma, run=steps)
 
-    def answer(self, oracle, mechanisms, schedule):
-        best = mechanisms["best"]
-        publish = best.publish
-
-        def exact(run):
-            def scored(mechanisms):
-                return run({**mechanisms, "score": lambda value: value})
-
-            return publish(scored)
-
-        best.publish = exact
-        return super().answer(oracle, mechanisms, schedule)
+    def attempt(self, oracle, mechanisms, schedule):
+        exact = {**mechanisms, "score": lambda value: value}
+        return super().attempt(oracle, exact, schedule)
 
 
 class Unclipped(Boosting):

@@ -28,13 +28,15 @@ class RepeatAndSelectTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism, from the runs that it made.
+        """Return the twin of a mechanism, from the runs that its auditor saw.
 
         The sensitivities are those of the release that is claimed.
         """
+        if mechanism.audit is None:
+            raise ValueError(f"release {release.name}: nobody saw its runs")
         uses = []
         for one in release.run:
-            made = [run[one.name] for run in mechanism.runs]
+            made = [run[one.name] for run in mechanism.audit.made]
             sizes = np.asarray(one.sensitivity, np.float64)
             scales = [(m.scale / np.where(sizes > 0, sizes, 1.0)).min() for m in made]
             least = float(min([ratio * one.weight, *scales]))
