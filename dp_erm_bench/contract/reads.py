@@ -28,6 +28,7 @@ from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracles import DenseOracle, GramOracle, SparseOracle
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.problems.erm.smoothness import Smoothness
+from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.solvers.base import Solver
 
 Chain = tuple[tuple[CodeType, int], ...]
@@ -123,6 +124,7 @@ def watch(solver: type[Solver]) -> None:
     for cls in classes - {object}:
         for name in [name for name in DATA if name in vars(cls)]:
             _listen(cls, name, vars(cls)[name])
+    _listen(SingleUseMechanism, "next_records", SingleUseMechanism.next_records)
     fields = {Dataset: ("X", "y", "X_test", "y_test"), erm.Oracle: ("y",)}
     for cls in classes:
         if origin(cls):  # a problem of the solver's own file
@@ -146,7 +148,7 @@ def noted() -> Iterator[Reads]:
 def _listen(cls: type, name: str, member: Any) -> None:
     if isinstance(member, _Member | staticmethod | classmethod | tuple):
         return
-    watched = _called(member) if callable(member) else _Member(name, member)
+    watched = listening(member) if callable(member) else _Member(name, member)
     setattr(cls, name, watched)
 
 
@@ -156,13 +158,15 @@ def _asked(one: Any, frame: FrameType) -> None:
         _reads.note(frame)
 
 
-def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+def listening(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose calls are noted as reads."""
+
     @functools.wraps(function)
     def asked(*args: Any, **keys: Any) -> Any:
         global _inside
         if _reads is None or _inside:
             return function(*args, **keys)
-        _asked(args[0], sys._getframe(1))
+        _asked(next(iter(args), None), sys._getframe(1))
         _inside = True
         try:
             return function(*args, **keys)
@@ -254,7 +258,8 @@ class _Source:
             if isinstance(node, ast.expr):
                 ends = node.lineno, node.end_lineno, node.col_offset
                 self.spots[(*ends, node.end_col_offset)] = node
-        self.functions = [n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef)]
+        nodes = list(ast.walk(self.tree))
+        self.functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
 
     def escapes(
         self, node: ast.AST, callers: list[ast.AST], seen: set[ast.AST]

@@ -132,7 +132,7 @@ class Listener:
                 lasting = told.lasting(apart, pairs)
                 self.vary |= {told.kind(fact) for fact in apart.keys() - lasting.keys()}
                 if lasting:
-                    self._accuse(result, next(iter(lasting)))
+                    self._accuse(result, lasting)
 
     def _apart(self, result: ReplayResult) -> dict[told.Fact, Any]:
         """Return the facts that differ, but for those that are known to vary."""
@@ -141,10 +141,10 @@ class Listener:
         apart = told.differing(*result.told, result.near)
         return {k: both for k, both in apart.items() if told.kind(k) not in self.vary}
 
-    def _accuse(self, result: ReplayResult, fact: told.Fact) -> None:
+    def _accuse(self, result: ReplayResult, lasting: dict[told.Fact, Any]) -> None:
         assert result.told is not None
         self.found = True
-        words = told.sentence(*result.told, fact) + _located(result.place)
+        words = told.sentence(*result.told, lasting) + _located(result.place)
         if result.case.toggled is None:
             result.violations.append(words)
         else:

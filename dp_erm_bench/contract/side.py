@@ -210,7 +210,8 @@ class Side:
             if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
                 how = (mechanism, self.neighbours.record, turned, self.samples)
-                setattr(mechanism, "sample", hidden.public_samples(*how))  # noqa: B010
+                sample = reads.listening(hidden.public_samples(*how))
+                setattr(mechanism, "sample", sample)  # noqa: B010
                 if mechanism.rate < 1.0:
                     self.account.sampled[name] = mechanism.halved
             if isinstance(mechanism, SingleUseMechanism):

@@ -34,7 +34,7 @@ from dp_erm_bench.machine_code import VARIABLE
 from dp_erm_bench.paths import cache_dir, state_dir
 
 Told = list[tuple[str, str]]
-"""What a run told: ``prints`` and its text, ``leaves in FILE`` and what is new there."""
+"""What a run told: ``prints`` and a text, ``leaves in FILE`` and what is new there."""
 
 Fact = tuple[Any, ...]
 LARGEST = 1 << 20
@@ -51,7 +51,7 @@ QUIET = (
 )
 """Warnings that Python does not show."""
 
-WORD = re.compile(r"[\w.]*\d[\w.:+-]*|\bnan\b|\binf\b")
+WORD = re.compile(r"[-+]?[\w.]*\d[\w.:+-]*|\bnan\b|\binf\b")
 ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 OWN = "dp-erm-bench: "
 WIDTH = 60
@@ -105,7 +105,13 @@ class Place:
         told += [("starts", text) for text in self._started]
         told += [(CALLS, text) for text in self._called]
         told += [(f"leaves in {file}", text) for file, text in self._left()]
-        told[:] = [(how, text.replace(self.root, "")) for how, text in told]
+        told[:] = [(self._named(how), self._named(text)) for how, text in told]
+
+    def _named(self, text: str) -> str:
+        """Return a text with the own folders by their usual names."""
+        for folder, name in (("home", "~"), ("tmp", "$TMPDIR"), ("work", ".")):
+            text = text.replace(f"{self.root}/{folder}", name)
+        return text
 
     def _taken(self) -> str:
         """Return what was printed since, and forget it."""
@@ -255,7 +261,7 @@ def _lines(told: Told) -> Iterator[tuple[str, int, list[str], str, str]]:
     for how, text in told:
         for line in text.splitlines():
             kept = ADDRESS.sub("at", f"{how}: {line}")
-            frame = WORD.sub("#", kept)
+            frame = re.sub(r"\s", "", WORD.sub("#", kept))  # columns are aligned
             yield frame, turns[frame], WORD.findall(kept), how, line
             turns[frame] += 1
 
@@ -328,8 +334,9 @@ def kind(fact: Fact) -> Fact:
     return (fact[0], *fact[2:]) if fact else ()
 
 
-def sentence(one: Told, other: Told, fact: Fact) -> str:
-    """Return the sentence about a fact that differs between the sides."""
+def sentence(one: Told, other: Told, apart: dict[Fact, Any]) -> str:
+    """Return the sentence about facts that differ between the sides."""
+    fact = max(apart, key=lambda fact: (None not in apart[fact], len(fact)))
     frame, turn = (*fact, 0)[:2] if fact else ("", 0)
     lines = [
         {(f, k): (how, " ".join(line.split())) for f, k, _, how, line in _lines(told)}
@@ -341,7 +348,7 @@ def sentence(one: Told, other: Told, fact: Fact) -> str:
         return f"{words}: the order of the lines"
     if len(fact) == 1:
         return f"{words}: how often `{line[:WIDTH]}` comes"
-    texts = [side.get((frame, turn), ("", ""))[1][:WIDTH] for side in lines]
+    texts = [side.get((frame, turn), ("", "nothing"))[1][:WIDTH] for side in lines]
     return f"{words}: `{texts[0]}` on D, `{texts[1]}` on D'"
 
 
