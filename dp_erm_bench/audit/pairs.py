@@ -103,14 +103,30 @@ def _served(solver: Solver) -> bool:
 def alternatives(field: "Field[Any]") -> list[Any]:
     """Return the values of a shape parameter besides its default.
 
-    Its choices; else True and False, or words, and 5 where it is an integer.
+    Its choices; else True and False, or words, and 5, or the nearest number that is
+    allowed, where it is an integer.
     """
     values: list[Any] = [True, False]
     if not isinstance(field.default, bool):
-        numbers = [LENGTH // 2] if "int" in str(field.type) else []
+        numbers = [nearest(field, LENGTH // 2)] if "int" in str(field.type) else []
         values = [*numbers, *field.metadata.get("words", ())]
     values = list(field.metadata.get("choices", values))
     return [value for value in values if value != field.default]
+
+
+def nearest(field: "Field[Any]", x: Any) -> Any:
+    """Return a number as it is where a parameter may be that, else the nearest one.
+
+    The default where no number is nearest (``above``). What is no number is returned.
+    """
+    if isinstance(x, bool) or not isinstance(x, int | float):
+        return x
+    limits = field.metadata
+    if "choices" in limits:
+        numbers = [c for c in limits["choices"] if type(c) in (int, float)]
+        return min(numbers, key=lambda c: abs(c - x), default=x)
+    x = min(max(x, limits.get("least", x)), limits.get("most", x))
+    return x if x > limits.get("above", -math.inf) else field.default
 
 
 def audited_solver(algorithm: str, params: dict[str, Any]) -> Solver:

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dp_erm_bench import registry
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.suite import CHECKS, EXEMPT, FAILS, OK, Check
+from dp_erm_bench.contract.told import silenced
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins import passed
 
 WIDTH = max(len(check.name) for check in CHECKS)
 ONLY = "--only"
+PRINTED = 80
+"""Characters of a solver's own output that are shown."""
 
 
 def check_command(arguments: Sequence[str]) -> int:
@@ -31,7 +34,8 @@ def check_command(arguments: Sequence[str]) -> int:
     """
     algorithms, checks = _asked(arguments)
     pins = [registry.pinned(name) for name in algorithms]
-    candidates = [candidate_of(pin) for pin in pins]
+    with silenced():
+        candidates = [candidate_of(pin) for pin in pins]
     kept = []
     for pin, candidate in zip(pins, candidates, strict=True):
         print(candidate.name)
@@ -41,6 +45,10 @@ def check_command(arguments: Sequence[str]) -> int:
             words = [result.verdict, "" if result.verdict == OK else result.reason]
             verdict = ": ".join(filter(None, words))
             print(f"  {name:{WIDTH}} {result.seconds:6.1f} s  {verdict}", flush=True)
+            if result.verdict == FAILS and result.printed:
+                print(
+                    f"  {'':{WIDTH}}           it printed: {result.printed[:PRINTED]}"
+                )
             results.append(result)
         failed = sum(one.verdict == FAILS for one in results)
         exempt = [one.check for one in results if one.verdict == EXEMPT]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.pairs import LENGTHS, alternatives
+from dp_erm_bench.audit.pairs import LENGTHS, alternatives, nearest
 from dp_erm_bench.contract.families import FAMILIES, STRENGTH, Neighbours, neighbours_of
 from dp_erm_bench.contract.problems import Parts, neighbours, objectives, problem_of
 from dp_erm_bench.contract.runs import ContractError, is_bounded, run_at
@@ -122,10 +122,15 @@ class Candidate:
             return False
 
     def build(self, variant: Variant | None = None, **params: Any) -> Solver:
-        """Return a solver of a variant; unknown parameters are left out."""
+        """Return a solver of a variant.
+
+        Unknown parameters are left out. Numbers that a field does not allow, which are
+        of the check's own choice, become the nearest ones that it does.
+        """
         usual = {"n_iter": STEPS, "ridge": RIDGE}
         values = {**usual, **self.preset, **(variant or {}), **params}
-        own = {key: values[key] for key in values if key in self.parameters}
+        fields = self.parameters
+        own = {k: nearest(fields[k], x) for k, x in values.items() if k in fields}
         return self.solver(**own)
 
     @property

@@ -37,6 +37,8 @@ def values_of(field: dataclasses.Field[Any]) -> list[Any]:
 
 def within(x: float, limits: Mapping[str, Any]) -> bool:
     """Return whether a number is within a field's limits."""
+    if "choices" in limits:
+        return x in limits["choices"]
     low, high = limits.get("least", -1e300), limits.get("most", 1e300)
     return bool(low <= x <= high and x > limits.get("above", -1e300))
 

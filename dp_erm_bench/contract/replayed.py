@@ -3,24 +3,28 @@
 What a solver keeps between runs (a dictionary of its module, a cache, an attribute of a
 class) holds constants of the first D that it saw. In one interpreter it carries them to
 D', where nothing seems to move. So one process runs all cases on D, another one all on
-D', told the first one's answers as they come.
+D', told the first one's answers as they come. Each has folders of its own (``told``).
 """
 
 from __future__ import annotations
 
 import fcntl
+import itertools
 import multiprocessing
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dp_erm_bench.cached import RUN, run_folder
-from dp_erm_bench.contract import charged
+from dp_erm_bench.contract import charged, reads, told
 from dp_erm_bench.contract.candidate import Candidate, candidate_of
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.hidden import EQUAL
@@ -28,10 +32,16 @@ from dp_erm_bench.contract.runs import ContractError
 from dp_erm_bench.contract.side import Account, Side
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.trust.replay import compare
+from dp_erm_bench.trust.replay import PAST, ReplayReport, compare
 
 AT_ONCE = 20
 """Cases that a process runs together."""
+AGAIN, DOUBTS = 8, 12
+"""Runs of a case in which sides tell different things; cases that are run so."""
+NO_LINE = (
+    "; no line of the solver reads data past the mechanisms there: an earlier run may "
+    "have left it (in a module, a class, a file), or it knows the noise"
+)
 ENDED = "it ends the interpreter that it is run in"
 
 
@@ -54,6 +64,12 @@ class ReplayResult:
         Per release, the largest change / its declared sensitivity.
     refusal : str
         The reason why nothing was run; empty if something was.
+    told : (list, list), optional
+        What the sides told beside their iterates, if they told anything.
+    near : bool
+        Whether numbers that they told may differ by what solving to a tolerance leaves.
+    place : str
+        Where the solver read the data last, not to publish it.
     """
 
     case: Case
@@ -63,6 +79,9 @@ class ReplayResult:
     read: list[str] = field(default_factory=list)
     ratios: dict[str, float] = field(default_factory=dict)
     refusal: str = ""
+    told: tuple[told.Told, told.Told] | None = None
+    near: bool = False
+    place: str = ""
 
     @property
     def all(self) -> list[str]:
@@ -79,40 +98,98 @@ def replayed(candidate: Candidate, cases: Sequence[Case]) -> Iterator[ReplayResu
         If a side ended before it was done.
     """
     if candidate.pin and cases:
-        yield from _apart(candidate.pin, cases)
+        parts = [cases[k : k + AT_ONCE] for k in range(0, len(cases), AT_ONCE)]
+        listener = Listener(candidate.pin)
+        for results in _apart(candidate.pin, parts):
+            listener.judge(results)
+            yield from results
         return
     sides = [Side(candidate, case, 0).play() for case in cases]
     for case, first in zip(cases, sides, strict=True):
         yield compared(case, first, Side(candidate, case, 1, first).play())
 
 
-def _apart(pin: str, cases: Sequence[Case]) -> Iterator[ReplayResult]:
+class Listener:
+    """Judges what sides tell, and runs them again where it differs.
+
+    What lasts is a violation. What does not differs between two runs of a side, as the
+    time does, and so do words in the same places of such lines.
+    """
+
+    def __init__(self, pin: str) -> None:
+        self.pin = pin
+        self.found = False
+        self.doubts = DOUBTS
+        self.vary: set[told.Fact] = set()
+
+    def judge(self, results: Sequence[ReplayResult]) -> None:
+        """Add the violations that some results have by what was told."""
+        for result in results:
+            while not self.found and (apart := self._apart(result)) and self.doubts:
+                self.doubts -= 1
+                again = itertools.chain(*_apart(self.pin, [[result.case] * AGAIN]))
+                pairs = [told.paired(*one.told) for one in again if one.told]
+                lasting = told.lasting(apart, pairs)
+                self.vary |= {told.kind(fact) for fact in apart.keys() - lasting.keys()}
+                if lasting:
+                    self._accuse(result, lasting)
+
+    def _apart(self, result: ReplayResult) -> dict[told.Fact, Any]:
+        """Return the facts that differ, but for those that are known to vary."""
+        if result.told is None:
+            return {}
+        apart = told.differing(*result.told, result.near)
+        return {k: both for k, both in apart.items() if told.kind(k) not in self.vary}
+
+    def _accuse(self, result: ReplayResult, lasting: dict[told.Fact, Any]) -> None:
+        assert result.told is not None
+        self.found = True
+        words = told.sentence(*result.told, lasting) + _located(result.place)
+        if result.case.toggled is None:
+            result.violations.append(words)
+        else:
+            result.sampled.append(f"{words}, by a record's coin alone")
+
+
+def _apart(
+    pin: str, parts: Sequence[Sequence[Case]]
+) -> Iterator[Sequence[ReplayResult]]:
+    """Yield the results of parts, one after the other."""
     context = multiprocessing.get_context("forkserver")
     # Whose children begin with the package imported, and no solver run.
     context.set_forkserver_preload([__name__])
-    parts = [cases[k : k + AT_ONCE] for k in range(0, len(cases), AT_ONCE)]
     (accounts, first), (results, second) = (context.Pipe(False) for _ in range(2))
     targets = [(first, _first, pin, parts), (second, _second, pin, parts, accounts)]
-    folder = str(run_folder())
-    sides = [context.Process(target=_send, args=(folder, *args)) for args in targets]
+    folder = run_folder()
+    places = [tempfile.mkdtemp(prefix="side-", dir=folder) for _ in targets]
+    sides = [
+        context.Process(target=_send, args=(str(folder), place, *args))
+        for place, args in zip(places, targets, strict=True)
+    ]
     try:
         for side in sides:
             side.start()
         for pipe in (accounts, first, second):
             pipe.close()
         for _ in parts:
-            yield from _receive(results)
+            yield _receive(results)
     except EOFError:
         raise ContractError(ENDED) from None
     finally:
         for side in sides:
             if side.is_alive():
                 side.kill()
-                side.join()
+            side.join()
+        for place in places:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _send(
-    folder: str, pipe: Connection, side: Callable[..., Iterator[Any]], *args: Any
+    folder: str,
+    place: str,
+    pipe: Connection,
+    side: Callable[..., Iterator[Any]],
+    *args: Any,
 ) -> None:
     """Send the results of a side or its error; the process of a side.
 
@@ -128,6 +205,7 @@ def _send(
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
         if not parent.is_alive():
             return
+    told.settle(Path(place))
     try:
         for part in side(*args):
             pipe.send(part)
@@ -156,6 +234,7 @@ def _second(
 ) -> Iterator[list[ReplayResult]]:
     """Run cases on D', told the answers of D, and yield the results, by parts."""
     candidate = candidate_of(pin)
+    reads.watch(candidate.solver)
     for part in parts:
         yield [
             compared(case, first, Side(candidate, case, 1, first).play())
@@ -166,17 +245,24 @@ def _second(
 def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     """Return the result of a run on D and one on D' with the same answers."""
     result = ReplayResult(case)
+    if first.told or second.told:
+        result.told, result.near = (first.told, second.told), bool(first.matched)
+        result.place = _place(second)
+        result.violations += _unseen(first.told)
     if first.refusal or second.refusal:
         result.refusal = first.refusal or second.refusal
         if first.refusal != second.refusal:
-            result.declared.append(f"a refusal depends on the data: {result.refusal}")
+            place = _located(_place(second))
+            words = f"a refusal depends on the data: {result.refusal}"
+            result.declared.append(words + place)
         return result
     if first.error or second.error:
         _raised(result, first.error, second.error)
         return result
     result.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:
-        result.declared.append("what is declared depends on the data")
+        place = _place(second, second.asked[0] if second.asked else None)
+        result.declared.append(f"what is declared depends on the data{_located(place)}")
     if first.matched:
         _round(first, second)
     report = compare(first.log, second.log)
@@ -184,7 +270,7 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
         result.violations += [one.complaint] if one.complaint else []
         report.ratios["the objective"] = one.ratio
     result.ratios = report.ratios
-    sentences = report.violations(charged.SLACK)
+    sentences = _departures(report, second)
     if case.toggled is None:
         result.violations += sentences
         result.sampled += charged.unsampled(first, second)
@@ -194,6 +280,42 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
         if case.adjacency is Adjacency.REPLACE_ONE:
             result.sampled += charged.too_large(first, report.ratios)
     return result
+
+
+def _departures(report: ReplayReport, second: Account) -> list[str]:
+    """Return the violations of a report, with the step and the line of each."""
+    words = dict.fromkeys(report.violations(charged.SLACK), "")
+    if PAST in words and report.iterate is not None:
+        k, steps = report.iterate, second.steps
+        step = f"step {steps[k]}" if k < len(steps) else "the end"
+        if 0 < k < len(steps) and steps[k] > steps[k - 1] + 1:
+            step = f"steps {steps[k - 1] + 1} to {steps[k]}"
+        asked = second.asked[k + 1] if k + 1 < len(second.asked) else None
+        listened = second.reads is not None and second.reads.files
+        place = _located(_place(second, asked)) or (NO_LINE if listened else "")
+        words[PAST] = f": {step}: w differs though all answers were equal{place}"
+    for departure in (text for text in words if "depend" in text and not words[text]):
+        words[departure] = _located(_place(second))
+    return [f"{text}{more}" for text, more in words.items()]
+
+
+def _place(second: Account, asked: int | None = None) -> str:
+    """Return where the solver read the data last within so many reads, or all."""
+    found = second.reads
+    return found.last(found.count if asked is None else asked) if found else ""
+
+
+def _located(place: str) -> str:
+    """Return the words on what is to be done about a line."""
+    if not place:
+        return ""
+    return f"; data are read at {place}: publish it (declare a release) or take it out"
+
+
+def _unseen(first: told.Told) -> list[str]:
+    """Return sentences on what is told where nobody listens."""
+    calls = {text for how, text in first if how == told.CALLS}
+    return [f"it opens {text}, and what it says there is not seen" for text in calls]
 
 
 def _raised(result: ReplayResult, first: str, second: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.contract import hidden
+from dp_erm_bench.contract import hidden, reads, told
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.runs import run_at
@@ -58,6 +58,14 @@ class Account:
         half of the sensitivity under ``replace_one``.
     read : dict of str to list of bool
         Releases that read each record once: whether the trials read the one exchanged.
+    told : list of (str, str)
+        What was printed, written and started, see ``told``.
+    steps : list of int
+        The checkpoints.
+    reads : Reads or None
+        Where the solver read the data; of D' in a process of its own alone.
+    asked : list of int
+        The number of reads before each iterate, and first of all before the first step.
     """
 
     refusal: str = ""
@@ -69,6 +77,10 @@ class Account:
     matched: list[hidden.Matched] = field(default_factory=list)
     sampled: dict[str, bool] = field(default_factory=dict)
     read: dict[str, list[bool]] = field(default_factory=dict)
+    told: told.Told = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    reads: reads.Reads | None = None
+    asked: list[int] = field(default_factory=list)
 
 
 class Side:
@@ -107,9 +119,12 @@ class Side:
         account = self.account
         try:
             with np.errstate(all="ignore"):
-                account.refusal = self.solver.refusal(self.problem) or ""
-                if not account.refusal:
-                    self._run()
+                with told.heard() as account.told, reads.noted() as noted:
+                    account.reads = noted if self.number else None
+                    account.refusal = self.solver.refusal(self.problem) or ""
+                    run = None if account.refusal else self._run(noted)
+                if run is not None and self.number == 0:
+                    self._look_closer(run)
         except Unsupported as reason:
             account.refusal = str(reason)
         except Exception as error:
@@ -117,30 +132,39 @@ class Side:
             account.error = f"{type(error).__name__}: {words}"
         return account
 
-    def _run(self) -> None:
+    def _run(self, noted: reads.Reads) -> Run:
         account, length = self.account, self.solver.iterations(self.problem)
         passes = partial(self.solver.passes_at, self.problem)
         account.declared = [length, *map(passes, (0, 1, length // 2, length))]
         run = self._made(self._enrol)
-        account.log.iterates = run.iterates()
+        account.steps = list(run.checkpoints or ())
+        oracle = run.oracle()
+        account.asked.append(noted.count)
+        for w in run.steps(oracle, account.steps):
+            account.log.iterates.append(w.copy())
+            account.asked.append(noted.count)
         for release in with_inside(run.releases, self.case.z):
             size = np.asarray(release.sensitivity, dtype=np.float64)
             bits = (size.shape, size.tobytes())
             account.declared.append((release.name, *bits, release.law()))
-        count, expected = len(account.log.iterates), len(run.checkpoints or ())
+        count, expected = len(account.log.iterates), len(account.steps)
         if count != expected:
             self._complain(f"{count} iterates are yielded at {expected} checkpoints")
         for name, mechanism in run.mechanisms.items():
             used, times = mechanism.used, mechanism.release.times
             if used != times:
                 self._complain(f"uses release {name} {used} times and declares {times}")
-        if self.number == 0:
-            if not self.case.brief:
-                self._hear_little()
-                self._compare_compiled()
-            if account.terms:
-                how = (self.neighbours, run, account.terms, account.log)
-                account.matched = hidden.matched(*how)
+        return run
+
+    def _look_closer(self, run: Run) -> None:
+        """Judge what needs the run on D alone."""
+        account = self.account
+        if not self.case.brief:
+            self._hear_little()
+            self._compare_compiled()
+        if account.terms:
+            how = (self.neighbours, run, account.terms, account.log)
+            account.matched = hidden.matched(*how)
 
     def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
         """Return the run of the case; ``made`` is called with its mechanisms."""
@@ -186,7 +210,8 @@ class Side:
             if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
                 how = (mechanism, self.neighbours.record, turned, self.samples)
-                setattr(mechanism, "sample", hidden.public_samples(*how))  # noqa: B010
+                sample = reads.listening(hidden.public_samples(*how))
+                setattr(mechanism, "sample", sample)  # noqa: B010
                 if mechanism.rate < 1.0:
                     self.account.sampled[name] = mechanism.halved
             if isinstance(mechanism, SingleUseMechanism):

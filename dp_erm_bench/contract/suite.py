@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dp_erm_bench.contract import declared, limits, repeat, replay
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.runs import ContractError, NotApplicable, require
+from dp_erm_bench.contract.told import silenced
 
 OK, FAILS, EXEMPT = "ok", "FAILS", "does not apply"
 
@@ -27,12 +28,15 @@ class CheckResult:
         The violation, or why the check does not apply; empty if all is well.
     seconds : float
         Time that it took.
+    printed : str
+        The last line that the algorithm printed in this process, empty if none.
     """
 
     check: str
     verdict: str
     reason: str
     seconds: float
+    printed: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,16 +87,19 @@ class Check:
             ) from error
 
     def result(self, candidate: Candidate) -> CheckResult:
-        """Return the result of the check for a candidate; raises nothing."""
+        """Return the result of the check for a candidate; raises and prints nothing."""
         start = time.perf_counter()
         verdict, reason = OK, ""
-        try:
-            self.on(candidate)
-        except ContractError as error:
-            verdict, reason = FAILS, str(error)
-        except NotApplicable as error:
-            verdict, reason = EXEMPT, str(error)
-        return CheckResult(self.name, verdict, reason, time.perf_counter() - start)
+        with silenced() as lines:
+            try:
+                self.on(candidate)
+            except ContractError as error:
+                verdict, reason = FAILS, str(error)
+            except NotApplicable as error:
+                verdict, reason = EXEMPT, str(error)
+        seconds = time.perf_counter() - start
+        printed = next((text for line in reversed(lines) if (text := line.strip())), "")
+        return CheckResult(self.name, verdict, reason, seconds, printed)
 
 
 def exemptions_are_of_checks(candidate: Candidate) -> None:

@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import NotSampled
+from dp_erm_bench.errors import NotSampled, UsageError
 from dp_erm_bench.kernels.coins import poisson_gaps
 from dp_erm_bench.kernels.draws import survivals
 from dp_erm_bench.releases.additive import AdditiveMechanism
+from dp_erm_bench.releases.adjacency import is_change_only
 from dp_erm_bench.releases.base import Array, Mechanism, Release
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.streams import stream_seeds
@@ -207,7 +208,8 @@ class SampledRelease(Release):
       have v = 1, v' = 0 at a sensitivity of 1. The pair is that of a removed record
       then, at the whole sensitivity; calibrated for epsilon = 1 at q = 0.1,
       delta = 1e-6, one use has 3.8. The sensitivity to declare is twice the largest
-      term.
+      term; so it is for positive semidefinite terms, of which one may be 1/sqrt(2) of
+      the largest change (``Adjacency.of_sum``), which is refused.
 
     v is what the query moves by with the record's coin alone; `check` turns that coin
     (``samples_are_those_charged``). At rate 1 nothing is amplified, and a bound on the
@@ -230,3 +232,12 @@ class SampledRelease(Release):
     halved: ClassVar[bool] = True
     # Nothing is claimed by default: the sum is charged for all records.
     rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse the sensitivity of positive terms, of which one may be 1/sqrt(2)."""
+        if self.halved and self.rate < 1 and is_change_only(self.sensitivity):
+            raise UsageError(
+                f"release {self.name}: over a Poisson sample each record's own term "
+                "must be at most half of the sensitivity, which of_sum(bound, "
+                "positive=True) is not for; declare of_sum(bound)"
+            )

@@ -25,6 +25,10 @@ under ``replace_one``, for gradients of norm at most L. With mu = Delta / s:
    Gaussian releases beside it, of mu' in total, add up within A: with
    M^2 = mu^2 + mu'^2, delta(eps) <= (m / n) H_M(eps) + (1 - m / n) H_mu'(eps).
 
+A vector may hold several records, as a sum of their terms, none of which is in another
+vector: m counts records then. In a binary tree over the records, in their own order,
+a record takes part in one node of each level: a level is one such pass.
+
 The factor m / n is for an order that the mechanism draws, and keeps secret. Given an
 order, that of the file or one that other runs share, only step 1 is left, and the run
 is one Gaussian mechanism. Which uses read no record may be published in any case: the

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dp_erm_bench.releases.base import Query
 
 Array = NDArray[np.float64]
+PAST = "iterates depend on the data past the mechanisms"
 
 
 @dataclass
@@ -53,12 +54,15 @@ class ReplayReport:
         Whether the runs asked the same releases in the same order.
     same_noise : bool
         Whether sensitivities, hence noise scales, are the same in both runs.
+    iterate : int or None
+        The first iterate that differs, None if none does.
     """
 
     ratios: dict[str, float] = field(default_factory=dict)
     same_iterates: bool = True
     same_queries: bool = True
     same_noise: bool = True
+    iterate: int | None = None
 
     def violations(self, slack: float = 1e-9) -> list[str]:
         """Return a sentence for each violation."""
@@ -68,7 +72,7 @@ class ReplayReport:
             if not ratio <= 1.0 + slack
         ]
         departures = {
-            "iterates depend on the data past the mechanisms": self.same_iterates,
+            PAST: self.same_iterates,
             "the releases depend on the data": self.same_queries,
             "sensitivities depend on the data": self.same_noise,
         }
@@ -115,10 +119,11 @@ def compare(first: Log, second: Log) -> ReplayReport:
         ratio = float(changes(a, b).max(initial=0.0))
         report.ratios[b.name] = max(report.ratios.get(b.name, 0.0), ratio)
         report.same_noise &= np.array_equal(a.sensitivity, b.sensitivity)
-    report.same_iterates = len(first.iterates) == len(second.iterates) and all(
-        np.array_equal(a, b)
-        for a, b in zip(first.iterates, second.iterates, strict=True)
-    )
+    pairs = enumerate(zip(first.iterates, second.iterates, strict=False))
+    apart = (k for k, both in pairs if not np.array_equal(*both))
+    report.iterate = next(apart, None)
+    same_length = len(first.iterates) == len(second.iterates)
+    report.same_iterates = report.iterate is None and same_length
     return report
 
 

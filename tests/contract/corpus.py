@@ -378,6 +378,7 @@ CONSTANTS, BRANCHES = "constants from the data", "branches that never run"
 SECRECY, CACHES = "secrecy of samples", "caches"
 PASSED, CLAIMS = "past the mechanisms", "claims"
 REPEATS = "repeated runs"
+TOLD = "told beside the iterates"
 
 BROKEN = {
     # Constants from the data.
@@ -1068,6 +1069,97 @@ BROKEN = {
 }
 
 
+# Told beside the iterates, or kept where a later run looks.
+LONGEST = "problem.dataset.row_norms.max()"
+BROKEN |= {
+    "a progress line with the objective": broken(
+        TOLD, "descent", at(MOVE, "print(f'step {t}:', oracle.objective(oracle.w))")
+    ),
+    "a log in the working directory": broken(
+        TOLD,
+        "descent",
+        at(MOVE, "with open('run.log', 'a') as log:", "    print(summed, file=log)"),
+    ),
+    "a log in the home": broken(
+        TOLD,
+        "sampled",
+        at(
+            MOVE,
+            "import logging, pathlib",
+            "place = pathlib.Path.home() / 'made.log'",
+            "logging.basicConfig(filename=place, level=20)",
+            "logging.info('%d records', len(drawn[0]))",
+        ),
+    ),
+    "a warning of long records": broken(
+        TOLD,
+        "entries",
+        before_loop(
+            "import warnings",
+            f"if {LONGEST} > 3.0:",
+            "    warnings.warn('there are long records', stacklevel=1)",
+        ),
+    ),
+    "numbers past the streams": broken(
+        TOLD,
+        "descent",
+        before_loop("import os", f"os.write(2, b'%f' % {LONGEST})"),
+    ),
+    "a line that comes once": broken(
+        TOLD,
+        "selected",
+        before_loop("if not KEPT:", f"    print({LONGEST})", "    KEPT[0] = 1"),
+    ),
+    "a file of arrays": broken(
+        TOLD, "descent", at(MOVE, "np.savez('sums', summed=summed)")
+    ),
+    "a command": broken(
+        TOLD,
+        "descent",
+        before_loop(
+            "import subprocess",
+            "if not KEPT:",
+            f"    subprocess.run(['true', str({LONGEST})], check=True)",
+            "    KEPT[0] = 1",
+        ),
+    ),
+    "a file for the next run": broken(
+        TOLD,
+        "descent",
+        before_loop(
+            "import os, tempfile",
+            "place = os.path.join(tempfile.gettempdir(), 'far.txt')",
+            "if not os.path.exists(place):",
+            "    with open(place, 'w') as file:",
+            f"        file.write(str({LONGEST}))",
+            "with open(place) as file:",
+            "    pace = pace / (1.0 + float(file.read()))",
+        ),
+    ),
+    "a cache for the next run": broken(
+        TOLD,
+        "entries",
+        before_loop(
+            "import pathlib",
+            "place = pathlib.Path('~/.cache/made.txt').expanduser()",
+            "place.parent.mkdir(exist_ok=True)",
+            "if not place.exists():",
+            f"    place.write_text(str({LONGEST}))",
+            "pace = pace / (1.0 + float(place.read_text()))",
+        ),
+    ),
+    "the environment": broken(
+        TOLD,
+        "descent",
+        before_loop(
+            "import os",
+            f"far = os.environ.setdefault('FAR', str(1.0 + {LONGEST}))",
+            "pace = pace / float(far)",
+        ),
+    ),
+}
+
+
 def sound(base, *changes):
     return Made(base, changes)
 
@@ -1267,5 +1359,73 @@ SOUND = {
     "a minimiser that is shrunk": sound(
         "bent",
         ("            yield w[None, :]", "            yield 0.9 * w[None, :]"),
+    ),
+    "lines of progress": sound(
+        "descent",
+        at(
+            MOVE,
+            "import datetime, os, sys, time, uuid",
+            "print(f'step {t}: |w| = {np.linalg.norm(oracle.w):.4f}')",
+            "print(datetime.datetime.now(), time.time(), os.getpid(), object())",
+            "print(f'{time.perf_counter():.2f} s', uuid.uuid4(), file=sys.stderr)",
+        ),
+    ),
+    "a log of what was told": sound(
+        "sampled",
+        at(
+            MOVE,
+            "import logging",
+            "how = '%(asctime)s %(process)d %(message)s'",
+            "logging.basicConfig(filename='made.log', level=20, format=how)",
+            "logging.info('told %s', told)",
+        ),
+    ),
+    "scratch files": sound(
+        "descent",
+        at(
+            QUERY,
+            "import tempfile",
+            "with tempfile.NamedTemporaryFile() as file:",
+            "    np.save(file, problem.dataset.y)",
+            "norms = problem.dataset.row_norms",
+            "kept = np.memmap('kept.bin', mode='w+', shape=norms.shape)",
+            "kept[:] = norms",
+        ),
+    ),
+    "a cache of public numbers": sound(
+        "descent",
+        before_loop(
+            "import pathlib, tempfile",
+            "place = pathlib.Path(tempfile.gettempdir(), 'half.txt')",
+            "if not place.exists():",
+            "    place.write_text(str(0.5))",
+            "pace = pace * float(place.read_text())",
+        ),
+    ),
+    "a cache that asks which data it is of": sound(
+        "descent",
+        before_loop(
+            "import pathlib",
+            "place = pathlib.Path.home() / '.cache' / problem.dataset.content_hash",
+            "if not place.exists():",
+            "    place.parent.mkdir(exist_ok=True)",
+            f"    place.write_text(str({LONGEST}))",
+        ),
+    ),
+    "a minimiser that is printed": sound(
+        "bent",
+        (
+            "            yield w[None, :]",
+            "            print(w)\n            yield w[None]",
+        ),
+    ),
+    "one answer and many steps": sound(
+        "descent",
+        (
+            'yield Gaussian("slope", size, self.rounds)',
+            'yield Gaussian("slope", size, min(1, self.rounds))',
+        ),
+        (SUMMED, ""),
+        (TOLD, f"{PAD}if t == 0:\n    {SUMMED}    {TOLD}"),
     ),
 }

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
@@ -20,7 +22,9 @@ from dp_erm_bench.contract.runs import NotApplicable, require
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.plugins.names import GROUP
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.gaussian import GaussianLaw
 from tests.contract.own import DOC, SOUND, TWINS, blocks, check_named
+from tests.contract.own import few as few_of
 
 LOSS = Path(__file__).parents[1] / "extending" / "loss"
 
@@ -124,6 +128,34 @@ def test_the_sampled_example_of_the_doc_runs(folder, capsys):
     assert main(line) == 0
     table = pd.read_parquet(folder / "results" / "sweep" / "results.parquet")
     assert set(table["status"]) == {"ok"} and table["trial"].nunique() == 2
+
+
+def test_the_tree_of_the_doc_runs(folder):
+    """A level is charged as one vector, and prefixes are made of few nodes."""
+    (text,) = (block for block in blocks("python") if "class TreeSums" in block)
+    (folder / "tree_sums.py").write_text(text)
+    made = few_of(candidate_of("tree_sums.py"))
+    for name in (
+        *("uses_are_those_declared", "no_iterations_return_the_start", "runs_repeat"),
+        *("the_noise_is_recounted", "records_are_read_once", "replay_audit"),
+        *("sensitivities_are_tight", "batches_change_nothing"),
+    ):
+        found = check_named(name).result(made)
+        assert found.verdict == "ok", found
+    result = fit(load_problem("log1", n=64, p=4), "tree_sums.py", epsilon=1.0, clip=1.0)
+    times = {release.name: release.times for release in result.releases}
+    assert times == {f"level {k}": 8 >> k for k in range(4)}
+    laws = tuple(release.law() for release in result.releases)
+    four = calibrate((GaussianLaw(4),), Budget(1.0, 1e-6)).z
+    assert calibrate(laws, Budget(1.0, 1e-6)).z == pytest.approx(four, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_the_tree_of_the_doc_passes_check(folder, capsys):
+    (text,) = (block for block in blocks("python") if "class TreeSums" in block)
+    (folder / "tree_sums.py").write_text(text)
+    assert main(["check", "tree_sums.py"]) == 0
+    kept(capsys.readouterr().out.splitlines())
 
 
 def test_a_larger_batch_is_not_taken_for_a_schedule_that_knows_the_noise(tmp_path):

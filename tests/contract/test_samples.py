@@ -153,6 +153,39 @@ def test_check_refuses_a_sampled_count_that_declares_its_change_only(tmp_path):
     )
 
 
+SQUARES = (
+    f"{AT}X = problem.dataset.X\n"
+    f"{AT}X = X if isinstance(X, np.ndarray) else X.toarray()\n"
+    f"{AT}Z = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))\n"
+    f"{AT}sums = np.stack([(Z[r].T @ Z[r]).ravel() for r in rows])\n"
+)
+SHRUNK_SQUARES = (
+    f"{AT}told = mechanisms['gradient'](sums) / (0.2 * problem.n)\n"
+    f"{AT}noisy = 0.1 * np.tanh(told.reshape(-1, problem.p, problem.p)).sum(axis=1)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("adjacency.of_sum(1.0, positive=True)", "positive=True) is not for"),
+        # Where the mark is lost the coin is turned.
+        ("np.sqrt(2.0) * (adjacency.of_sum(1.0) / 2)", "own term is 0.707 times"),
+    ],
+)
+def test_a_sum_of_squares_over_a_sample_is_charged_for_its_terms(bound, said, tmp_path):
+    text = solver(DRAW, SQUARES, SHRUNK_SQUARES)
+    text = text.replace(SAMPLED, f"change = {bound}\n        {SAMPLED}")
+    (tmp_path / "squares.py").write_text(text)
+    result = samples_result(tmp_path / "squares.py")
+    results = [result, check_named("replay_audit").result(few_of(tmp_path))]
+    assert any(said in one.reason for one in results if one.verdict == FAILS), results
+
+
+def few_of(folder):
+    return few(candidate_of(str(folder / "squares.py")))
+
+
 SMALL = COUNT.replace("problem.dataset.y[r] > 0", "problem.dataset.row_norms[r] < 0.5")
 """Of a replaced record the one that is small, not the one that stands out."""
 HEAVY = (
