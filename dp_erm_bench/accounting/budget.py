@@ -72,6 +72,14 @@ class Budget:
             raise UsageError(f"delta={self.delta} with n={n} is {value:g}: {wrong}")
         return replace(self, delta=value)
 
+    def is_loose(self, n: int) -> bool:
+        """Return whether delta is at least 1/n while epsilon promises something.
+
+        Such a delta allows to publish a record that is drawn at random (Dwork and Roth,
+        2014, section 2.3).
+        """
+        return math.isfinite(self.epsilon) and self.resolved(n).number >= 1 / n
+
     @property
     def spec(self) -> dict[str, Any]:
         """Return the part of a trial's spec that describes the budget, JSON-able."""
