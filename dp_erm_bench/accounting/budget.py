@@ -64,13 +64,26 @@ class Budget:
         """Return the budget with delta as a number, for ``n`` records."""
         if isinstance(self.delta, float):
             return self
-        match = POWER_OF_N.fullmatch(self.delta)
-        assert match is not None
-        value = float(n) ** -float(match[1] or 1)
+        value = self._value(n)
         if not LEAST_DELTA <= value < 1:
             wrong = TOO_SMALL if value < 1 else "must be a number in [0, 1)"
             raise UsageError(f"delta={self.delta} with n={n} is {value:g}: {wrong}")
         return replace(self, delta=value)
+
+    def is_loose(self, n: int) -> bool:
+        """Return whether delta is at least 1/n while epsilon promises something.
+
+        Such a delta allows to publish a record that is drawn at random (Dwork and Roth,
+        2014, section 2.3).
+        """
+        return math.isfinite(self.epsilon) and self._value(n) * n >= 1 - 1e-12
+
+    def _value(self, n: int) -> float:
+        if isinstance(self.delta, float):
+            return self.delta
+        match = POWER_OF_N.fullmatch(self.delta)
+        assert match is not None
+        return float(n) ** -float(match[1] or 1)
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -37,6 +37,8 @@ from dp_erm_bench.releases.losses import Floats, Losses
 
 ROUNDING = 2e-15
 LARGEST = 1 << 21
+BAND = 600.0
+"""The length of the bands of losses in which e^-L neither over- nor underflows."""
 TYPICAL = 0.05
 """The delta that the tilt and the cut-offs of a whole profile are made for."""
 
@@ -61,6 +63,11 @@ def discretised(law: Losses, step: float, times: int) -> Steps:
     masses = np.asarray(np.bincount(index, law.masses - upper, size), np.float64)
     masses[1:] += np.bincount(index, upper, size - 1)
     return Steps(first, masses, law.infinite, times)
+
+
+def band(losses: Floats) -> Floats:
+    """Return the multiple of BAND next to each loss, on the side of 0."""
+    return np.asarray(BAND * np.trunc(losses / BAND))
 
 
 def golden(function: Callable[[float], float], low: float, high: float) -> float:
@@ -165,13 +172,22 @@ class Composition:
     ) -> tuple[Floats, Floats, Floats]:
         """Return losses from ``start`` on, and the masses at and above each.
 
-        Masses of E 1 and of E e^-L, of the window of ``size`` sums from ``low``.
+        Masses of E 1 and of E e^(b - L), b the loss's ``band``, of the window of
+        ``size`` sums from ``low``. Infinite, hence no proof, where they overflow.
         """
         losses = self.step * np.arange(start, low + size)
         masses = self.tilted(t, low, size)[start - low :]
-        masses = masses * np.exp(self.cumulant(t) - t * losses)
+        with np.errstate(over="ignore"):
+            masses = masses * np.exp(self.cumulant(t) - t * losses)
         over: Floats = np.cumsum(masses[::-1])[::-1]
-        under: Floats = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
+        base = band(losses)
+        under: Floats = masses * np.exp(base - losses)
+        ends = [*(np.flatnonzero(np.diff(base)) + 1), base.size]
+        above, last = 0.0, base[-1]
+        for first, end in zip([0, *ends[:-1]][::-1], ends[::-1], strict=True):
+            above *= math.exp(base[first] - last)
+            under[first:end] = above + np.cumsum(under[first:end][::-1])[::-1]
+            above, last = under[first], base[first]
         return losses.astype(np.float64), over, under
 
     def epsilon(self, delta: float) -> float:
@@ -183,22 +199,25 @@ class Composition:
     def epsilon_by(self, t: float, delta: float) -> float:
         """Return the epsilon proved under one tilt.
 
-        With U, W the masses of {L > eps} under P and (times e^-L) under Q, both
-        constant between lattice points, delta(eps) = U - e^eps W + rest.
+        With U, W the masses of {L > eps} under P and (times e^(b - L)) under Q, both
+        constant between lattice points, delta(eps) = U - e^(eps - b) W + rest.
         """
         low, top = self.window(t, delta)
         rest = self.infinite + delta * 1e-6
         size = fft.next_fast_len(max(top - low + 1, 16), real=True)
-        if size > LARGEST or self.step * (low + size) > 600 or rest >= delta:
+        if size > LARGEST or rest >= delta:
             return math.inf
         start = max(low, 0)
         losses, over, under = self.tails(t, start, low, size)
-        met = over - np.exp(losses) * under + rest <= delta
+        base = band(losses)
+        with np.errstate(invalid="ignore"):
+            met = over - np.exp(losses - base) * under + rest <= delta
         cell = int(np.argmax(met))
         if not met[-1]:
             return math.inf
         exact = (over[cell] + rest - delta) / under[cell]
-        return max(0.0, math.log(exact) if cell else float(losses[0]))
+        proved = math.log(exact) + base[cell] if cell else losses[0]
+        return max(0.0, float(proved))
 
     def deltas(self, epsilons: Floats) -> Floats:
         """Return bounds on E (1 - e^(eps - L))_+ at some epsilons, of their shape."""
@@ -207,7 +226,8 @@ class Composition:
         losses, over, under = self.tails(t, low, low, max(top - low + 1, 16))
         above = np.searchsorted(losses, epsilons, side="right")
         over, under = np.append(over, 0.0), np.append(under, 0.0)
-        deltas = over[above] - np.exp(epsilons) * under[above]
+        base = np.append(band(losses), np.inf)
+        deltas = over[above] - np.exp(epsilons - base[above]) * under[above]
         deltas += self.infinite + TYPICAL * 1e-14
         # Below the window some of the mass is missing.
         return np.where(epsilons < losses[0], 1.0, np.clip(deltas, 0.0, 1.0))

@@ -39,7 +39,7 @@ def pairs_of(
 
 
 def is_tractable(laws: Laws, z: float) -> bool | None:
-    """Return whether all losses stay within the range of exponentials.
+    """Return whether the laws have few enough nodes.
 
     None where a law has no dominating pair.
     """

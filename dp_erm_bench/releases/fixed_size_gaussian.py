@@ -22,6 +22,7 @@ from dp_erm_bench.releases.sampling import (
     SamplingMechanism,
 )
 
+ULPS = 1e-15
 HIGHEST = 512
 """Renyi orders up to here are amplified; beyond, all records are charged."""
 STEP, REACH = 0.05, 12.0
@@ -166,7 +167,8 @@ class FixedSizeMechanism(SamplingMechanism):
             If the rate that is charged is none of n records.
         """
         k = round(self.rate * n)
-        if abs(self.rate * n - k) > 1e-9 * n or k < 1:
+        # Of k / n alone: more records than are charged are not rounded away.
+        if k < 1 or not math.isclose(self.rate, k / n, rel_tol=ULPS):
             self._refuse(f"that is no number of {n} records")
         return k
 

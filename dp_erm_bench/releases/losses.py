@@ -23,7 +23,8 @@ Floats = NDArray[np.float64]
 
 ABSCISSAE = np.array([-math.sqrt(0.6), 0.0, math.sqrt(0.6)])
 SHARES = np.array([5.0, 8.0, 5.0]) / 18
-STEEPEST = 30.0
+STEEPEST = 150.0
+"""Beyond, a pair has too many nodes. A Gaussian of this mu has an epsilon of 11000."""
 
 
 class Losses(NamedTuple):

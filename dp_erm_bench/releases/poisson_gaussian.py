@@ -46,9 +46,12 @@ class PoissonGaussianLaw(SampledLaw):
         else:
             pairs = (removal_pair(rate, mu), addition_pair(rate, mu))
             scale = rate * math.sqrt(math.expm1(min(mu * mu, 600)))
+        # The root of chi^2 is a loss where it is small; where mu is large that of a
+        # sampled record is at most the Gaussian's, of square mu^2 + mu^4 / 4.
+        loud = math.sqrt(rate) * mu * math.hypot(1, mu / 2)
         return Dominating(
             self.times,
-            scale,
+            min(scale, loud),
             max(pair.span(tail) for pair in pairs),
             lambda step, tail, reverse: pairs[reverse].law(step, tail),
             mirrored=replaced,
@@ -91,7 +94,9 @@ def removal_loss(x: Floats, rate: float, mu: float) -> Floats:
 def removal_outcome(loss: Floats, rate: float, mu: float) -> Floats:
     """Return the inverse of ``removal_loss``; -inf at and below log(1 - q)."""
     with np.errstate(divide="ignore"):
-        return (np.log(np.maximum(np.expm1(loss) / rate + 1, 0)) + mu * mu / 2) / mu
+        near = np.log(np.maximum(np.expm1(np.minimum(loss, 600.0)) / rate + 1, 0))
+    log = np.where(loss < 600, near, loss - math.log(rate))
+    return np.asarray((log + mu * mu / 2) / mu)
 
 
 def removal_pair(rate: float, mu: float) -> MonotonePair:

@@ -14,8 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.choice import Choice
+from dp_erm_bench.experiment.lines import FitLine
+from dp_erm_bench.experiment.trials import Line
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results import plan, table
@@ -97,6 +100,8 @@ def _run(session: Session, early: Worker | None) -> int:
         raise UsageError("blocks=[]: there is nothing to run")
     if options.notice:
         print(options.notice, file=sys.stderr)
+    if loose := loose_deltas(session.lines):
+        print(f"dp-erm-bench: {loose}", file=sys.stderr)
     if options.mode == "plan":
         print_plan(session)
         _print_missing(session)
@@ -116,6 +121,23 @@ def _run(session: Session, early: Worker | None) -> int:
         manifest |= _derive(session, choices, previous)
     _print_summary(session, choices)
     return int(any(status not in FINISHED for status in session.statuses.values()))
+
+
+def loose_deltas(lines: Iterable[Line]) -> str:
+    """Return the sentence about budgets with a delta of at least 1/n, if any."""
+    found = dict[str, None]()
+    for line in lines:
+        if isinstance(line, FitLine):
+            budget, n = Budget(**line.budget), line.problem.n
+            if budget.is_loose(n):
+                name = line.problem.spec["dataset"]["name"]
+                found[f"{name} (n={n}, delta={budget.delta})"] = None
+    if not found:
+        return ""
+    return (
+        f"budget.delta of {', '.join(found)}: is at least 1/n, which allows to publish "
+        "one record of n as it is; use 1/n^2"
+    )
 
 
 def _settled(session: Session) -> dict[str, Any]:

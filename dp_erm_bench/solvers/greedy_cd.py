@@ -20,6 +20,8 @@ from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, take
 from dp_erm_bench.solvers.runs import FullBatch, Step, clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
+ROUNDING = 1.0 + 4e-15
+"""The ratio of equal sensitivities is below: no more than its own rounding."""
 SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 
 
@@ -230,4 +232,4 @@ def _spread(scores: Array) -> float:
         return 1.0
     ratios = np.nanmax(positive, axis=1) / np.nanmin(positive, axis=1)
     spread = float(ratios.max())
-    return 1.0 if spread < 1.0 + 1e-12 else math.ceil(spread * 1e9) / 1e9
+    return 1.0 if spread < ROUNDING else math.ceil(spread * 1e9) / 1e9

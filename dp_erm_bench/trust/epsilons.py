@@ -21,6 +21,7 @@ ORDERS: Array = 1 + np.geomspace(1e-2, 5e4, 600)
 LATTICE = 60
 FEW = 10
 CUT_OFF = 1e-12
+EXPONENTIAL = 600.0
 
 
 def proved_epsilon(
@@ -104,7 +105,11 @@ def pld_epsilon(
             one = use.distribution(step, adjacency, least)
             parts.append(one.self_compose(use.times))
     whole = reduce(lambda one, other: one.compose(other), parts)
-    return float(whole.get_epsilon_for_delta(delta))
+    epsilon = float(whole.get_epsilon_for_delta(delta))
+    if not EXPONENTIAL < epsilon < math.inf:
+        return epsilon
+    # Beyond, e^-loss is 0 in the library: what it found is a quantile of the loss.
+    return _root(lambda at: whole.get_delta_for_epsilon(at) - delta, epsilon)
 
 
 def profile_epsilon(uses: Sequence[Twin], delta: float, adjacency: Adjacency) -> float:

@@ -20,6 +20,7 @@ SWEEP = [
     *("algorithm=random_cd,greedy_cd", "budget.epsilon=1,inf", "runner.n_jobs=1"),
     *("algorithm.random_cd.clip=1", "algorithm.greedy_cd.clip=1"),
 ]
+DELTAS = ("0.02", "1/n")
 EXPERIMENT = """
 blocks:
   - panel: log1
@@ -78,6 +79,22 @@ def test_a_sweep_runs_once_and_adds_to_its_folder(run, tmp_path, environment):
     assert run("collect", "results/sweep").returncode == 0
     table = pd.read_parquet(tmp_path / "results" / "sweep" / "results.parquet")
     assert table.groupby("trial").ngroups == 20
+
+
+def test_a_delta_of_one_over_n_is_told_once_a_run(run):
+    line = ["dataset=log1,log2", "dataset.n=60", "dataset.p=5", "seed=1,2"]
+    line += ["algorithm=random_cd", "algorithm.random_cd.clip=1", "runner.n_jobs=1"]
+    for mode in ("run", "plan"):
+        told = run(*line, "budget.delta=1e-6,0.02,1/n", f"mode={mode}")
+        assert told.returncode == 0
+        (said,) = [one for one in told.stderr.splitlines() if "budget.delta" in one]
+        found = [
+            f"{name} (n=60, delta={d})" for name in ("log1", "log2") for d in DELTAS
+        ]
+        assert said == (
+            f"dp-erm-bench: budget.delta of {', '.join(found)}: is at least 1/n, which "
+            "allows to publish one record of n as it is; use 1/n^2"
+        )
 
 
 def test_a_plan_runs_nothing(run, tmp_path):

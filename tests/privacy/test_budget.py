@@ -38,6 +38,15 @@ def test_delta_is_resolved(delta: Any, n: int, value: float) -> None:
     assert resolved.adjacency is Adjacency.ZERO_OUT
 
 
+def test_a_delta_of_one_over_n_is_loose_where_there_is_an_epsilon() -> None:
+    for n in (3, 49, 1000, 45312):
+        for delta, loose in ((1 / n, True), (0.9 / n, False), ("1/n", True)):
+            assert Budget(1.0, delta).is_loose(n) is loose
+            assert not Budget(math.inf, delta).is_loose(n)
+        for delta in ("1/n^2", "1/n^1.1", "1/n^400", 0.0):
+            assert not Budget(1.0, delta).is_loose(n)
+
+
 @pytest.mark.parametrize("delta", [1e-61, 1e-300, 5e-324, "1e-70"])
 def test_a_delta_that_no_accountant_resolves_is_refused(delta: Any) -> None:
     with pytest.raises(UsageError) as error:

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate
+from scipy import integrate, special
 
 from dp_erm_bench.accounting.bounds import gdp_epsilon
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.lattice import Composition, discretised
-from dp_erm_bench.accounting.pld import pld_epsilon
+from dp_erm_bench.accounting.least import certified_multiplier
+from dp_erm_bench.accounting.pld import pld_deltas, pld_epsilon
 from dp_erm_bench.releases import losses as laws
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.law import Law
@@ -19,6 +21,9 @@ from dp_erm_bench.releases.poisson_gaussian import (
     removal_pair,
     replacement_pair,
 )
+from dp_erm_bench.trust.epsilons import proved_epsilon
+from dp_erm_bench.trust.twins.gaussian import GaussianTwin
+from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
 from tests.loops import each
 from tests.privacy.made import bounded_range_losses, laplace_losses, law_of, pure_losses
 
@@ -328,11 +333,114 @@ def test_events_only_add() -> None:
 
 
 @pytest.mark.parametrize(
-    ("z", "delta"), [(1.0, 0.0), (1e-2, 1e-6), (1e-6, 1e-6), (1.0, 1e-300)]
+    ("z", "delta"), [(1.0, 0.0), (1e-3, 1e-6), (1e-6, 1e-6), (1.0, 1e-300)]
 )
 def test_out_of_reach_is_infinite_and_cheap(z: float, delta: float) -> None:
     events = (law_of("pure", 3), *sampled(10, 0.1))
     assert proved(events, z, delta) == math.inf
+
+
+LARGE = [
+    (rate, times, epsilon, delta, adjacency)
+    for (rate, times), (epsilon, delta), adjacency in zip(
+        [(0.01, 100), (0.01, 10), (0.1, 100), (0.5, 30), (0.001, 1000)] * 4,
+        [(1000, 1e-6), (500, 1e-6), (200, 1e-9), (350, 1e-5)] * 5,
+        [ZERO, ZERO, REPLACE] * 7,
+        strict=False,
+    )
+]
+"""Rates .001 to .5, 10 to 1000 steps: twenty settings of a large epsilon."""
+
+
+def least_noise(rate, times, epsilon, delta, adjacency):
+    budget = Budget(epsilon, delta, adjacency)
+    z, proof = certified_multiplier(sampled(times, rate), budget)
+    assert proof.accountant == "pld"
+    assert epsilon * (1 - 1e-4) <= proof.epsilon <= epsilon
+    use = (PoissonGaussianTwin(z, times, rate),)
+    # By a second implementation: the noise is no less than it has to be.
+    again = proved_epsilon(use, delta, adjacency, "pld")
+    assert again == pytest.approx(proof.epsilon, rel=1e-4)
+    return z
+
+
+def test_large_epsilons_of_samples_take_the_noise_that_they_need() -> None:
+    """At epsilon 1000 it was 0.1734, certified for 176."""
+    assert least_noise(*LARGE[0]) == pytest.approx(0.06445, rel=1e-3)
+    for setting in LARGE[1:4]:
+        least_noise(*setting)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", LARGE)
+def test_the_library_certifies_no_large_epsilon_with_less_noise(setting) -> None:
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    rate, times, epsilon, delta, adjacency = setting
+    z = least_noise(*setting) / 1.05
+    relation, factor = library.NeighborRel.ADD_OR_REMOVE_ONE, 1
+    if adjacency is REPLACE:
+        relation, factor = library.NeighborRel.REPLACE_ONE, 2
+    for step in (0.02, 0.1):
+        one = library.from_gaussian_mechanism(
+            factor * z,
+            sampling_prob=rate,
+            value_discretization_interval=step,
+            neighboring_relation=relation,
+        )
+        found = one.self_compose(times).get_epsilon_for_delta(delta)
+        assert found > epsilon
+
+
+@each(("epsilon", "adjacency"), [(1000, ZERO), (5000, REPLACE)])
+def test_one_sampled_step_of_a_large_epsilon_against_its_closed_form(
+    epsilon, adjacency
+) -> None:
+    """P is above e^eps Q from one outcome on."""
+    rate, delta = 0.01, 1e-6
+    budget = Budget(epsilon, delta, adjacency)
+    z, proof = certified_multiplier(sampled(1, rate), budget)
+    half = 1 / z if adjacency is ZERO else 1 / (2 * z)
+    pair = (
+        removal_pair(rate, 1 / z)
+        if adjacency is ZERO
+        else replacement_pair(rate, 1 / z)
+    )
+
+    def profile(at: float) -> float:
+        x = float(pair.outcome(np.array([at]))[0])
+        over = rate * special.ndtr(half - x) + (1 - rate) * special.ndtr(-x)
+        below = (
+            special.log_ndtr(-x)
+            if adjacency is ZERO
+            else np.logaddexp(
+                math.log1p(-rate) + special.log_ndtr(-x),
+                math.log(rate) + special.log_ndtr(-x - half),
+            )
+        )
+        return over - math.exp(at + below)
+
+    assert profile(proof.epsilon) <= delta
+    assert profile(proof.epsilon * (1 - 1e-4)) > delta
+
+
+def test_large_epsilons_beside_other_releases() -> None:
+    """Noise of unequal loudness in one composition; never more than without samples."""
+    beside = (law_of("gaussian", 4, weight=3.0), *sampled(100, 0.01))
+    for adjacency in Adjacency:
+        z, proof = certified_multiplier(beside, Budget(500, 1e-6, adjacency))
+        uses = (GaussianTwin(3 * z, 4), PoissonGaussianTwin(z, 100, 0.01))
+        again = proved_epsilon(uses, 1e-6, adjacency, "pld")
+        assert again == pytest.approx(proof.epsilon, rel=1e-4)
+        assert proof.epsilon >= 500 * (1 - 1e-4)
+
+
+def test_profiles_reach_as_far_as_epsilons() -> None:
+    laws, epsilons = sampled(100, 0.01), np.array([100.0, 500.0, 900.0, 1500.0])
+    deltas = pld_deltas(laws, 0.0645, ZERO, epsilons)
+    assert (np.diff(deltas) < 0).all()
+    for delta, epsilon in zip(deltas[1:3], epsilons[1:3], strict=True):
+        assert proved(laws, 0.0645, delta, ZERO) == pytest.approx(epsilon, rel=1e-3)
 
 
 def test_unknown_kinds() -> None:

@@ -34,7 +34,11 @@ class PoissonGaussianTwin(Twin):
     @property
     def typical_loss(self) -> float:
         """Return the typical privacy loss of one use."""
-        return self.rate * math.sqrt(math.expm1(min((2 * self.ratio) ** -2, 600)))
+        half = 1 / (2 * self.ratio)
+        quiet = self.rate * math.sqrt(math.expm1(min(half * half, 600)))
+        # Of a sampled record it varies by half or more, however large it is; a finer
+        # lattice than this, for few samples, has too many cells.
+        return min(quiet, max(math.sqrt(self.rate), 0.05) * half)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
         """Return the library's distribution of the sampled Gaussian."""
