@@ -83,7 +83,7 @@ class Budget:
             return self.delta
         match = POWER_OF_N.fullmatch(self.delta)
         assert match is not None
-        return float(n) ** -float(match[1] or 1)
+        return math.pow(n, -float(match[1] or 1))
 
     @property
     def spec(self) -> dict[str, Any]:

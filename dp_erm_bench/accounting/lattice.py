@@ -175,7 +175,7 @@ class Composition:
         Masses of E 1 and of E e^(b - L), b the loss's ``band``, of the window of
         ``size`` sums from ``low``. Infinite, hence no proof, where they overflow.
         """
-        losses = self.step * np.arange(start, low + size)
+        losses: Floats = self.step * np.arange(start, low + size).astype(np.float64)
         masses = self.tilted(t, low, size)[start - low :]
         with np.errstate(over="ignore"):
             masses = masses * np.exp(self.cumulant(t) - t * losses)
@@ -188,7 +188,7 @@ class Composition:
             above *= math.exp(base[first] - last)
             under[first:end] = above + np.cumsum(under[first:end][::-1])[::-1]
             above, last = under[first], base[first]
-        return losses.astype(np.float64), over, under
+        return losses, over, under
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon >= 0 proved at ``delta``; infinite if none was found."""

@@ -203,7 +203,8 @@ class FixedSizeGaussian(SampledRelease):
     sample is exchanged for any other, at the same place: 2 C for a sum of terms of
     norm at most C, under both adjacencies. For under ``zero_out``, too, another record
     takes the place of the one that is not sampled; only where both datasets have the
-    record in the sample is the change C.
+    record in the sample is the change C. To charge 2 C there, too, holds and is dear:
+    3.3 to 4.2 times the Renyi divergence that is needed at usual noise.
 
     Parameters
     ----------

@@ -29,8 +29,10 @@ A vector may hold several records, as a sum of their terms, none of which is in 
 vector: m counts records then. In a binary tree over the records, in their own order,
 a record takes part in one node of each level: a level is one such pass.
 
-The factor m / n is for an order that the mechanism draws, and keeps secret. Given an
-order, that of the file or one that other runs share, only step 1 is left, and the run
+The factor m / n is for an order that is uniform given the records: the mechanism draws
+it after they are fixed, and keeps it secret. Not being told is not enough: of an order
+that was drawn before, by which records came or were chosen by somebody who knew a part
+of it, of the file's, or of one that other runs share, only step 1 is left, and the run
 is one Gaussian mechanism. Which uses read no record may be published in any case: the
 law of the order does not depend on it.
 
