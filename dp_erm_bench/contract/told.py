@@ -15,17 +15,22 @@ that is its memory, which counts where a later run looks at it.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
+import gzip
 import hashlib
+import io
 import os
 import re
 import sys
 import tempfile
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -51,7 +56,8 @@ QUIET = (
 )
 """Warnings that Python does not show."""
 
-WORD = re.compile(r"[-+]?[\w.]*\d[\w.:+-]*|\bnan\b|\binf\b")
+BETWEEN = r"\s()\[\]{}<>'\"`,;=|"
+WORD = re.compile(rf"[^{BETWEEN}]*\d[^{BETWEEN}]*|\bnan\b|\binf\b")
 ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 OWN = "dp-erm-bench: "
 WIDTH = 60
@@ -119,11 +125,7 @@ class Place:
             with contextlib.suppress(Exception):  # a solver may have closed it
                 assert stream is not None
                 stream.flush()
-        self._printed.seek(0)
-        text = self._printed.read(LARGEST)
-        self._printed.seek(0)
-        self._printed.truncate()
-        return _text(text)
+        return _text(_emptied(self._printed.fileno()))
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         """Note the files that are opened and the commands that are started."""
@@ -244,10 +246,18 @@ def _read(path: str, start: int = 0) -> bytes:
 
 
 def _text(content: bytes) -> str:
-    """Return a text as it is, and of anything else the digest."""
+    """Return a text as it is, and of anything else the digest.
+
+    Of archives, which hold the time, that of each member's content.
+    """
     with contextlib.suppress(UnicodeDecodeError):
         if b"\0" not in content:
             return content.decode()
+    with contextlib.suppress(Exception), zipfile.ZipFile(io.BytesIO(content)) as parts:
+        members = parts.infolist()
+        return "\n".join(f"{one.filename} {one.CRC:08x}" for one in members)
+    with contextlib.suppress(Exception):
+        content = gzip.decompress(content)
     return f"{len(content)} bytes {hashlib.sha256(content).hexdigest()}"
 
 
@@ -312,7 +322,8 @@ def lasting(
 ) -> dict[Fact, Any]:
     """Return the facts that differ in the same way in further pairs of runs.
 
-    A pair that lacks a fact says nothing of it: some runs tell once what they tell.
+    A pair that lacks a fact says nothing of it, as some runs tell once what they tell;
+    what no other pair has is a random word.
 
     Parameters
     ----------
@@ -325,7 +336,7 @@ def lasting(
     return {
         fact: both
         for fact, both in differs.items()
-        if all(more.get(fact, both) == both for more in pairs)
+        if {more[fact] for more in pairs if fact in more} == {both}
     }
 
 
@@ -370,27 +381,46 @@ def silenced() -> Iterator[list[str]]:
     The list is filled at the end. Lines of the package itself are printed then.
     """
     lines: list[str] = []
-    streams = sys.stdout, sys.stderr
+    streams, sink = (sys.stdout, sys.stderr), _sink()
     for stream in streams:
         stream.flush()
     terminal = [os.dup(descriptor) for descriptor in (1, 2)]
-    with tempfile.TemporaryFile() as file:
-        for descriptor in (1, 2):
-            os.dup2(file.fileno(), descriptor)
-        sys.stdout = sys.stderr = open(file.fileno(), "w", buffering=1, closefd=False)
-        try:
-            yield lines
-        finally:
+    for descriptor in (1, 2):
+        os.dup2(sink.fileno(), descriptor)
+    sys.stdout = sys.stderr = sink
+    try:
+        yield lines
+    finally:
+        sys.stdout, sys.stderr = streams
+        for stream in (sink, *streams):
             with contextlib.suppress(Exception):  # a solver may have closed it
-                sys.stdout.flush()
-            for stream in streams:
                 stream.flush()
-            sys.stdout, sys.stderr = streams
-            for descriptor, place in zip((1, 2), terminal, strict=True):
-                os.dup2(place, descriptor)
-                os.close(place)
-            file.seek(0)
-            lines += _text(file.read(LARGEST)).splitlines()
-            for line in lines:
-                if line.startswith(OWN):
-                    print(line, file=sys.stderr, flush=True)
+        for descriptor, place in zip((1, 2), terminal, strict=True):
+            os.dup2(place, descriptor)
+            os.close(place)
+        lines += _text(_emptied(sink.fileno())).splitlines()
+        for line in lines:
+            if line.startswith(OWN):
+                print(line, file=sys.stderr, flush=True)
+
+
+@functools.cache
+def _sink() -> TextIO:
+    """Return a stream into a file without a name.
+
+    It stays open: handlers of logs hold on to the stream that they found.
+    """
+    with tempfile.TemporaryFile(buffering=0) as file:
+        descriptor = os.dup(file.fileno())
+    sink = open(descriptor, "w", buffering=1, errors="backslashreplace")
+    atexit.register(sink.close)
+    return sink
+
+
+def _emptied(descriptor: int) -> bytes:
+    """Return what an open file holds, at most `LARGEST` bytes, and empty it."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    content = os.read(descriptor, LARGEST)
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return content
