@@ -42,8 +42,8 @@ Told = list[tuple[str, str]]
 """What a run told: ``prints`` and a text, ``leaves in FILE`` and what is new there."""
 
 Fact = tuple[Any, ...]
-LARGEST = 1 << 20
-"""Bytes of a text that are compared."""
+LARGEST, END = 1 << 20, 1 << 10
+"""Bytes of a text that are compared; of its end, by which a longer one is known."""
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CACHES = (".cache", "__pycache__")
@@ -78,7 +78,7 @@ class Place:
         self.root = str(root)
         self._printed = tempfile.TemporaryFile()
         self._ours = _settled(root)
-        self._contents: dict[str, bytes] = {}
+        self._ends: dict[str, tuple[int, bytes]] = {}
         self._stamps: dict[str, tuple[int, int]] = {}
         self._listens = False
         for stream in (sys.stdout, sys.stderr):
@@ -136,10 +136,10 @@ class Place:
                 path, flags = os.path.abspath(os.fsdecode(args[0])), args[2]
                 if flags & WRITING:
                     self._note(path)
-                    scratch = flags & os.O_RDWR and not flags & os.O_APPEND
-                    self._memory |= {path} if scratch else set()
                 elif path in self._written:
                     self._memory.add(path)
+            elif event == "mmap.__new__" and args[0] >= 0:
+                self._memory.add(os.readlink(f"/proc/self/fd/{args[0]}"))
             elif event in PLACING:
                 self._note(os.path.abspath(os.fsdecode(args[PLACING[event]])))
             elif event == "os.mkdir":
@@ -163,10 +163,9 @@ class Place:
         removed, as it would be there for the other side.
         """
         for path in sorted(self._own()):
-            content, old = _read(path), self._contents.get(path, b"")
-            self._contents[path] = content
-            if path not in self._memory and content is not None:
-                yield path, _text(content.removeprefix(old))
+            new = self._new(path)
+            if path not in self._memory:
+                yield path, _text(new)
         for path, size in sorted(self._before.items()):
             if os.path.isfile(path) and not any(c in path.split("/") for c in CACHES):
                 yield path, _text(_read(path, size or 0) or _read(path))
@@ -177,11 +176,21 @@ class Place:
             with contextlib.suppress(OSError):
                 os.rmdir(path)
 
+    def _new(self, path: str) -> bytes:
+        """Return what was appended to a file since it was read, or all of it."""
+        size, end = self._ends.get(path, (0, b""))
+        now = os.path.getsize(path)
+        appended = now > size and _read(path, size - len(end), len(end)) == end
+        start = max(0, now - END)
+        self._ends[path] = (now, _read(path, start, now - start))
+        return _read(path, size if appended else 0)
+
     def _own(self) -> Iterator[str]:
         """Yield the files below the own folders that are new or changed."""
         for folder, folders, files in os.walk(self.root):
             folders[:] = [name for name in folders if name not in CACHES]
-            for path in (os.path.join(folder, name) for name in files):
+            paths = (os.path.join(folder, name) for name in files)
+            for path in filter(os.path.isfile, paths):
                 with contextlib.suppress(OSError):
                     status = os.lstat(path)
                     stamp = status.st_mtime_ns, status.st_size
@@ -238,10 +247,10 @@ def heard() -> Iterator[Told]:
         yield told
 
 
-def _read(path: str, start: int = 0) -> bytes:
+def _read(path: str, start: int = 0, count: int = LARGEST) -> bytes:
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(start)
-        return file.read(LARGEST)
+        return file.read(count)
     return b""
 
 

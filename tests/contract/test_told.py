@@ -265,3 +265,16 @@ def test_that_a_loose_sensitivity_is_no_matter_of_privacy_is_said(written):
     found = check_named("sensitivities_are_tight").result(few(written(loose)))
     assert found.verdict == FAILS
     assert "no matter of privacy" in found.reason and "`exempt`" in found.reason
+
+
+def test_of_a_file_that_grows_what_is_new_is_told(tmp_path):
+    place = object.__new__(told.Place)
+    place._ends, path = {}, tmp_path / "log"
+    path.write_text("one\n" * 1000)
+    assert place._new(str(path)) == b"one\n" * 1000
+    path.write_text("one\n" * 1000 + "two\n")
+    assert place._new(str(path)) == b"two\n"
+    path.write_text("two\n")
+    assert place._new(str(path)) == b"two\n"
+    path.write_text("one\n")
+    assert place._new(str(path)) == b"one\n"
