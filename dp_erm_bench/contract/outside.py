@@ -49,8 +49,8 @@ FORMS = 3
 """Forms of a kind (laws, shapes) that are measured."""
 MULTIPLIERS = (0.7, 2.5)
 """Noise scale / sensitivity, as the law says: most of a profile is seen there."""
-TIMES = 100
-"""Uses of one mechanism at most."""
+TIMES, BATCH = 100, 100
+"""Uses of one mechanism at most, and its trials where it serves several."""
 FALSE_ALARM = 1e-6
 MOVED = 1e-9
 """Part of an argument by which rounding may move it."""
@@ -73,7 +73,7 @@ def releases_of_outside_are_measured(candidate: Candidate) -> None:
         counts[kind] = counts.get(kind, 0) + 1
         if counts[kind] <= FORMS:
             many = NOISES if counts[kind] == 1 else FEWER
-            require_kept(call, many, candidate.solver.batchable)
+            require_kept(call, many)
 
 
 def not_recounted(candidate: Candidate) -> list[str]:
@@ -232,10 +232,14 @@ def _calls(candidate: Candidate, case: Case) -> Iterator[Call]:
                 one,
                 other,
                 most,
-                all((np.isfinite(x) & (x == np.round(x))).all() for x in values),
+                not release.secret and all(map(_is_whole, values)),
                 first.problem.n,
                 case.adjacency,
             )
+
+
+def _is_whole(values: Array) -> bool:
+    return bool((np.isfinite(values) & (values == np.round(values))).all())
 
 
 def _move(one: Any, other: Any) -> float:
@@ -268,7 +272,7 @@ class Pair:
     adjacencies: tuple[Adjacency, ...] = field(default=tuple(Adjacency))
 
 
-def require_kept(call: Call, many: int, batchable: bool) -> None:
+def require_kept(call: Call, many: int) -> None:
     """Require that no measured delta is above the one that a law claims.
 
     Parameters
@@ -276,8 +280,6 @@ def require_kept(call: Call, many: int, batchable: bool) -> None:
     call : Call
     many : int
         Unit noises a side.
-    batchable : bool
-        Whether a mechanism serves several trials.
     """
     kind, name = type(call.release).__name__, call.release.name
     title = f"release {name} of kind {kind}"
@@ -289,7 +291,7 @@ def require_kept(call: Call, many: int, batchable: bool) -> None:
         return
     for multiplier in MULTIPLIERS:
         z = multiplier / call.law.weight
-        measured = Measured(call, z, many, batchable)
+        measured = Measured(call, z, many)
         tests = list(measured.pairs())
         alpha = FALSE_ALARM / (5 * len(MULTIPLIERS) * len(tests))
         for pair in tests:
@@ -333,17 +335,15 @@ class Measured:
     z : float
     many : int
         Unit noises a side.
-    batchable : bool
     """
 
-    def __init__(self, call: Call, z: float, many: int, batchable: bool) -> None:
+    def __init__(self, call: Call, z: float, many: int) -> None:
         self.call, self.z, self.release = call, z, call.release
-        self.batch = TIMES if batchable else 1
-        probe = self._made([f"probe {k}" for k in range(1)])
-        self.probe = probe
+        self.probe = probe = self._made(["probe"])
         self.sampled = isinstance(probe, SamplingMechanism) and probe.rate < 1.0
+        self.batch = BATCH if self._serves_batches() else 1
         # Samples are drawn record by record, mechanisms of one trial one by one.
-        self.many = many // 5 if self.sampled or not batchable else many
+        self.many = many // 5 if self.sampled or self.batch == 1 else many
         self.uses = min(self.release.times, TIMES)
         # Two uses in a row are one answer: noise that is used again tells itself.
         self.together = 2 if self.uses > 1 and not self.sampled else 1
@@ -351,6 +351,23 @@ class Measured:
 
     def _made(self, names: Sequence[str]) -> Mechanism:
         return self.release.mechanism(self.release, self.z, names)
+
+    def _serves_batches(self) -> bool:
+        """Return whether trials are served together as they are alone."""
+        names = [f"probe {k}" for k in range(3)]
+        try:
+            together = self._once(names)
+            alone = np.concatenate([self._once([name]) for name in names])
+        except Exception:  # it is made for one trial
+            return False
+        return np.array_equal(together, alone)
+
+    def _once(self, names: Sequence[str]) -> Array:
+        """Return answers to what was asked on D, (B, size)."""
+        mechanism: Any = self._made(names)
+        for b in range(len(names)) if self.sampled else ():
+            mechanism.sample(b, self.call.records, 1)
+        return self._asked(mechanism, self.value, None)
 
     @functools.cached_property
     def value(self) -> Array:
@@ -364,11 +381,15 @@ class Measured:
         """Return whether the first argument is the value that noise is added to."""
         if self.release.secret or self.sampled:
             return True
+        if self.release.selects:
+            return False
         args, keys = self.call.first
         return np.array_equal(np.ravel(self.probe.query(*args, **keys)), self.value)
 
     def pairs(self) -> Iterator[Pair]:
         """Yield what to compare: the worst moves within the sensitivity, a real one."""
+        if self.release.selects:
+            yield from self._ahead()
         base = 0.0 * self.value if self.sampled else self.value
         for words, move in self._moves() if self.is_plain else ():
             if not self.sampled:
@@ -381,6 +402,21 @@ class Measured:
             other = np.ravel(np.asarray(self.call.second[0][0], np.float64))
             at = (self.call.adjacency,)
             yield Pair("as a record moves it", base, other, self.call.second, at)
+
+    def _ahead(self) -> Iterator[Pair]:
+        """Yield equal values and one that is ahead, if scores move as is declared."""
+        size = self._sensitivity
+        behind = np.where(np.arange(size.size) > 0, -size, size)
+        base = np.full(size.shape, 3.0 * size.max())
+        pair = Pair("one score raised, all others lowered", base, base + behind)
+        (head, *rest), keys = self.call.first
+        shape = np.shape(head)
+        scores = [
+            np.ravel(self.probe.query(x.reshape(shape), *rest, **keys))
+            for x in (pair.first, pair.second)
+        ]
+        if (np.abs(scores[1] - scores[0]) <= size * (1 + MOVED)).all():
+            yield pair
 
     def _moves(self) -> Iterator[tuple[str, Array]]:
         """Yield the largest moves within the declared sensitivity."""
@@ -458,7 +494,7 @@ class Measured:
 
     def _follows(self, pair: Pair) -> bool:
         """Return whether answers move as the value does."""
-        names = [f"probe {k}" for k in range(self.batch)]
+        names = [f"probe {k}" for k in range(min(self.batch, 30))]
         here, there = (
             self._asked(self._made(names), value, None)
             for value in (pair.first, pair.second)
@@ -479,7 +515,7 @@ class Measured:
         uses, together = self.uses, self.together
         plain, rounds = self.value, uses // together
         trials = math.ceil(self.many / together / rounds)
-        size = min(trials, max(1, self.many // uses)) if self.batch > 1 else 1
+        size = trials if self.batch > 1 else 1
         for start in range(0, trials, size):
             names = [f"noise {side} {start + k}" for k in range(size)]
             mechanism = self._made(names)
@@ -570,7 +606,7 @@ def _discriminant(first: Array, second: Array) -> Statistic:
     sides = [one.reshape(len(one), -1) for one in (first, second)]
     spread = np.atleast_2d(sum(np.cov(one, rowvar=False) for one in sides))
     floor = 1e-10 * np.trace(spread) + 1e-300
-    means = sides[1].mean(axis=0) - sides[0].mean(axis=0)
+    means = sides[0].mean(axis=0) - sides[1].mean(axis=0)
     along = np.linalg.solve(spread + floor * np.eye(len(spread)), means)
 
     def statistic(answers: Array) -> Array:

@@ -256,7 +256,8 @@ BROKEN = {
     "half of the noise on winners": described(
         "selected",
         "class Mine(NoisyMax):\n"
-        "    draw = staticmethod(lambda *place: NoisyMax.draw(*place) / 2)\n",
+        "    def winner(self, seed, start, scores, scale):\n"
+        "        return super().winner(seed, start, scores, scale / 2)\n",
         ('yield NoisyMax("', 'yield Mine("'),
     ),
     "half of the noise on samples": described(
