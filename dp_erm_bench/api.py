@@ -13,8 +13,7 @@ from dp_erm_bench.errors import UncheckedSolver, UsageError, refused
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.parameters import normalised, overrides_of, own_problem
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
-from dp_erm_bench.plugins.names import label
-from dp_erm_bench.plugins.passed import unchecked
+from dp_erm_bench.plugins.passed import not_recounted, unchecked
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import solver_of
@@ -126,9 +125,11 @@ def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
         identity = line.setting().identity(seed)
     with one_thread():
         solved = Run(line.problem, *how, [identity]).record(CHECKPOINTS)
-        name = label(line.algorithm)
-        known = {"reproducible": seed is not None, "checked": not doubt}
-        return result_of(solved, 0, algorithm=name, **known)
+        pin, seeded = line.algorithm, seed is not None
+        result = result_of(solved, 0, algorithm=pin, reproducible=seeded)
+    if result.doubt and not doubt:  # of what these parameters release
+        warnings.warn(not_recounted([result.algorithm]), UncheckedSolver, stacklevel=3)
+    return result
 
 
 def _check_problem(problem: object) -> None:

@@ -49,6 +49,7 @@ from dp_erm_bench.releases.objective_norm_laplace import (
     ObjectiveNormLaplace as ObjectiveNormLaplace,
 )
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian as PoissonGaussian
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect as RepeatAndSelect
 from dp_erm_bench.releases.single_use_gaussian import (
     SingleUseGaussian as SingleUseGaussian,
 )

@@ -13,6 +13,8 @@ from threadpoolctl import ThreadpoolController
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.plugins import passed
+from dp_erm_bench.plugins.names import label
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.run import Run
@@ -48,8 +50,11 @@ class FitResult:
     uncharged : tuple of str
         Uses of the data that the budget does not pay for.
     checked : bool
-        Whether the algorithm is the package's own or has passed ``dp-erm-bench check``;
-        otherwise ``epsilon_certified`` rests on the solver's own declarations.
+        Whether the algorithm is the package's own or has passed ``dp-erm-bench check``
+        with nothing in doubt; otherwise ``epsilon_certified`` rests on the solver's own
+        declarations.
+    doubt : str
+        ``not checked``, or ``checked, release not recounted``; empty if ``checked``.
     columns : mapping
         The columns of ``trajectory`` but the optimum and the relative error.
     problem : Problem or None
@@ -72,6 +77,7 @@ class FitResult:
     accountant: str
     uncharged: tuple[str, ...]
     checked: bool
+    doubt: str
     columns: Mapping[str, list[Any]]
     problem: Problem | None
     algorithm: str
@@ -85,7 +91,7 @@ class FitResult:
         weights = self.model.weights if self.model else dict(enumerate(self.w.tolist()))
         largest = sorted(weights, key=lambda name: -abs(weights[name]))[:SHOWN]
         uses = f"uncharged: {', '.join(self.uncharged) or 'none'}"
-        doubt = "" if self.checked else ", algorithm not checked"
+        doubt = f", algorithm {self.doubt}" if self.doubt else ""
         seeded = ", seeded: not private" if self.reproducible else ""
         return (
             f"FitResult of {self.algorithm} on {self.title}\n"
@@ -162,12 +168,12 @@ def _libraries(modules: frozenset[str]) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def result_of(
-    solved: Run, b: int, *, algorithm: str, reproducible: bool, checked: bool
-) -> FitResult:
-    """Return the fit result of trial b of a batch."""
+def result_of(solved: Run, b: int, *, algorithm: str, reproducible: bool) -> FitResult:
+    """Return the fit result of trial b of a batch of an algorithm, a name or a pin."""
     problem, calibration = solved.problem, solved.calibration
     columns = {k: v for k, v in trajectory(solved.rows, b).items() if v}
+    recounted = all(one.is_recounted() for one in solved.releases)
+    doubt = passed.doubt(passed.solver_digest(algorithm), recounted)
     w = solved.rows.w[b].copy()
     w.setflags(write=False)
     return FitResult(
@@ -178,10 +184,11 @@ def result_of(
         calibration=calibration.label,
         accountant=calibration.accountant,
         uncharged=tuple(uncharged(problem, solved.solvers[b])),
-        checked=checked,
+        checked=not doubt,
+        doubt=doubt,
         columns=columns,
         problem=problem,
-        algorithm=algorithm,
+        algorithm=label(algorithm),
         budget=solved.budget,
         title=f"{problem.title}: n={problem.n}, p={problem.p}",
         model=problem.model(w),

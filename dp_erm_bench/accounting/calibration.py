@@ -25,6 +25,7 @@ from dp_erm_bench.accounting.least import (
 from dp_erm_bench.cached import is_sealing, load_json, save_json
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.paths import digest
+from dp_erm_bench.plugins.passed import NOT_RECOUNTED
 from dp_erm_bench.releases.base import Mechanisms, Release
 from dp_erm_bench.releases.l1_laplace import Shared
 from dp_erm_bench.releases.law import composed
@@ -33,8 +34,6 @@ from dp_erm_bench.releases.printed import printed_multiplier
 MODES = ("certified", "paper", "authors")
 ROUNDING = 4e-16
 """A few units in the last place: sums of budgets are rounded to the safe side."""
-NOT_RECOUNTED = " (not recounted)"
-"""Ends the label where the noise of a release is not counted a second time."""
 
 
 @dataclass(frozen=True)

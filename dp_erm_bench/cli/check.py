@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.outside import not_recounted
 from dp_erm_bench.contract.suite import CHECKS, EXEMPT, FAILS, OK, Check
 from dp_erm_bench.contract.told import silenced
 from dp_erm_bench.errors import UsageError
@@ -55,11 +56,14 @@ def check_command(arguments: Sequence[str]) -> int:
         unasked = len(CHECKS) - len(results)
         left = [f"not checked: {', '.join(exempt)}"] if exempt else []
         left += [f"{unasked} checks not asked for"] if unasked else []
+        kept_all = not failed and not unasked
+        lacking = not_recounted(candidate) if kept_all else []
+        left += [f"not recounted: {'; '.join(lacking)}"] if lacking else []
         summary = f"{failed} of {len(results)} checks fail" if failed else "all is kept"
         summary += f" ({'; '.join(left)})" if left else ""
         print(f"  {candidate.name}: {summary}, {time.perf_counter() - start:.1f} s")
         if failed or not unasked:
-            _record(pin, not failed)
+            _record(pin, not failed, not lacking)
         kept.append(not failed)
     return 0 if all(kept) else 1
 
@@ -85,10 +89,10 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check]]:
     return algorithms or registry.names(registry.ALGORITHM), checks
 
 
-def _record(pin: str, kept: bool) -> None:
-    """Record the pass of a solver from outside, or take it back."""
+def _record(pin: str, kept: bool, recounted: bool) -> None:
+    """Record the pass of a solver from outside, of either kind, or take it back."""
     solver = passed.solver_digest(pin)
-    if solver and not passed.record(solver, kept):
+    if solver and not passed.record(solver, kept, recounted):
         print(
             f"dp-erm-bench: {passed.folder()}: cannot be written, so that the pass of "
             f"{pin.partition('#')[0]} is not recorded",

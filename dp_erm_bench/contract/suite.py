@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dp_erm_bench.contract import declared, limits, repeat, replay
+from dp_erm_bench.contract import declared, limits, outside, repeat, replay
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.runs import ContractError, NotApplicable, require
 from dp_erm_bench.contract.told import silenced
@@ -121,6 +121,7 @@ CHECKS = (
     Check(declared.without_noise_nothing_is_drawn),
     Check(replay.declarations_know_no_data),
     Check(declared.the_noise_is_recounted),
+    Check(outside.releases_of_outside_are_measured),
     Check(replay.samples_are_those_charged),
     Check(replay.records_are_read_once),
     Check(repeat.runs_repeat),

@@ -2,7 +2,8 @@
 
 A pass is a file of the cache, named by the solver's sources and by those of the
 package. Its text follows from both, so that reading it is comparing it: a file that
-holds anything else, or cannot be read, is no pass.
+holds anything else, or cannot be read, is no pass. A pass with a release that names no
+twin is one of a second kind: the law of that release is measured, and not recounted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shlex
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
+from typing import IO
 
 from dp_erm_bench import registry
 from dp_erm_bench.paths import cache_dir, digest, write_atomic
@@ -31,6 +33,12 @@ from dp_erm_bench.plugins.names import (
 PACKAGE = "dp_erm_bench"
 KIND = "passed"
 """Folder of the cache."""
+
+NOT_RECOUNTED = " (not recounted)"
+"""Behind the label of a calibration where a release that is declared has no twin."""
+UNCHECKED = "not checked"
+UNRECOUNTED = "checked, release not recounted"
+"""The doubts about a certificate; there are none of the package's own algorithms."""
 
 
 def solver_digest(algorithm: str) -> str:
@@ -81,52 +89,94 @@ def folder() -> Path:
     return cache_dir() / KIND
 
 
-def has_passed(solver: str) -> bool:
-    """Return whether sources passed `check` of the package as it is.
+def doubt(solver: str, recounted: bool = True) -> str:
+    """Return what is in doubt of sources under `check` of the package as it is.
 
     Parameters
     ----------
     solver : str
         What `solver_digest` returns; empty for the package's own, which count as
         passed.
+    recounted : bool
+        Whether all that a run released has a twin, as its calibration says.
+
+    Returns
+    -------
+    str
+        `UNCHECKED`, `UNRECOUNTED`, or nothing.
     """
-    if solver == "":
-        return True
-    path, text = _record(solver)
+    if _is_recorded(solver, True) or solver == "":
+        return "" if recounted else UNRECOUNTED
+    return UNRECOUNTED if _is_recorded(solver, False) else UNCHECKED
+
+
+def has_passed(solver: str) -> bool:
+    """Return whether sources passed `check`, with nothing in doubt."""
+    return not doubt(solver)
+
+
+def _is_recorded(solver: str, recounted: bool) -> bool:
+    path, text = _record(solver, recounted)
     with contextlib.suppress(OSError):
         whole = path.is_file() and path.stat().st_size == len(text)
         return whole and path.read_bytes() == text
     return False
 
 
-def record(solver: str, passed: bool) -> bool:
+def record(solver: str, passed: bool, recounted: bool = True) -> bool:
     """Record that sources passed, or take back that they did.
+
+    Parameters
+    ----------
+    solver : str
+    passed : bool
+    recounted : bool
+        Whether all that they release has a twin: of which kind the pass is.
 
     Returns
     -------
     bool
         Whether it is recorded; the cache may be read-only.
     """
-    path, text = _record(solver)
     with contextlib.suppress(OSError):
-        if passed:
-            write_atomic(path, lambda file: file.write(text))
-        else:
-            path.unlink(missing_ok=True)
+        for kind in (True, False):
+            path, text = _record(solver, kind)
+            if passed and kind == recounted:
+                write_atomic(path, functools.partial(_write, text))
+            else:
+                path.unlink(missing_ok=True)
         return True
     return False
 
 
+def _write(text: bytes, file: IO[bytes]) -> None:
+    file.write(text)
+
+
 def unchecked(algorithms: Iterable[str]) -> str:
-    """Return the sentence about algorithms that have not passed `check`, if any.
+    """Return the sentence about algorithms of which something is in doubt, if any.
 
     Parameters
     ----------
     algorithms : iterable of str
         Names and pins; the package's own count as passed.
     """
-    names = dict.fromkeys(algorithms)
-    lacking = [name for name in names if not has_passed(solver_digest(name))]
+    doubts = {name: doubt(solver_digest(name)) for name in dict.fromkeys(algorithms)}
+    half = [name for name, why in doubts.items() if why == UNRECOUNTED]
+    said = [_not_passed([name for name, why in doubts.items() if why == UNCHECKED])]
+    said += [not_recounted(map(label, half))] if half else []
+    return "; ".join(filter(None, said))
+
+
+def not_recounted(names: Iterable[str]) -> str:
+    """Return the sentence about algorithms with a release that names no twin."""
+    return (
+        f"algorithm={','.join(names)}: {UNRECOUNTED}: its law was measured, and the "
+        "certified epsilon rests on what it says of itself"
+    )
+
+
+def _not_passed(lacking: list[str]) -> str:
     if not lacking:
         return ""
     files = " ".join(shlex.quote(name.partition("#")[0]) for name in lacking)
@@ -139,9 +189,10 @@ def unchecked(algorithms: Iterable[str]) -> str:
     )
 
 
-def _record(solver: str) -> tuple[Path, bytes]:
-    """Return the path and the text of the record of a pass."""
+def _record(solver: str, recounted: bool) -> tuple[Path, bytes]:
+    """Return the path and the text of the record of a pass of either kind."""
     fields = {"solver": solver, "package": package_digest()}
+    fields |= {} if recounted else {"release": "not recounted"}
     name = digest(fields)
     text = json.dumps({**fields, "sha256": name}, indent=1, sort_keys=True) + "\n"
     return folder() / f"{name}.json", text.encode()

@@ -1,5 +1,6 @@
 """Releases, what all their mechanisms share, and the mechanisms of a trial."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -72,9 +73,16 @@ class Release(ABC):
         """Return noise of scale 1: draws start .. start + count - 1 of a stream."""
 
     @classmethod
+    def is_built_in(cls) -> bool:
+        """Return whether the class is one of the package, not just called like it."""
+        if not cls.__module__.startswith(f"{__package__}."):
+            return False
+        return vars(sys.modules[cls.__module__]).get(cls.__name__) is cls
+
+    @classmethod
     def is_recounted(cls) -> bool:
         """Return whether the kind has a twin; a subclass does not inherit it."""
-        if cls.__module__.startswith(f"{__package__}."):
+        if cls.is_built_in():
             return True
         # By its word: a twin's base lies above the releases.
         places = getattr(vars(cls).get("twin"), "__mro__", ())

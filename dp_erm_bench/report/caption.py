@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.report.curves import Bands, Curves, runs_in
 from dp_erm_bench.report.panels import Lines, OverEpsilon, Panel
 from dp_erm_bench.report.style import STYLES, literal, of
@@ -135,7 +136,8 @@ def budget(facts: Mapping[str, Any]) -> str:
 def origin(drawn: Iterable[Bands], folder: Path) -> str:
     """Return the runs that computed some lines with their commits, the latest first.
 
-    Also which of their algorithms have not passed `dp-erm-bench check`.
+    Also which of their algorithms have not passed `dp-erm-bench check`, or with a
+    release that is not recounted.
 
     Parameters
     ----------
@@ -149,10 +151,13 @@ def origin(drawn: Iterable[Bands], folder: Path) -> str:
     shown = ", ".join(f"{run} ({commit(folder, run)})" for run in names[:NAMED_RUNS])
     more = len(names) - NAMED_RUNS
     tail = f"; {more} more in log.txt" if more > 0 else ""
-    foreign = ", ".join(sorted({name for one in drawn for name in one.unchecked}))
+    names = sorted({name for one in drawn for name in one.unchecked})
+    half = [name for name in names if name.endswith(f"({UNRECOUNTED})")]
+    foreign = ", ".join(name for name in names if name not in half)
     return paragraphs(
         f"Computed by runs/{shown}{tail}." if shown else "",
         f"Not passed by dp-erm-bench check: {foreign}." if foreign else "",
+        f"Not recounted: {', '.join(half)}." if half else "",
     )
 
 

@@ -34,7 +34,8 @@ class Bands:
     runs : tuple of str
         The runs of the folder that computed them.
     unchecked : tuple of str
-        Algorithms from outside the package that have not passed `check`.
+        Algorithms from outside the package that have not passed `check`, or, as it
+        says behind their names, with a release that is not recounted.
     """
 
     _: KW_ONLY

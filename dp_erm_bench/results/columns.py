@@ -69,7 +69,15 @@ COLUMNS = {
         TEXT, "digest of the sources of a solver from outside", "of the package's own"
     ),
     "checked": Column(
-        FLAG, "whether the solver passed `check` by now; true of the package's own"
+        FLAG,
+        "whether the solver passed `check` by now and nothing is in doubt; true of the "
+        "package's own",
+    ),
+    "doubt": Column(
+        TEXT,
+        "what is in doubt: `not checked`, or `checked, release not recounted`, of a "
+        "release from outside that names no twin",
+        "if `checked`",
     ),
     "epsilon": Column(NUMBER, "epsilon of the budget that was asked for"),
     "delta": Column(NUMBER, "delta of the budget", "where 1/n^2 is asked of unknown n"),
@@ -165,7 +173,8 @@ COLUMNS = {
 }
 """Every column by name, in the order of the table; `POPULATION` only where asked for.
 
-`solver` and `checked` are of the code, `run` of the command; all others of the trial.
+`solver`, `checked` and `doubt` are of the code, `run` of the command; all others of the
+trial.
 """
 
 

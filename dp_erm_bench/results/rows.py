@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import usual_fields
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.plugins.passed import has_passed, is_ours
+from dp_erm_bench.plugins.passed import NOT_RECOUNTED, doubt, is_ours
 from dp_erm_bench.registry import OBJECTIVE, POPULATION
 from dp_erm_bench.results import columns
 from dp_erm_bench.results.columns import COUNT, FLAG, NUMBER, TEXT
@@ -82,9 +82,10 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
     import pyarrow.compute as pc
 
     fixed = [_fixed(*trial) for trial in chunk]
-    passed = {solver: has_passed(solver) for solver in {r["solver"] for r in fixed}}
+    doubts = functools.cache(doubt)
     for row in fixed:
-        row["checked"] = passed[row["solver"]]
+        row["doubt"] = doubts(row["solver"], is_recounted(row["calibration"]))
+        row["checked"] = not row["doubt"]
     paths = [record.get("trajectory") or {} for _, record, _ in chunk]
     counts = [max(len(path.get("iteration", ())), 1) for path in paths]
     repeat = pa.array(np.repeat(np.arange(len(counts)), counts))
@@ -103,6 +104,11 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
     base = pc.if_else(pc.less_equal(optimum, 0.0), none, optimum)
     filled["relative_error"] = pc.subtract(pc.divide(filled["objective"], base), 1.0)
     return pa.table(filled, schema=schema)
+
+
+def is_recounted(calibration: Any) -> bool:
+    """Return whether the label of a calibration leaves no release without a twin."""
+    return not str(calibration).endswith(NOT_RECOUNTED)
 
 
 def _fixed(line: Row, record: Row, run: str) -> Row:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.results.labels import HOW_IT_WENT, labelled
 
 if TYPE_CHECKING:
@@ -137,8 +138,15 @@ def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def unchecked_in(rows: pd.DataFrame) -> tuple[str, ...]:
-    """Return the algorithms in rows that have not passed `check`, sorted."""
+    """Return the algorithms in rows that have not passed `check`, sorted.
+
+    One whose release is not recounted has that behind its name.
+    """
     if "checked" not in rows:
         return ()
-    names = rows.loc[rows["checked"].eq(False), "algorithm"].unique()
-    return tuple(sorted(str(name) for name in names))
+    lacking = rows[rows["checked"].eq(False)]
+    names = lacking["algorithm"].astype(str)
+    if "doubt" in lacking:
+        half = lacking["doubt"].eq(UNRECOUNTED)
+        names = names.mask(half, names + f" ({UNRECOUNTED})")
+    return tuple(sorted(names.unique()))

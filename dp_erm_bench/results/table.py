@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench.datasets.spec import FRESH
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
-from dp_erm_bench.plugins.passed import has_passed, is_ours
+from dp_erm_bench.plugins.passed import doubt, is_ours
 from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.results import rows
 from dp_erm_bench.results.files import locked, plural, shown, size_of, telling
@@ -88,8 +88,14 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
     if "solver" not in table:  # of an older version, and its segments are gone
         ours = {name: is_ours(name) for name in table["algorithm"].unique()}
         table["solver"] = table["algorithm"].map(ours).map({True: "", False: UNKNOWN})
-    passed = {solver: has_passed(solver) for solver in table["solver"].unique()}
-    table["checked"] = table["solver"].map(passed).eq(True)
+    solvers, labels = table["solver"].unique(), table["calibration"].unique()
+    recounted = table["calibration"].map({x: rows.is_recounted(x) for x in labels})
+    full, half = (
+        table["solver"].map({solver: doubt(solver, kind) for solver in solvers})
+        for kind in (True, False)
+    )
+    table["doubt"] = full.where(recounted.eq(True), half)
+    table["checked"] = table["doubt"].eq("")
     return table
 
 
@@ -115,19 +121,23 @@ def is_stale(folder: Path) -> bool:
 
 
 def is_outdated(folder: Path) -> bool:
-    """Return whether a table is stale, or a solver passed `check` or lost it since."""
+    """Return whether a table is stale, or what is in doubt of a solver has changed."""
     import pyarrow.parquet as pq
 
     if is_stale(folder):
         return True
     try:
-        columns = ["solver", "checked"]
+        columns = ["solver", "calibration", "doubt"]
         with opened(folder / NAME, folder) as file:
-            table = pq.ParquetFile(file, read_dictionary=["solver"])
+            table = pq.ParquetFile(file, read_dictionary=["solver", "calibration"])
             labels = table.read(columns=columns, use_threads=False)
         groups = labels.unify_dictionaries().group_by(columns, use_threads=False)
         solvers = groups.aggregate([]).to_pylist()
-        return any(has_passed(row["solver"]) != row["checked"] for row in solvers)
+        return any(
+            doubt(row["solver"], rows.is_recounted(row["calibration"]))
+            != row.get("doubt")
+            for row in solvers
+        )
     except (OSError, *UNREADABLE):
         return True
 

@@ -17,7 +17,6 @@ from dp_erm_bench.experiment.parameters import forget_problems
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
-from dp_erm_bench.plugins.passed import has_passed, solver_digest
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.results.files import plural, shown
 from dp_erm_bench.results.plan import NAME as PLAN
@@ -86,9 +85,7 @@ def replay(row: Row, folder: str | Path, *, algorithm: str | None = None) -> Fit
         with one_thread():
             solved = solved_together(trials, problems[0])
             _check_numbers(record, solved, place)
-            checked = has_passed(solver_digest(pin))
-            known = {"reproducible": True, "checked": checked}
-            return result_of(solved, place, algorithm=label(pin), **known)
+            return result_of(solved, place, algorithm=pin, reproducible=True)
     except _Refused as why:
         raise UsageError(f"{name}: {why}") from None
 

@@ -73,6 +73,12 @@ def swept(capsys, run_now):
 
 
 UNCHECKED = {"mine": {False}, "random_cd": {True}}
+OWN_KIND = SOUND.replace("yield Gaussian(", "yield Mine(").replace(
+    "@dataclass(frozen=True)\n",
+    "class Mine(Gaussian):\n    pass\n\n\n@dataclass(frozen=True)\n",
+)
+"""The solver with a release of a kind from outside, which names no twin."""
+HALF = "checked, release not recounted"
 CHECKED = {"mine": {True}, "random_cd": {True}}
 
 
@@ -216,11 +222,55 @@ def test_a_fit_tells_and_warns_once(here):
         fit(problem, "mine.py", epsilon=1.0, clip=1.0)
 
 
+def test_a_release_without_a_twin_passes_with_a_doubt(here, capsys):
+    """The pass is of a second kind: rows, fits, captions and stderr say so."""
+    (here / "mine.py").write_text(OWN_KIND)
+    problem = load_problem("log1", n=50, p=4)
+
+    def told():
+        with pytest.warns(UncheckedSolver) as seen:
+            result = fit(problem, "mine.py", epsilon=1.0, clip=1.0)
+        (said,) = {str(one.message) for one in seen}
+        return result, said
+
+    result, _ = told()
+    assert (result.checked, result.doubt) == (False, "not checked")
+    capsys.readouterr()
+    assert main(["check", "mine.py"]) == 0
+    assert "release gradient of kind Mine names no twin" in capsys.readouterr().out
+    result, said = told()
+    assert (result.checked, result.doubt) == (False, HALF)
+    assert HALF in said and f"algorithm {HALF}" in repr(result)
+    assert main(LINE) == 0
+    assert f"algorithm=mine: {HALF}" in capsys.readouterr().err
+    assert both() == UNCHECKED
+    for table in (pd.read_parquet(FOLDER / NAME), load_results(FOLDER)):
+        doubts = table.groupby("algorithm")["doubt"].unique()
+        assert doubts["mine"] == [HALF] and doubts["random_cd"] == [""]
+    assert unchecked_in(table) == (f"mine ({HALF})",)
+
+    # A twin is named: the pass is one of the first kind, and takes the place.
+    twin = "from dp_erm_bench.trust.twins.gaussian import GaussianTwin\n"
+    named = OWN_KIND.replace(
+        "Gaussian):\n    pass", "Gaussian):\n    twin = GaussianTwin"
+    )
+    (here / "mine.py").write_text(twin + named)
+    assert main(["check", "mine.py"]) == 0
+    assert has_passed() and len(list((here / "cache" / passed.KIND).iterdir())) == 2
+    # A pass of the first kind does not cover a run that is not recounted.
+    digest = passed.solver_digest("mine.py")
+    assert passed.doubt(digest) == "" and passed.doubt(digest, False) == HALF
+    passed.record(digest, True, recounted=False)
+    assert not has_passed()
+
+
 def test_captions_name_those_that_have_not_passed(here, tmp_path):
     rows = pd.DataFrame(
         {"algorithm": ["a", "b", "b", "c"], "checked": [True, False, False, None]}
     )
     assert unchecked_in(rows) == ("b",)
+    doubt = ["", "not checked", HALF, ""]
+    assert unchecked_in(rows.assign(doubt=doubt)) == ("b", f"b ({HALF})")
     assert unchecked_in(rows.drop(columns="checked")) == ()
     errors = np.ones((1, 1))
     given = (errors[0], errors, {}, errors)
@@ -234,11 +284,13 @@ def test_captions_name_those_that_have_not_passed(here, tmp_path):
         "Not passed by dp-erm-bench check: b.",
     ]
     assert "passed" not in origin(drawn[:1], tmp_path)
+    half = Curves(*given, runs=("run",), unchecked=(f"b ({HALF})",))
+    assert origin([half], tmp_path).endswith(f"\nNot recounted: b ({HALF}).")
 
 
 def test_a_table_without_the_columns_is_read(here, capsys):
     swept(capsys, 4)
-    table = pd.read_parquet(FOLDER / NAME).drop(columns=["solver", "checked"])
+    table = pd.read_parquet(FOLDER / NAME).drop(columns=["solver", "checked", "doubt"])
     table.to_parquet(FOLDER / NAME)
     for path in (FOLDER / "segments").iterdir():
         path.unlink()

@@ -21,7 +21,6 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 
 Array = NDArray[np.float64]
-RELEASES = "dp_erm_bench.releases"
 # Below this draw, rounding of the published value drowns the noise.
 SMALLEST_DRAW = 1e-3
 # Beyond this power times mu the nodes of a normal loss end before its moment does.
@@ -199,14 +198,14 @@ def discretisation(step: float, least: bool) -> dict[str, Any]:
     }
 
 
-def twin_of(kind: type) -> type[Twin] | None:
+def twin_of(kind: Any) -> type[Twin] | None:
     """Return the twin of a kind of release, None if it has none."""
     own: type[Twin] | None = vars(kind).get("twin")
     if own is not None and not (isinstance(own, type) and issubclass(own, Twin)):
         raise UsageError(f"{kind.__name__}.twin={own}: must be a class, a Twin")
-    package, _, name = kind.__module__.rpartition(".")
-    if own is not None or package != RELEASES:
+    if own is not None or not kind.is_built_in():
         return own
+    name = kind.__module__.rpartition(".")[2]
     module = importlib.import_module(f"{__package__}.{name}")
     twin: type[Twin] = getattr(module, f"{kind.__name__}Twin")
     return twin

@@ -1,0 +1,639 @@
+"""Releases of kinds from outside the package: their laws are measured, not believed.
+
+A law of the package has a twin, a test of its draws, and a proof that was read. Of a
+kind from outside, a subclass too, the word of its class is all there is: it may draw
+half of the noise, add noise of one norm to what moves in another, or claim fewer uses
+than a record takes part in. So its own mechanism publishes what the solver asked it on
+two neighbours, and the worst moves within the declared sensitivity, many times. An
+event that tells the two sides apart is chosen from one half of the answers; Clopper and
+Pearson's bounds of its probabilities in the other half give a delta from below, at any
+epsilon, which the law must not claim to keep below (``audit.profile``).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench.accounting.certify import delta_at
+from dp_erm_bench.audit.guarantee import GRID
+from dp_erm_bench.audit.profile import candidates, excess, rates
+from dp_erm_bench.contract.candidate import Candidate
+from dp_erm_bench.contract.cases import Case, varied
+from dp_erm_bench.contract.families import LARGE
+from dp_erm_bench.contract.replay import LONGER, corners
+from dp_erm_bench.contract.runs import NotApplicable, require, run_at
+from dp_erm_bench.contract.side import Side
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.base import Mechanism, Mechanisms, Release
+from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.nested import NestedMechanism, with_inside
+from dp_erm_bench.releases.sampling import SamplingMechanism
+from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
+from dp_erm_bench.trust.twins.base import twin_of
+
+Array = NDArray[np.float64]
+Statistic = Callable[[Array], Array]
+
+PACKAGE = __name__.partition(".")[0]
+NOISES, FEWER = 100_000, 20_000
+"""Unit noises a side: of the first form of a kind, and of others."""
+FORMS = 3
+"""Forms of a kind (laws, shapes) that are measured."""
+MULTIPLIERS = (0.7, 2.5)
+"""Noise scale / sensitivity, as the law says: most of a profile is seen there."""
+TIMES, BATCH = 100, 100
+"""Uses of one mechanism at most, and its trials where it serves several."""
+FALSE_ALARM = 1e-6
+MOVED = 1e-9
+"""Part of an argument by which rounding may move it."""
+BINS = 100
+
+
+def releases_of_outside_are_measured(candidate: Candidate) -> None:
+    """Add the noise that its law claims, where a release is no kind of the package."""
+    forms: dict[Any, Call] = {}
+    for case in _cases(candidate):
+        for call in _calls(candidate, case):
+            form = call.form
+            if form not in forms or call.moved > forms[form].moved:
+                forms[form] = call
+    if not forms:
+        raise NotApplicable("all that it releases is of kinds of the package")
+    counts: dict[type, int] = {}
+    for call in forms.values():
+        kind = type(call.release)
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] <= FORMS:
+            many = NOISES if counts[kind] == 1 else FEWER
+            require_kept(call, many)
+
+
+def not_recounted(candidate: Candidate) -> list[str]:
+    """Return a sentence for each kind without a twin that a candidate releases."""
+    found = {}
+    for case in _cases(candidate):
+        for release in _declared(candidate, case):
+            if twin_of(type(release)) is None:
+                kind = type(release).__name__
+                found[kind] = f"release {release.name} of kind {kind} names no twin"
+    return list(found.values())
+
+
+def is_foreign(release: Release) -> bool:
+    """Return whether a release does anything that is not of the package.
+
+    A class is known by itself: not by its name, nor by what it derives from. A class of
+    the package that was changed from outside is no longer one of the package.
+    """
+    own = {one.name for one in fields(release)}
+    kinds = {*type(release).__mro__, *release.mechanism.__mro__}
+    functions = (_function(x) for kind in kinds for x in vars(kind).values())
+    modules = {one.__module__ for one in functions if isinstance(one, FunctionType)}
+    outside = {name for name in modules if name.partition(".")[0] != PACKAGE}
+    changed = outside - {"abc", "dataclasses", "typing", "functools"}
+    return not type(release).is_built_in() or bool(changed or {*vars(release)} - own)
+
+
+def _function(attribute: Any) -> Any:
+    """Return the function behind an attribute of a class."""
+    inner = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
+    return getattr(inner, "__wrapped__", inner)
+
+
+def _cases(candidate: Candidate) -> Iterator[Case]:
+    """Yield replays, of one trial, in which a release from outside is declared.
+
+    Each variant at the extremes, short and longer; rows of parameters with other laws.
+    """
+    if candidate.solver.__module__.partition(".")[0] == PACKAGE:
+        return
+    near = (replace(case, brief=True) for case in varied(candidate))
+    far = (*corners(candidate), *corners(candidate, LONGER))
+    done = set[Any]()
+    for case in (*far, *near):
+        if case.params in done or case.toggled is not None or case.family in LARGE:
+            continue
+        done.add(case.params)
+        laws = {replace(one.law(), times=1) for one in _declared(candidate, case)}
+        if laws and (case in far or not laws <= done):
+            yield replace(case, trials=1)
+        done |= laws
+
+
+def _declared(candidate: Candidate, case: Case) -> list[Release]:
+    """Return the releases from outside that a case declares."""
+    names = (case.family, case.adjacency, case.parts, case.strength)
+    try:
+        problem = candidate.neighbours(*names).first
+        solver = candidate.build(dict(case.params))
+        run = run_at(problem, [solver], case.z, adjacency=case.adjacency)
+    except Exception:  # what it is, a replay says
+        return []
+    return [one for one in with_inside(run.releases, case.z) if is_foreign(one)]
+
+
+@dataclass
+class Call:
+    """What a mechanism from outside was asked on two neighbours.
+
+    Attributes
+    ----------
+    release : Release
+    first, second : tuple of (arguments, keywords)
+        Of the use that the record moves most.
+    moved : float
+        By how much.
+    whole : bool
+        Whether all values that it was asked were whole numbers.
+    records : int
+        n.
+    adjacency : Adjacency
+    """
+
+    release: Release
+    first: tuple[Any, ...]
+    second: tuple[Any, ...]
+    moved: float
+    whole: bool
+    records: int
+    adjacency: Adjacency
+
+    @functools.cached_property
+    def law(self) -> Law:
+        """Return the law of one use."""
+        law = self.release.law()
+        return replace(law, times=math.ceil(law.times / self.release.times))
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """Return what tells it apart from others that need not be measured again."""
+        shapes = tuple(np.shape(one) for one in self.first[0])
+        law = self.law
+        return type(self.release), self.release.mechanism, type(law), law, shapes
+
+
+class Ear(Side):
+    """A side of a replay that keeps what mechanisms from outside are asked."""
+
+    def _enrol(self, mechanisms: Mechanisms) -> None:
+        super()._enrol(mechanisms)
+        self.asked: dict[str, list[Any]] = getattr(self, "asked", {})
+        for name, mechanism in mechanisms.items():
+            if is_foreign(mechanism.release):
+                plain: Any = mechanism
+                self.asked[name] = []
+                plain.publish = functools.partial(self._keep, name, plain.publish)
+
+    def _keep(
+        self, name: str, plain: Callable[..., Any], *args: Any, **keys: Any
+    ) -> Any:
+        copies = [np.array(one) if isinstance(one, np.ndarray) else one for one in args]
+        self.asked[name].append((tuple(copies), dict(keys)))
+        return plain(*args, **keys)
+
+
+def _calls(candidate: Candidate, case: Case) -> Iterator[Call]:
+    """Yield what each release from outside was asked most differently on neighbours.
+
+    The uses that moved with the record are counted, too.
+    """
+    first = Ear(candidate, case, 0)
+    account = first.play()
+    second = Ear(candidate, case, 1, account)
+    second.play()
+    for release in _declared(candidate, case):
+        name, law = release.name, release.law()
+        asked = (getattr(side, "asked", {}).get(name, []) for side in (first, second))
+        pairs = list(zip(*asked, strict=False))
+        moves = [_move(one, other) for one, other in pairs]
+        held = isinstance(release.mechanism, type) and issubclass(
+            release.mechanism, SamplingMechanism
+        )
+        # Any sample may hold the record.
+        uses = len(moves) if held else sum(move > MOVED for move in moves)
+        require(
+            uses <= law.times,
+            f"{case.title}: release {name} of kind {type(release).__name__} moves with "
+            f"a record at {uses} uses, its law is that of {law.times}",
+        )
+        if moves:
+            values = [np.ravel(x[0][0]) for pair in pairs for x in pair]
+            (one, other), most = pairs[int(np.argmax(moves))], max(moves)
+            yield Call(
+                release,
+                one,
+                other,
+                most,
+                not release.secret and all(map(_is_whole, values)),
+                first.problem.n,
+                case.adjacency,
+            )
+
+
+def _is_whole(values: Array) -> bool:
+    return bool((np.isfinite(values) & (values == np.round(values))).all())
+
+
+def _move(one: Any, other: Any) -> float:
+    """Return the largest change of an argument, relative to its size."""
+    sizes = [0.0]
+    for a, b in zip(one[0], other[0], strict=False):
+        if isinstance(a, np.ndarray) and a.dtype.kind == "f" and np.shape(b) == a.shape:
+            change = np.nan_to_num(np.abs(a - b), posinf=0.0)
+            sizes.append(float(change.max(initial=0.0) / max(1.0, np.abs(a).max())))
+    return max(sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two values whose answers are compared, each of shape (k,).
+
+    Attributes
+    ----------
+    words : str
+        How they differ.
+    first, second : array
+    other : tuple, optional
+        The arguments of the second, where they are more than the value.
+    """
+
+    words: str
+    first: Array
+    second: Array
+    other: Any = None
+    adjacencies: tuple[Adjacency, ...] = field(default=tuple(Adjacency))
+
+
+def require_kept(call: Call, many: int) -> None:
+    """Require that no measured delta is above the one that a law claims.
+
+    Parameters
+    ----------
+    call : Call
+    many : int
+        Unit noises a side.
+    """
+    kind, name = type(call.release).__name__, call.release.name
+    title = f"release {name} of kind {kind}"
+    reason = _unmeasured(call.release)
+    if reason:
+        # Nothing supports its law then, unless a twin does.
+        has_twin = twin_of(type(call.release)) is not None
+        require(has_twin, f"{title} {reason}, so that it is not measured: name a twin")
+        return
+    for multiplier in MULTIPLIERS:
+        z = multiplier / call.law.weight
+        measured = Measured(call, z, many)
+        tests = list(measured.pairs())
+        alpha = FALSE_ALARM / (5 * len(MULTIPLIERS) * len(tests))
+        for pair in tests:
+            claims = [_claimed(call.law, z, at) for at in pair.adjacencies]
+            found = measured.refutation(pair, np.min(claims, axis=0), alpha)
+            require(
+                not found,
+                f"{title}, noise {multiplier:g} times the sensitivity, "
+                f"{pair.words}: {found}",
+            )
+
+
+def _unmeasured(release: Release) -> str:
+    """Return why a kind cannot be measured, empty if it can."""
+    if issubclass(release.mechanism, NestedMechanism):
+        return "makes other mechanisms"
+    if issubclass(release.mechanism, SingleUseMechanism):
+        return "hands out records"
+    if release.mechanism.__call__ is not Mechanism.__call__:
+        return "has a mechanism with a call of its own, past those who listen"
+    return ""
+
+
+def _claimed(law: Law, z: float, adjacency: Adjacency) -> Array:
+    """Return the deltas that a law claims on the grid, by any accountant."""
+    claimed, level = delta_at((law,), z, adjacency, GRID), law.level(z)
+    if level is not None:
+        # The profile of randomised response bounds that of any law of this level.
+        total = level * law.times
+        top = -np.expm1(np.minimum(GRID - total, 0.0)) / (1 + math.exp(-total))
+        claimed = np.minimum(claimed, top)
+    return claimed
+
+
+class Measured:
+    """Answers of a mechanism from outside at a noise multiplier.
+
+    Parameters
+    ----------
+    call : Call
+    z : float
+    many : int
+        Unit noises a side.
+    """
+
+    def __init__(self, call: Call, z: float, many: int) -> None:
+        self.call, self.z, self.release = call, z, call.release
+        self.probe = probe = self._made(["probe"])
+        self.sampled = isinstance(probe, SamplingMechanism) and probe.rate < 1.0
+        self.batch = BATCH if self._serves_batches() else 1
+        # Samples are drawn record by record, mechanisms of one trial one by one.
+        self.many = many // 5 if self.sampled or self.batch == 1 else many
+        self.uses = min(self.release.times, TIMES)
+        # Two uses in a row are one answer: noise that is used again tells itself.
+        self.together = 2 if self.uses > 1 and not self.sampled else 1
+        self._drawn: dict[Any, Array] = {}
+
+    def _made(self, names: Sequence[str]) -> Mechanism:
+        return self.release.mechanism(self.release, self.z, names)
+
+    def _serves_batches(self) -> bool:
+        """Return whether trials are served together as they are alone."""
+        names = [f"probe {k}" for k in range(3)]
+        try:
+            together = self._once(names)
+            alone = np.concatenate([self._once([name]) for name in names])
+        except Exception:  # it is made for one trial
+            return False
+        return np.array_equal(together, alone)
+
+    def _once(self, names: Sequence[str]) -> Array:
+        """Return answers to what was asked on D, (B, size)."""
+        mechanism: Any = self._made(names)
+        for b in range(len(names)) if self.sampled else ():
+            mechanism.sample(b, self.call.records, 1)
+        return self._asked(mechanism, self.value, None)
+
+    @functools.cached_property
+    def value(self) -> Array:
+        """Return what was asked on D, of shape (k,)."""
+        if self.release.secret:
+            return np.zeros(int(self.call.first[0][0]))
+        return np.ravel(np.asarray(self.call.first[0][0], np.float64))
+
+    @functools.cached_property
+    def is_plain(self) -> bool:
+        """Return whether the first argument is the value that noise is added to."""
+        if self.release.secret or self.sampled:
+            return True
+        if self.release.selects:
+            return False
+        args, keys = self.call.first
+        return np.array_equal(np.ravel(self.probe.query(*args, **keys)), self.value)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield what to compare: the worst moves within the sensitivity, a real one."""
+        if self.release.selects:
+            yield from self._ahead()
+        base = 0.0 * self.value if self.sampled else self.value
+        for words, move in self._moves() if self.is_plain else ():
+            if not self.sampled:
+                yield Pair(words, base, base + move)
+                continue
+            half, none = (0.5 * move, -0.5 * move), (move, base)
+            yield Pair(words, *half, adjacencies=(Adjacency.REPLACE_ONE,))
+            yield Pair(words, *none, adjacencies=(Adjacency.ZERO_OUT,))
+        if not (self.sampled or self.release.secret):
+            other = np.ravel(np.asarray(self.call.second[0][0], np.float64))
+            at = (self.call.adjacency,)
+            yield Pair("as a record moves it", base, other, self.call.second, at)
+
+    def _ahead(self) -> Iterator[Pair]:
+        """Yield equal values and one that is ahead, if scores move as is declared."""
+        size = self._sensitivity
+        behind = np.where(np.arange(size.size) > 0, -size, size)
+        base = np.full(size.shape, 3.0 * size.max())
+        pair = Pair("one score raised, all others lowered", base, base + behind)
+        (head, *rest), keys = self.call.first
+        shape = np.shape(head)
+        scores = [
+            np.ravel(self.probe.query(x.reshape(shape), *rest, **keys))
+            for x in (pair.first, pair.second)
+        ]
+        if (np.abs(scores[1] - scores[0]) <= size * (1 + MOVED)).all():
+            yield pair
+
+    def _moves(self) -> Iterator[tuple[str, Array]]:
+        """Yield the largest moves within the declared sensitivity."""
+        size, k = self._sensitivity, self.value.size
+        if k == 1:
+            yield "moved by its sensitivity", size * np.ones(1)
+            return
+        one = np.zeros(k)
+        one[int(np.argmax(size))] = size.max()
+        signs = np.where(np.arange(k) % 2, -1.0, 1.0)
+        rng = np.random.default_rng(k)
+        if self.probe.vector or self.release.secret:
+            order = self.probe.order
+            directions = {"all entries": signs, "some direction": rng.normal(size=k)}
+            moves = {
+                words: size.max() * x / np.linalg.norm(x, order)
+                for words, x in directions.items()
+            }
+        else:
+            moves = {"all entries": signs * size}
+        for words, move in {"one entry": one, **moves}.items():
+            kept = np.trunc(move) if self.call.whole else move
+            if kept.any():
+                yield f"{words} moved", kept
+
+    @property
+    def _sensitivity(self) -> Array:
+        if self.release.secret or self.sampled:
+            declared = np.asarray(self.release.sensitivity, np.float64)
+        else:
+            args, keys = self.call.first
+            declared = self.probe.sensitivity_of(*args, **keys)
+        return np.broadcast_to(np.ravel(declared), self.value.shape)
+
+    def refutation(self, pair: Pair, deltas: Array, alpha: float) -> str:
+        """Return how the answers exceed the claimed deltas, empty if they do not."""
+        first, second = self._answers(pair)
+        train = first[::2], second[::2]
+        worst, words = 0.0, ""
+        for statistic in statistics(*train, pair, selects=self.release.selects):
+            sides = statistic(first), statistic(second)
+            tests = candidates(sides[0][::2], sides[1][::2])
+            if not tests:
+                continue
+            chosen = rates(sides[0][::2], sides[1][::2], tests, alpha)
+            best = tests[int(excess(chosen, GRID, deltas).argmax())]
+            held = rates(sides[0][1::2], sides[1][1::2], [best], alpha)
+            least = held.hits - np.exp(GRID) * held.alarms
+            at = int(np.argmax(least - deltas))
+            if least[at] - deltas[at] > worst:
+                worst = least[at] - deltas[at]
+                words = (
+                    f"at epsilon {GRID[at]:.3g} delta is at least {least[at]:.3g}, its "
+                    f"law claims {deltas[at]:.3g}"
+                )
+        return words
+
+    def _answers(self, pair: Pair) -> tuple[Array, Array]:
+        """Return independent answers on both sides, (N, uses together, k).
+
+        The first of the uses together is asked the pair; all others the first value.
+        """
+        if self.sampled:
+            # A record adds its value where it is sampled.
+            both = (self._coined(0), pair.first), (self._coined(1), pair.second)
+            first, second = (noise + held * value for (noise, held), value in both)
+            return first, second
+        first = self._published(0, pair.first, None)
+        if pair.other is None and self._follows(pair):
+            # The noise does not know the value: drawn once, it serves all pairs.
+            second = self._published(1, pair.first, None).copy()
+            second[:, 0] += pair.second - pair.first
+            return first, second
+        return first, self._published(1, pair.second, pair.other)
+
+    def _follows(self, pair: Pair) -> bool:
+        """Return whether answers move as the value does."""
+        names = [f"probe {k}" for k in range(min(self.batch, 30))]
+        here, there = (
+            self._asked(self._made(names), value, None)
+            for value in (pair.first, pair.second)
+        )
+        if here.shape[1:] != pair.first.shape:
+            return False
+        move = pair.second - pair.first
+        return bool(np.allclose(there - here, move, rtol=1e-9, atol=1e-9))
+
+    def _published(self, side: int, value: Array, other: Any) -> Array:
+        key = side, value.tobytes(), id(other)
+        if key not in self._drawn:
+            self._drawn[key] = np.concatenate(list(self._parts(side, value, other)))
+        return self._drawn[key]
+
+    def _parts(self, side: int, value: Array, other: Any) -> Iterator[Array]:
+        """Yield answers of mechanisms of their own, each as often as it is declared."""
+        uses, together = self.uses, self.together
+        plain, rounds = self.value, uses // together
+        trials = math.ceil(self.many / together / rounds)
+        size = trials if self.batch > 1 else 1
+        for start in range(0, trials, size):
+            names = [f"noise {side} {start + k}" for k in range(size)]
+            mechanism = self._made(names)
+            for _ in range(rounds):
+                asked = [self._asked(mechanism, value, other)]
+                # Beside what moves: a use of what was asked anyway.
+                asked += [
+                    self._asked(mechanism, plain, None) for _ in range(together - 1)
+                ]
+                yield np.stack(asked, axis=1)
+
+    def _asked(self, mechanism: Mechanism, value: Array, other: Any) -> Array:
+        """Return the answers to one query of all trials, (B, size)."""
+        batch = len(mechanism.seeds)
+        args, keys = self.call.first if other is None else other
+        if self.release.secret:
+            return np.asarray(value + np.asarray(mechanism(*args, **keys)))
+        rest = [_repeated(one, batch) for one in args[1:]]
+        keys = {name: _repeated(one, batch) for name, one in keys.items()}
+        head = np.asarray(args[0], np.float64)
+        if other is None:
+            head = value.reshape(head.shape)
+        answer = np.asarray(
+            mechanism(_repeated(head, batch), *rest, **keys), np.float64
+        )
+        return answer.reshape(batch, -1)
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019
+    def _coined(self, side: int) -> tuple[Array, Array]:
+        """Return answers to sums of nothing, and whether a record was in the samples.
+
+        Of shapes (N, 1, k) and (N, 1, 1).
+        """
+        n, uses = self.call.records, self.uses
+        trials = math.ceil(self.many / uses)
+        size = trials if self.batch > 1 else 1
+        shape = np.shape(self.call.first[0][0])[1:]
+        answers, coins = [], []
+        for start in range(0, trials, size):
+            names = [f"noise {side} {start + k}" for k in range(size)]
+            mechanism: Any = self._made(names)
+            for _ in range(uses):
+                drawn = (mechanism.sample(b, n, 1)[0] for b in range(size))
+                coins.append(np.array([0 in one for one in drawn], np.float64))
+                answers.append(np.asarray(mechanism(np.zeros((size, *shape)))))
+        noise = np.concatenate(answers).reshape(len(coins) * size, 1, -1)
+        return noise, np.concatenate(coins).reshape(-1, 1, 1)
+
+
+def _repeated(value: Any, batch: int) -> Any:
+    """Return an argument of one trial for several."""
+    if isinstance(value, np.ndarray) and value.shape[:1] == (1,):
+        return np.repeat(value, batch, axis=0)
+    return value
+
+
+def statistics(
+    first: Array, second: Array, pair: Pair, selects: bool
+) -> Iterable[Statistic]:
+    """Yield functions of answers that may tell two sides apart, learned from some.
+
+    Parameters
+    ----------
+    first, second : arrays of shape (N, uses, k)
+        Answers on either side.
+    pair : Pair
+        The values that the first use was asked.
+    selects : bool
+        Whether an answer is the number of a winner.
+    """
+    yield _frequencies(first[:, 0], second[:, 0])
+    if selects or first.shape[2:] != pair.first.shape:
+        return
+    yield _discriminant(first, second)
+    if pair.first.size > 1:
+        for order in (1, 2, np.inf):
+            yield functools.partial(_nearer, pair.first, pair.second, order)
+
+
+def _nearer(v: Array, u: Array, order: float, answers: Array) -> Array:
+    """Return the log-ratio of densities exp(-norm) around two values, (N,)."""
+    there, here = (np.linalg.norm(answers[:, 0] - x, order, axis=1) for x in (u, v))
+    return np.asarray(here - there).round(9)
+
+
+def _discriminant(first: Array, second: Array) -> Statistic:
+    """Return Fisher's linear discriminant of all uses together."""
+    sides = [one.reshape(len(one), -1) for one in (first, second)]
+    spread = np.atleast_2d(sum(np.cov(one, rowvar=False) for one in sides))
+    floor = 1e-10 * np.trace(spread) + 1e-300
+    means = sides[0].mean(axis=0) - sides[1].mean(axis=0)
+    along = np.linalg.solve(spread + floor * np.eye(len(spread)), means)
+
+    def statistic(answers: Array) -> Array:
+        return np.asarray(answers.reshape(len(answers), -1) @ along)
+
+    return statistic
+
+
+def _frequencies(first: Array, second: Array) -> Statistic:
+    """Return the sum over entries of the log-ratio of how often they are where."""
+    tables = []
+    for a, b in zip(first.T, second.T, strict=True):
+        values = np.unique(np.concatenate([a, b]))
+        if values.size > BINS:
+            values = np.quantile(values, np.linspace(0, 1, BINS))
+        edges = values[:-1] + np.diff(values) / 2
+        counts = [
+            np.bincount(np.searchsorted(edges, x), minlength=len(edges) + 1)
+            for x in (a, b)
+        ]
+        tables.append((edges, np.log(counts[0] + 1.0) - np.log(counts[1] + 1.0)))
+
+    def statistic(answers: Array) -> Array:
+        each = [
+            table[np.searchsorted(edges, x)]
+            for (edges, table), x in zip(tables, answers[:, 0].T, strict=True)
+        ]
+        return np.asarray(np.sum(each, axis=0).round(9))
+
+    return statistic

@@ -1,0 +1,310 @@
+"""Releases of kinds from outside the package: measured, and labelled without a twin."""
+
+import pytest
+
+from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.outside import not_recounted
+from dp_erm_bench.contract.suite import FAILS, OK
+from tests.contract.corpus import BASES
+from tests.contract.own import check_named
+from tests.loops import each
+
+CHECK = "releases_of_outside_are_measured"
+KINDS = '''
+from dp_erm_bench.kernels import draws
+from dp_erm_bench.releases.additive import AdditiveMechanism
+from dp_erm_bench.releases.base import Mechanism, Release
+from dp_erm_bench.releases.gaussian import GaussianLaw
+from dp_erm_bench.releases.l1_laplace import L1Laplace
+from dp_erm_bench.releases.laplace import LaplaceLaw
+from dp_erm_bench.releases.law import PureLaw
+from dp_erm_bench.releases.norm_laplace import NormLaplace
+from dp_erm_bench.trust.twins.gaussian import GaussianTwin
+
+Ours = Gaussian
+
+
+class Numbers(Mechanism):
+    """Adds noise that depends on the scale, drawn from uniforms, to a number."""
+
+    def publish(self, value):
+        noise = self.unit_noise(1, 4)[:, 0]
+        return value + self.shaped(*noise.T)
+
+    def query(self, value):
+        return value[:, None]
+
+
+class Staircase(Release):
+    """Noise of Geng and Viswanath (2016), of level 1 / z; the scale is z D."""
+
+    class mechanism(Numbers):
+        def shaped(self, sign, geometric, flat, coin):
+            size, z = self.release.sensitivity, float(self.scale.max())
+            z = z / float(np.max(size))
+            gamma = 1 / (1 + np.exp(0.5 / z))
+            steps = np.floor(-z * np.log1p(-geometric))
+            near = gamma / (gamma + (1 - gamma) * np.exp(-1 / z))
+            part = np.where(
+                coin < near, gamma * flat, gamma + (1 - gamma) * flat
+            )
+            return np.sign(sign - 0.5) * (steps + part) * float(np.max(size))
+
+    proof = PureLaw
+    draw = staticmethod(uniforms)
+
+
+class Whole(Release):
+    """Two-sided geometric noise on a count that moves by one."""
+
+    class mechanism(Numbers):
+        def shaped(self, one, other, *_):
+            z = float(self.scale.max())
+            return np.floor(-z * np.log1p(-one)) - np.floor(-z * np.log1p(-other))
+
+    proof = PureLaw
+    draw = staticmethod(uniforms)
+'''
+VECTOR = 'yield Gaussian("slope", size, self.rounds)'
+COUNT = """
+            many = (problem.dataset.y > 0.0).sum(dtype=float)
+            many = mechanisms["count"](np.full(oracle.batch, many))
+"""
+BEGINNING = "        yield oracle.w\n        for k"
+
+
+def described(base, text, *changes):
+    """A solver of the corpus whose file has kinds of its own."""
+    text = BASES[base].replace("\nKEPT = {}\n", f"{KINDS}\n{text}\nKEPT = {{}}\n")
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def vector(text, made="Mine"):
+    """Descent along sums that a kind of one's own publishes."""
+    kind = f"class Mine(Ours):\n    {text}\n" if made == "Mine" else text
+    return described("descent", kind, (VECTOR, VECTOR.replace("Gaussian", made)))
+
+
+def number(kind):
+    """Descent that publishes a count, too."""
+    one = "adjacency.of_sum(1.0, signed=False)"
+    return described(
+        "descent",
+        "",
+        (
+            VECTOR,
+            f'yield {kind}("count", {one}, min(1, self.rounds))\n        {VECTOR}',
+        ),
+        (
+            BEGINNING,
+            BEGINNING.replace(
+                "        for", f"        if self.rounds:{COUNT}        for"
+            ),
+        ),
+    )
+
+
+NORMAL = """
+@dataclass(frozen=True, eq=False)
+class {name}(Release):
+    "Normal noise of a precision, the inverse of its square."
+
+    mechanism = AdditiveMechanism
+    draw = staticmethod(draws.gaussian)
+    vectors = True
+    precision: float = 1.0
+
+    def unit(self, seed, start, uses, size):
+        return super().unit(seed, start, uses, size) / np.sqrt(self.precision)
+
+    def law(self):
+        return GaussianLaw(self.times, self.weight / np.sqrt(self.precision){more})
+"""
+LAPLACE = """
+class Entries(Release):
+    mechanism = {mechanism}
+    proof = LaplaceLaw
+    draw = staticmethod(draws.laplace)
+    vectors = True
+"""
+L1 = (
+    '        yield Gaussian("slope", size',
+    '        yield Entries("slope", size * np.sqrt(problem.p)',
+)
+SOUND = {
+    "normal noise by its precision": vector(
+        NORMAL.format(name="Precise", more=""), "Precise"
+    ).replace(
+        "self.rounds)\n\n    def it", "self.rounds, precision=0.3)\n\n    def it"
+    ),
+    "a subclass that changes nothing": vector("pass"),
+    "more noise than its law says": vector(
+        "draw = staticmethod(lambda *place: 1.2 * draws.gaussian(*place))"
+    ),
+    "a staircase on a count": number("Staircase"),
+    "whole noise on a count": number("Whole"),
+    "Laplace entries at the l1 sensitivity": described(
+        "descent",
+        "from dp_erm_bench.releases.l1_laplace import L1Mechanism\n"
+        + LAPLACE.format(mechanism="L1Mechanism"),
+        L1,
+    ),
+    "a selection": described(
+        "selected",
+        "class Mine(NoisyMax):\n    pass\n",
+        ('yield NoisyMax("', 'yield Mine("'),
+    ),
+    "a sampled sum": described(
+        "sampled",
+        "class Mine(PoissonGaussian):\n    pass\n",
+        ("yield PoissonGaussian(", "yield Mine("),
+    ),
+    "noise in the objective": described(
+        "bent",
+        "class Mine(ObjectiveGaussian):\n    pass\n",
+        ("yield ObjectiveGaussian(", "yield Mine("),
+    ),
+}
+HALF = "draw = staticmethod(lambda *place: draws.gaussian(*place) / 2)"
+LAW = "def law(self):\n        return "
+BROKEN = {
+    "half of the noise": vector(HALF),
+    "half of the noise, called Gaussian": vector(
+        f"class Gaussian(Ours):\n    {HALF}\n", "Gaussian"
+    ),
+    "half of the noise, with the twin of another": vector(
+        f"twin = GaussianTwin\n    {HALF}"
+    ),
+    "half of the noise in units": vector(
+        "def unit(self, *place):\n        return Ours.unit(self, *place) / 2"
+    ),
+    "half of the noise in a mechanism": vector(
+        "class mechanism(AdditiveMechanism):\n"
+        "        def publish(self, value, coordinate=None):\n"
+        "            return (value + super().publish(value, coordinate)) / 2"
+    ),
+    "a mechanism of half of the scale": vector(
+        "class mechanism(AdditiveMechanism):\n"
+        "        def _scale(self, multiplier, batch):\n"
+        "            return super()._scale(multiplier / 2, batch)"
+    ),
+    "a draw of the package that is changed": vector(
+        "Ours.draw = staticmethod(lambda *place: draws.gaussian(*place) / 2)",
+        "Gaussian",
+    ),
+    "fewer uses than there are": vector(f"{LAW}GaussianLaw(1, self.weight)"),
+    "fewer uses than there are, in long runs": vector(
+        f"{LAW}GaussianLaw(min(self.times, 20), self.weight)"
+    ),
+    "twice the weight in its law": vector(
+        f"{LAW}GaussianLaw(self.times, 2 * self.weight)"
+    ),
+    "a query that is not what is published": vector(
+        "class mechanism(AdditiveMechanism):\n"
+        "        def query(self, *asked):\n"
+        "            return super().query(*asked) / 3"
+    ).replace("np.atleast_2d(self.cap))\n", "np.atleast_2d(self.cap / 3))\n"),
+    "a sensitivity that is not that of its scale": vector(
+        "class mechanism(AdditiveMechanism):\n"
+        "        def sensitivity_of(self, *asked):\n"
+        "            return 3 * super().sensitivity_of(*asked)"
+    ).replace("np.atleast_2d(self.cap))\n", "np.atleast_2d(self.cap / 3))\n"),
+    "Laplace entries at the euclidean sensitivity": vector(
+        LAPLACE.format(mechanism="AdditiveMechanism"), "Entries"
+    ),
+    "Laplace noise by the law of normal noise": vector(
+        "draw = staticmethod(lambda *place: draws.laplace(*place) / np.sqrt(2))"
+    ),
+    "noise that is bounded": vector(
+        "draw = staticmethod(lambda *place: 4 * uniforms(*place) - 2)"
+    ),
+    "noise that is used again": vector(
+        "draw = staticmethod(lambda seed, start, count: draws.gaussian(seed, 0, count))"
+    ),
+    "one number for all entries": vector(
+        "def unit(self, seed, start, uses, size):\n"
+        "        drawn = draws.gaussian(seed, start, uses)\n"
+        "        return np.repeat(drawn[:, None], size, axis=1)"
+    ),
+    "less noise where the value is large": vector(
+        "class mechanism(AdditiveMechanism):\n"
+        "        def publish(self, value, coordinate=None):\n"
+        "            noisy = super().publish(value, coordinate)\n"
+        "            long = np.linalg.norm(value, axis=1, keepdims=True)\n"
+        "            return value + (noisy - value) / (1 + long)"
+    ),
+    "a pure level for normal noise": vector(
+        f"{LAW}LaplaceLaw(self.times, self.weight)"
+    ),
+    "a call of its own": vector(
+        "class mechanism(AdditiveMechanism):\n"
+        "        def __call__(self, *asked):\n"
+        "            return self.publish(*asked)"
+    ),
+    "geometric noise of half the scale": number("Whole").replace(
+        "z = float(self.scale.max())\n            return",
+        "z = float(self.scale.max()) / 2\n            return",
+    ),
+    "a staircase of half the level": number("Staircase").replace(
+        "    proof = PureLaw\n    draw = staticmethod(uniforms)\n\n\nclass Whole",
+        "    def law(self):\n        return PureLaw(self.times, 2 * self.weight)\n\n"
+        "    draw = staticmethod(uniforms)\n\n\nclass Whole",
+    ),
+    "half of the noise on winners": described(
+        "selected",
+        "class Mine(NoisyMax):\n"
+        "    def winner(self, seed, start, scores, scale):\n"
+        "        return super().winner(seed, start, scores, scale / 2)\n",
+        ('yield NoisyMax("', 'yield Mine("'),
+    ),
+    "half of the noise on samples": described(
+        "sampled",
+        f"class Mine(PoissonGaussian):\n    {HALF}\n",
+        ("yield PoissonGaussian(", "yield Mine("),
+    ),
+    "twice the rate of the samples": described(
+        "sampled",
+        "class Mine(PoissonGaussian):\n"
+        "    class mechanism(PoissonGaussian.mechanism):\n"
+        "        def __init__(self, release, z, identities):\n"
+        "            full = replace(release, rate=min(0.99, 2 * release.rate))\n"
+        "            super().__init__(full, z, identities)\n",
+        ("yield PoissonGaussian(", "yield Mine("),
+        (
+            "from dataclasses import dataclass\n",
+            "from dataclasses import dataclass, replace\n",
+        ),
+    ),
+    "half of the noise in the objective": described(
+        "bent",
+        f"class Mine(ObjectiveGaussian):\n    {HALF}\n",
+        ("yield ObjectiveGaussian(", "yield Mine("),
+    ),
+}
+
+
+@pytest.fixture
+def candidate(tmp_path):
+    def write(text):
+        path = tmp_path / "mine.py"
+        path.write_text(text)
+        return candidate_of(str(path))
+
+    return write
+
+
+@each("name", SOUND)
+def test_a_sound_release_from_outside_is_not_accused(name, candidate):
+    made = candidate(SOUND[name])
+    found = check_named(CHECK).result(made)
+    assert found.verdict == OK, found.reason
+    assert len(not_recounted(made)) == 1
+
+
+@each("name", BROKEN)
+def test_a_broken_release_from_outside_is_found(name, candidate):
+    found = check_named(CHECK).result(candidate(BROKEN[name]))
+    assert found.verdict == FAILS and "it raises" not in found.reason, found.reason
