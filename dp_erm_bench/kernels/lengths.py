@@ -20,7 +20,7 @@ def norm2(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
     x : array of any shape
     axis : {None, -1}
     keepdims : bool
-        Whether that axis, if one is named, is kept with length 1.
+        Whether the axes are kept, of length 1.
 
     Returns
     -------
@@ -30,18 +30,15 @@ def norm2(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
     """
     x = np.asarray(x, np.float64)
     with np.errstate(over="ignore", under="ignore"):
-        plain = np.linalg.norm(x, axis=axis, keepdims=keepdims)
+        plain = np.asarray(np.linalg.norm(x, axis=axis, keepdims=keepdims))
     odd = ~unscaled(plain)
     if not odd.any():
-        return plain
+        return plain[()]
     rows = x.reshape(1, -1) if axis is None else x.reshape(-1, x.shape[-1])
     scaled, powers = near_one(rows[np.ravel(odd)])
     with np.errstate(over="ignore"):
-        lengths = np.ldexp(np.linalg.norm(scaled, axis=1), powers)
-    if axis is None:
-        return lengths[0]
-    plain[odd] = lengths
-    return plain
+        plain[odd] = np.ldexp(np.linalg.norm(scaled, axis=1), powers)
+    return plain[()]
 
 
 def unscaled(norms: Any) -> Any:

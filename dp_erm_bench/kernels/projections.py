@@ -74,7 +74,8 @@ def project_all(constraint: tuple[int, float], points: Array) -> None:
         project(constraint, points[b])
 
 
-@kernel
+# Reordered, its products would overflow or vanish themselves.
+@exact
 def _shrink_scaled(radius: float, w: Array) -> None:
     """Project w on a euclidean ball, where its squares overflow or vanish."""
     largest, scaled = 0.0, 0.0

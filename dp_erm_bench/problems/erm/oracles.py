@@ -38,7 +38,8 @@ class DenseOracle(Oracle):
 
     def product(self, w: Array) -> Array:
         """Return X w of each row of w, (B, p) to (B, n)."""
-        return np.asarray(w @ self.columns.T)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(w @ self.columns.T)
 
     def transposed_product(self, r: Array) -> Array:
         """Return X' r of each row of r, (B, n) to (B, p)."""
