@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dp_erm_bench.api import fit, load_problem
+    from dp_erm_bench.errors import Diverged
     from dp_erm_bench.estimators import DPClassifier, DPRegressor
     from dp_erm_bench.problems.erm.build import problem_from_arrays
     from dp_erm_bench.problems.mean import problem_from_records
@@ -23,6 +24,7 @@ __all__ = [
     "COLUMNS",
     "DPClassifier",
     "DPRegressor",
+    "Diverged",
     "fit",
     "load_problem",
     "load_results",
@@ -37,6 +39,7 @@ __all__ = [
 _HOMES = {
     "DPClassifier": "dp_erm_bench.estimators",
     "DPRegressor": "dp_erm_bench.estimators",
+    "Diverged": "dp_erm_bench.errors",
     "fit": "dp_erm_bench.api",
     "load_problem": "dp_erm_bench.api",
     "problem_from_arrays": "dp_erm_bench.problems.erm.build",

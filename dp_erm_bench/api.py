@@ -103,6 +103,9 @@ def fit(
         If the algorithm cannot serve the problem under this budget.
     UsageError
         For unknown names or values out of range.
+    Diverged
+        If an iterate is not finite: nothing is published. It has the seconds and the
+        certificate of what was spent.
     """
     _check_problem(problem)
     registry.check_choice("calibration", calibration, registry.names("calibration"))

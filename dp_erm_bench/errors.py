@@ -6,7 +6,7 @@ import difflib
 import math
 import numbers
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 LONGEST = 10_000
@@ -49,6 +49,38 @@ class UndeclaredBounds(UserWarning):
 
 class NotSolved(RuntimeError):
     """A minimiser could not be verified to the tolerance that a proof needs."""
+
+
+class Diverged(RuntimeError):
+    """A run whose iterates are not finite, of which nothing is published.
+
+    Its mechanisms have answered, so that its budget is spent. That the run diverged
+    follows from their answers, which the certificate covers.
+
+    Attributes
+    ----------
+    seconds : float
+        What the run took.
+    certificate : dict
+        What a `FitResult` says of privacy: ``epsilon_certified``, ``budget``,
+        ``calibration``, ``accountant``, ``releases``, ``uncharged``, ``reproducible``
+        and ``checked``.
+    """
+
+    def __init__(
+        self, message: str, seconds: float, certificate: Mapping[str, Any]
+    ) -> None:
+        super().__init__(message)
+        self.seconds, self.certificate = seconds, dict(certificate)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what it is pickled as: its message is not all that it takes."""
+        return type(self), (str(self), self.seconds, self.certificate)
+
+    @property
+    def epsilon_certified(self) -> float:
+        """Return the epsilon that is proved for what was spent."""
+        return float(self.certificate["epsilon_certified"])
 
 
 def traced(error: BaseException, entries: int | None = None) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.errors import Diverged, Unsupported
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.problems.base import Problem
@@ -169,27 +169,44 @@ def _libraries(modules: frozenset[str]) -> ThreadpoolController:
 
 
 def result_of(solved: Run, b: int, *, algorithm: str, reproducible: bool) -> FitResult:
-    """Return the fit result of trial b of a batch of an algorithm, a name or a pin."""
+    """Return the fit result of trial b of a batch of an algorithm, a name or a pin.
+
+    Raises
+    ------
+    Diverged
+        If an iterate is not finite.
+    """
     problem, calibration = solved.problem, solved.calibration
-    columns = {k: v for k, v in trajectory(solved.rows, b).items() if v}
     recounted = all(one.is_recounted() for one in solved.releases)
     doubt = passed.doubt(passed.solver_digest(algorithm), recounted)
+    certificate: dict[str, Any] = {
+        "epsilon_certified": calibration.epsilon_certified,
+        "releases": (*solved.shares, *solved.releases),
+        "reproducible": reproducible,
+        "calibration": calibration.label,
+        "accountant": calibration.accountant,
+        "uncharged": tuple(uncharged(problem, solved.solvers[b])),
+        "checked": not doubt,
+        "doubt": doubt,
+        "budget": solved.budget,
+    }
+    if not solved.rows.finite[b]:
+        raise Diverged(
+            f"{label(algorithm)} diverged: an iterate is not finite, and nothing is "
+            "published; its budget is spent. Take shorter steps (parameter step), or "
+            "clip records to declared bounds (clip_to_bounds)",
+            solved.rows.seconds[-1],
+            certificate,
+        )
+    columns = {k: v for k, v in trajectory(solved.rows, b).items() if v}
     w = solved.rows.w[b].copy()
     w.setflags(write=False)
     return FitResult(
         w=w,
-        epsilon_certified=calibration.epsilon_certified,
-        releases=(*solved.shares, *solved.releases),
-        reproducible=reproducible,
-        calibration=calibration.label,
-        accountant=calibration.accountant,
-        uncharged=tuple(uncharged(problem, solved.solvers[b])),
-        checked=not doubt,
-        doubt=doubt,
         columns=columns,
         problem=problem,
         algorithm=label(algorithm),
-        budget=solved.budget,
         title=f"{problem.title}: n={problem.n}, p={problem.p}",
         model=problem.model(w),
+        **certificate,
     )

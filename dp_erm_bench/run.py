@@ -44,7 +44,11 @@ Array = NDArray[np.float64]
 
 @dataclass
 class Recorder:
-    """Rows of the trajectories, one per checkpoint, each of shape (B,)."""
+    """Rows of the trajectories, one per checkpoint, each of shape (B,).
+
+    What is measured at iterates that are not finite is nan. ``finite`` says of which
+    trials all are.
+    """
 
     oracle: Oracle
     solver: Solver
@@ -55,24 +59,28 @@ class Recorder:
     nnz: list[NDArray[np.int64]] = field(default_factory=list)
     measures: dict[str, list[Array]] = field(default_factory=dict)
     w: Array = field(default_factory=lambda: np.empty(0))
+    finite: NDArray[np.bool_] = field(default_factory=lambda: np.ones(1, np.bool_))
 
     def add(self, iteration: int, seconds: float, w: Array) -> None:
         """Record the iterates of one checkpoint; ``seconds`` is per trial."""
         problem = self.oracle.problem
+        finite = np.isfinite(w).all(axis=1)
+        self.finite = self.finite & finite
         self.iteration.append(iteration)
         self.passes.append(self.solver.passes_at(problem, iteration))
         self.seconds.append(seconds)
-        self.objective.append(self.oracle.objective(w))
+        self.objective.append(np.where(finite, self.oracle.objective(w), np.nan))
         self.nnz.append(np.count_nonzero(w, axis=1))
         for name, values in (problem.measures(w) | self.oracle.told).items():
-            self.measures.setdefault(name, []).append(values)
+            measured = np.where(finite, values, np.nan)
+            self.measures.setdefault(name, []).append(measured)
         self.w = w.copy()
 
     def finish(self) -> None:
         """Record what is measured at the last checkpoint only, nan before it."""
         for name, values in self.oracle.problem.last_measures(self.w).items():
             before = [np.nan * values] * (len(self.iteration) - 1)
-            self.measures[name] = [*before, values]
+            self.measures[name] = [*before, np.where(self.finite, values, np.nan)]
 
 
 @dataclass(eq=False)

@@ -14,6 +14,7 @@ from dp_erm_bench.constraints.base import (
     largest_products,
 )
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.paths import numbers_of
 
 HELP = "a list of points, or the path of a .csv or .npy file of its rows"
@@ -111,7 +112,7 @@ class Polytope(Constraint):
         # Entries as large as that, and distances to them, need no projection.
         near = np.abs(w).max(axis=-1) <= self.radius * (1.0 + 2.0 * tolerance)
         inside = np.where(near[..., None], w, 0.0)
-        distance = np.linalg.norm(inside - self.project(inside), axis=-1)
+        distance = norm2(inside - self.project(inside), axis=-1)
         return near & (distance <= tolerance * self.radius)
 
     def vertex_count(self, p: int) -> int:
@@ -136,7 +137,7 @@ class Polytope(Constraint):
         A convex function of w is largest at a vertex.
         """
         sums = self.vertex_sizes(columns)
-        lengths = np.linalg.norm(self.points, axis=1) * norm
+        lengths = norm2(self.points, axis=-1) * norm
         return float(np.minimum(sums, lengths).max())
 
 

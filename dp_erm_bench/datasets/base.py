@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.kernels.lengths import norm2, powers_of, unscaled
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
@@ -246,7 +247,25 @@ def assembled(shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]) -> Fea
 
 
 def norms(X: Features) -> Array:
-    """Return the euclidean norm of each record, shape (n,)."""
+    """Return the euclidean norm of each record, shape (n,) (`kernels.lengths`)."""
     if isinstance(X, np.ndarray):
-        return np.asarray(np.linalg.norm(X, axis=1))
-    return np.asarray(np.sqrt(np.bincount(X.indices, X.data**2, X.shape[0])))
+        return np.asarray(norm2(X, axis=-1))
+    with np.errstate(over="ignore", under="ignore"):
+        lengths = np.sqrt(np.bincount(X.indices, X.data**2, X.shape[0]))
+    odd = ~unscaled(lengths)
+    rest = np.flatnonzero(odd[X.indices])
+    if rest.size:
+        rows, data = X.indices[rest], X.data[rest]
+        powers = powers_of(largest_entries(X.shape[0], rows, data))
+        squares = np.ldexp(data, -powers[rows]) ** 2
+        scaled = np.sqrt(np.bincount(rows, squares, X.shape[0]))
+        with np.errstate(over="ignore"):
+            lengths = np.where(odd, np.ldexp(scaled, powers), lengths)
+    return np.asarray(lengths)
+
+
+def largest_entries(n: int, rows: NDArray[Any], data: Array) -> Array:
+    """Return the largest absolute value among each record's entries, shape (n,)."""
+    largest = np.zeros(n)
+    np.maximum.at(largest, rows, np.abs(data))
+    return largest

@@ -1,6 +1,5 @@
 """Declared bounds of records: read, checked, and clipped to."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +9,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets import base
-from dp_erm_bench.datasets.base import Array, Bounds, Features, as_features, norms
+from dp_erm_bench.datasets.base import (
+    Array,
+    Bounds,
+    Features,
+    as_features,
+    largest_entries,
+    norms,
+)
 from dp_erm_bench.datasets.records import column_max
 from dp_erm_bench.errors import UsageError, number
+from dp_erm_bench.kernels.lengths import norm2, powers_of, unscaled
 
 KEYS = ["columns", "label", "nonzeros", "norm"]
 SLACK = 1.0 + 1e-12
 """Rounding of a norm that a record may exceed its bound by."""
+MOST = 1e150
+"""The largest bound: squares of it add up to finite numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +65,7 @@ class Declared:
             raise _wrong_length(name, self.columns.size, p)
         _check_nonzeros("dataset.bounds", self.nonzeros, p)
         columns = np.broadcast_to(self.columns, p)
-        norm = float(np.linalg.norm(columns)) if self.norm is None else self.norm
+        norm = float(norm2(columns)) if self.norm is None else self.norm
         return Bounds(columns, norm, self.label, self.nonzeros)
 
 
@@ -92,8 +101,9 @@ def declared_by(value: Mapping[str, Any] | None) -> Declared | None:
 
 
 def _bound(key: str, value: object) -> float:
-    if not 0.0 <= number(value) < math.inf:
-        raise UsageError(f"dataset.bounds.{key}={value}: must be a finite number >= 0")
+    if not 0.0 <= number(value) <= MOST:
+        allowed = f"a finite number >= 0, at most {MOST:g}"
+        raise UsageError(f"dataset.bounds.{key}={value}: must be {allowed}")
     return number(value)
 
 
@@ -123,7 +133,7 @@ def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
             f"bounds.columns of shape {columns.shape}: must be one number or {p}"
         )
     columns = np.broadcast_to(columns, (p,))
-    norm = _array("norm", declared.get("norm", np.linalg.norm(columns)))
+    norm = _array("norm", declared["norm"]) if "norm" in declared else norm2(columns)
     label, nonzeros = declared.get("label"), declared.get("nonzeros")
     label = label if label is None else float(_array("label", label))
     nonzeros = nonzeros.item() if isinstance(nonzeros, np.generic) else nonzeros
@@ -134,8 +144,9 @@ def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
 def _array(key: str, value: Any) -> Array:
     given = np.nan if value is None else value
     bound = np.asarray(base.numbers(f"bounds.{key}", given), np.float64)
-    if not (np.isfinite(bound) & (bound >= 0.0)).all():
-        raise UsageError(f"bounds.{key}={value}: must be finite and >= 0")
+    if not ((bound >= 0.0) & (bound <= MOST * SLACK)).all():
+        allowed = f"finite and >= 0, at most {MOST:g}"
+        raise UsageError(f"bounds.{key}={value}: must be {allowed}")
     return bound
 
 
@@ -216,8 +227,22 @@ def _clipped(X: Features, bounds: Bounds) -> Features:
     if bounds.nonzeros is not None:
         X = _largest(X, bounds.nonzeros)
     lengths = norms(X)
-    shrink = bounds.norm / np.where(lengths > bounds.norm, lengths, bounds.norm or 1.0)
+    outside = lengths > bounds.norm
+    odd = outside & ~unscaled(lengths)
+    if odd.any():
+        # Their largest entries become about 1 first: no factor loses digits then.
+        powers = np.where(odd, powers_of(largest_of_records(X)), 0)
+        X = scaled(X, rows=np.ldexp(1.0, -powers))
+        lengths = np.where(odd, norms(X), lengths)
+    shrink = bounds.norm / np.where(outside, lengths, bounds.norm or 1.0)
     return scaled(X, rows=shrink)
+
+
+def largest_of_records(X: Features) -> Array:
+    """Return the largest absolute value of each record, shape (n,)."""
+    if isinstance(X, np.ndarray):
+        return np.asarray(np.abs(X).max(axis=1))
+    return largest_entries(X.shape[0], X.indices, X.data)
 
 
 def scaled(X: Features, *, rows: ArrayLike = 1.0, columns: ArrayLike = 1.0) -> Features:

@@ -12,6 +12,7 @@ from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, as_f
 from dp_erm_bench.datasets.bounds import Declared, check_bounds, clipped, scaled
 from dp_erm_bench.datasets.intercept import with_column
 from dp_erm_bench.errors import UsageError, word
+from dp_erm_bench.kernels.lengths import powers_of, unscaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,19 +183,21 @@ def _rescaled(
     UsageError
         If sparse features would have to be centred.
     """
-    features = _features(arrays)
-    X = features["X"]
+    names, within = zip(*_features(arrays).items(), strict=True)
     if how == "scale":
+        X, *others = in_usual_units(*within)
         rms = np.sqrt(mean_squares(X))
         factor = _inverse(rms, rms > 0.0)
-        return {key: scaled(Z, columns=factor) for key, Z in features.items()}
+        rescaled = [scaled(Z, columns=factor) for Z in (X, *others)]
+        return dict(zip(names, rescaled, strict=True))
+    X = within[0]
     if not isinstance(X, np.ndarray):
         raise UsageError(
             f"dataset.standardise=True: {name} is sparse and centring would fill it; "
             "divide by the root mean square instead with dataset.standardise=scale, "
             "or hold it dense with dataset.densify=true"
         )
-    return dict(zip(features, standardise(*features.values()), strict=True))
+    return dict(zip(names, standardise(*within), strict=True))
 
 
 def standardise(X: Array, *others: Array) -> list[Array]:
@@ -204,10 +207,25 @@ def standardise(X: Array, *others: Array) -> list[Array]:
     constant up to rounding becomes exactly 0, so that it has no influence; the
     number of features stays what was declared.
     """
+    within = in_usual_units(X, *others)
+    X = within[0]
     mean, deviation = X.mean(axis=0), X.std(axis=0)
     rounding = np.finfo(np.float64).eps * np.sqrt(X.shape[0]) * np.abs(X).max(axis=0)
     factor = _inverse(deviation, deviation > rounding)
-    return [(Z - mean) * factor for Z in (X, *others)]
+    return [(Z - mean) * factor for Z in within]
+
+
+def in_usual_units(X: Features, *others: Features) -> list[Any]:
+    """Return X and the others with columns in units in which X can be squared.
+
+    Powers of 2 for columns of the largest and the smallest floats, 1 for all else.
+    """
+    largest = records.column_max(X)
+    odd = ~unscaled(largest) & (largest > 0.0)
+    if not odd.any():
+        return [X, *others]
+    units = np.ldexp(1.0, np.where(odd, -powers_of(largest), 0))
+    return [scaled(Z, columns=units) for Z in (X, *others)]
 
 
 def mean_squares(X: Features) -> Array:

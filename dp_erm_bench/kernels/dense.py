@@ -1,15 +1,20 @@
 """Kernels over a dense column-major matrix X (n, p) and a batch of B trials."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, exact, kernel
-from dp_erm_bench.kernels.losses import residuals
+from dp_erm_bench.kernels.losses import residuals, without_nan
 from dp_erm_bench.kernels.projections import prox
 
 # Rows of a block: 4 columns and 4 residual vectors of it stay in the L1 cache.
 _ROWS = 512
+
+LARGEST = np.finfo(np.float64).max
+LEAST_SHARE = 1e-312
+"""The least factor of a record that was clipped: below it factors have no 40 bits."""
 
 Draws = tuple[Indices, Array]  # coordinates, noise
 Four = tuple[float, float, float, float]
@@ -17,19 +22,37 @@ Four = tuple[float, float, float, float]
 
 @kernel
 def all_residuals(loss: Any, y: Array, margins: Array, out: Array) -> None:
-    """Write phi'(margins, y) into ``out``; margins, out: (B, n)."""
+    """Write phi'(margins, y) into ``out``; margins, out: (B, n) (`residuals`)."""
     for b in range(margins.shape[0]):
         residuals(loss, y, margins[b], out[b])
 
 
 @exact
 def clip_lengths(r: Array, norms: Array, clip: Array) -> None:
-    """Clip r_bi to clip_b / norms_i in absolute value, in place; r: (B, n)."""
+    """Clip r_bi to clip_b / norms_i in absolute value, in place; r: (B, n).
+
+    With a finite clip_b it becomes 0 where r_bi norms_i is not finite.
+    """
     for b in range(r.shape[0]):
         c, row = clip[b], r[b]
+        unclipped = c == math.inf
         for i in range(row.size):
             length = abs(row[i]) * norms[i]
-            row[i] *= c / length if length > c else 1.0
+            clipped = row[i] * (c / length if length > c else 1.0)
+            kept = length <= c or abs(clipped) >= LEAST_SHARE or unclipped
+            row[i] = clipped if kept else 0.0
+
+
+@exact
+def drop_lengths(r: Array, norms: Array, trials: Any) -> None:
+    """Set r_bi to 0 where r_bi norms_i is not finite, in place; r: (B, n).
+
+    In the trials whose entry of ``trials``, (B,), is true.
+    """
+    for b in range(r.shape[0]):
+        row = r[b]
+        for i in range(row.size if trials[b] else 0):
+            row[i] = row[i] if abs(row[i]) * norms[i] <= LARGEST else 0.0
 
 
 @kernel
@@ -84,6 +107,11 @@ def _four_sums(x: Array, first: Two, second: Two, c: Four) -> Four:
     return t0, t1, t2, t3
 
 
+def column(X: Array, j: int) -> Array:
+    """Return one column as a matrix."""
+    return X[:, j : j + 1]
+
+
 @kernel
 def coordinate_gradients(
     loss: Any, data: Two, margins: Array, coordinates: Indices, clip: Array, out: Array
@@ -109,7 +137,11 @@ def _coordinate_gradient(
         stop = min(start + _ROWS, y.size)
         r = buffer[: stop - start]
         residuals(loss, y[start:stop], z[start:stop], r)
-        total += clipped_sum(x[start:stop], r, c)
+        part = clipped_sum(x[start:stop], r, c)
+        if part != part and c < math.inf:
+            without_nan(r)
+            part = clipped_sum(x[start:stop], r, c)
+        total += part
     return total / y.size
 
 

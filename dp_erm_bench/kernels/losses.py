@@ -130,9 +130,21 @@ def _sigmoid(x: Any) -> Any:
 
 @kernel
 def residuals(loss: Any, y: Array, z: Array, out: Array) -> None:
-    """Write phi'(z, y) of n records into ``out``; y, z, out: (n,)."""
+    """Write phi'(z, y) of n records into ``out``; y, z, out: (n,).
+
+    NaN where z or the derivative is not finite.
+    """
     for i in range(y.size):
-        out[i] = loss.derivative(y[i], z[i])
+        r = loss.derivative(y[i], z[i])
+        # A product with 0 is 0 or NaN: no comparison slows the vectors down.
+        out[i] = r + 0.0 * (z[i] + r)
+
+
+@kernel
+def without_nan(r: Array) -> None:
+    """Set the entries of r, (n,), that are NaN to 0, in place."""
+    for i in range(r.size):
+        r[i] = r[i] if r[i] == r[i] else 0.0
 
 
 @kernel

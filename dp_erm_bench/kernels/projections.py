@@ -32,7 +32,11 @@ def project(constraint: tuple[int, float], w: Array) -> None:
     """Project w, shape (p,), in place; NaN stay, an unknown code raises ValueError."""
     radius = constraint[1]
     if constraint[0] == L2_BALL:
-        size = math.sqrt(np.sum(w * w))
+        square = np.sum(w * w)
+        if not 1e-280 <= square < math.inf:
+            _shrink_scaled(radius, w)
+            return
+        size = math.sqrt(square)
         if size > radius:
             shrink = radius / size
             for j in range(w.size):
@@ -68,6 +72,24 @@ def project_all(constraint: tuple[int, float], points: Array) -> None:
     """Project the rows of points, (B, p), in place."""
     for b in range(points.shape[0]):
         project(constraint, points[b])
+
+
+# Reordered, its products would overflow or vanish themselves.
+@exact
+def _shrink_scaled(radius: float, w: Array) -> None:
+    """Project w on a euclidean ball, where its squares overflow or vanish."""
+    largest, scaled = 0.0, 0.0
+    for j in range(w.size):
+        # NaN and infinities stay, as NaN.
+        w[j] += 0.0 * w[j]
+        largest = max(largest, abs(w[j]))
+    if largest > 0.0:
+        for j in range(w.size):
+            scaled += (w[j] / largest) * (w[j] / largest)
+        size = math.sqrt(scaled)
+        if largest > radius / size:
+            for j in range(w.size):
+                w[j] = (w[j] / largest) * (radius / size)
 
 
 # In this order: relative to the top large entries cost no digits of theta.

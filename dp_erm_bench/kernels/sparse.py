@@ -5,6 +5,7 @@ walks columns, of the rows (CSR) where it walks records. An entry that is zero h
 derivative zero, so that only the stored ones need be clipped.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from dp_erm_bench.kernels import stochastic
 from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, kernel, unfused
 from dp_erm_bench.kernels.dense import Draws, clipped_sum
 from dp_erm_bench.kernels.lazy import few_entries, quiet_steps
-from dp_erm_bench.kernels.losses import residuals
+from dp_erm_bench.kernels.losses import residuals, without_nan
 from dp_erm_bench.kernels.projections import project, prox
 from dp_erm_bench.kernels.stochastic import Batches, Place, Scales, Steps
 
@@ -43,6 +44,12 @@ def clipped_gradients(columns: Matrix, r: Array, clip: Array, out: Array) -> Non
                 i = np.uintp(indices[k])
                 total += min(max(residual[i] * data[k], -c), c)
             out[b, j] = total / n
+
+
+def column(columns: Matrix, j: int) -> Matrix:
+    """Return one column as a matrix."""
+    data, indices, indptr = columns
+    return data, indices, indptr[j : j + 2]
 
 
 @kernel
@@ -83,7 +90,11 @@ def _coordinate_gradient(
             i = np.uintp(indices[start + k])
             labels[k], margins[k] = y[i], z[i]
         residuals(loss, labels[:count], margins[:count], r)
-        total += clipped_sum(data[start : start + count], r, c)
+        part = clipped_sum(data[start : start + count], r, c)
+        if part != part and c < math.inf:
+            without_nan(r[:count])
+            part = clipped_sum(data[start : start + count], r, c)
+        total += part
     return total / y.size
 
 
@@ -139,10 +150,7 @@ def record_sum(
         z = 0.0
         for k in range(indptr[i], indptr[i + 1]):
             z += entries[k] * w[np.uintp(indices[k])]
-        r = loss.derivative(y[i], z)
-        length = abs(r) * norms[i]
-        if length > clip:
-            r *= clip / length
+        r = stochastic.clipped_derivative(loss, y[i], z, norms[i], clip)
         for k in range(indptr[i], indptr[i + 1]):
             out[np.uintp(indices[k])] += r * entries[k]
 

@@ -1,10 +1,12 @@
 """The compiled steps of stochastic methods, over dense rows."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 from dp_erm_bench.kernels.compiled import Array, Indices, Three, kernel
+from dp_erm_bench.kernels.dense import LARGEST, LEAST_SHARE
 from dp_erm_bench.kernels.projections import WHOLE_SPACE, project, prox
 
 Batches = tuple[Indices, Indices, Array]  # records, offsets, noise
@@ -16,6 +18,19 @@ Place = tuple[Array, tuple[int, float]]  # w, domain
 # Steps whose records are read at once, and numbers in a line of the cache.
 _AHEAD = 64
 _LINE = 8
+
+
+@kernel
+def clipped_derivative(loss: Any, y: float, z: float, norm: float, clip: float) -> Any:
+    """Return phi'(z, y), scaled so that its product with ``norm`` is within clip.
+
+    With a finite clip it is 0 where z, phi'(z, y) or the product is not finite.
+    """
+    r = loss.derivative(y, z)
+    length = abs(r) * norm
+    r = r * (clip / length) if length > clip else r
+    kept = length <= clip or abs(r) >= LEAST_SHARE
+    return r if (kept and abs(z) <= LARGEST) or clip == math.inf else 0.0
 
 
 @kernel
@@ -33,10 +48,7 @@ def record_sum(
         z = 0.0
         for j in range(w.size):
             z += x[j] * w[j]
-        r = loss.derivative(y[i], z)
-        length = abs(r) * norms[i]
-        if length > clip:
-            r *= clip / length
+        r = clipped_derivative(loss, y[i], z, norms[i], clip)
         for j in range(w.size):
             out[j] += r * x[j]
 
@@ -144,14 +156,6 @@ def prox_gradient(
     for j in range(w.size):
         v = w[j] - step * ((g[j] + noise[j]) / expected)
         w[j] = prox(v, step, psi)
-
-
-@kernel
-def clipped_derivative(loss: Any, y: float, z: float, norm: float, clip: float) -> Any:
-    """Return phi'(z, y), scaled so that its product with ``norm`` is within clip."""
-    r = loss.derivative(y, z)
-    length = abs(r) * norm
-    return r * (clip / length) if length > clip else r
 
 
 @kernel

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import number, refused
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.norms.base import Array, Indices, SubmodularNorm, descending
 from dp_erm_bench.norms.extreme import MOST
 
@@ -102,7 +103,7 @@ class Cardinality(SubmodularNorm):
 
     def reach(self, p: int) -> float:
         """Return the norm of the levels: all vertices are permutations of them."""
-        return float(np.linalg.norm(self.levels(p)))
+        return float(norm2(self.levels(p)))
 
     def spread(self, p: int) -> float:
         """Return max_k sqrt(k) / g(k)."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import UsageError, number, refused
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.norms.base import Array, Indices, dinkelbach
 from dp_erm_bench.norms.extreme import MOST
 from dp_erm_bench.norms.sums import SumOfMaxima, largest_mean
@@ -151,7 +152,7 @@ class Groups(SumOfMaxima):
         """Return norm2 of the weights for disjoint groups, else a bound."""
         weights = np.array(self.weights)
         if self.disjoint:
-            return float(np.linalg.norm(weights))
+            return float(norm2(weights))
         single = np.bincount(self.index, np.repeat(weights, np.diff(self.starts)))
         return math.sqrt(float(weights.sum()) * float(single.max()))
 

@@ -15,6 +15,7 @@ from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, numb
 from dp_erm_bench.datasets.bounds import declared_bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.datasets.spec import identifying
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.paths import digest
 from dp_erm_bench.problems.base import Optimum, Problem
 from dp_erm_bench.registry import OBJECTIVE
@@ -126,7 +127,7 @@ class MeanEstimation(Problem):
 
     def value(self, w: Array) -> Any:
         """Return norm2(w - mean): a number for shape (p,), shape (B,) for (B, p)."""
-        return np.linalg.norm(w - self.mean, axis=-1)
+        return norm2(w - self.mean, axis=-1)
 
     def contains(self, w: Array) -> Any:
         """Return whether points are finite, (..., p) to (...)."""

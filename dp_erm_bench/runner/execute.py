@@ -124,12 +124,12 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
     batch, outside = batch_name(trial.key for trial in trials), _outside(spec)
     records = []
     for b, trial in enumerate(trials):
-        finite = math.isfinite(solved.rows.objective[-1][b])
+        why = lost(solved.rows, b)
         records.append(
             {
                 "key": trial.key,
-                "status": "ok" if finite else "diverged",
-                "message": "" if finite else "the last objective is not finite",
+                "status": "diverged" if why else "ok",
+                "message": why,
                 "facts": facts(solved, b) | outside,
                 "trajectory": trajectory(solved.rows, b),
                 "identity": trial.identity[:NAMED],
@@ -137,6 +137,14 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
             }
         )
     return records
+
+
+def lost(rows: Recorder, b: int) -> str:
+    """Return why a trial diverged, empty if it did not."""
+    if not rows.finite[b]:
+        return "an iterate is not finite"
+    finite = math.isfinite(rows.objective[-1][b])
+    return "" if finite else "the last objective is not finite"
 
 
 def _outside(spec: Mapping[str, Any]) -> dict[str, str]:

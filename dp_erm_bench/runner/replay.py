@@ -71,6 +71,8 @@ def replay(row: Row, folder: str | Path, *, algorithm: str | None = None) -> Fit
         solver's file changed since, or the numbers do.
     DataUnavailable
         If the dataset is unavailable.
+    Diverged
+        If an iterate of the trial was not finite, see `fit`.
     """
     key, folder = _key(row), Path(folder)
     name = f"trial {key[:12]} of {shown(folder)}"

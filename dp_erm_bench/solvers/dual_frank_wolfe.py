@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.norms.base import SubmodularNorm
 from dp_erm_bench.norms.extreme import MOST
 from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
@@ -154,7 +155,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
             return
         points = vertices_of(problem)
         assert points is not None  # refused
-        sizes = np.linalg.norm(points, axis=1)
+        sizes = norm2(points, axis=-1)
         yield NoisyMax("vertex", sizes * moves, self.n_iter)
         once = min(self.n_iter, 1)
         yield Gaussian("minimiser", moves, once, weight=self.recovery_weight)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.problems.base import Oracle
 from dp_erm_bench.problems.mean import MeanEstimation
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -86,7 +87,7 @@ class MeanSketch(MeanSolver):
         problem = oracle.problem
         (published,) = mechanisms["sketch"](problem.mean[None, :])
         found = basis_pursuit(published[:, :-1], published[:, -1])
-        near = np.linalg.norm(found) <= 2.0 * problem.radius
+        near = norm2(found) <= 2.0 * problem.radius
         return (found if near else np.zeros(problem.p))[None, :]
 
 

@@ -153,8 +153,9 @@ class OnePassSGD(Iterative):
             bound, noise = problem.gradient_rms, 0.0
         given = self.radius if self.radius is not None else problem.constraint.radius
         radius = float(np.ravel(given)[0]) if np.isfinite(given).all() else 1.0
-        square = self.iterations(problem) * bound**2
-        square += self.expected_steps(problem) * problem.p * noise**2
+        with np.errstate(over="ignore"):  # a step of length 0 then
+            square = self.iterations(problem) * np.square(bound)
+            square += self.expected_steps(problem) * problem.p * np.square(noise)
         return float(np.ravel(self.step)[0] * radius * inverse(np.sqrt([square]))[0])
 
 

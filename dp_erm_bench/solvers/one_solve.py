@@ -9,6 +9,7 @@ import numpy as np
 
 from dp_erm_bench.errors import NotSolved
 from dp_erm_bench.penalties.structured import norm_part
+from dp_erm_bench.problems.erm.optimum.steps import Minimiser
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.solvers.base import Array, Counts, Limit, Solver, shape
@@ -149,7 +150,12 @@ class StronglyConvex(Solver):
             If it cannot be verified to be within the tolerance.
         """
         how = self.ridge, tolerance, start
-        near = minimise_perturbed(problem, np.ravel(linear), *how)
+        try:
+            # What overflows is seen in the distance.
+            with np.errstate(over="ignore", invalid="ignore"):
+                near = minimise_perturbed(problem, np.ravel(linear), *how)
+        except np.linalg.LinAlgError:
+            near = Minimiser(np.zeros(problem.p), np.inf)
         if not near.distance <= tolerance:
             raise NotSolved(
                 f"{type(self).__name__}: the minimiser is verified to "

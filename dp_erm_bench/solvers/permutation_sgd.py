@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
 from dp_erm_bench.releases.streams import stream_seeds
@@ -20,6 +21,9 @@ from dp_erm_bench.solvers.bounds import (
 from dp_erm_bench.solvers.runs import clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork, full_gradient
+
+FARTHEST = 1e140
+"""Margins and labels up to this have finite gradients of records up to 1e150."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,10 @@ class PermutationSGD(one_solve.SingleAnswer):
 
         sensitivity = max over places, sum over passes: (eta_t s / b) prod_{u >= t} c_u
 
-    and the permutation may be known. Without penalty and with constant steps that is
-    k eta s / b for k passes (Wu et al., Algorithm 1); with batch_size=full it is
+    and the permutation may be known. A gradient that overflows at w_t or w'_t would
+    break that: runs that could lead so far, by public numbers, are refused, and labels
+    of that size. Without penalty and with constant steps the sensitivity is k eta s / b
+    for k passes (Wu et al., Algorithm 1); with batch_size=full it is
     gradient descent with output noise (Zhang et al.).
 
     References
@@ -83,7 +89,28 @@ class PermutationSGD(one_solve.SingleAnswer):
             if reason := convexity_refusal(problem, "permutation_sgd"):
                 return reason
         reason = projection_refusal(problem, "permutation_sgd", compiled=True)
-        return reason or sampled.batch_refusal(problem, self.batch_size)
+        reason = reason or sampled.batch_refusal(problem, self.batch_size)
+        return reason or self._overflow(problem)
+
+    def _overflow(self, problem: ERM) -> str | None:
+        """Refuse iterates and labels with which a gradient could overflow.
+
+        Prox and projection are not expansive, so that they lead from a point no farther
+        than from 0, and by as much as they move 0.
+        """
+        bounds, sizes = problem.dataset.bounds, self.sizes(problem)
+        steps = float(sizes.sum()) * float(np.max(norm_bound(problem, self.clip)))
+        if bounds is None or not math.isfinite(steps):
+            return None  # at epsilon = inf alone
+        moved = norm2(one_solve.nearest_feasible(problem, np.zeros((1, problem.p))))
+        reach = bounds.norm * (steps + (sizes.size + 1) * moved)
+        if reach <= FARTHEST and np.abs(problem.dataset.y).max() <= FARTHEST:
+            return None
+        return (
+            f"permutation_sgd: a gradient could overflow with |x.w| up to {reach:.1e}, "
+            f"or with such a label; its proof needs both below {FARTHEST:g}: take a "
+            "shorter step or clip, or other units"
+        )
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
         """Return the passes of the one answer."""

@@ -21,6 +21,7 @@ import numpy as np
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Bounds
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty
 
@@ -95,7 +96,7 @@ def check_set(part: Penalty | Constraint, p: int, bounds: Bounds | None) -> None
     random = np.random.default_rng(0)
     x = columns * random.choice([-1.0, 1.0], (max(2, min(50, ENTRIES // p)), p))
     x[0] = columns
-    sizes = np.sqrt(np.square(x).sum(axis=1, keepdims=True))
+    sizes = norm2(x, axis=-1, keepdims=True)
     x *= np.minimum(1.0, norm / np.maximum(sizes, 1e-300))
     if math.isfinite(bound):
         # What is far in the direction of x is nearest to where x.w is largest.

@@ -12,6 +12,7 @@ from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Array, Bounds, Dataset
 from dp_erm_bench.datasets.derived import is_read_only, once
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.kernels.lengths import norm2, unscaled
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.paths import digest
@@ -214,9 +215,15 @@ class ERM:
 
         It is computed from the data: using it is tuning, and uncharged.
         """
-        y = self.dataset.y
-        squares = np.square(self.loss.derivative(y, np.zeros_like(y)))
-        return float(np.sqrt(np.mean(squares * np.square(self.dataset.row_norms))))
+        y, lengths = self.dataset.y, self.dataset.row_norms
+        slopes = self.loss.derivative(y, np.zeros_like(y))
+        with np.errstate(over="ignore", under="ignore"):
+            rms = np.sqrt(np.mean(np.square(slopes) * np.square(lengths)))
+            sizes = np.abs(slopes) * lengths
+        if not unscaled(rms):
+            finite = np.where(np.isfinite(sizes), sizes, 0.0)
+            rms = norm2(finite / math.sqrt(y.size))
+        return float(rms)
 
 
 def lipschitz_constant(

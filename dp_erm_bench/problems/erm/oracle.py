@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.kernels.dense import all_residuals, clip_lengths
-from dp_erm_bench.kernels.losses import loss_sum
+from dp_erm_bench.kernels.dense import all_residuals, clip_lengths, drop_lengths
+from dp_erm_bench.kernels.losses import loss_sum, without_nan
 from dp_erm_bench.problems import base
 from dp_erm_bench.problems.erm.objective import ERM
 
 Indices = NDArray[np.int64]
+
+EXTREME = 1e100
+"""Entries and labels up to this have finite gradients at all usual iterates."""
 
 
 class Oracle(base.Oracle, ABC):
@@ -21,6 +24,13 @@ class Oracle(base.Oracle, ABC):
 
     They start at zero, or at the point of the domain that is nearest to it. Its kind
     (dense, sparse, Gram) is chosen once, by ``ERMProblem.oracle``.
+
+    **What is not finite.** With a finite threshold a record contributes 0 to a query
+    where its margin, its derivative or the norm of its gradient is no finite float.
+    Its contribution depends on the record, the iterate and the threshold alone, and
+    zero is within every threshold: sensitivities are those of clipped contributions,
+    for records that are replaced as for those that are taken out. Without a threshold
+    nothing is private, and a run that overflows is seen to diverge.
 
     Parameters
     ----------
@@ -76,16 +86,35 @@ class Oracle(base.Oracle, ABC):
         return self.problem.separable.parameters()
 
     def residuals(self) -> Array:
-        """Return phi'(x_i.w, y_i), shape (B, n); valid until the next call."""
+        """Return phi'(x_i.w, y_i), shape (B, n); valid until the next call.
+
+        0 where it or the margin is not finite.
+        """
+        r = self._derivatives()
+        without_nan(r.ravel())
+        return r
+
+    def _derivatives(self) -> Array:
         all_residuals(self.loss, self.y, self.margins, self._residuals)
         return self._residuals
+
+    @cached_property
+    def _extreme(self) -> bool:
+        """Whether entries or labels are so large that gradients may overflow."""
+        X = self.problem.dataset.X
+        entries = X if isinstance(X, np.ndarray) else X.data
+        ends = [
+            (part.max(initial=0.0), -part.min(initial=0.0))
+            for part in (entries, self.y)
+        ]
+        return bool(np.max(ends) > EXTREME)
 
     def clipped_sum(self, clip: Array) -> Array:
         """Return sum_i of the gradients clipped in l2 to clip_b, shape (B, p).
 
         ``clip`` has shape (B, 1).
         """
-        r, clips = self.residuals(), np.ascontiguousarray(clip[:, 0])
+        r, clips = self._derivatives(), np.ascontiguousarray(clip[:, 0])
         clip_lengths(r, self.problem.dataset.row_norms, clips)
         return self.transposed_product(r)
 
@@ -148,12 +177,25 @@ class Oracle(base.Oracle, ABC):
         ``clip`` has shape (B, p); infinite where no clipping is wanted.
         """
         out = np.empty_like(self.w)
-        self.kernels.clipped_gradients(self.columns, self.residuals(), clip, out)
+        self.kernels.clipped_gradients(self.columns, self._kept(clip), clip, out)
         return out
+
+    def _kept(self, clip: Array) -> Array:
+        """Return the derivatives, 0 of gradients that are not finite where clipped."""
+        r, clipped = self._derivatives(), np.isfinite(clip).all(axis=1)
+        drop_lengths(r, self.problem.dataset.row_norms, clipped)
+        return r
 
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
         """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
         out, clip = np.empty(self.batch), np.ascontiguousarray(clip)
+        if self._extreme:
+            r = self._kept(clip[:, None])
+            for b, j in enumerate(coordinates):
+                column, one = self.kernels.column(self.columns, j), slice(b, b + 1)
+                entry = out[one, None], clip[one, None]
+                self.kernels.clipped_gradients(column, r[one], entry[1], entry[0])
+            return out
         data, margins, j = (self.columns, self.y), self.margins, coordinates
         self.kernels.coordinate_gradients(self.loss, data, margins, j, clip, out)
         return out
@@ -182,6 +224,13 @@ class Oracle(base.Oracle, ABC):
         total : array of shape (B, p), or of no rows
             The sum of the iterates is added to it.
         """
+        if self._extreme:
+            trials = np.arange(self.batch)
+            for j, drawn in zip(coordinates.T, noise.T, strict=True):
+                noisy = self.coordinate_gradient(j, clip[trials, j]) + drawn
+                self.prox_step(j, noisy, steps[trials, j])
+                total += self.w[: len(total)]
+            return
         data, at = (self.columns, self.y), (self.w, self.margins, total)
         draws, scales = (coordinates, noise), (clip, steps)
         self.kernels.coordinate_steps(self.loss, data, self.psi, at, draws, scales)

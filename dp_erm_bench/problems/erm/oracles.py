@@ -9,6 +9,7 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Array, Dataset
 from dp_erm_bench.kernels import dense, sparse, stochastic
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.kernels.products import PAIR, products
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Indices, Oracle
@@ -24,6 +25,7 @@ class DenseOracle(Oracle):
     """Gradients by fused kernels that read a column once for several trials."""
 
     kernels: ClassVar[Any] = SimpleNamespace(
+        column=dense.column,
         clipped_gradients=dense.clipped_gradients,
         coordinate_gradients=dense.coordinate_gradients,
         move_coordinates=dense.move_coordinates,
@@ -36,7 +38,8 @@ class DenseOracle(Oracle):
 
     def product(self, w: Array) -> Array:
         """Return X w of each row of w, (B, p) to (B, n)."""
-        return np.asarray(w @ self.columns.T)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(w @ self.columns.T)
 
     def transposed_product(self, r: Array) -> Array:
         """Return X' r of each row of r, (B, n) to (B, p)."""
@@ -122,7 +125,7 @@ class GramOracle(DenseOracle):
         if not np.isfinite(problem.lipschitz) or bounds is None or bounds.label is None:
             return False
         w = np.where(bounds.columns > 0.0, self.w, 0.0)
-        lengths = np.linalg.norm(w, axis=1) * bounds.norm
+        lengths = norm2(w, axis=-1) * bounds.norm
         margins = np.minimum(np.abs(w) @ bounds.columns, lengths)
         slope = problem.loss.lipschitz_within(float(margins.max()), bounds.label)
         return bool(slope > problem.lipschitz * (1.0 + 1e-9))

@@ -8,6 +8,7 @@ import numpy as np
 from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.penalties.l2 import L2
 from dp_erm_bench.penalties.structured import norm_part
 from dp_erm_bench.problems.erm.objective import ERM
@@ -62,7 +63,7 @@ def minimise_perturbed(
         return steps.accelerated(w, tolerance)
     w, _ = newton(replace(steps.smooth, l2=steps.modulus), w, linear)
     g = steps.gradient(w) + problem.penalty.strong_convexity * w
-    at = Minimiser(w, float(np.linalg.norm(g)) / steps.modulus)
+    at = Minimiser(w, float(norm2(g)) / steps.modulus)
     best = nearest(steps.after(w), at)
     if best.distance <= tolerance:
         return best

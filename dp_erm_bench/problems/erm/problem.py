@@ -11,6 +11,7 @@ import numpy as np
 from dp_erm_bench.constraints.norm_ball import NormBall
 from dp_erm_bench.datasets.base import Array, Uncharged
 from dp_erm_bench.datasets.spec import FRESH, identifying
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.penalties.structured import StructuredPenalty
 from dp_erm_bench.problems.base import Optimum, Problem
@@ -135,7 +136,7 @@ class ERMProblem(ERM, Problem):
         if not self.loss.convex:
             ahead = w - np.stack([self.gradient(row) for row in w])
             moved = self.constraint.project(self.penalty.prox(ahead, 1.0))
-            said["gradient_norm"] = np.linalg.norm(w - moved, axis=1)
+            said["gradient_norm"] = norm2(w - moved, axis=-1)
         return said
 
     def structure(self, w: Array) -> dict[str, Array]:

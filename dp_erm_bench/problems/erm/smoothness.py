@@ -14,15 +14,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Array, Dataset, Uncharged
+from dp_erm_bench.datasets.base import Array, Dataset, Uncharged, norms
+from dp_erm_bench.datasets.bounds import scaled
 from dp_erm_bench.datasets.derived import once
 from dp_erm_bench.errors import Unsupported, UsageError, refused
+from dp_erm_bench.kernels.lengths import USUAL
 from dp_erm_bench.losses.base import Loss
 
 KINDS = ("auto", "public", "data", "private")
 SOURCES = ("auto", "declared", "data")
 # Above this many columns the largest eigenvalue is found by Lanczos.
 _DENSE_EIGENVALUES = 1000
+LEAST = 1e-300
+"""Curvatures up to this count as 0: steps of their inverse would overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +38,8 @@ class Smoothness:
     kind : {'auto', 'public', 'data'}
         ``public``: from the declared bounds, M_j = H R_j^2 and beta = H R_2^2.
         ``data``: M_j = H mean_i x_ij^2 and beta = H lambda_max(X'X / n), a use
-        of the data that no budget pays for. ``auto``: public where bounds are
+        of the data that no budget pays for; records whose squares do not add up to
+        finite numbers have no say in it. ``auto``: public where bounds are
         declared, else data.
     dataset : Dataset
     loss : Loss
@@ -86,20 +91,42 @@ class Smoothness:
 
 
 def _times(H: float, squares: Array | float) -> Array:
-    """Return H times squares, 0 where they are, also for an infinite H."""
+    """Return H times squares, 0 where they are, also for an infinite H.
+
+    So are squares of which a step size has no finite inverse.
+    """
     squares = np.asarray(squares)
-    return np.multiply(H, squares, out=np.zeros_like(squares), where=squares > 0.0)
+    return np.multiply(H, squares, out=np.zeros_like(squares), where=squares > LEAST)
 
 
 def mean_squares(X: Any) -> Array:
-    """Return mean_i x_ij^2, shape (p,); X is dense or sparse."""
-    squares = np.square(X) if isinstance(X, np.ndarray) else X.power(2)
-    return np.asarray(np.asarray(squares.sum(axis=0)) / X.shape[0])
+    """Return mean_i x_ij^2, shape (p,); X is dense or sparse.
+
+    Records whose squares do not add up to finite numbers have no say in it.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.square(X) if isinstance(X, np.ndarray) else X.power(2)
+        means = np.asarray(np.asarray(squares.sum(axis=0)) / X.shape[0])
+        return means if np.isfinite(means.sum()) else mean_squares(squarable(X))
+
+
+def squares_add_up(X: Any) -> bool:
+    """Return whether the sum of all squares, which bounds X'X, is finite."""
+    entries = X if isinstance(X, np.ndarray) else X.data
+    with np.errstate(over="ignore", under="ignore"):
+        return bool(np.isfinite(np.square(entries).sum()))
+
+
+def squarable(X: Any) -> Any:
+    """Return features with zeros for the records whose squares do not add up."""
+    most = 0.5 * np.sqrt(np.finfo(np.float64).max / X.shape[0])
+    return scaled(X, rows=norms(X) <= most)
 
 
 def _largest_eigenvalue(X: Any) -> float:
-    """Return the largest eigenvalue of X'X / n; X is dense or sparse."""
+    """Return the largest eigenvalue of X'X / n; X is dense or sparse (`squarable`)."""
     n, p = X.shape
+    X = X if squares_add_up(X) else squarable(X)
     side = min(n, p)
     if side <= _DENSE_EIGENVALUES:
         gram = (X.T @ X if p <= n else X @ X.T) / n
@@ -180,7 +207,7 @@ def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str
             f"smoothness_bounds=declared: dataset {dataset.name} declares no bounds; "
             "use smoothness_bounds=data, or declare bounds"
         )
-    return H * np.square(once(dataset, largest_entries)), "data"
+    return H * np.square(once(dataset, _largest_squarable)), "data"
 
 
 def clipped_squares(dataset: Dataset, loss: Loss, bounds: Array) -> Array:
@@ -197,6 +224,13 @@ def _clipped_squares(X: Any, H: float, bounds: Array) -> Array:
     columns = np.repeat(np.arange(p), np.diff(X.indptr))
     terms = np.minimum(H * np.square(X.data), bounds[columns])
     return np.asarray(np.bincount(columns, terms, p) / n)
+
+
+def _largest_squarable(X: Any) -> Array:
+    """Return the largest absolute values of columns whose squares are finite."""
+    largest = largest_entries(X)
+    usual = bool(largest.max() <= USUAL[1])
+    return largest if usual else largest_entries(squarable(X))
 
 
 def largest_entries(X: Any) -> Array:

@@ -11,6 +11,7 @@ from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.base import Optimum
 from dp_erm_bench.problems.erm.objective import ERM
+from dp_erm_bench.problems.erm.smoothness import squares_add_up
 
 TOLERANCE = 1e-9
 KINKED = 1e-6
@@ -46,6 +47,8 @@ def certified_optimum(problem: ERM) -> Optimum:
 def compute_optimum(problem: ERM) -> Optimum:
     """Return the certified minimum, computed anew."""
     unsupported = _unsupported(problem)
+    if not (unsupported or squares_add_up(problem.dataset.X)):
+        unsupported = "no certificate: the squares of the features overflow"
     if unsupported:
         return Optimum(reason=unsupported)
     # Not at the top: scipy takes long to import, and most optima are cached.

@@ -146,7 +146,7 @@ def minimise_in_ball(problem: Composite, radius: float) -> Array:
         length = float(np.linalg.norm(path(math.exp(exponent))))
         return math.log(length / radius) if length > 0.0 else -1.0
 
-    m = 2.0 * problem.value(w) / radius**2
+    m = 2.0 * problem.value(w) / float(np.square(radius))
     least = NEGLIGIBLE * m
     if m > 0.0:
         path(m)

@@ -208,7 +208,13 @@ def gram(A: Any, rows: bool) -> Array:
 
 
 def _factor(matrix: Array, l2: float) -> tuple[Array, Array]:
-    """Return the Cholesky factor of the system scaled to unit diagonal, the scale."""
+    """Return the Cholesky factor of the system scaled to unit diagonal, the scale.
+
+    Raises
+    ------
+    LinAlgError
+        If there are numbers in it that are not finite.
+    """
     diagonal = matrix.diagonal() + l2
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     unit = matrix * scale * scale[:, None]
@@ -219,3 +225,5 @@ def _factor(matrix: Array, l2: float) -> tuple[Array, Array]:
             return linalg.cholesky(unit, lower=False, check_finite=False), scale
         except linalg.LinAlgError:
             ridge = max(10.0 * ridge, 1e-14)
+            if not np.isfinite(ridge):
+                raise

@@ -95,7 +95,8 @@ def _length(
         smooth = float(loss.derivative(y, z) @ step[1]) / y.size
         return -smooth - l2 * float(w @ step[0]) - tilt
 
-    if slope(1.0) <= 0.0 or slope(0.0) >= 0.0:
+    # Nor is there a zero between slopes that are not finite.
+    if not slope(1.0) > 0.0 > slope(0.0):
         return 1.0
     from scipy import optimize  # takes long to import
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from dp_erm_bench.constraints.base import UNCOMPILED
 from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum import composite
@@ -88,7 +89,7 @@ class Steps(ABC):
         """
         moved, g = self.step(w)
         subgradient = self.lipschitz * (w - moved) - g + self.gradient(moved)
-        return Minimiser(moved, float(np.linalg.norm(subgradient)) / self.modulus)
+        return Minimiser(moved, float(norm2(subgradient)) / self.modulus)
 
     def accelerated(
         self, start: Array, tolerance: float, most: int = MAX_STEPS
