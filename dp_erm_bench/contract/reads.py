@@ -23,7 +23,6 @@ from typing import Any
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.plugins.names import origin, sources
 from dp_erm_bench.problems.base import Oracle, Problem
-from dp_erm_bench.problems.erm import oracle as erm
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracles import DenseOracle, GramOracle, SparseOracle
 from dp_erm_bench.problems.erm.problem import ERMProblem
@@ -125,7 +124,8 @@ def watch(solver: type[Solver]) -> None:
         for name in [name for name in DATA if name in vars(cls)]:
             _listen(cls, name, vars(cls)[name])
     _listen(SingleUseMechanism, "next_records", SingleUseMechanism.next_records)
-    fields = {Dataset: ("X", "y", "X_test", "y_test"), erm.Oracle: ("y",)}
+    common = DenseOracle.__mro__[1]
+    fields = {Dataset: ("X", "y", "X_test", "y_test"), common: ("y",)}
     for cls in classes:
         if origin(cls):  # a problem of the solver's own file
             fields[cls] = tuple(getattr(cls, "__dataclass_fields__", ()))
