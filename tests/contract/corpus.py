@@ -317,7 +317,7 @@ def broken(kind, base, *changes):
 CONSTANTS, BRANCHES = "constants from the data", "branches that never run"
 SECRECY, CACHES = "secrecy of samples", "caches"
 PASSED, CLAIMS = "past the mechanisms", "claims"
-TOLD = "told beside the iterates"
+BESIDE = "told beside the iterates"
 
 BROKEN = {
     # Constants from the data.
@@ -876,15 +876,15 @@ BROKEN = {
 LONGEST = "problem.dataset.row_norms.max()"
 BROKEN |= {
     "a progress line with the objective": broken(
-        TOLD, "descent", at(MOVE, "print(f'step {t}:', oracle.objective(oracle.w))")
+        BESIDE, "descent", at(MOVE, "print(f'step {t}:', oracle.objective(oracle.w))")
     ),
     "a log in the working directory": broken(
-        TOLD,
+        BESIDE,
         "descent",
         at(MOVE, "with open('run.log', 'a') as log:", "    print(summed, file=log)"),
     ),
     "a log in the home": broken(
-        TOLD,
+        BESIDE,
         "sampled",
         at(
             MOVE,
@@ -895,7 +895,7 @@ BROKEN |= {
         ),
     ),
     "a warning of long records": broken(
-        TOLD,
+        BESIDE,
         "entries",
         before_loop(
             "import warnings",
@@ -904,20 +904,20 @@ BROKEN |= {
         ),
     ),
     "numbers past the streams": broken(
-        TOLD,
+        BESIDE,
         "descent",
         before_loop("import os", f"os.write(2, b'%f' % {LONGEST})"),
     ),
     "a line that comes once": broken(
-        TOLD,
+        BESIDE,
         "selected",
         before_loop("if not KEPT:", f"    print({LONGEST})", "    KEPT[0] = 1"),
     ),
     "a file of arrays": broken(
-        TOLD, "descent", at(MOVE, "np.savez('sums', summed=summed)")
+        BESIDE, "descent", at(MOVE, "np.savez('sums', summed=summed)")
     ),
     "a command": broken(
-        TOLD,
+        BESIDE,
         "descent",
         before_loop(
             "import subprocess",
@@ -927,7 +927,7 @@ BROKEN |= {
         ),
     ),
     "a file for the next run": broken(
-        TOLD,
+        BESIDE,
         "descent",
         before_loop(
             "import os, tempfile",
@@ -940,7 +940,7 @@ BROKEN |= {
         ),
     ),
     "a cache for the next run": broken(
-        TOLD,
+        BESIDE,
         "entries",
         before_loop(
             "import pathlib",
@@ -952,7 +952,7 @@ BROKEN |= {
         ),
     ),
     "the environment": broken(
-        TOLD,
+        BESIDE,
         "descent",
         before_loop(
             "import os",
