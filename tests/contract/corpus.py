@@ -378,7 +378,7 @@ CONSTANTS, BRANCHES = "constants from the data", "branches that never run"
 SECRECY, CACHES = "secrecy of samples", "caches"
 PASSED, CLAIMS = "past the mechanisms", "claims"
 REPEATS = "repeated runs"
-TOLD = "told beside the iterates"
+BESIDE = "told beside the iterates"
 
 BROKEN = {
     # Constants from the data.
@@ -1073,15 +1073,15 @@ BROKEN = {
 LONGEST = "problem.dataset.row_norms.max()"
 BROKEN |= {
     "a progress line with the objective": broken(
-        TOLD, "descent", at(MOVE, "print(f'step {t}:', oracle.objective(oracle.w))")
+        BESIDE, "descent", at(MOVE, "print(f'step {t}:', oracle.objective(oracle.w))")
     ),
     "a log in the working directory": broken(
-        TOLD,
+        BESIDE,
         "descent",
         at(MOVE, "with open('run.log', 'a') as log:", "    print(summed, file=log)"),
     ),
     "a log in the home": broken(
-        TOLD,
+        BESIDE,
         "sampled",
         at(
             MOVE,
@@ -1092,7 +1092,7 @@ BROKEN |= {
         ),
     ),
     "a warning of long records": broken(
-        TOLD,
+        BESIDE,
         "entries",
         before_loop(
             "import warnings",
@@ -1101,20 +1101,20 @@ BROKEN |= {
         ),
     ),
     "numbers past the streams": broken(
-        TOLD,
+        BESIDE,
         "descent",
         before_loop("import os", f"os.write(2, b'%f' % {LONGEST})"),
     ),
     "a line that comes once": broken(
-        TOLD,
+        BESIDE,
         "selected",
         before_loop("if not KEPT:", f"    print({LONGEST})", "    KEPT[0] = 1"),
     ),
     "a file of arrays": broken(
-        TOLD, "descent", at(MOVE, "np.savez('sums', summed=summed)")
+        BESIDE, "descent", at(MOVE, "np.savez('sums', summed=summed)")
     ),
     "a command": broken(
-        TOLD,
+        BESIDE,
         "descent",
         before_loop(
             "import subprocess",
@@ -1124,7 +1124,7 @@ BROKEN |= {
         ),
     ),
     "a file for the next run": broken(
-        TOLD,
+        BESIDE,
         "descent",
         before_loop(
             "import os, tempfile",
@@ -1137,7 +1137,7 @@ BROKEN |= {
         ),
     ),
     "a cache for the next run": broken(
-        TOLD,
+        BESIDE,
         "entries",
         before_loop(
             "import pathlib",
@@ -1149,7 +1149,7 @@ BROKEN |= {
         ),
     ),
     "the environment": broken(
-        TOLD,
+        BESIDE,
         "descent",
         before_loop(
             "import os",
