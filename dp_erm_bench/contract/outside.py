@@ -13,6 +13,7 @@ epsilon, which the law must not claim to keep below (``audit.profile``).
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -27,7 +28,7 @@ from dp_erm_bench.audit.guarantee import GRID
 from dp_erm_bench.audit.profile import candidates, excess, rates
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import Case, varied
-from dp_erm_bench.contract.families import LARGE
+from dp_erm_bench.contract.families import CORNERS, LARGE
 from dp_erm_bench.contract.replay import LONGER, corners
 from dp_erm_bench.contract.runs import NotApplicable, require, run_at
 from dp_erm_bench.contract.side import Side
@@ -115,16 +116,15 @@ def _cases(candidate: Candidate) -> Iterator[Case]:
     """
     if candidate.solver.__module__.partition(".")[0] == PACKAGE:
         return
-    near = (replace(case, brief=True) for case in varied(candidate))
-    far = (*corners(candidate), *corners(candidate, LONGER))
+    far = itertools.chain(corners(candidate), corners(candidate, LONGER))
     done = set[Any]()
-    for case in (*far, *near):
+    for case in itertools.chain(far, varied(candidate)):
         if case.params in done or case.toggled is not None or case.family in LARGE:
             continue
         done.add(case.params)
         laws = {replace(one.law(), times=1) for one in _declared(candidate, case)}
-        if laws and (case in far or not laws <= done):
-            yield replace(case, trials=1)
+        if laws and (CORNERS in case.family or not laws <= done):
+            yield replace(case, trials=1, brief=True)
         done |= laws
 
 
@@ -400,8 +400,9 @@ class Measured:
             yield Pair(words, *none, adjacencies=(Adjacency.ZERO_OUT,))
         if not (self.sampled or self.release.secret):
             other = np.ravel(np.asarray(self.call.second[0][0], np.float64))
-            at = (self.call.adjacency,)
-            yield Pair("as a record moves it", base, other, self.call.second, at)
+            at, alone = (self.call.adjacency,), len(self.call.first[0]) == 1
+            args = None if alone and self.is_plain else self.call.second
+            yield Pair("as a record moves it", base, other, args, at)
 
     def _ahead(self) -> Iterator[Pair]:
         """Yield equal values and one that is ahead, if scores move as is declared."""

@@ -2,12 +2,19 @@
 
 import pytest
 
+from dp_erm_bench.contract import outside
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.outside import not_recounted
-from dp_erm_bench.contract.suite import FAILS, OK
+from dp_erm_bench.contract.outside import is_foreign, not_recounted
+from dp_erm_bench.contract.suite import EXEMPT, FAILS, OK
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.releases.additive import AdditiveMechanism
+from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.renyi_filter import RenyiFilter
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
+from dp_erm_bench.trust.twins.base import twin_of
 from tests.contract.corpus import BASES
-from tests.contract.own import check_named
-from tests.loops import each
+from tests.contract.own import check_named, few
+from tests.privacy.made import built_in, release_of
 
 CHECK = "releases_of_outside_are_measured"
 KINDS = '''
@@ -168,6 +175,7 @@ SOUND = {
         ("yield ObjectiveGaussian(", "yield Mine("),
     ),
 }
+TWIN = "    twin = GaussianTwin\n"
 HALF = "draw = staticmethod(lambda *place: draws.gaussian(*place) / 2)"
 LAW = "def law(self):\n        return "
 BROKEN = {
@@ -286,17 +294,37 @@ BROKEN = {
 }
 
 
+FAST = {
+    "a subclass that changes nothing",
+    "half of the noise, called Gaussian",
+    "half of the noise, with the twin of another",
+    "fewer uses than there are, in long runs",
+    "Laplace entries at the euclidean sensitivity",
+    "half of the noise on winners",
+    "noise that is used again",
+}
+"""Of the others `make test-slow` runs all."""
+
+
+def some(texts):
+    slow = pytest.mark.slow
+    return [n if n in FAST else pytest.param(n, marks=slow) for n in sorted(texts)]
+
+
 @pytest.fixture
-def candidate(tmp_path):
+def candidate(tmp_path, monkeypatch, request):
+    if request.node.get_closest_marker("slow") is None:
+        monkeypatch.setattr(outside, "NOISES", 20_000)
+
     def write(text):
         path = tmp_path / "mine.py"
         path.write_text(text)
-        return candidate_of(str(path))
+        return few(candidate_of(str(path)))
 
     return write
 
 
-@each("name", SOUND)
+@pytest.mark.parametrize("name", some(SOUND))
 def test_a_sound_release_from_outside_is_not_accused(name, candidate):
     made = candidate(SOUND[name])
     found = check_named(CHECK).result(made)
@@ -304,7 +332,38 @@ def test_a_sound_release_from_outside_is_not_accused(name, candidate):
     assert len(not_recounted(made)) == 1
 
 
-@each("name", BROKEN)
+@pytest.mark.parametrize("name", some(BROKEN))
 def test_a_broken_release_from_outside_is_found(name, candidate):
     found = check_named(CHECK).result(candidate(BROKEN[name]))
     assert found.verdict == FAILS and "it raises" not in found.reason, found.reason
+
+
+@pytest.mark.parametrize("named, verdict", [("", FAILS), (TWIN, OK)])
+def test_what_cannot_be_measured_needs_a_twin(named, verdict, candidate):
+    made = candidate(
+        BROKEN["a call of its own"].replace("(Ours):\n", f"(Ours):\n{named}")
+    )
+    found = check_named(CHECK).result(made)
+    assert found.verdict == verdict, found.reason
+    assert named or "so that it is not measured: name a twin" in found.reason
+
+
+def test_all_that_is_of_the_package_is_not_measured(candidate):
+    assert check_named(CHECK).result(candidate(BASES["descent"])).verdict == EXEMPT
+    for kind in built_in():
+        assert kind.is_built_in() and not is_foreign(release_of(kind, "any", 1.0, 3))
+
+
+def test_a_kind_is_known_by_its_class_alone():
+    """Not by its name, its module or its base; an instance may be changed, too."""
+    forged = type("Gaussian", (Gaussian,), {"__module__": Gaussian.__module__})
+    assert not forged.is_built_in() and not forged.is_recounted()
+    assert twin_of(forged) is None and twin_of(Gaussian) is not None
+    assert is_foreign(forged("any", 1.0, 1))
+    changed = Gaussian("any", 1.0, 1)
+    object.__setattr__(changed, "mechanism", type("M", (AdditiveMechanism,), {}))
+    assert is_foreign(changed)
+    with pytest.raises(UsageError, match="one of a step is a Gaussian: must be one of"):
+        release_of(RenyiFilter, "any", 1.0, 1, steps=((forged("one", 1.0, 1),),))
+    with pytest.raises(UsageError, match="one of a run is a Gaussian: must be one of"):
+        release_of(RepeatAndSelect, "any", 1.0, 1, run=(forged("one", 1.0, 1),))
