@@ -68,10 +68,13 @@ class Diverged(RuntimeError):
     """
 
     def __init__(
-        self, message: str, seconds: float, certificate: Mapping[str, Any]
+        self,
+        message: str,
+        seconds: float = math.nan,
+        certificate: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
-        self.seconds, self.certificate = seconds, dict(certificate)
+        self.seconds, self.certificate = seconds, dict(certificate or {})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what it is pickled as: its message is not all that it takes."""
@@ -80,7 +83,7 @@ class Diverged(RuntimeError):
     @property
     def epsilon_certified(self) -> float:
         """Return the epsilon that is proved for what was spent."""
-        return float(self.certificate["epsilon_certified"])
+        return float(self.certificate.get("epsilon_certified", math.inf))
 
 
 def traced(error: BaseException, entries: int | None = None) -> str:

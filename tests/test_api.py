@@ -21,7 +21,7 @@ from dp_erm_bench import (
     problem_from_arrays,
     run,
 )
-from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.errors import Diverged, Unsupported, UsageError
 from tests.loops import each
 from tests.serving import RISKS, constraint_of, fits_noise, known, parameters
 
@@ -518,12 +518,10 @@ def test_held_out_records_are_measured():
     )
 
 
-def test_divergence_is_shown_not_raised():
+def test_divergence_is_raised():
     problem = own_problem("squared", penalty="none", strength=None)
-    result = fit(
-        problem, "sgd", epsilon=math.inf, step=1e30, passes=300, batch_size="full"
-    )
-    assert not np.isfinite(result.trajectory.objective.iloc[-1])
+    with pytest.raises(Diverged, match="sgd diverged"):
+        fit(problem, "sgd", epsilon=math.inf, step=1e30, passes=300, batch_size="full")
 
 
 def test_problems_of_other_declared_bounds_share_no_draw():

@@ -36,6 +36,10 @@ from tests.serving import (
 
 LARGE = (1e160, 1e200, 1e308)
 VALUES = (*LARGE, 1e-170)
+PLACED = [
+    *((1e160, "row"), (1e200, "entry"), (1e308, "row"), (1e308, "entry")),
+    *((1e308, "label"), (1e-170, "entry"), (1e200, "label"), (1e200, "row")),
+]
 FORMS = (np.asarray, sp.csc_array)
 FEW = 12
 CLIPPED = [n for n in RISKS if "clip" in parameters(n) and not needs_bounds(n)]
@@ -117,9 +121,9 @@ def replayed(algorithm, pair, adjacency, **params):
 @each("algorithm", CLIPPED)
 def test_no_record_moves_a_query_by_more_than_is_declared(algorithm, loss, form):
     """Against zeros or another record, whatever its size."""
-    places = ["row", "entry"] + ["label"] * (loss == "squared")
-    cases = itertools.product(VALUES, places, Adjacency)
-    for value, place, adjacency in cases:
+    for (value, place), adjacency in zip(PLACED, itertools.cycle(Adjacency)):
+        if place == "label" and loss == "logistic":
+            continue
         X, y = records(value, place)
         other = X.copy()
         other[3] = 0.0 if adjacency is Adjacency.ZERO_OUT else [0.5, -0.5, -1.0]
@@ -131,7 +135,7 @@ def test_no_record_moves_a_query_by_more_than_is_declared(algorithm, loss, form)
 @each("form", FORMS)
 @each("algorithm", ["random_cd", "sgd", "svrg", "one_pass_sgd"])
 def test_compiled_steps_leave_the_same_records_out(algorithm, form):
-    for value, place in itertools.product(VALUES, ("row", "entry", "label")):
+    for value, place in PLACED:
         X, y = records(value, place)
         made = public(posed(algorithm, X, y, form, loss="squared"))
         solver = built(algorithm, **short(algorithm, batch_size=6))

@@ -242,6 +242,18 @@ def test_divergence_is_a_status_of_that_trial_alone():
     assert fine["trajectory"]["objective"][-1] < fine["trajectory"]["objective"][0]
 
 
+def test_of_an_iterate_that_is_not_finite_nothing_is_measured():
+    given = {"penalty": {"name": "none"}, "dataset": {"test_fraction": 0.25}}
+    (record,) = run_batch([trial("a", "gd", params={"step": 1e308}, **given)])
+    check(record)
+    assert record["status"] == "diverged"
+    assert record["message"] == "an iterate is not finite"
+    for measure in ("objective", "test_accuracy", "auc"):
+        *_, last = record["trajectory"][measure]
+        assert last is None
+    assert record["trajectory"]["test_accuracy"][0] is not None
+
+
 def test_an_optimum_that_is_not_certified_is_null_with_the_reason():
     given = {"dataset": {"n": 20, "p": 40}, "penalty": {"name": "none"}}
     (record,) = run_batch([trial("a", "greedy_cd", **given)])
