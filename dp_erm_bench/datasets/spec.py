@@ -11,7 +11,7 @@ from dp_erm_bench.datasets.base import Usual
 from dp_erm_bench.datasets.bounds import Declared, declared_by
 from dp_erm_bench.datasets.intercept import KEY as INTERCEPT
 from dp_erm_bench.datasets.prepare import Recipe
-from dp_erm_bench.datasets.records import LABEL_PAIRS, are_words, words_of
+from dp_erm_bench.datasets.records import are_words, as_number, words_of
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import entering
 from dp_erm_bench.registry import check_choice, locate, read
@@ -112,20 +112,21 @@ def identifying(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a dataset's specification that enter a trial's identity.
 
     Without what its prepared content tells, which enters by its hash: how a file is to
-    be read, the classes, the words of categories, and one positive label that is the
-    larger of a usual pair. To declare what was read moves no draw.
+    be read, the classes, with a positive label that is the larger one anyway, and the
+    words of categories. To declare what was read moves no draw.
     """
     told: dict[str, Any] = {"classes": None}
     if fields.get("_target_") == FILE_LOADER:
         told |= READING
     if isinstance(onehot := fields.get("onehot"), Mapping):
         told["onehot"] = [str(column) for column in onehot]
-    usual = [form for _, one in LABEL_PAIRS for form in (one, [one])]
-    kept = dict(fields)
-    if kept.get("positive") in usual and MEMBER not in kept:
-        del kept["positive"]  # Such a yaml has no such key.
-    elif kept.get("positive") in usual:
-        told["positive"] = None
+    kept, classes = dict(fields), fields.get("classes")
+    if isinstance(classes, list | tuple) and not are_words(classes):
+        larger = max(map(as_number, classes), default=None)
+        if kept.get("positive") in (larger, [larger]) and MEMBER not in kept:
+            del kept["positive"]  # Such a yaml has no such key.
+        elif kept.get("positive") in (larger, [larger]):
+            told["positive"] = None
     return entering({k: told.get(k, v) for k, v in kept.items()}, LATER)
 
 

@@ -23,7 +23,7 @@ from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.trust import epsilons
-from dp_erm_bench.trust.recount import Recount, listen, recount, uses_of
+from dp_erm_bench.trust.recount import Recount, listen, recount, uses_of, watch
 from dp_erm_bench.trust.twins.base import NoTwin, twin_of
 from dp_erm_bench.trust.twins.inside_noisy_max import InsideNoisyMaxTwin
 from tests.loops import each
@@ -90,6 +90,7 @@ with_private_constants = pytest.mark.parametrize("algorithm", PRIVATE)
 
 
 def counted(run, calibration, declared=None):
+    watch(run.declare().mechanisms)
     run.iterates()
     return recount(run.mechanisms, calibration, declared)
 

@@ -308,7 +308,7 @@ def test_to_declare_what_was_read_moves_no_identity(tmp_path):
         {},
         {"classes": [0, 1]},
         {"classes": [1, 0], "positive": [1]},
-        {"positive": 1, "header": True, "p": 2},
+        {"positive": 1, "header": True, "p": 2, "classes": [0, 1]},
     ]
     parts = ("logistic", "none", "none")
     names = {
@@ -319,7 +319,7 @@ def test_to_declare_what_was_read_moves_no_identity(tmp_path):
         problem_named("file", {"path": path, "positive": [0]}, *parts).identity
         not in names
     )
-    madelon = [{}, {"positive": [1]}, {"classes": [1, -1]}]
+    madelon = [{}, {"positive": [1], "classes": [-1, 1]}, {"classes": [1, -1]}]
     assert len({problem_named("madelon", how, *parts).identity for how in madelon}) == 1
     hue = tmp_path / "hue.csv"
     hue.write_text("hue,y\nblue,0\nred,1\n")
