@@ -187,21 +187,25 @@ class _Member:
     def __get__(self, one: Any, kind: Any = None) -> Any:
         global _inside
         if one is None:
-            if hasattr(self.plain, "__get__"):
-                return self.plain
-            raise AttributeError(self.name)
+            return self.default()
         held = vars(one).get(self.name, self)
         if hasattr(self.plain, "__get__") or hasattr(held, "shape"):
             _asked(one, sys._getframe(1))
         if held is not self:
             return held
         if not hasattr(self.plain, "__get__"):
-            raise AttributeError(self.name)
+            return self.default()
         before, _inside = _inside, True
         try:
             return self.plain.__get__(one, kind)
         finally:
             _inside = before
+
+    def default(self) -> Any:
+        """Return the member as the class has it; a field may have none."""
+        if self.plain is None:
+            raise AttributeError(self.name)
+        return self.plain
 
     def __set__(self, one: Any, value: Any) -> None:
         vars(one)[self.name] = value
