@@ -1,6 +1,7 @@
 """The benchmarks' own parts, on few trials: that they measure what they say."""
 
 import itertools
+import statistics
 import subprocess
 import sys
 import time
@@ -192,11 +193,16 @@ def test_a_batch_of_32_costs_less_than_its_like_of_2():
 
 @pytest.mark.parametrize("shape", [(400, 30, 0), (400, 300, 20)])
 def test_the_model_tells_what_steps_take(shape):
-    """Of every solver, for batches of one and many; rates fit what they are made of."""
+    """Of every solver, for batches of one and many; rates fit what they are made of.
+
+    What a machine is slower or faster by, a plan takes from trials that were run.
+    """
     found = list(rates.measured([shape], seconds=0.02))
     assert {one.size for one in found} == set(rates.BATCHES)
-    wrong = {one[:5]: one.told / one.taken for one in found}
-    assert {k: v for k, v in wrong.items() if not 1 / 5 < v < 5} == {}
+    told = {one[:5]: one.told / one.taken for one in found}
+    machine = statistics.median(told.values())
+    assert 1 / 10 < machine < 10
+    assert {k: v for k, v in told.items() if not 1 / 5 < v / machine < 5} == {}
     fitted = {name: (shared, own) for name, shared, own, _ in rates.fitted(found)}
     assert sum(sum(pair) for pair in fitted.values()) > 0.0
 

@@ -64,7 +64,7 @@ def test_no_other_check_finds_the_twin(key):
     slow = {name: run for name, run in SLOW.items() if name in WRITTEN[key]}
     with np.errstate(all="ignore"):
         found = complaints(key[0], TWINS[key], QUICK | slow)
-    assert list(found) == WRITTEN[key]
+    assert list(found) == WRITTEN[key], found
 
 
 def test_the_table_is_the_one_that_is_written():
