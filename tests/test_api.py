@@ -799,7 +799,8 @@ FLAGS = [True, None, False, True]
 def test_a_label_that_is_missing_is_refused_in_every_container(y, how):
     """They became -1, or raised a TypeError."""
     how = {"positive": "yes"} if how == {} else how or {}
-    with pytest.raises(UsageError, match="y: has no value in record 1$"):
+    said = "y: has no value in record 1$|y holds a value that is not finite: record 1,"
+    with pytest.raises(UsageError, match=said):
         problem_from_arrays(np.eye(len(y)), y, **{"loss": "logistic"} | how)
 
 

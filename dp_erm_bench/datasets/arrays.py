@@ -92,7 +92,6 @@ def _labels(
             words = any(isinstance(one, str) for one in np.ravel(np.asarray(y)))
             hint = "; name what becomes +1, as in positive='yes'" if words else ""
             raise UsageError(f"{error}{hint}") from None
-        base.check_missing("y", told)
         return records.from_zero(told) if classification else (told, False)
     several = isinstance(positive, list | tuple | np.ndarray | None)
     chosen = positive if several else [positive]

@@ -256,7 +256,17 @@ def places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
     for one, j in found.items() if words else ():
         values.setdefault(as_number(one), []).append(j)
 
+    texts: dict[str, int] = {}
+
     def place(cell: Any) -> int:
+        """Look a text up once."""
+        if type(cell) is str:
+            if cell not in texts:
+                texts[cell] = place_of(cell)
+            return texts[cell]
+        return place_of(cell)
+
+    def place_of(cell: Any) -> int:
         if not words:
             return found.get(as_number(cell), -1)
         if not isinstance(cell, str) and base.is_missing(cell):

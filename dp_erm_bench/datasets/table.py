@@ -45,6 +45,12 @@ INDEXED = (
     "column like the others with dataset.index=keep"
 )
 
+WRONG = (
+    *("holds a word", "holds text", "holds a number that is not finite"),
+    "has no value",
+)
+"""What may be wrong with a cell."""
+
 MOST_LINES = 100
 """Lines of a message about the columns of one file."""
 
@@ -427,46 +433,49 @@ class Csv:
         wrong = []
         for name in table.columns:
             column, known = table[name], self._known(name, layout)
-            if column.dtype.kind == "f":
-                values = column.to_numpy()
-                if np.isfinite(values).all() and not known:
+            chosen = words_of(known) if str(name) in self.categories else []
+            if column.dtype.kind == "f" and not chosen:
+                if np.isfinite(column.to_numpy()).all():
                     continue
-                empty, odd = np.isnan(values), np.isinf(values)
-                text = np.zeros(len(values), bool)
-            else:
-                cells = column.tolist()
-                empty = np.array([is_missing(one) for one in cells])
-                odd = text = np.zeros(len(cells), bool)
-                if name in layout.texts:
-                    words = {*map(spelling, known)} if are_words(known) else set()
-                    empty &= np.array([spelling(one) not in words for one in cells])
-                else:
-                    text = np.array([isinstance(one, str) for one in cells]) & ~empty
-                    odd = np.array([one in (np.inf, -np.inf) for one in cells])
-            unknown = np.zeros(len(empty), bool)
-            if str(name) in self.categories and known:
-                unknown = (places(column.to_numpy(), words_of(known)) < 0) & ~empty
-                text = text & ~unknown
-            listed = ", ".join(map(escaped, map(spelling, known)))
-            found = [
-                (
-                    unknown,
-                    "holds a word",
-                    f" that is not one of its categories {listed}",
-                ),
-                (text, "holds text", ""),
-                (odd, "holds a number that is not finite", ""),
-                (empty, "has no value", ""),
-            ]
+            cells = column.tolist()
+            kinds = self._kinds({*cells}, known, chosen, name in layout.texts)
+            if not any(kinds.values()):
+                continue
+            found = np.array([kinds[cell] for cell in cells])
+            listed = ", ".join(map(escaped, map(spelling, chosen)))
+            more = {"holds a word": f" that is not one of its categories {listed}"}
+            there = [what for what in WRONG if (found == what).any()]
+            rows = [_rows(found == what, 1 + layout.named) for what in there]
             told = [
-                f"{what} in {_rows(mask, 1 + layout.named)}{more}"
-                for mask, what, more in found
-                if mask.any()
+                f"{what} in {where}{more.get(what, '')}"
+                for what, where in zip(there, rows, strict=True)
             ]
+            text = found == "holds text"
             hint = self._hint(name, text, layout) if text.any() else ""
-            if told:
-                wrong.append(f"column {heading(name)} {' and '.join(told)}{hint}")
+            at = layout.names.index(name)
+            nameless = layout.named and not layout.cells[at]
+            whose = f"{at} without a name" if nameless else heading(name)
+            wrong.append(f"column {whose} {' and '.join(told)}{hint}")
         return wrong
+
+    def _kinds(
+        self, cells: set[Any], known: list[Any], chosen: list[Any], is_text: bool
+    ) -> dict[Any, str]:
+        """Return what is wrong with each different cell of a column, else nothing."""
+        different = np.array([*cells, None], object)[:-1]
+        placed = places(different, chosen) if chosen else np.zeros(len(cells))
+        words = {*map(spelling, known)} if are_words(known) and is_text else set()
+
+        def kind(cell: Any, place: int) -> str:
+            if is_missing(cell) and not (words and spelling(cell) in words):
+                return "has no value"
+            if place < 0:
+                return "holds a word"
+            if isinstance(cell, str):
+                return "" if is_text else "holds text"
+            return "" if np.isfinite(cell) else "holds a number that is not finite"
+
+        return {c: kind(c, int(j)) for c, j in zip(different, placed, strict=True)}
 
     def _known(self, name: Any, layout: "Layout") -> list[Any]:
         """Return the words that are declared of a column."""

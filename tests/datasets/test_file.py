@@ -551,6 +551,7 @@ ODD_ROWS = [
     ("Unnamed: 0,age,y\n5,.3,1\n2,.4,0\n", {}, "column 0 has no name, as an index"),
     ("2,2,0\n3,4,1\n1,6,0\n", {"header": False}, "column 0 may count the records"),
     ("5,.2,0\n3,.4,1\n9,6,0\n", {"header": False}, "column 0 may count the records"),
+    ("a,b,y,\n1,2,0\n3,4,1\n", {}, "column 3 without a name has no value in 2 rows"),
     ("My title\na,b,y\n1,2,0\n", {}, "has one column, and needs features and labels"),
     (
         "h,h=r,y\nr,2,0\nb,1,1\n",
