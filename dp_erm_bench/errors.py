@@ -122,6 +122,28 @@ def word(value: object) -> str:
     return text if WORD.fullmatch(text) else "..."
 
 
+def heading(value: object) -> str:
+    """Return the heading of a column as it is printed: quoted, escaped, shortened.
+
+    Of a column without one its place, which is a number.
+    """
+    return str(value) if isinstance(value, int) else f'"{escaped(value)}"'
+
+
+def escaped(value: object, longest: int = 60) -> str:
+    """Return a text on one line, what is not printable escaped, shortened."""
+    parts = [
+        one if one.isprintable() and one not in '"\\' else ascii(one)[1:-1]
+        for one in str(value)
+    ]
+    parts = ['\\"' if one == '"' else one for one in parts]
+    if sum(map(len, parts)) > longest:
+        while sum(map(len, parts)) > longest - 3:
+            parts.pop()
+        parts.append("...")
+    return "".join(parts)
+
+
 def place_of(error: BaseException) -> str:
     """Return the place where a reader stopped, else the kind of error; no content."""
     match = PLACE.search(str(error))

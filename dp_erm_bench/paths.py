@@ -31,6 +31,9 @@ LARGEST_TEXT = 1 << 26
 """Bytes of a file, or of a line, that is held in memory as a whole."""
 
 MOST_FILES = 100_000
+LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where a container's kernel says how much its processes may use."""
+
 SCRATCH = "dp-erm-bench-"
 """Start of the names of the folders that end with their process."""
 
@@ -235,6 +238,20 @@ def numbers_of(path: Path, key: str) -> Any:
         raise UsageError(f"{key}={path}: cannot be read, {reason}") from None
     except (ValueError, EOFError):
         return None
+
+
+def machine_memory() -> float:
+    """Return the bytes of this machine, or of the container that this process is in.
+
+    Infinite where the system does not tell.
+    """
+    sizes = [math.inf]
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sizes.append(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+    for path in map(Path, LIMITS):
+        if path.is_file() and (limit := path.read_text().strip()).isdecimal():
+            sizes.append(float(limit))
+    return min(sizes)
 
 
 def digest(value: Any) -> str:

@@ -6,10 +6,13 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from threadpoolctl import threadpool_info
 
 import dp_erm_bench
@@ -156,7 +159,7 @@ def test_arrays_are_copied_and_locked():
         (np.zeros((0, 2)), np.ones(0), "empty"),
         (np.full((2, 2), np.nan), np.ones(2), "finite"),
         (np.zeros((2, 2)), np.array([1.0, np.inf]), "finite"),
-        (np.zeros((2, 2)), np.array([0.0, 1.0]), "label 0 is not allowed"),
+        (np.zeros((2, 2)), np.array([0.0, 2.0]), "label 0 is not allowed"),
         ([["a", "b"]], [1.0], "must be an array of numbers"),
         ([[1.0], [1.0, 2.0]], [1.0, 1.0], "must be an array of numbers"),
     ],
@@ -651,7 +654,7 @@ def test_records_that_do_not_fit_a_model_are_refused(change, said):
     with pytest.raises(UsageError, match=said):
         result.predict(change(X))
     with pytest.raises(UsageError, match="labels must be -1 or"):
-        result.score(X, y > 0)
+        result.score(X, y * 2)
     with pytest.raises(UsageError, match=r"for words give numpy\.where\(y == 'yes'"):
         result.score(X, np.where(y > 0, "yes", "no"))
     with pytest.raises(
@@ -691,10 +694,16 @@ def test_a_fit_predicts_for_the_texts_of_its_own_csv(intercept, tmp_path):
     other = fit(read, "gd", epsilon=math.inf, n_iter=20)
     np.testing.assert_allclose(other.predict(table), np.sign(margins))
     for wrong, said in (
-        ({"hue": ["red", "blue", "teal", None]}, "hue holds a word in row 2 .* red, g"),
-        ({"hue": ["red", None, "blue", "red"]}, "hue holds a word in row 1 .* blue, r"),
-        ({"k": [1, 2, 3, 1]}, "X: column k holds a word in row 2 .* categories 2, 1$"),
-        ({"a": ["x"] * 4}, "must be an array of numbers"),
+        (
+            {"hue": ["red", "blue", "teal", None]},
+            "hue. holds a word in row 2 .* red, g",
+        ),
+        ({"hue": ["red", None, "blue", "red"]}, "hue. has no value in row 1"),
+        (
+            {"k": [1, 2, 3, 1]},
+            "X: column .k. holds a word in row 2 .* categories 2, 1$",
+        ),
+        ({"a": ["x"] * 4}, "column .a. holds .*, features must be numbers"),
         ({"a": [1]}, "X: must be columns of one length"),
     ):
         with pytest.raises(UsageError, match=said):
@@ -737,11 +746,204 @@ def test_labels_are_named_as_the_user_has_them(kind, no, yes):
     labels = kind([yes if one > 0.0 else no for one in y])
     problem = problem_from_arrays(X, labels, loss="logistic", positive=yes)
     np.testing.assert_array_equal(problem.dataset.y, y)
+    if no != "no":  # 0 and 1, and booleans, need no name
+        read = problem_from_arrays(X, labels, loss="logistic").dataset
+        np.testing.assert_array_equal(read.y, y)
+        assert read.uncharged == ("classes",)
+        return
     with pytest.raises(UsageError, match=r"what becomes \+1"):
         problem_from_arrays(X, labels, loss="logistic")
 
 
 def test_a_column_of_text_is_named():
     table = named_frame(arrays()[0]).assign(dose="high")
-    with pytest.raises(UsageError, match="X: column dose holds .*must be numbers"):
+    with pytest.raises(UsageError, match='X: column "dose" holds .*must be numbers'):
         problem_from_arrays(table, arrays()[1], loss="logistic")
+
+
+WORDS = ["yes", None, "no", "yes"]
+FLAGS = [True, None, False, True]
+
+
+@each(
+    ("y", "how"),
+    [
+        (WORDS, {}),
+        (["yes", math.nan, "no", "yes"], {}),
+        (np.array(WORDS, object), {}),
+        (np.array(["yes", math.nan, "no", "yes"]), {}),
+        (np.array([b"yes", b"nan", b"no", b"yes"]), {}),
+        (pd.Series(WORDS), {}),
+        (pd.Series(WORDS, dtype="string"), {}),
+        (pd.Series(WORDS, dtype="category"), {}),
+        (pd.Series(["yes", pd.NA, "no", "yes"], dtype=object), {}),
+        (pd.Series(["yes", pd.NaT, "no", "yes"], dtype=object), {}),
+        (pd.Series(["yes", "NA", "no", "yes"]), {}),
+        (["yes", "", "no", "yes"], {}),
+        (pd.Series(pd.to_datetime(["2020-01-01", None])), {"positive": "2020-01-01"}),
+        *(
+            (y, how)
+            for how in ({"positive": 1}, {"classes": [0, 1]}, {"loss": "squared"}, None)
+            for y in (
+                [1, math.nan, 0, 1],
+                FLAGS,
+                pd.Series([1, None, 0, 1]),
+                pd.Series([1, None, 0, 1], dtype="Int64"),
+                pd.Series([1, None, 0, 1], dtype="Float64"),
+                pd.Series(FLAGS, dtype="boolean"),
+                pd.Series([1, pd.NA, 0, 1], dtype=object),
+            )
+        ),
+    ],
+)
+def test_a_label_that_is_missing_is_refused_in_every_container(y, how):
+    """They became -1, or raised a TypeError."""
+    how = {"positive": "yes"} if how == {} else how or {}
+    said = "y: has no value in record 1$|y holds a value that is not finite: record 1,"
+    with pytest.raises(UsageError, match=said):
+        problem_from_arrays(np.eye(len(y)), y, **{"loss": "logistic"} | how)
+
+
+@each(
+    "y",
+    [
+        [0, 1, 1, 0],
+        [False, True, True, False],
+        np.array([0.0, 1.0, 1.0, 0.0]),
+        np.array([False, True, True, False], object),
+        pd.Series([0, 1, 1, 0], dtype="Int64"),
+        pd.Series([False, True, True, False], dtype="boolean"),
+        pd.Series([0, 1, 1, 0], dtype="category"),
+    ],
+)
+def test_labels_0_and_1_and_booleans_are_taken_as_a_csv_takes_them(y):
+    for how, uncharged in (({}, ("classes",)), ({"classes": [0, 1]}, ())):
+        data = problem_from_arrays(np.eye(4), y, loss="logistic", **how).dataset
+        np.testing.assert_array_equal(data.y, [-1, 1, 1, -1])
+        assert data.uncharged == uncharged
+    plain = problem_from_arrays(np.eye(4), y, loss="squared").dataset
+    np.testing.assert_array_equal(plain.y, [0, 1, 1, 0])
+    assert plain.uncharged == ()
+    own = problem_from_arrays(np.eye(4), [-1, 1, 1, -1], loss="logistic")
+    assert own.dataset.uncharged == ()
+    result = fit(own, "gd", epsilon=math.inf, n_iter=3)
+    assert result.score(np.eye(4), y) == result.score(np.eye(4), [-1, 1, 1, -1])
+
+
+@each(
+    ("y", "how", "expected"),
+    [
+        ([1.0, 2.0, 1, 2], {"positive": ["1"]}, [1, -1, 1, -1]),
+        (["1.0", "2", "1", "2"], {"positive": [1]}, [1, -1, 1, -1]),
+        ([10**15 + 1, 10**15 + 2, 1], {"positive": [10**15 + 1]}, [1, -1, -1]),
+        ([True, False], {"positive": "True"}, [1, -1]),
+        (["True", "False"], {"positive": True}, [1, -1]),
+        ([date(2020, 1, 2), date(2020, 1, 1)], {"positive": "2020-01-02"}, [1, -1]),
+        (
+            pd.to_datetime(["2020-01-02", "2020-01-01"]),
+            {"positive": [date(2020, 1, 2)]},
+            [1, -1],
+        ),
+        ([100000, 100000.0, 7], {"positive": ["100000"]}, [1, 1, -1]),
+    ],
+)
+def test_labels_of_arrays_are_told_by_the_rule_of_files(y, how, expected):
+    found = problem_from_arrays(np.eye(len(y)), y, loss="logistic", **how).dataset.y
+    np.testing.assert_array_equal(found, expected)
+
+
+CODES = {"code": ["A1", "1E5", "10E4", "100000", "7"]}
+
+
+@each(
+    ("table", "told"),
+    [
+        (CODES, [0, 1, 2, 3, 4]),
+        ({"code": [100000, 7]}, [3, 4]),
+        ({"code": [7.0]}, [4]),
+        ({"code": pd.Categorical(["A1", "7"])}, [0, 4]),
+        ({"code": [100000.0]}, "holds a word in row 0"),
+        ({"code": ["7.0"]}, "holds a word in row 0"),
+        ({"code": ["A1", None]}, "has no value in row 1"),
+        ({"code": ["A1", math.nan]}, "has no value in row 1"),
+        ({"code": [7, math.nan]}, "has no value in row 1"),
+    ],
+)
+def test_a_word_of_a_table_is_the_word_of_the_file(table, told, tmp_path):
+    path = tmp_path / "codes.csv"
+    rows = [f"{code},{j % 2}" for j, code in enumerate(CODES["code"])]
+    path.write_text("\n".join(["code,y", *rows]))
+    problem = load_problem("file", "logistic", path=str(path), onehot=CODES)
+    result = fit(problem, "gd", epsilon=math.inf, n_iter=2)
+    model = replace(result.model, w=np.arange(5.0))
+    if isinstance(told, str):
+        with pytest.raises(UsageError, match=f'column "code" {told}'):
+            model.decision_function(pd.DataFrame(table))
+        return
+    for X in (pd.DataFrame(table), table):
+        np.testing.assert_array_equal(model.decision_function(X), told)
+
+
+PAIR = {"a": [1.0, 2.0], "b": [3.0, 4.0]}
+
+
+@each("intercept", [None, 1.0])
+@each(
+    ("X", "said"),
+    [
+        ([[1.0, 2.0], [math.nan, 1.0]], "X: has no value in record 1, feature 0"),
+        ([[1.0, 2.0], [None, 1.0]], "X: has no value in record 1, feature 0"),
+        (pd.DataFrame(PAIR | {"a": [1.0, None]}), "X: has no value in record 1"),
+        (
+            pd.DataFrame(PAIR | {"a": pd.array([1, None], "Int64")}),
+            'X: column "a": has no value in record 1',
+        ),
+        (PAIR | {"b": [1.0, math.nan]}, "X: has no value in record 1, feature 1"),
+        (PAIR | {"b": [1.0, None]}, 'X: column "b": has no value in record 1'),
+        (sp.csr_array([[1.0, math.nan]]), "not finite: record 0, feature 1"),
+        ([[math.inf, 1.0]], "not finite: record 0, feature 0"),
+        ([[1e308, 1e308], [-1e308, 1e308]], "the margin of record 0 is larger"),
+        (np.ma.array([[1.0, 2.0]], mask=[[0, 1]]), "not masked ones"),
+        (pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), '"a" stands twice'),
+        (pd.DataFrame([[1, 2, 3]], columns=["a", "b", "b"]), '"b" stands twice'),
+        (pd.DataFrame([[1, 2]], columns=[0, 0]), "heading 0 stands twice"),
+    ],
+)
+def test_records_without_a_margin_are_refused_and_not_called_negative(
+    X, said, intercept
+):
+    table = pd.DataFrame(np.eye(4)[:, :2], columns=["a", "b"])
+    y = [1, 1, -1, -1]
+    how = {"loss": "logistic", "intercept": intercept}
+    result = fit(problem_from_arrays(table, y, **how), "gd", epsilon=math.inf, n_iter=2)
+    model = replace(result.model, w=np.array([1e6, -1e6, 1.0][: result.w.size]))
+    for ask in (
+        model.predict,
+        model.decision_function,
+        lambda X: model.score(X, [1] * len(X)),
+    ):
+        if ask == model.predict or not sp.issparse(X):
+            with pytest.raises(UsageError, match=said):
+                ask(X)
+    if isinstance(X, pd.DataFrame) and X.columns.has_duplicates:
+        with pytest.raises(UsageError, match=said):
+            problem_from_arrays(X, [1], loss="logistic")
+
+
+@each(
+    "y",
+    [
+        [1, math.nan],
+        [1, None],
+        pd.Series([1, None]),
+        pd.Series([1, None], dtype="Int64"),
+        pd.Series([True, None], dtype="boolean"),
+        ["yes", None],
+    ],
+)
+@each("loss", ["logistic", "squared"])
+def test_a_score_of_missing_labels_is_refused(y, loss):
+    problem = problem_from_arrays(np.eye(4)[:, :2], [1, 1, -1, -1], loss=loss)
+    result = fit(problem, "gd", epsilon=math.inf, n_iter=2)
+    with pytest.raises(UsageError, match="^y: has no value in record 1"):
+        result.score(np.eye(2), y)

@@ -23,6 +23,7 @@ def own_dataset(
     classes: object = None,
     clip_to_bounds: bool = False,
     intercept: float = 0.0,
+    classification: bool = False,
 ) -> Dataset:
     """Return the dataset of a user's own records.
 
@@ -38,12 +39,14 @@ def own_dataset(
     classes : list of labels, optional
         All labels that there may be. Without ``positive`` they are two numbers, of
         which the larger becomes +1. None: the categories of a Series that has some,
-        else they are read off y, which `uncharged` lists. Without both, labels are not
-        mapped: the loss refuses those that it does not know.
+        else they are read off y, which `uncharged` lists. Without both, labels are
+        taken as they are: the loss refuses those that it does not know.
     clip_to_bounds : bool
         Whether each record is clipped to the bounds.
     intercept : float
         The constant of a last column, which is added after that; 0 for none.
+    classification : bool
+        Whether labels 0 and 1, or booleans, become -1 and +1 without both of these.
 
     Raises
     ------
@@ -57,7 +60,8 @@ def own_dataset(
         known = getattr(getattr(y, "dtype", None), "categories", None)
     listed = hasattr(known, "__iter__") and not isinstance(known, str)
     known = list(known) if listed else known  # type: ignore[call-overload]
-    arrays = {"X": features, "y": _labels(y, positive, known)}
+    labels, read = _labels(y, positive, known, classification)
+    arrays = {"X": features, "y": labels}
     records.check_raw("arrays", features, arrays["y"])
     if clip_to_bounds and bounds is None:
         raise UsageError("clip_to_bounds=True: needs bounds to clip to")
@@ -67,25 +71,35 @@ def own_dataset(
         arrays |= with_column(arrays, intercept)
         bounds = bounds and with_bound(bounds, intercept)
     made = dataset_from_arrays(arrays["X"], arrays["y"], bounds=bounds)
-    read = (Uncharged.CLASSES,) * (positive is not None and known is None)
-    return replace(made, intercept=intercept, columns=columns, uncharged=read)
+    uncharged = (Uncharged.CLASSES,) * read
+    return replace(made, intercept=intercept, columns=columns, uncharged=uncharged)
 
 
-def _labels(y: Any, positive: object, classes: Any) -> Array:
-    """Return labels as numbers, -1 and +1 where it is said which become +1."""
+def _labels(
+    y: Any, positive: object, classes: Any, classification: bool
+) -> tuple[Array, bool]:
+    """Return labels as numbers, -1 and +1 where it is said which become +1.
+
+    And whether the classes were read off them: where 0 stands for -1, as it does with
+    1, or where ``positive`` is given alone.
+    """
+    if isinstance(y, np.ma.MaskedArray):
+        raise UsageError("y: must be an array of numbers, not masked ones")
     if positive is None and classes is None:
         try:
-            return np.asarray(base.numbers("y", y), np.float64)
+            told = np.asarray(base.numbers("y", y), np.float64)
         except UsageError as error:
             words = any(isinstance(one, str) for one in np.ravel(np.asarray(y)))
             hint = "; name what becomes +1, as in positive='yes'" if words else ""
             raise UsageError(f"{error}{hint}") from None
+        return records.from_zero(told) if classification else (told, False)
     several = isinstance(positive, list | tuple | np.ndarray | None)
     chosen = positive if several else [positive]
     chosen = None if chosen is None else list(chosen)  # type: ignore[call-overload]
     check_classes("arrays", chosen, classes, prefix="")
     how: dict[str, Any] = {"positive": chosen, "classes": classes}
-    return records.labels("arrays", np.asarray(y), classification=True, **how)
+    found = records.labels("arrays", base.plain("y", y), classification=True, **how)
+    return found, classes is None
 
 
 def _table(X: Any) -> tuple[tuple[str, ...], Features]:
@@ -94,11 +108,6 @@ def _table(X: Any) -> tuple[tuple[str, ...], Features]:
         return (), base.as_features(X)
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
         return (), np.asarray(base.numbers("X", X), np.float64)
-    for column, dtype in zip(X.columns, X.dtypes, strict=True):
-        if getattr(dtype, "kind", "O") not in base.NUMBERS:
-            raise UsageError(
-                f"X: column {column} holds {dtype}, features must be numbers"
-            )
-    named = all(isinstance(column, str) for column in X.columns)
-    names = tuple(X.columns) if named else ()
-    return names, X.to_numpy(np.float64)
+    headings, found = base.table_of("X", X)
+    named = all(isinstance(column, str) for column in headings)
+    return tuple(headings) if named else (), found

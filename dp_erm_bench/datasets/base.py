@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, heading
 from dp_erm_bench.kernels.lengths import norm2, powers_of, unscaled
+from dp_erm_bench.paths import machine_memory
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
@@ -22,6 +23,16 @@ Features: TypeAlias = "Array | csc_array"
 
 NUMBERS = "biuf"
 """Kinds of numpy's types that are real numbers."""
+
+MISSING = frozenset(
+    ["", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "None", "NULL", "null"]
+    + ["nan", "NaN", "NAN", "-nan", "-NaN", "NaT"]
+    + ["1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
+)
+"""Cells of text that stand for no value, unless one is declared as a word."""
+
+WIDTH = 64
+"""Bytes that each feature takes in a run, at least: eight vectors of p numbers."""
 
 PARTS = ("data", "indices", "indptr")
 
@@ -184,22 +195,127 @@ class Dataset:
 
 
 def numbers(key: str, values: Any) -> NDArray[Any]:
-    """Return values as an array of real numbers.
+    """Return values as an array of real numbers, also those of nullable types.
 
     Raises
     ------
     UsageError
-        If they are complex, dates, text, objects, or masked.
+        If they are complex, dates, text, other objects, or masked, or one is missing.
     """
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):
         raise UsageError(f"{key}: must be an array of numbers") from None
     masked = isinstance(values, np.ma.MaskedArray)
+    if array.dtype.kind == "O" and not masked:
+        check_missing(key, array)
+        nullable = getattr(getattr(values, "dtype", None), "kind", "O") in NUMBERS
+        if nullable or {*map(type, array.flat)} <= {bool, np.bool}:
+            array = array.astype(np.float64)
     if masked or array.dtype.kind not in NUMBERS:
         kind = "masked ones" if masked else array.dtype
         raise UsageError(f"{key}: must be an array of numbers, not {kind}")
     return array
+
+
+def plain(key: str, values: Any) -> NDArray[Any]:
+    """Return values as an array of numpy, also those of the nullable types of pandas.
+
+    Raises
+    ------
+    UsageError
+        If there is no such array, or a value of numbers is missing.
+    """
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        raise UsageError(f"{key}: must be an array") from None
+    if array.dtype.kind == "f":
+        check_missing(key, array)
+    return array
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for none: None, nan, NaT, NA, or a text for one."""
+    if isinstance(value, str | bytes):
+        text = value.decode(errors="replace") if isinstance(value, bytes) else value
+        return text.strip() in MISSING
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):  # the NA of pandas; an array
+        return not hasattr(value, "__len__")
+
+
+def check_missing(key: str, values: NDArray[Any]) -> None:
+    """Refuse an array in which a value is missing, naming the first record.
+
+    Raises
+    ------
+    UsageError
+        Naming the record, counted from 0, and how many there are.
+    """
+    kind = values.dtype.kind
+    if kind == "f":
+        missing = np.isnan(values)
+    elif kind in "OSU":
+        missing = np.array([is_missing(one) for one in values.flat], bool)
+    elif kind in "mM":
+        missing = np.isnat(values)
+    else:
+        return
+    if missing.any():
+        found = missing.reshape(values.shape)
+        first = np.argwhere(found)[0]
+        where = f"record {first[0]}" if first.size else "it"
+        where += f", feature {first[1]}" if first.size == 2 else ""
+        count = int(missing.sum())
+        more = f" ({count} are missing)" * (count > 1)
+        raise UsageError(f"{key}: has no value in {where}{more}")
+
+
+def table_of(key: str, X: Any) -> tuple[list[Any], Array]:
+    """Return the headings of a DataFrame's columns and their numbers, (n, p).
+
+    Raises
+    ------
+    UsageError
+        If a heading stands twice, or a column holds no numbers or lacks a value.
+    """
+    check_headings(key, X)
+    headings = list(X.columns)
+    if not hasattr(X, "iloc"):
+        return headings, np.asarray(numbers(key, X), np.float64)
+    plain = all(isinstance(d, np.dtype) and d.kind in NUMBERS for d in X.dtypes)
+    if plain:
+        return headings, np.asarray(X.to_numpy(np.float64))
+    columns = []
+    for j, name in enumerate(headings):
+        column, whose = X.iloc[:, j], f"{key}: column {heading(name)}"
+        kind = getattr(column.dtype, "kind", "O")
+        if bool(column.isna().any()):
+            check_missing(whose, column.astype(object).to_numpy())
+        if kind not in NUMBERS:
+            raise UsageError(f"{whose} holds {column.dtype}, features must be numbers")
+        columns.append(column.to_numpy(np.float64))
+    return headings, np.column_stack(columns) if columns else np.empty(X.shape)
+
+
+def check_headings(key: str, X: Any) -> None:
+    """Refuse a DataFrame in which a heading stands twice.
+
+    Raises
+    ------
+    UsageError
+        Naming the heading.
+    """
+    seen: set[Any] = set()
+    for name in X.columns:
+        if name in seen:
+            raise UsageError(
+                f"{key}: heading {heading(name)} stands twice, each column must have "
+                "its own"
+            )
+        seen.add(name)
 
 
 def as_features(X: Any) -> Features:
@@ -219,6 +335,8 @@ def as_features(X: Any) -> Features:
 
     if X.dtype.kind not in NUMBERS:
         raise UsageError(f"features must be numbers, not {X.dtype}")
+    check_nonzeros(X.nnz)
+    check_width(X.shape[1])
     if isinstance(X, csc_array) and X.dtype == np.float64:
         narrow = X.indices.dtype == X.indptr.dtype == np.int32
         if narrow and X.has_canonical_format and X.data.all():
@@ -229,6 +347,37 @@ def as_features(X: Any) -> Features:
     columns.indices = columns.indices.astype(np.int32, copy=False)
     columns.indptr = columns.indptr.astype(np.int32, copy=False)
     return columns
+
+
+def check_nonzeros(count: int) -> None:
+    """Refuse more non-zeros than int32 counts, as indices are held.
+
+    Raises
+    ------
+    UsageError
+        Naming how many there are.
+    """
+    if count > (most := np.iinfo(np.int32).max):
+        raise UsageError(
+            f"features hold {count} non-zeros: at most {most} are taken; leave records "
+            "or features out"
+        )
+
+
+def check_width(p: int, whose: str = "features") -> None:
+    """Refuse more features than this machine's memory holds vectors of.
+
+    Raises
+    ------
+    UsageError
+        Naming p and the bytes that a run takes at least.
+    """
+    needed = WIDTH * p
+    if p > np.iinfo(np.int32).max or needed > machine_memory():
+        raise UsageError(
+            f"{whose}: p = {p} features take at least {needed} bytes, more than this "
+            "machine's memory holds"
+        )
 
 
 def parts(X: Features) -> dict[str, NDArray[Any]]:

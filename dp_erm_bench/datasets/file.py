@@ -64,7 +64,7 @@ class File:
         index: str | None = None,
         first: int | None = None,
         text: Any = None,
-        words: bool = False,
+        words: Any = (),
         labelled: bool = True,
     ) -> Raw:
         """Return raw X and y, which is 0 where there are no labels.
@@ -90,8 +90,11 @@ class File:
                         f"{path} is {kind}; leave it out"
                     )
             if kind == "svmlight":
-                first = "auto" if first is None else first  # type: ignore[assignment]
-                return parse_svmlight(content, p=p, first=first)  # type: ignore[arg-type]
+                least = "auto" if first is None else first
+                try:
+                    return parse_svmlight(content, p=p, first=least)
+                except UsageError as error:
+                    raise UsageError(f"dataset.path={path}: {error}") from None
             X, y = csv.read(content) if kind == "csv" else parse_npz(content, labelled)
         if p is not None and np.shape(X)[1:] != (p,):
             raise UsageError(
@@ -108,7 +111,7 @@ class File:
         onehot: Any = None,
         index: str | None = None,
         text: Any = None,
-        words: bool = False,
+        words: Any = (),
     ) -> list[str]:
         """Return the names of a csv's features; none for another format."""
         with _reading(path, format) as (kind, content):
@@ -157,8 +160,10 @@ def _reading(path: str | None, format: str) -> Iterator[tuple[str, bytes]]:  # n
     except UsageError:
         raise
     except BROKEN as error:
+        text = kind == "csv" and isinstance(error, UnicodeDecodeError)
+        why = "its text is not in UTF-8" if text else place_of(error)
         raise UsageError(
-            f"dataset.path={path}: is not a whole {kind} file ({place_of(error)})"
+            f"dataset.path={path}: is not a whole {kind} file ({why})"
         ) from error
 
 

@@ -9,8 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Bounds, Features, as_features, assembled, parts
-from dp_erm_bench.errors import UsageError, word
+from dp_erm_bench.datasets.base import (
+    Bounds,
+    Features,
+    as_features,
+    assembled,
+    check_nonzeros,
+    parts,
+)
+from dp_erm_bench.errors import UsageError, heading
 
 KEY = "intercept"
 NAMES = (KEY, "const", "constant", "bias")
@@ -34,6 +41,7 @@ def with_column(arrays: Mapping[str, Features], constant: float) -> dict[str, Fe
         if isinstance(Z, np.ndarray):
             wider[key] = np.column_stack([Z, column])
             continue
+        check_nonzeros(Z.nnz + n)
         more = (column, np.arange(n, dtype=np.int32), np.array([Z.nnz + n], np.int32))
         own = zip(parts(Z).items(), more, strict=True)
         longer = {suffix: np.append(part, values) for (suffix, part), values in own}
@@ -62,6 +70,6 @@ def check_names(columns: Iterable[Any], constant: float) -> None:
     for column in columns:
         if str(column).strip("() ").casefold() in NAMES:
             raise UsageError(
-                f"dataset.{KEY}={constant:g}: column {word(column)} of the file is one "
-                "by its name; leave one of the two out"
+                f"dataset.{KEY}={constant:g}: column {heading(column)} of the file is "
+                "one by its name; leave one of the two out"
             )

@@ -13,26 +13,41 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Features, Uncharged, as_features
-from dp_erm_bench.datasets.published import Published, Raw, open_mirror, python_call
-from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.datasets.base import (
+    WIDTH,
+    Features,
+    Uncharged,
+    as_features,
+    check_width,
+)
+from dp_erm_bench.datasets.published import (
+    MANIFEST,
+    Published,
+    Raw,
+    open_mirror,
+    python_call,
+)
+from dp_erm_bench.errors import DataUnavailable, UsageError, escaped
 from dp_erm_bench.registry import names
 
 HOST = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
 WRONG = {f"w{i}a{part}" for i in (3, 4, 5, 6) for part in ("", "_test")}
 """Names under which libsvmdata 0.5 downloads w1a."""
 
-_NUMBER = rb"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
-ROW = re.compile(rb"\s*(?:%b(?:\s+\w+:%b)*\s*)?(?:#.*)?" % (_NUMBER, _NUMBER))
+NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+INDEX = re.compile(rb"[-+]?\d+", re.ASCII)
 
 DENSE_FROM = 0.5
 """Share of non-zeros from which files that do not say are held dense."""
+
+EMPTY = 0.05
+"""Share of features that may be empty at the end of a set of a mirror."""
 
 TASKS = {"binary": "classification", "multiclass": "classification"}
 
@@ -58,13 +73,54 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
     from scipy.sparse import vstack
     from sklearn.datasets import load_svmlight_file
 
+    if p is not None:
+        check_width(p, f"dataset.p={p}")
     how = {"n_features": p, "zero_based": "auto" if first == "auto" else first == 0}
-    try:
-        tables = [load_svmlight_file(io.BytesIO(one), **how) for one in contents]
-    except ValueError:
-        raise ValueError(_bad_row(contents)) from None
+    tables = []
+    for content in contents:
+        # Python reads 1_0 as 10.
+        if b"_" in content and (wrong := _wrong_row(content, p, first)):
+            raise UsageError(wrong)
+        try:
+            tables.append(load_svmlight_file(io.BytesIO(content), **how))
+        except (ValueError, OverflowError) as error:
+            wrong = _wrong_row(content, p, first)
+            raise (UsageError(wrong) if wrong else error) from None
+    for X, _ in tables:
+        rows = f"record {_widest(X)}" if X.nnz else "it"
+        check_width(X.shape[1], f"{rows} has the largest feature")
     X = tables[0][0] if len(tables) == 1 else vstack([X for X, _ in tables])
     return compact(X), np.concatenate([y for _, y in tables]).astype(np.float64)
+
+
+def _widest(X: Any) -> int:
+    """Return the record with the largest feature, counted from 1."""
+    entry = int(X.indices.argmax())
+    return int(np.searchsorted(X.indptr, entry, side="right"))
+
+
+def _parse_listed(content: bytes, p: int | None) -> Raw:
+    """Return the records of a set of a mirror, whose width it lists.
+
+    Raises
+    ------
+    DataUnavailable
+        If the file is wider, or so much narrower that the width must be wrong: the
+        last features of a part of a set may be empty, as 4 of 123 of a1a are.
+    """
+    try:
+        X, y = parse_svmlight(content, p=p)
+    except UsageError as error:
+        listed = f"listed in {MANIFEST} with p={p}" if p else "without p"
+        raise DataUnavailable(f"{listed}, and {error}") from None
+    used = X.any(axis=0) if isinstance(X, np.ndarray) else np.diff(X.indptr) > 0
+    seen = int(np.flatnonzero(used).max(initial=-1)) + 1
+    if p is not None and p - seen > EMPTY * p:
+        raise DataUnavailable(
+            f"listed in {MANIFEST} with p={p}, and its last feature is {seen}; list "
+            f"p={seen}, or what the set has"
+        )
+    return X, y
 
 
 def compact(X: Any) -> Features:
@@ -75,13 +131,49 @@ def compact(X: Any) -> Features:
     return np.asfortranarray(X.toarray())
 
 
-def _bad_row(contents: Sequence[bytes]) -> str:
-    """Return the place where files are not svmlight, without their content."""
-    for content in contents:
-        for number, line in enumerate(content.splitlines(), 1):
-            if not ROW.fullmatch(line):
-                return f"row {number}"
-    return "the numbers of its features"
+def _wrong_row(content: bytes, p: int | None, first: int | str) -> str:
+    """Return what is wrong with the first bad row of a file, and the key that decides.
+
+    Of what the row holds the numbers of its features alone are told.
+    """
+    least = 0 if first == "auto" else int(first)
+    zero, largest, place = False, -1, 0
+    for row, line in enumerate(content.splitlines(), 1):
+        where, words = f"row {row}", line.partition(b"#")[0].split()
+        if words and not NUMBER.fullmatch(words[0]):
+            return f"{where}: begins with no number, which its label must be"
+        previous = -1
+        for entry in words[1:]:
+            feature, colon, value = entry.partition(b":")
+            if feature == b"qid":
+                continue
+            if not (colon and INDEX.fullmatch(feature) and NUMBER.fullmatch(value)):
+                return f"{where}: holds an entry that is not FEATURE:NUMBER"
+            index = int(feature)
+            if index < least:
+                hint = "; if features count from 0, say dataset.first=0" * (not index)
+                return f"{where}: feature {index} is less than {least}, the first{hint}"
+            if index <= previous:
+                how = "stands twice" if index == previous else f"follows {previous}"
+                return (
+                    f"{where}: feature {index} {how}; features of a row must increase"
+                )
+            zero, previous = zero or index == 0, index
+        if previous > largest:
+            largest, place = previous, row
+    base = 0 if zero else (1 if first == "auto" else least)
+    if p is not None and largest - base + 1 > p:
+        return (
+            f"row {place}: feature {largest} is beyond dataset.p={p}, counted from "
+            f"{base}; declare dataset.p={largest - base + 1} or more"
+        )
+    if largest > np.iinfo(np.int32).max:
+        needed = WIDTH * largest
+        return (
+            f"row {place}: has feature {largest}; as many take at least {needed} "
+            "bytes, more than can be held"
+        )
+    return ""
 
 
 @functools.cache
@@ -189,22 +281,40 @@ class LibsvmSets:
 
     def uncharged(self, set: str | None = None) -> tuple[Uncharged, ...]:  # noqa: A002
         """Return that a width which is listed nowhere is read off the records."""
-        listed = (_checked(set)[1].get("p") or "").isdecimal()
+        listed = _width(*_checked(set)) is not None
         return () if listed else (Uncharged.FEATURES,)
 
     def _source(self, member: str | None) -> Published:
         name, row = _checked(member)
-        width = row.get("p") or ""
-        p = int(width) if width.isdecimal() else None
+        p = _width(name, row)
         return Published(
             name=f"libsvm:{name}",
             files=(row.get("name", name),),
-            parse=functools.partial(parse_svmlight, p=p),
+            parse=functools.partial(_parse_listed, p=p),
             fetch=functools.partial(fetch, name),
             fetched=functools.partial(fetched, name),
             host=HOST,
             command=python_call("libsvmdata", "fetch_dataset", repr(name)),
         )
+
+
+def _width(name: str, row: Mapping[str, str]) -> int | None:
+    """Return the number of features that a mirror lists, None if it lists none.
+
+    Raises
+    ------
+    DataUnavailable
+        If it is no number of features.
+    """
+    listed = (row.get("p") or "").strip()
+    if not listed:
+        return None
+    if not (listed.isascii() and listed.isdecimal() and int(listed)):
+        raise DataUnavailable(
+            f"dataset libsvm:{name}: listed in {MANIFEST} with p={escaped(listed)}: "
+            "must be an integer >= 1, or empty"
+        )
+    return int(listed)
 
 
 def _checked(member: str | None) -> tuple[str, Mapping[str, str]]:

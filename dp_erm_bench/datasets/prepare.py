@@ -11,7 +11,7 @@ from dp_erm_bench.datasets import base, records
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged, as_features
 from dp_erm_bench.datasets.bounds import Declared, check_bounds, clipped, scaled
 from dp_erm_bench.datasets.intercept import with_column
-from dp_erm_bench.errors import UsageError, word
+from dp_erm_bench.errors import UsageError, heading
 from dp_erm_bench.kernels.lengths import powers_of, unscaled
 
 
@@ -58,9 +58,10 @@ class Recipe:
     classes: Sequence[Any] | None = None
 
     @property
-    def words(self) -> bool:
-        """Return whether labels are words, as those that are declared tell."""
-        return records.are_words([*(self.classes or ()), *(self.positive or ())])
+    def words(self) -> list[str]:
+        """Return the labels that are declared where they are words, else none."""
+        given = [*(self.classes or ()), *(self.positive or ())]
+        return records.words_of(given) if records.are_words(given) else []
 
     @property
     def key(self) -> list[Any]:
@@ -122,7 +123,7 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
     if recipe.densify and not isinstance(X, np.ndarray):
         X = X.toarray()
     column = getattr(raw[1], "name", None)  # of a table
-    whose = name if column is None else f"{name}, column {word(column)}"
+    whose = name if column is None else f"{name}, column {heading(column)}"
     how: dict[str, Any] = {"classification": recipe.classification}
     how |= {"positive": recipe.positive, "classes": recipe.classes}
     y = records.labels(whose, y, **how) if recipe.labelled else np.zeros(y.shape)

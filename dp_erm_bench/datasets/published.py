@@ -23,7 +23,7 @@ from pathlib import Path
 
 from dp_erm_bench.datasets.base import Array, Features, as_features
 from dp_erm_bench.datasets.load import VARIABLE, load_arrays, save_arrays
-from dp_erm_bench.errors import DataUnavailable, place_of
+from dp_erm_bench.errors import DataUnavailable, UsageError, place_of
 from dp_erm_bench.paths import LARGEST, content_of, digest, opened
 
 Raw = tuple[Features, Array]
@@ -197,8 +197,8 @@ class Published:
     def _parsed(self, contents: Sequence[bytes]) -> Raw:
         try:
             return self.parse(*contents)
-        except DataUnavailable:
-            raise
+        except UsageError as error:
+            raise DataUnavailable(f"dataset {self.name}: {error}") from error
         except (ValueError, IndexError, EOFError) as error:
             raise DataUnavailable(
                 f"dataset {self.name}: its file is not of the format it should have "

@@ -2,7 +2,9 @@
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,22 @@ from dp_erm_bench.datasets.base import Array, Features
 from dp_erm_bench.errors import UsageError, word
 
 LABEL_PAIRS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
+
+BOOLEANS = {
+    spelled: str(int(value))
+    for value in (False, True)
+    for spelled in (str(value), str(value).lower(), str(value).upper())
+}
+"""Words that are a number by another name, in a column of numbers."""
+
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+"""A number as a file spells it; Python reads more, such as 1_0."""
+
+NUMERIC = (int, float, np.integer, np.floating, np.bool)
+"""Types of numbers in an array of objects."""
+
+EXACT = 2.0**53
+"""Whole numbers below this are told apart."""
 
 MOST_CLASSES = 20
 """More different numbers than these look like targets of a regression."""
@@ -42,7 +60,25 @@ def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
     entries = X if isinstance(X, np.ndarray) else X.data
     for key, array in (("X", entries), ("y", y)):
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise UsageError(f"dataset {name}: {key} holds a value that is not finite")
+            found = X if key == "X" else y
+            raise UsageError(
+                f"dataset {name}: {key} holds a value that is not finite"
+                f"{first_odd(found)}"
+            )
+
+
+def first_odd(found: Any) -> str:
+    """Return where an array of floats is not finite first, for a message."""
+    if isinstance(found, np.ndarray):
+        place = np.argwhere(~np.isfinite(found))[0]
+    else:
+        entries = found.tocoo()
+        odd = ~np.isfinite(entries.data)
+        rows, columns = entries.row[odd], entries.col[odd]
+        first = np.lexsort((columns, rows))[0]
+        place = (rows[first], columns[first])
+    feature = f", feature {place[1]}" if len(place) > 1 else ""
+    return f": record {place[0]}{feature}, counted from 0"
 
 
 def labels(
@@ -74,14 +110,13 @@ def labels(
         If the labels are not of the task or not declared, or if none are declared and
         one side would be empty.
     """
-    kind = y.dtype.kind
-    mixed = kind == "O" and all(isinstance(v, str | int | float | np.number) for v in y)
-    text = kind in "US" or mixed
-    if not text and kind not in base.NUMBERS:
-        raise UsageError(
-            f"dataset {name}: labels must be numbers or text, not {y.dtype}"
-        )
     given = [*(classes or ()), *(positive or ())]
+    _check_kind(name, y, given)
+    if y.dtype.kind == "O" and all(isinstance(v, NUMERIC) for v in y.flat):
+        y = y.astype(np.float64)
+    if y.dtype.kind == "M":
+        y = y.astype("M8[us]").astype(object)
+    text = y.dtype.kind not in base.NUMBERS
     declared = positive is not None or classes is not None
     if classification and declared:
         known = _occurring(y, given) if classes is None else words_of(classes)
@@ -108,6 +143,34 @@ def labels(
     if not np.isfinite(numbers).all():
         raise UsageError(f"dataset {name}: y holds a value that is not finite")
     return signs(name, numbers) if classification else numbers
+
+
+def _check_kind(name: str, y: NDArray[Any], given: Sequence[Any]) -> None:
+    """Refuse labels that are neither numbers nor text, and records without one.
+
+    Dates are text where words are declared; so is a word for a missing value that is
+    one of those.
+    """
+    kind = y.dtype.kind
+    words = set(map(spelling, given)) if are_words(given) else set()
+    usable = kind in base.NUMBERS or kind in "US" or bool(kind == "M" and words)
+    if kind == "O":
+        allowed = (str, bytes, *NUMERIC, *[date] * bool(words))
+        known = [isinstance(one, allowed) or base.is_missing(one) for one in y.flat]
+        usable = all(known)
+    if not usable:
+        raise UsageError(
+            f"dataset {name}: labels must be numbers or text, not {y.dtype}"
+        )
+    if words and kind in "OUS":
+        y = np.array(["word" if spelling(v) in words else v for v in y.flat], object)
+    base.check_missing(f"dataset {name}: y", y)
+
+
+def from_zero(y: Array) -> tuple[Array, bool]:
+    """Return labels in which 0 stands for -1, if none is -1, and whether one does."""
+    found = bool((y == 0.0).any()) and bool(np.isin(y, (0.0, 1.0)).all())
+    return (np.where(y == 1.0, 1.0, -1.0) if found else y), found
 
 
 def signs(name: str, y: Array) -> Array:
@@ -154,7 +217,7 @@ def _hint(given: Sequence[Any]) -> str:
 
 def are_words(given: Iterable[Any]) -> bool:
     """Return whether labels or categories that are given declare text: one is text."""
-    return any(isinstance(one, str) for one in given)
+    return any(isinstance(one, str | bytes | date) for one in given)
 
 
 def words_of(given: Sequence[Any]) -> list[Any]:
@@ -163,45 +226,101 @@ def words_of(given: Sequence[Any]) -> list[Any]:
     Raises
     ------
     UsageError
-        If one is neither.
+        If one is neither, or a number so large that others are equal to it.
     """
-    for one in given:
-        if not isinstance(one, str) and np.isnan(as_number(one)):
-            raise UsageError(f"{list(given)}: must hold numbers or text only")
     text = are_words(given)
+    for one in given:
+        number = as_number(one)
+        if not isinstance(one, str | bytes | date) and np.isnan(number):
+            raise UsageError(f"{list(given)}: must hold numbers or text only")
+        if not text and abs(number) >= EXACT:
+            raise UsageError(
+                f"{list(given)}: whole numbers from 2^53 on are not told apart; quote "
+                "them, so that they are text"
+            )
     return list(dict.fromkeys(map(spelling if text else as_number, given)))
 
 
 def places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
     """Return for each cell the place of the word that it is, -1 for none, shape (n,).
 
-    Each cell by itself: as a text, if it is one and a word is; else as a number.
+    Each cell by itself. Where the words are numbers, it is the number that it is or
+    spells. Where they are text, a text is the word that it is; a number is the word
+    that spells it, a float the only one of its value, and none if there are several.
     """
-    text = cells.dtype.kind not in base.NUMBERS and are_words(given)
-    read: Callable[[Any], Any] = spelling if text else as_number
+    words = are_words(given)
     found: dict[Any, int] = {}
     for one in given:
-        found.setdefault(read(one), len(found))
-    own = (found.get(read(cell), -1) for cell in cells.tolist())
-    return np.fromiter(own, np.intp, len(cells))
+        found.setdefault(spelling(one) if words else as_number(one), len(found))
+    values: dict[float, list[int]] = {}
+    for one, j in found.items() if words else ():
+        values.setdefault(as_number(one), []).append(j)
+
+    texts: dict[str, int] = {}
+
+    def place(cell: Any) -> int:
+        """Look a text up once."""
+        if type(cell) is str:
+            if cell not in texts:
+                texts[cell] = place_of(cell)
+            return texts[cell]
+        return place_of(cell)
+
+    def place_of(cell: Any) -> int:
+        if not words:
+            return found.get(as_number(cell), -1)
+        if not isinstance(cell, str) and base.is_missing(cell):
+            return -1
+        exact = not isinstance(cell, float | np.floating)
+        if exact and (j := found.get(spelling(cell))) is not None:
+            return j
+        if isinstance(cell, str | bytes | date):
+            return -1
+        same = values.get(as_number(cell), [])
+        return same[0] if len(same) == 1 else -1
+
+    if cells.dtype.kind in base.NUMBERS:
+        # Few of them differ.
+        cells, which = np.unique(cells, return_inverse=True)
+        return np.fromiter(map(place, cells), np.intp, len(cells))[which]
+    if cells.dtype.kind == "M":
+        cells = cells.astype("M8[us]")
+    return np.fromiter(map(place, cells.tolist()), np.intp, len(cells))
 
 
 def as_number(label: Any) -> float:
     """Return the number that a label is or spells, nan for a text."""
+    if isinstance(label, bytes):
+        label = label.decode(errors="backslashreplace")
+    if isinstance(label, str):
+        label = BOOLEANS.get(label.strip(), label.strip())
+        return float(label) if NUMBER.fullmatch(label) else np.nan
+    if isinstance(label, np.datetime64 | np.timedelta64):
+        return np.nan
     try:
         return float(label)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.nan
 
 
 def spelling(label: Any) -> str:
-    """Return the text of a label: a word as it is, a number in full."""
+    """Return the text of a label: a word as it is, a number in full, a day as a date.
+
+    Blanks around a word are no part of it.
+    """
     if isinstance(label, bytes):
-        return label.decode()
+        return label.decode(errors="backslashreplace").strip()
     if isinstance(label, str | bool | np.bool):
-        return str(label)
+        return str(label).strip()
+    if isinstance(label, np.datetime64):
+        label = label.astype("M8[us]").item()
+    if isinstance(label, datetime) and label == label:  # not NaT
+        day = label.tzinfo is None and label.time() == time()
+        return label.date().isoformat() if day else label.isoformat(" ")
+    if isinstance(label, int | np.integer):
+        return str(int(label))
     number = as_number(label)
-    whole = number.is_integer() and abs(number) < 2**53
+    whole = number.is_integer() and abs(number) < EXACT
     return str(int(number)) if whole else str(label)
 
 

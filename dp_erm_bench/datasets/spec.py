@@ -184,7 +184,7 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
     if recipe.intercept and INTERCEPT in _parameters(loader):
         options[INTERCEPT] = recipe.intercept
     if recipe.words and "words" in _parameters(loader):
-        options["words"] = True
+        options["words"] = list(recipe.words)
     # Bounds of records as they are hold for those only, unless they are clipped again.
     holds = not recipe.standardise or recipe.clip is not None
     usual, bounds = _usual(common), declared_by(common["bounds"]) if holds else None

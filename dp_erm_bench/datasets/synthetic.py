@@ -1,13 +1,13 @@
 """Generated datasets, and the checks of what they are generated with."""
 
 import math
-import os
 
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.datasets.spec import number, refused
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import machine_memory
 
 NUMBER = 8
 """Bytes of a number."""
@@ -214,11 +214,7 @@ def check_records(n: object, p: object) -> None:
     for key, value, least in (("n", n, 2), ("p", p, 1)):
         check_count(key, value, least)
     needed = NUMBER * n * p  # type: ignore[operator]
-    try:
-        memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return
-    if needed > memory:
+    if needed > machine_memory():
         raise UsageError(
             f"dataset.n={n}: {n} x {p} numbers take {needed / GIGABYTE:.3g} GB, more "
             "than this machine's memory; take fewer records or features"

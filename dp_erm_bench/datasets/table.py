@@ -4,24 +4,30 @@ Each cell is read by itself: what kind a column is of is declared, never inferre
 its other cells, so that a record that is replaced changes its own row alone.
 """
 
+import contextlib
+import csv
+import difflib
 import io
+import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp_erm_bench.datasets.base import MISSING, check_headings, is_missing
 from dp_erm_bench.datasets.intercept import check_names
 from dp_erm_bench.datasets.records import (
+    BOOLEANS,
+    EXACT,
     are_words,
     as_number,
     places,
     spelling,
     words_of,
 )
-from dp_erm_bench.errors import UsageError, word
-from dp_erm_bench.registry import check_choice
+from dp_erm_bench.errors import UsageError, escaped, heading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,12 +40,21 @@ UNNAMED = "Unnamed: "
 SHORTEST = 3
 """Rows from which numbers that count them are no accident."""
 
-BOOLEANS = {
-    spelled: str(int(value))
-    for value in (False, True)
-    for spelled in (str(value), str(value).lower(), str(value).upper())
-}
-"""Cells that are a number by another name."""
+INDEXED = (
+    "column 0 {}, as an index; leave it out with dataset.index=drop, or take it as a "
+    "column like the others with dataset.index=keep"
+)
+
+WRONG = (
+    *("holds a word", "holds text", "holds a number that is not finite"),
+    "has no value",
+)
+"""What may be wrong with a cell."""
+
+MOST_LINES = 100
+"""Lines of a message about the columns of one file."""
+
+QUOTED = re.compile(r'"[^"]*"')
 
 
 @dataclass(frozen=True)
@@ -53,20 +68,21 @@ class Csv:
     label : str, int, False or None
         Name or index of the label's column; None: the last one; False: there is none.
     header : bool or str
-        Whether the first row names the columns; ``auto``: if no cell is a number.
+        Whether the first row names the columns; ``auto``: if no cell is a number, or
+        a name is declared; a row that may be both is refused.
     intercept : float
         That is added later: no column may be called one then.
     onehot : mapping, sequence or None
         Columns of categories, each of which becomes a column of zeros and ones; a
         mapping declares them. Those of a list are read from the records.
     index : str or None
-        ``drop`` or ``keep`` a first column that has no name; None: refuse one that
-        counts the rows.
+        ``drop`` or ``keep`` a first column that has no name; None: refuse it, without
+        a header only if it counts the records or holds numbers that do.
     text : sequence of str or None
         Columns that hold text, beside those of which a word is declared. A column of
         ``onehot`` without either is one of numbers if all its cells are: that is read.
-    words : bool
-        Whether the label's column holds text.
+    words : sequence
+        Words of the label's column, which then holds text; empty for numbers.
     """
 
     path: str | None
@@ -76,7 +92,7 @@ class Csv:
     onehot: Mapping[str, Sequence[Any] | None] | Sequence[str] | None = None
     index: str | None = None
     text: Sequence[str] | str | None = None
-    words: bool = False
+    words: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
@@ -126,21 +142,27 @@ class Csv:
         Raises
         ------
         UsageError
-            If a column holds text or lacks a value, counts the rows, or is a second
-            intercept; if there is no such label column or category.
+            If rows are of different lengths, a column has no name, one of others or
+            that of an intercept, holds text or lacks a value: all that is found, a
+            line for each column; if there is no such label column or category.
         """
-        table, named = self._table(content)
+        layout = self._layout(content)
+        table = self._read(content, layout)
         if not len(table):
-            raise UsageError(f"dataset.path={self.path}: holds no records")
-        self._check_index(table[table.columns[0]])
+            raise UsageError(f"{self._where}: holds no records")
+        index = self._wrong_index(layout)
+        others = table[layout.kept[1:]] if index else table
+        wrong = self._wrong_headings(layout) + index
+        wrong += self._wrong_columns(others, layout)
+        if not wrong:
+            self._check_first_row(table, layout)
+            if self._counts(table, layout):
+                wrong = [INDEXED.format("may count the records")]
+        self._refuse(wrong)
         y = self._labels(table)
         if self.intercept:
             check_names(table.columns, self.intercept)
-        first = 1 + bool(named)
-        for column in (y, *(table[name] for name in table.columns)):
-            empty = column.isna() | (column.astype(object) == "")
-            _refuse(self._where, column, empty, first, "has no value", "")
-        return self._features(table, first).to_numpy(np.float64), y
+        return self._features(table).to_numpy(np.float64), y
 
     def columns(self, content: bytes) -> list[str]:
         """Return the names of the features, ``x0``, ``x1`` where there is no header.
@@ -148,133 +170,342 @@ class Csv:
         The records are looked at only for categories that are not declared.
         """
         known = None not in self.categories.values()
-        table, named = self._table(content, rows=1 if known else None)
+        layout = self._layout(content)
+        table = self._read(content, layout, rows=1 if known else None)
         self._labels(table)
-        found = self._features(table.iloc[:0] if known else table, 0).columns
-        return [str(name) if named else f"x{j}" for j, name in enumerate(found)]
+        found = self._features(table.iloc[:0] if known else table).columns
+        return [str(one) if layout.named else f"x{j}" for j, one in enumerate(found)]
 
-    def _table(
-        self, content: bytes, rows: int | None = None
-    ) -> tuple["pd.DataFrame", bool]:
-        """Return columns of numbers or texts, and whether the file names them."""
+    def _layout(self, content: bytes) -> "Layout":
+        """Return what the first row says of a file.
+
+        Raises
+        ------
+        UsageError
+            If a column is declared that it does not have.
+        """
         import pandas as pd
 
-        line = content.partition(b"\n")[0].decode()
+        line = QUOTED.sub("", content.lstrip(b"\r\n").partition(b"\n")[0].decode())
         how: dict[str, Any] = {"sep": max(SEPARATORS, key=line.count)}
-        first = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str, **how)
-        # A row of which no cell is a number names the columns.
-        cells = pd.to_numeric(first.iloc[0], errors="coerce")
-        named = bool(cells.isna().all()) if self.header == "auto" else bool(self.header)
-        how |= {"header": 0 if named else None, "skipinitialspace": True}
+        how |= {"skipinitialspace": True, "keep_default_na": False}
+        how |= {"low_memory": False}  # else rows at the start of a part are not counted
+        first = pd.read_csv(
+            io.BytesIO(content), header=None, nrows=1, dtype=object, **how
+        )
+        cells = [cell.strip() for cell in first.iloc[0]]
+        if len(cells) == 1 and self.label is not False:
+            raise UsageError(
+                f"{self._where}: has one column, and needs features and labels, "
+                "separated by comma, semicolon or tab"
+            )
+        named = self._names_columns(cells) if self.header == "auto" else self.header
+        how |= {"header": 0 if named else None, "index_col": False}
+        names = list(range(len(cells)))
+        if named:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", pd.errors.ParserWarning)
+                names = list(pd.read_csv(io.BytesIO(content), nrows=0, **how).columns)
+        unnamed = bool(named) and (not cells[0] or cells[0].startswith(UNNAMED))
+        if self.index == "drop" and named and not unnamed:
+            raise UsageError(
+                f"dataset.index=drop: the first column is {heading(cells[0])} by name; "
+                "only one without is an index"
+            )
+        kept = names[1:] if self.index == "drop" else names
+        label = None if self.label is False else self._label(kept)
+        features = [name for name in kept if name != label]
+        self._check_columns(features, kept, bool(named))
+        texts = [name for name in kept if self._is_text(name, name == label)]
+        return Layout(how, cells, bool(named), unnamed, names, kept, label, texts)
+
+    def _names_columns(self, cells: list[str]) -> bool:
+        """Return whether a first row names the columns: as declared, or as it reads.
+
+        Words and no number do; so does a row with a name that is declared.
+
+        Raises
+        ------
+        UsageError
+            For one that is neither: numbers after an empty cell.
+        """
+        declared = {*self._named, *self.categories}
+        declared |= {self.label} if isinstance(self.label, str) else set()
+        if any(cell in declared and np.isnan(as_number(cell)) for cell in cells):
+            return True
+        numbers = [not np.isnan(as_number(cell)) for cell in cells]
+        if any(numbers) and not cells[0] and all(cells[1:]):
+            raise self._undecided("holds numbers after an empty cell")
+        return not any(numbers) and not all(cell in MISSING for cell in cells)
+
+    def _undecided(self, what: str) -> UsageError:
+        return UsageError(
+            f"{self._where}: row 1 {what}, it may be headings or a record; decide it "
+            "with dataset.header=true or dataset.header=false"
+        )
+
+    def _read(
+        self, content: bytes, layout: "Layout", rows: int | None = None
+    ) -> "pd.DataFrame":
+        """Return columns of numbers and texts; of texts where one holds text.
+
+        Raises
+        ------
+        UsageError
+            For a row that is longer than the first one.
+        """
+        import pandas as pd
+
+        texts = layout.texts
+        numbers = [name for name in layout.kept if name not in texts]
+        missing = {"na_values": dict.fromkeys(numbers, sorted(MISSING))}
+        how: dict[str, Any] = layout.how | missing | {"nrows": rows}
+        # A column that goes may be of any kind.
+        as_text = dict.fromkeys({*layout.names} - {*numbers}, object)
 
         def read(**more: Any) -> "pd.DataFrame":
             with warnings.catch_warnings():
                 # A first row that is longer than the header.
                 warnings.simplefilter("error", pd.errors.ParserWarning)
-                try:
-                    source, all_of_it = io.BytesIO(content), how | more
-                    table: pd.DataFrame = pd.read_csv(
-                        source, index_col=False, **all_of_it
-                    )
-                    return table
-                except pd.errors.ParserWarning as error:
-                    raise ValueError(str(error)) from None
+                table: pd.DataFrame = pd.read_csv(
+                    io.BytesIO(content), **(how | more | layout.width)
+                )
+                return table
 
-        head, *others = names = list(read(nrows=0 if named else 1).columns)
-        dropped = self.index == "drop"
-        if dropped and named and not str(head).startswith(UNNAMED):
-            raise UsageError(
-                f"dataset.index=drop: the first column has a name, {word(head)}; only "
-                "one without is an index"
-            )
-        names = others if dropped else names
-        label = None if self.label is False else self._label(names)
-        self._check_columns([name for name in names if name != label], names, named)
-        texts = [name for name in names if self._is_text(name, name == label)]
-        numbers = [name for name in names if name not in texts]
-        # A column that goes may be of any kind.
-        as_text = dict.fromkeys([*texts, *[head] * dropped], str)
-        kept: dict[str, Any] = {"nrows": rows, "converters": as_text}
         try:
-            table = read(**kept, dtype=dict.fromkeys(numbers, np.float64))
-        except ValueError:
-            table = read(**kept, dtype=dict.fromkeys(numbers, str))
-            self._check_index(table[head])
-            table[numbers] = self._numbers(table[numbers], label, 1 + named)
+            table = read(dtype=as_text | dict.fromkeys(numbers, np.float64))
+        except (ValueError, pd.errors.ParserWarning):
+            layout.width.update(self._width(content, layout))
+            table = read(dtype=dict.fromkeys(layout.names, object))
+            for name in numbers:
+                table[name] = _numbers(table[name])
         for name in texts if rows is None else ():
             if str(name) in self.categories and str(name) not in self.texts:
                 table[name] = _guessed(table[name])
-        return table[names], named
+        return table[layout.kept]
+
+    def _width(self, content: bytes, layout: "Layout") -> dict[str, Any]:
+        """Return which columns are read where rows end in separators, else nothing.
+
+        Raises
+        ------
+        UsageError
+            For a row with more fields than the first one.
+        """
+        width, longer, ends, first = len(layout.names), 0, False, ""
+        text = io.StringIO(content.decode("utf-8-sig"), newline="")
+        lines = csv.reader(text, delimiter=layout.how["sep"], skipinitialspace=True)
+        rows = (cells for cells in lines if cells)
+        with contextlib.suppress(csv.Error):  # pandas says what is wrong then
+            for row, cells in enumerate(rows, 1):
+                if len(cells) > width:
+                    surplus = any(cell.strip() for cell in cells[width:])
+                    ends, longer = True, longer + surplus
+                    if surplus and not first:
+                        first = f"row {row} has {len(cells)} fields"
+        if longer:
+            row_1 = "the header" if layout.named else "row 1"
+            more = f" (of {longer} that are longer)" * (longer > 1)
+            names = (
+                "; give each column a heading, as the first one of row names"
+                if layout.named
+                else ""
+            )
+            raise UsageError(
+                f"{self._where}: {first}{more}, {row_1} has {width}: a row must not "
+                f"have more{names}, or decide what row 1 is with dataset.header"
+            )
+        return {"usecols": list(range(width)), "index_col": None} if ends else {}
 
     def _check_columns(
         self, features: list[Any], names: list[Any], named: bool
     ) -> None:
         """Refuse columns of text, or of categories, that there are not."""
-        features, names = list(map(str, features)), list(map(str, names))
         for name in self._named:
-            check_choice("column of dataset.text", name, names)
+            _check_heading("column of dataset.text", name, names)
         for name in self.categories:
-            if not named and name not in features:
+            if not named and name not in list(map(str, features)):
+                places = ", ".join(map(str, features))
                 raise UsageError(
-                    f"dataset.onehot={name}: must be one of {', '.join(features)}, the "
-                    f"places of the columns, as {self.path} has no header"
+                    f"dataset.onehot={name}: must be one of {places}, the "
+                    f"places of the columns, as {self.path} has no header; if row 1 is "
+                    "one, say dataset.header=true"
                 )
-            check_choice("column of dataset.onehot", name, features)
+            _check_heading("column of dataset.onehot", name, features)
 
     def _is_text(self, name: Any, is_label: bool) -> bool:
         """Return whether a column is read as text, its kind perhaps read after that."""
         undeclared = self.categories.get(str(name), ()) is None
-        return str(name) in self.texts or undeclared or (self.words and is_label)
+        return str(name) in self.texts or undeclared or bool(self.words and is_label)
 
-    def _numbers(self, cells: "pd.DataFrame", label: Any, first: int) -> "pd.DataFrame":
-        """Return columns of numbers of the text of their cells, true and false as 1, 0.
+    def _wrong_headings(self, layout: "Layout") -> list[str]:
+        """Return a line for each heading that stands twice, and for one that lacks."""
+        wrong = []
+        cells = layout.cells if layout.named else []
+        for cell in dict.fromkeys(filter(None, cells)):
+            at = [str(j) for j, one in enumerate(cells) if one == cell]
+            if len(at) > 1:
+                wrong.append(
+                    f"heading {heading(cell)} stands {len(at)} times, in columns "
+                    f"{', '.join(at)} counted from 0; give each its own, or say "
+                    "dataset.header=false if row 1 is a record"
+                )
+        return wrong
+
+    def _wrong_index(self, layout: "Layout") -> list[str]:
+        """Return a line for a first column without a name, whatever it holds."""
+        name = layout.kept[0]
+        declared = name == layout.label or name in layout.texts
+        missing = layout.unnamed and not self.index and not declared
+        return [INDEXED.format("has no name")] * missing
+
+    def _counts(self, table: "pd.DataFrame", layout: "Layout") -> bool:
+        """Return whether a first column, of a file without a header, may be an index.
+
+        It counts the records, in any order, or holds different whole numbers as no
+        other column of features does.
+        """
+        head, *others = layout.kept
+        if self.index or layout.named or head == layout.label or len(table) < SHORTEST:
+            return False
+
+        def whole(name: Any) -> bool:
+            column = table[name]
+            if column.dtype.kind != "f" or str(name) in self.categories:
+                return False
+            values = column.to_numpy()
+            if (values[:SHORTEST] % 1.0 != 0.0).any():
+                return False
+            integers = bool((values >= 0.0).all() and (values % 1.0 == 0.0).all())
+            return integers and len(np.unique(values)) == len(values)
+
+        if not whole(head):
+            return False
+        values = table[head].to_numpy()
+        if values.max() - values.min() == len(values) - 1:
+            return True
+        return not any(whole(name) for name in others if name != layout.label)
+
+    def _check_first_row(self, table: "pd.DataFrame", layout: "Layout") -> None:
+        """Refuse a first row that was taken for a record and may be headings.
+
+        Its numbers are equal steps apart (0,1,2, years), whole above others, or far
+        beyond all that stands below them; or none of its words stands below, as
+        `target` above yes and no.
 
         Raises
         ------
         UsageError
-            For a cell that is text, by its column and row.
+            Naming the key that decides it.
         """
-        import pandas as pd
-
-        cells = cells.replace(BOOLEANS)
-        for name in cells.columns:
-            what = "holds text"
-            if str(name) in self.categories:
-                what, hint = "holds a word", " that is not one of its categories"
-            elif name == label:
-                hint = (
-                    ", labels must be numbers; words that are classes are declared, "
-                    "dataset.classes=[...], or those that become +1, "
-                    "dataset.positive=[...]; in a yaml quoted, which reads yes as true"
-                )
-            else:
-                hint = (
-                    ", features must be numbers; for indicators of its categories "
-                    f"declare them, dataset.onehot={{{word(name)}:[...]}}"
-                )
-            column = cells[name]
-            wrong = pd.to_numeric(column, errors="coerce").isna() & column.notna()
-            _refuse(self._where, column, wrong, first, what, hint)
-        # Read as those of a file of numbers alone are.
-        plain = io.StringIO(cells.to_csv(index=False))
-        how: dict[str, Any] = {"header": 0, "names": [*cells.columns]}
-        numbers: pd.DataFrame = pd.read_csv(plain, dtype=np.float64, **how)
-        return numbers.set_axis(cells.index)
-
-    def _check_index(self, column: "pd.Series[Any]") -> None:
-        import pandas as pd
-
-        head = column.name
-        unnamed = not isinstance(head, str) or head.startswith(UNNAMED)
-        if self.index or not unnamed or len(column) < SHORTEST:
+        if self.header != "auto" or layout.named or len(table) < 2:
             return
-        numbers = pd.to_numeric(column, errors="coerce")
-        if (numbers.iloc[:1] % 1.0 == 0.0).all() and (numbers.diff()[1:] == 1.0).all():
-            raise UsageError(
-                f"dataset.path={self.path}: column 0 has no name and counts the rows, "
-                "as an index does; leave it out with dataset.index=drop, or take it as "
-                "a column like the others with dataset.index=keep"
+        first, rest = table.iloc[0], table.iloc[1:]
+        texts = [name for name in layout.kept if table[name].dtype.kind != "f"]
+        if texts:
+            for name in texts:
+                known = self._known(name, layout)
+                there = {*rest[name].map(spelling), *map(spelling, known)}
+                if spelling(first[name]) in there:
+                    return
+            raise self._undecided("holds words that stand in no other row")
+        numbers = first.to_numpy(np.float64)
+        if len(np.unique(numbers)) < len(numbers):
+            return
+        steps = np.diff(numbers)
+        equal = len(steps) > 0 and np.allclose(steps, steps[0], rtol=1e-9, atol=0.0)
+        counts = equal and steps[0] == 1.0 and numbers[0] in (0.0, 1.0)
+        if counts or (equal and len(steps) > 1):
+            raise self._undecided("holds numbers that are equal steps apart")
+        features = [name for name in layout.kept if name != layout.label]
+        below = rest[features].to_numpy(np.float64)
+        own = first[features].to_numpy(np.float64)
+        spelled = all(cell.lstrip("+-").isdecimal() for cell in layout.cells)
+        if spelled and not (below % 1.0 == 0.0).any():
+            raise self._undecided("holds whole numbers, and no row below does")
+        least, most = below.min(axis=0), below.max(axis=0)
+        beyond = np.maximum(least - own, own - most) > most - least
+        if beyond.all() and len(table) > 2 and (spelled or len(features) > 2):
+            raise self._undecided("holds numbers far beyond all that stand below them")
+
+    def _wrong_columns(self, table: "pd.DataFrame", layout: "Layout") -> list[str]:
+        """Return a line for each thing that is wrong with the cells of a column."""
+        wrong = []
+        for name in table.columns:
+            column, known = table[name], self._known(name, layout)
+            chosen = words_of(known) if str(name) in self.categories else []
+            if column.dtype.kind == "f" and not chosen:
+                if np.isfinite(column.to_numpy()).all():
+                    continue
+            cells = column.tolist()
+            kinds = self._kinds({*cells}, known, chosen, name in layout.texts)
+            if not any(kinds.values()):
+                continue
+            found = np.array([kinds[cell] for cell in cells])
+            listed = ", ".join(map(escaped, map(spelling, chosen)))
+            more = {"holds a word": f" that is not one of its categories {listed}"}
+            there = [what for what in WRONG if (found == what).any()]
+            rows = [_rows(found == what, 1 + layout.named) for what in there]
+            told = [
+                f"{what} in {where}{more.get(what, '')}"
+                for what, where in zip(there, rows, strict=True)
+            ]
+            text = found == "holds text"
+            hint = self._hint(name, text, layout) if text.any() else ""
+            at = layout.names.index(name)
+            nameless = layout.named and not layout.cells[at]
+            whose = f"{at} without a name" if nameless else heading(name)
+            wrong.append(f"column {whose} {' and '.join(told)}{hint}")
+        return wrong
+
+    def _kinds(
+        self, cells: set[Any], known: list[Any], chosen: list[Any], is_text: bool
+    ) -> dict[Any, str]:
+        """Return what is wrong with each different cell of a column, else nothing."""
+        different = np.array([*cells, None], object)[:-1]
+        placed = places(different, chosen) if chosen else np.zeros(len(cells))
+        words = {*map(spelling, known)} if are_words(known) and is_text else set()
+
+        def kind(cell: Any, place: int) -> str:
+            if is_missing(cell) and not (words and spelling(cell) in words):
+                return "has no value"
+            if place < 0:
+                return "holds a word"
+            if isinstance(cell, str):
+                return "" if is_text else "holds text"
+            return "" if np.isfinite(cell) else "holds a number that is not finite"
+
+        return {c: kind(c, int(j)) for c, j in zip(different, placed, strict=True)}
+
+    def _known(self, name: Any, layout: "Layout") -> list[Any]:
+        """Return the words that are declared of a column."""
+        chosen = self.words if name == layout.label else ()
+        return [*(chosen or ()), *(self.categories.get(str(name)) or ())]
+
+    def _hint(self, name: Any, text: Any, layout: "Layout") -> str:
+        if self.header == "auto" and not layout.named and text[0] and text.sum() == 1:
+            return "; if that row is the header, say dataset.header=true"
+        if name == layout.label:
+            return (
+                ", labels must be numbers; words that are classes are declared, "
+                "dataset.classes=[...], or those that become +1, "
+                "dataset.positive=[...]; in a yaml quoted, which reads yes as true"
             )
+        return (
+            ", features must be numbers; for indicators of its categories "
+            f"declare them, dataset.onehot={{{escaped(name)}:[...]}}"
+        )
+
+    def _refuse(self, wrong: list[str]) -> None:
+        if len(wrong) == 1:
+            raise UsageError(f"{self._where}: {wrong[0]}")
+        if wrong:
+            lines = wrong[:MOST_LINES]
+            lines += [f"and {len(wrong) - MOST_LINES} more"] * (len(wrong) > MOST_LINES)
+            count = (
+                f"{len(wrong)} of its columns or headings cannot be taken as they are:"
+            )
+            raise UsageError("\n  ".join([f"{self._where}: {count}", *lines]))
 
     def _labels(self, table: "pd.DataFrame") -> Any:
         """Take the labels out of a table; 0 where there are none."""
@@ -285,44 +516,87 @@ class Csv:
         return table.pop(self._label(list(table.columns)))
 
     def _label(self, columns: list[Any]) -> Any:
-        names, label = list(map(word, columns)), self.label
-        label = -1 if label is None else label
+        label = -1 if self.label is None else self.label
         if isinstance(label, int) and -len(columns) <= label < len(columns):
             return columns[label]
-        if label in columns:
-            return label
-        check_choice("dataset.label", str(label), names)
-        return columns[names.index(str(label))]
+        if label not in columns:
+            plain = columns and isinstance(columns[-1], int)
+            hint = "; if row 1 is the header, say dataset.header=true" if plain else ""
+            _check_heading("dataset.label", str(label), columns, hint)
+        return columns[list(map(str, columns)).index(str(label))]
 
-    def _features(self, table: "pd.DataFrame", first: int) -> "pd.DataFrame":
-        """Return columns of numbers, categories as indicators in their place."""
+    def _features(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        """Return columns of numbers, categories as indicators in their place.
+
+        Raises
+        ------
+        UsageError
+            If a column holds text, or two columns get one name.
+        """
         import pandas as pd
 
         categories = self.categories
+        if not categories and all(kind.kind == "f" for kind in table.dtypes):
+            return table
         parts = []
         for name in table.columns:
             column = table[name]
             if str(name) not in categories:
                 if column.dtype.kind != "f" and len(column):
                     raise UsageError(
-                        f"dataset.text={self.text}: column {word(name)} is neither the "
-                        "label nor in dataset.onehot, features must be numbers"
+                        f"dataset.text={self.text}: column {heading(name)} is neither "
+                        "the label nor in dataset.onehot, features must be numbers"
                     )
                 parts.append(column)
                 continue
             declared = categories[str(name)]
             if declared is None:
                 declared = sorted({*column.map(spelling)})
-            parts += indicators(self._where, column, declared, first)
-        return pd.concat(parts, axis=1) if parts else table
+            parts += indicators(self._where, column, declared)
+        found = pd.concat(parts, axis=1)
+        check_headings(self._where, found)
+        return found
 
     @property
     def _where(self) -> str:
         return f"dataset.path={self.path}"
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What the first row of a csv says of it.
+
+    Parameters
+    ----------
+    how : dict
+        Options of pandas.
+    cells : list of str
+        The first row.
+    named, unnamed : bool
+        Whether it names the columns, and whether it leaves out the first one.
+    names, kept : list
+        The columns, and those that are read: without an index that is dropped.
+    label : object
+        The label's column, None without.
+    texts : list
+        The columns of text.
+    width : dict
+        Options of pandas where rows end in separators.
+    """
+
+    how: dict[str, Any]
+    cells: list[str]
+    named: bool
+    unnamed: bool
+    names: list[Any]
+    kept: list[Any]
+    label: Any
+    texts: list[Any]
+    width: dict[str, Any] = field(default_factory=dict)
+
+
 def indicators(
-    where: str, column: "pd.Series[Any]", chosen: Sequence[Any], first: int = 0
+    where: str, column: "pd.Series[Any]", chosen: Sequence[Any]
 ) -> "list[pd.Series[Any]]":
     """Return a column of zeros and ones for each category, called `COLUMN=CATEGORY`.
 
@@ -334,38 +608,71 @@ def indicators(
         Texts or numbers.
     chosen : sequence
         Its categories, texts or numbers.
-    first : int
-        The number of the first row, for messages.
 
     Raises
     ------
     UsageError
-        For a row with another category, or without any.
+        For a record with another category, or without any.
     """
     import pandas as pd
 
-    known = words_of(chosen)
-    place = pd.Series(places(column.to_numpy(), known), column.index, name=column.name)
-    hint = f" that is not one of its categories {', '.join(map(spelling, known))}"
-    _refuse(where, place, place < 0, first, "holds a word", hint)
+    known, cells = words_of(chosen), column.to_numpy()
+    place = places(cells, known)
+    if (place < 0).any():
+        row, whose = int(place.argmin()), f"{where}: column {heading(column.name)}"
+        if is_missing(cells[row]):
+            raise UsageError(f"{whose} has no value in row {row}")
+        raise UsageError(
+            f"{whose} holds a word in row {row} that is not one of its categories "
+            f"{', '.join(map(escaped, map(spelling, known)))}"
+        )
     return [
-        (place == j).rename(f"{column.name}={spelling(one)}")
+        pd.Series(place == j, column.index, name=f"{column.name}={spelling(one)}")
         for j, one in enumerate(known)
     ]
 
 
+def _numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return a column of texts as the numbers that they spell, true and false as 1, 0.
+
+    One that holds other text keeps that, as objects.
+    """
+    import pandas as pd
+
+    cells = column.str.strip().replace(BOOLEANS)
+    cells = cells.mask(cells.isin(MISSING))
+    values = pd.to_numeric(cells, errors="coerce")
+    text = values.isna() & cells.notna()
+    # Read as those of a file of numbers alone are.
+    plain = io.StringIO(cells.mask(text).to_csv(index=False, header=False, na_rep="NA"))
+    numbers = pd.read_csv(plain, header=None, dtype=np.float64)[0].set_axis(
+        column.index
+    )
+    return numbers.astype(object).mask(text, cells) if text.any() else numbers
+
+
 def _guessed(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column of texts as numbers if all of them are."""
-    numbers = column.map(as_number)
-    return column if numbers.isna().any() else numbers
+    """Return a column of texts as numbers if all of them are, and told apart."""
+    numbers = column.map(lambda one: np.nan if one in BOOLEANS else as_number(one))
+    apart = numbers.notna().all() and bool((numbers.abs() < EXACT).all())
+    return numbers if apart else column
 
 
-def _refuse(
-    where: str, column: Any, wrong: Any, first: int, what: str, hint: str
+def _rows(mask: Any, first: int) -> str:
+    """Return how many rows there are, and which is the first, for a message."""
+    row, count = int(mask.argmax()) + first, int(mask.sum())
+    return f"row {row}" if count == 1 else f"{count} rows, the first is row {row}"
+
+
+def _check_heading(
+    key: str, value: str, columns: Sequence[Any], more: str = ""
 ) -> None:
-    """Refuse a column, naming the first row in which something is wrong."""
-    if wrong.any():
-        row = int(wrong.to_numpy().argmax()) + first
-        raise UsageError(
-            f"{where}: column {word(column.name)} {what} in row {row}{hint}"
-        )
+    """Refuse a column that there is not, suggesting the nearest."""
+    names = list(map(str, columns))
+    if value in names:
+        return
+    near = difflib.get_close_matches(value, names, 1)
+    hint = f" (did you mean {escaped(near[0])}?)" if near else ""
+    raise UsageError(
+        f"{key}={value}{hint}: must be one of {', '.join(map(heading, columns))}{more}"
+    )

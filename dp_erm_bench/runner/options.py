@@ -1,26 +1,22 @@
 """How an experiment is run: workers, batches, folder (never what it computes)."""
 
 import math
-import os
 import resource
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 from dp_erm_bench.errors import UsageError, refused
 from dp_erm_bench.experiment.frame import FAILED, MODES, RunnerConfig
 from dp_erm_bench.experiment.values import bytes_of
+from dp_erm_bench.paths import machine_memory
 from dp_erm_bench.runner.engines.choice import check_engine
 
 LONGEST = 1e8
 """Seconds; three years, and what every kernel's timers can count."""
 
 MOST_JOBS = 1024
-LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where a container's kernel says how much its processes may use."""
-
 LEAST = 1 << 20
 
 LEASTS = {"n_jobs": 1, "n_checkpoints": 2, "batch_trials": 1, "report_trials": 1}
@@ -205,15 +201,6 @@ def worker_memory(value: Any, n_jobs: int) -> float | None:
         allowed = "a size of at least 1M, as 500M or 2G, auto, or null for no limit"
         raise UsageError(f"runner.worker_memory={value}: must be {allowed}")
     return size
-
-
-def machine_memory() -> int:
-    """Return the bytes of this machine, or of the container that this process is in."""
-    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for path in map(Path, LIMITS):
-        if path.is_file() and (limit := path.read_text().strip()).isdecimal():
-            sizes.append(int(limit))
-    return min(sizes)
 
 
 def own_memory() -> int:

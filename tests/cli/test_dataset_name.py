@@ -97,7 +97,7 @@ WRONG = [
     (["dataset=log1", "dataset.name=a9a"], "log1 is one dataset"),
     (["dataset=file"], "such as dataset.path=data.csv"),
     (["dataset=file", "dataset.path=none.csv"], "there is no such file"),
-    (["dataset=file", "dataset.path=text.csv"], "column a holds text in row "),
+    (["dataset=file", "dataset.path=text.csv"], 'column "a" holds text in row '),
     (["dataset=log1", "dataset.positive=[3]"], "must be some, but not all"),
     (["dataset=log1", "dataset.clip_to_bounds=true"], "dataset.clip_to_bounds=True"),
     (["dataset=log1", "dataset.n=1"], "dataset.n=1: must be an integer >= 2"),

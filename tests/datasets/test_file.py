@@ -12,9 +12,11 @@ import scipy.sparse as sp
 from dp_erm_bench import load_problem, load_results
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import load
+from dp_erm_bench.datasets.arrays import own_dataset
+from dp_erm_bench.datasets.base import as_features
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, heading
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.problems.erm.model import feature_names
@@ -105,12 +107,14 @@ def test_text_labels_are_mapped_where_it_is_said_how(put):
     path = put("data.csv", csv(labels=["no", "yes", "yes", "no"]))
     np.testing.assert_array_equal(loaded(path, positive=["yes"]).y, 2 * Y - 1)
     np.testing.assert_array_equal(loaded(path, positive="no").y, 1 - 2 * Y)
-    with pytest.raises(UsageError, match=r"y holds text in row 2.*dataset\.positive"):
+    with pytest.raises(
+        UsageError, match=r"holds text in 4 rows, the first is row 2.*dataset\.positive"
+    ):
         loaded(path)
     with pytest.raises(UsageError, match=r"positive=\['maybe'\].*no, yes"):
         loaded(path, positive=["maybe"])
     with pytest.raises(
-        UsageError, match="y holds text in row 2, labels must be numbers"
+        UsageError, match="in 4 rows, the first is row 2, labels must be numbers"
     ):
         loaded(path, task="regression")
 
@@ -187,22 +191,34 @@ MANY = b"a;price\n" + b"".join(b"%d;%d\n" % (j % 3, j) for j in range(30))
 COLOURED = b"hue\ta\ty\nred\t1\t0\nblue\t2\t1\nred\t3\t1\n"
 
 BAD = [
-    ("text.csv", b"a,b,y\n1,red,0\n2,3,1\n", "column b holds text in row 2, features"),
+    (
+        "text.csv",
+        b"a,b,y\n1,red,0\n2,3,1\n",
+        'column "b" holds text in row 2, features',
+    ),
     ("plain.csv", b"1,red,0\n2,3,1\n", "column 1 holds text in row 1"),
-    ("ragged.csv", b"a,b,y\n1,2,0\n1,2,3,4,5\n", "is not a whole csv file"),
+    (
+        "ragged.csv",
+        b"a,b,y\n1,2,0\n1,2,3,4,5\n",
+        "row 3 has 5 fields, the header has 3",
+    ),
     ("empty.csv", b"", "is not a whole csv file"),
     ("names.csv", b"a,b,y\n", "holds no records"),
-    ("hole.csv", b"a,b,y\n1,2,0\n2,,1\n", "column b has no value in row 3$"),
-    ("nolabel.csv", b"a,b,y\n1,2,\n2,3,1\n", "column y has no value in row 2$"),
+    ("hole.csv", b"a,b,y\n1,2,0\n2,,1\n", 'column "b" has no value in row 3$'),
+    ("nolabel.csv", b"a,b,y\n1,2,\n2,3,1\n", 'column "y" has no value in row 2$'),
     ("plainhole.csv", b"1,2,0\n2,,1\n", "column 1 has no value in row 2$"),
-    ("index.csv", INDEXED, r"column 0 has no name .*index=drop.*dataset\.index=keep"),
-    ("classes.csv", MANY, "column price: holds 30 different .*dataset.task=regression"),
+    ("index.csv", INDEXED, r"column 0 has no name, .*index=drop.*dataset\.index=keep"),
+    (
+        "classes.csv",
+        MANY,
+        "column .price.: holds 30 different .*dataset.task=regression",
+    ),
     (
         "text.csv",
         COLOURED,
-        r"column hue holds text in row 2.*onehot=\{hue:\[\.\.\.\]\}",
+        r"column .hue. holds text in 3 rows, .*row 2.*onehot=\{hue:\[\.\.\.\]\}",
     ),
-    ("one.csv", b"y\n0\n1\n", r"X of shape \(2, 0\) is empty"),
+    ("one.csv", b"y\n0\n1\n", "has one column, and needs features and labels"),
     ("cut.npz", npz(X=X, y=Y)[:100], "is not a whole npz file"),
     (
         "text.npz",
@@ -218,7 +234,7 @@ BAD = [
     ("one.npz", npz(X=X[:1], y=Y[:1]), "has one record, at least two are needed"),
     ("none.npz", npz(X=X[:0], y=Y[:0]), r"X of shape \(0, 3\) is empty"),
     ("same.npz", npz(X=X, y=Y * 0), "labels 0 are not allowed, classification needs"),
-    ("text.svm", b"1 a:2\n0 1:3\n", "is not a whole svmlight file"),
+    ("text.svm", b"1 a:2\n0 1:3\n", "row 1: holds an entry that is not FEATURE"),
     ("empty.svm", b"", "svmlight file|is empty"),
     ("cut.svm.bz2", bz2.compress(svmlight())[:-20], "is not a whole svmlight file"),
     ("cut.csv.xz", lzma.compress(csv())[:-20], "is not a whole csv file"),
@@ -231,8 +247,8 @@ BAD = [
     ("labels.npz", npz(X=X, y=Y + 1j), "numbers or text, not complex128"),
     ("days.npz", npz(X=X, y=Y.astype("M8[D]")), "numbers or text, not datetime64"),
     ("objects.npz", npz(X=X, y=np.array([0, None] * 2)), "is not a whole npz file"),
-    ("complex.csv", b"a,b,y\n1+2j,3,0\n2,3,1\n", "column a holds text in row 2"),
-    ("days.csv", b"a,b,y\n2020-01-01,3,0\n2,3,1\n", "column a holds text in row 2"),
+    ("complex.csv", b"a,b,y\n1+2j,3,0\n2,3,1\n", "column .a. holds text in row 2"),
+    ("days.csv", b"a,b,y\n2020-01-01,3,0\n2,3,1\n", "column .a. holds text in row 2"),
     ("data.parquet", b"PAR1", r"its suffix tells no format, add dataset\.format="),
 ]
 
@@ -247,7 +263,7 @@ def test_a_bad_file_is_refused_in_one_sentence(name, content, said, put):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"label": "z"}, r"dataset\.label=z: must be one of a, b, c, y"),
+        ({"label": "z"}, r"dataset\.label=z: must be one of .a., .b., .c., .y."),
         ({"label": 4}, r"dataset\.label=4: must be one of"),
         ({"header": "no"}, r"dataset\.header=no: must be auto, true or false"),
         ({"format": "cvs"}, r"dataset\.format=cvs \(did you mean csv\?\)"),
@@ -275,7 +291,9 @@ def test_no_message_shows_what_a_file_holds(name, label, put):
 
 
 def test_the_row_of_a_bad_entry_is_told(put):
-    with pytest.raises(UsageError, match=r"svmlight file \(row 2\)"):
+    with pytest.raises(
+        UsageError, match="x.svm: row 2: holds an entry that is not FEATURE:NUMBER"
+    ):
         loaded(put("x.svm", b"1 1:2 3:1e-5 # note\n-1 1:two\n"))
 
 
@@ -295,7 +313,7 @@ def test_an_index_goes_or_stays_where_that_is_said(put):
     assert feature_names(dropped) == ("a",)
     with pytest.raises(UsageError, match=r"dataset\.index=yes: must be null, drop or"):
         loaded(path, index="yes")
-    with pytest.raises(UsageError, match="the first column has a name, hue"):
+    with pytest.raises(UsageError, match="the first column is .hue. by name"):
         loaded(put("text.csv", COLOURED), index="drop")
 
 
@@ -319,11 +337,14 @@ def test_declared_categories_become_columns(put):
     [
         (
             {"hue": ["red"]},
-            "column hue holds a word in row 3 that is not one of its cat",
+            "column .hue. holds a word in row 3 that is not one of its cat",
         ),
-        ({"color": ["red"]}, r"column of dataset\.onehot=color: must be one of hue, a"),
+        (
+            {"color": ["red"]},
+            r"column of dataset\.onehot=color: must be one of .hue., .a.",
+        ),
         ({"hue": "red"}, r"dataset\.onehot=.*must be null, a list of columns"),
-        ({"hue": ["red", "blue"], "y": [0]}, "onehot=y: must be one of hue, a"),
+        ({"hue": ["red", "blue"], "y": [0]}, "onehot=y: must be one of .hue., .a."),
     ],
 )
 def test_wrong_categories_are_refused(onehot, said, put):
@@ -369,7 +390,7 @@ def test_a_regression_loss_implies_the_task_and_it_is_said(put):
         np.testing.assert_array_equal(kept.dataset.y, 2 * Y - 1)
     words = put("words.csv", csv(labels=["no", "yes", "yes", "no"]))
     with pytest.raises(
-        UsageError, match=r"column y holds .*loss=huber implies dataset\.task"
+        UsageError, match=r"column .y. holds .*loss=huber implies dataset\.task"
     ):
         load_problem("file", path=words, loss="huber", penalty="none")
 
@@ -410,15 +431,21 @@ def test_what_is_wrong_with_a_csv_is_told_as_it_is_typed(
     for more, told in (
         (
             ["dataset.path=hole.csv", yes, sex],
-            "hole.csv: column sex has no value in row 3",
+            'hole.csv: column "sex" has no value in row 3',
         ),
-        ([mine, sex], "column smokes holds text in row 2, labels must be"),
+        (
+            [mine, sex],
+            'column "smokes" holds text in 4 rows, the first is row 2, labels',
+        ),
         (
             [mine, "dataset.label=age", "dataset.onehot={sex:[f,m],smokes:[no,yes]}"],
-            "column age: ",
+            'column "age": ',
         ),
         ([mine, sex, "dataset.label=smoke"], "(did you mean smokes?)"),
-        ([mine, yes, "dataset.onehot={sex:[f]}"], "sex holds a word in row 3 that is"),
+        (
+            [mine, yes, "dataset.onehot={sex:[f]}"],
+            '"sex" holds a word in 2 rows, the first is row 3 that is',
+        ),
     ):
         assert main([*typed, *more]) == 2
         (said,) = capsys.readouterr().err.splitlines()
@@ -438,3 +465,306 @@ def test_what_is_for_columns_of_a_csv_is_refused_elsewhere(put, name, options):
     (key,) = options
     with pytest.raises(UsageError, match=rf"^dataset\.{key}=.* columns of a csv"):
         loaded(put(name, content), **options)
+
+
+ODD_ROWS = [
+    (
+        "a,b,y\n1,2,0,9\n3,4,1,9\n",
+        {},
+        r"row 2 has 4 fields \(of 2 that are longer\), the",
+    ),
+    (
+        "a,b,y\n1,2,0\n3,4,1,9\n",
+        {},
+        "row 3 has 4 fields, the header has 3.*dataset.head",
+    ),
+    ("a;b;y\n1;2;0\n3;4;1;9\n", {}, "row 3 has 4 fields, the header has 3"),
+    ('"a","b","y"\n1,2,0\n3,4,1,9\n', {}, "row 3 has 4 fields, the header has 3"),
+    ("1,2,0\n3,4,1,9\n", {"header": False}, "row 2 has 4 fields, row 1 has 3"),
+    ("a,b,y\n1,2,0,\n3,4,1,5\n", {}, "row 3 has 4 fields, the header has 3"),
+    ("a,b,y\n1,2,0\n3,4\n", {}, 'column "y" has no value in row 3'),
+    (
+        "0,1,2\n.5,.3,1\n.4,.2,2\n",
+        {},
+        "row 1 holds numbers that are equal steps.*header=t",
+    ),
+    (
+        "0,1,2\n0,1,1\n1,0,2\n",
+        {},
+        "row 1 .*dataset.header=true or dataset.header=false",
+    ),
+    ("2015,2016,2017\n.5,.3,1\n.4,.2,2\n", {}, "row 1 .*dataset.header=true"),
+    (
+        "1990,2000,2015,2016\n.5,.3,1,0\n.4,.2,2,1\n1,2,3,1\n",
+        {},
+        "numbers far beyond all",
+    ),
+    (
+        "400.5,401,403,2\n.5,.3,1,0\n.4,.2,2,1\n1,2,3,1\n",
+        {},
+        "row 1 holds numbers far bey",
+    ),
+    (
+        ",0,1,2\n0,.5,.3,1\n1,.4,.2,2\n",
+        {},
+        "row 1 holds numbers after an empty cell.*head",
+    ),
+    (
+        ",0,1,2\n0,.5,.3,1\n1,.4,.2,2\n",
+        {"index": "drop"},
+        "row 1 holds numbers after an",
+    ),
+    (
+        "2015,2016,t\n.1,.9,no\n.2,.8,yes\n",
+        {"positive": "yes"},
+        "row 1 holds words that",
+    ),
+    (
+        "2015,2016,t\n.1,.9,0\n.2,.8,1\n",
+        {},
+        "column 2 holds text in row 1; .*header=true",
+    ),
+    (
+        "2015,16,7\n.1,.9,0\n",
+        {"label": "7"},
+        "label=7: must be one of 0, 1, 2; .*header=tr",
+    ),
+    ("age,y,y\n.5,0,0\n.2,1,1\n", {}, 'heading "y" stands 2 times, in columns 1, 2'),
+    (
+        "y,age,y\n.5,0,0\n.2,1,1\n",
+        {"label": "y"},
+        'heading "y" stands 2 times, in columns 0',
+    ),
+    (
+        "a,a,y\n.5,0,0\n.2,1,1\n",
+        {},
+        'heading "a" .*dataset.header=false if row 1 is a rec',
+    ),
+    ("a,y ,y\n.5,0,0\n.2,1,1\n", {}, 'heading "y" stands 2 times'),
+    (
+        ",age,y\n5,.3,1\n2,.4,0\n9,.5,1\n",
+        {},
+        "column 0 has no name, .*dataset.index=drop",
+    ),
+    ('"",age,y\nb,.3,1\na,.4,0\n', {}, "column 0 has no name, .*dataset.index=keep"),
+    (",age,y\n.5,.3,1\n.5,.4,0\n", {}, "column 0 has no name"),
+    ("Unnamed: 0,age,y\n5,.3,1\n2,.4,0\n", {}, "column 0 has no name, as an index"),
+    ("2,2,0\n3,4,1\n1,6,0\n", {"header": False}, "column 0 may count the records"),
+    ("5,.2,0\n3,.4,1\n9,6,0\n", {"header": False}, "column 0 may count the records"),
+    ("a,b,y,\n1,2,0\n3,4,1\n", {}, "column 3 without a name has no value in 2 rows"),
+    ("My title\na,b,y\n1,2,0\n", {}, "has one column, and needs features and labels"),
+    (
+        "h,h=r,y\nr,2,0\nb,1,1\n",
+        {"onehot": {"h": ["r", "b"]}},
+        'heading "h=r" stands tw',
+    ),
+]
+"""Shapes of a csv that read as other numbers than it holds."""
+
+
+@each(("content", "how", "said"), ODD_ROWS, ids=[repr(one[0]) for one in ODD_ROWS])
+def test_an_odd_shape_is_refused_with_the_row_and_the_key(content, how, said, put):
+    with pytest.raises(UsageError, match=said) as caught:
+        loaded(put("data.csv", content.encode()), **how)
+    assert "\n" not in str(caught.value)
+
+
+def test_rows_beyond_a_part_of_the_reader_are_counted(put):
+    rows = "1,2,0\n3,4,1\n" * 2**17
+    with pytest.raises(UsageError, match=f"row {2**18 + 2} has 4 fields, the header"):
+        loaded(put("data.csv", f"a,b,y\n{rows}5,6,7,0\n".encode()))
+
+
+@each(
+    ("content", "how", "expected"),
+    [
+        # What ends in separators holds nothing beyond them.
+        ("a,b,y\n1,2,0,\n3,4,1,,\n", {}, [[1, 2], [3, 4]]),
+        ("a,b,y\n1,2,0\n3,4,1,\n", {}, [[1, 2], [3, 4]]),
+        ("0,1,2\n.5,.3,1\n.4,.2,2\n", {"header": True}, [[0.5, 0.3], [0.4, 0.2]]),
+        ("0,1,2\n3,4,1\n", {"header": False}, [[0, 1], [3, 4]]),
+        ("1,2,0\n3,4,1\n5,6,0\n", {}, [[1, 2], [3, 4], [5, 6]]),
+        ("7,16,t\n.1,.9,0\n.2,.8,1\n", {"label": "t"}, [[0.1, 0.9], [0.2, 0.8]]),
+        (",a,y\n5,.3,1\n2,.4,0\n", {"index": "drop"}, [[0.3], [0.4]]),
+        (",a,y\n5,.3,1\n2,.4,0\n", {"index": "keep"}, [[5, 0.3], [2, 0.4]]),
+        ("\ufeffa,b,y\r\n1,2,0\r\n3,4,1\r\n", {}, [[1, 2], [3, 4]]),
+        ('"a;b",c,y\n1,2,0\n3,4,1\n', {}, [[1, 2], [3, 4]]),
+        ("a,b,y\n1,true,0\n3,FALSE,1\n", {}, [[1, 1], [3, 0]]),
+    ],
+)
+def test_a_shape_that_is_decided_is_read(content, how, expected, put):
+    np.testing.assert_array_equal(
+        loaded(put("d.csv", content.encode()), **how).X, expected
+    )
+
+
+def test_all_that_is_wrong_with_a_csv_is_told_at_once(put):
+    content = "Patient ID,h\x1b[31m,age,age,y\nx,1,2,3,0\n,inf,,4,1\nz,1,2,,no\n"
+    with pytest.raises(UsageError) as caught:
+        loaded(put("data.csv", content.encode()))
+    first, *lines = str(caught.value).splitlines()
+    assert first.endswith("6 of its columns or headings cannot be taken as they are:")
+    assert lines[0].startswith('  heading "age" stands 2 times, in columns 2, 3 ')
+    assert lines[1].startswith(
+        '  column "Patient ID" holds text in 2 rows, the first is row 2 and has no '
+        "value in row 3, features must be numbers"
+    )
+    assert (
+        lines[2] == '  column "h\\x1b[31m" holds a number that is not finite in row 3'
+    )
+    assert lines[3] == '  column "age" has no value in row 3'
+    assert lines[4] == '  column "age.1" has no value in row 4'
+    assert lines[5].startswith(
+        '  column "y" holds text in row 4, labels must be numbers'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Patient ID", '"Patient ID"'),
+        ("größe (cm)", '"größe (cm)"'),
+        ("a\nb", r'"a\nb"'),
+        ("a\u202eb", r'"a\u202eb"'),
+        ('a"b', r'"a\"b"'),
+        ("a" * 61, '"' + "a" * 57 + '..."'),
+        ("\x1b" * 20, '"' + r"\x1b" * 14 + '..."'),
+        (3, "3"),
+    ],
+)
+def test_headings_are_quoted_escaped_and_short(name, shown):
+    assert heading(name) == shown
+
+
+MISSING_WORDS = ["", " ", "NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "NaT"]
+
+
+@each("word", MISSING_WORDS)
+@each("rest", [",yes\n2,2,no\n", ",1\n2,2,0\n"])
+def test_a_missing_value_is_refused_in_every_column(word, rest, put):
+    how = {"positive": "yes"} if "yes" in rest else {}
+    label = f"a,b,y\n1,2,{word}\n2,2{rest}"
+    with pytest.raises(UsageError, match='column "y" has no value in row 2'):
+        loaded(put("label.csv", label.encode()), **how)
+    for onehot in ({}, {"onehot": ["b"]}, {"onehot": {"b": ["2", "x"]}}):
+        with pytest.raises(UsageError, match='column "b" has no value in row 2'):
+            loaded(put("b.csv", f"a,b,y\n1,{word}{rest}".encode()), **how, **onehot)
+
+
+def test_a_declared_word_is_no_missing_value(put):
+    path = put("data.csv", b"region,y\nNA,None\nEU,some\n")
+    how = {"onehot": {"region": ["EU", "NA"]}, "positive": "None"}
+    for classes in (None, ["None", "some"]):
+        found = loaded(path, classes=classes, **how)
+        np.testing.assert_array_equal(found.X, [[0, 1], [1, 0]])
+        np.testing.assert_array_equal(found.y, [1, -1])
+
+
+WORDS = [
+    (["1E5", "10E4", "100000"], {"positive": ["1E5"]}, [1, -1, -1]),
+    (["1E5", "10E4", "100000", "7"], {"positive": [100000]}, [1, 1, 1, -1]),
+    (["1000000000001", "1000000000002"], {"positive": ["1000000000001"]}, [1, -1]),
+    (["1000000000001", "1000000000002"], {"positive": [1000000000001]}, [1, -1]),
+    (
+        ["9007199254740993", "9007199254740992"],
+        {"positive": ["9007199254740993"]},
+        [1, -1],
+    ),
+    (["007", "7"], {"positive": ["007"]}, [1, -1]),
+    (["1", "1.0", "2"], {"positive": [1]}, [1, 1, -1]),
+    (["1", "1.0", "2"], {"classes": [1, 2]}, [-1, -1, 1]),
+    (["yes", "yes ", "no"], {"positive": "yes"}, [1, 1, -1]),
+    (["True", "false"], {}, [1, -1]),
+    (["TRUE", "False"], {"positive": [True]}, [1, -1]),
+    (["True", "False"], {"positive": ["True"]}, [1, -1]),
+    (["2020-01-02", "2020-01-01"], {"positive": ["2020-01-02"]}, [1, -1]),
+]
+
+
+@each(("words", "how", "y"), WORDS, ids=[f"{w} {h}" for w, h, _ in WORDS])
+def test_a_word_is_itself_and_a_number_is_its_value(words, how, y, put):
+    """Labels of a csv and of a list of texts, and categories, by one rule."""
+    rows = [f"{j},{one}" for j, one in enumerate(words)]
+    path = put("data.csv", "\n".join(["a,y", *rows]).encode())
+    np.testing.assert_array_equal(loaded(path, **how).y, y)
+    if how:
+        own = own_dataset(np.eye(len(words)), words, **{"positive": None} | how)
+        np.testing.assert_array_equal(own.y, y)
+
+
+@each(
+    ("labels", "how", "said"),
+    [
+        (["1_0", "0"], {"positive": [10]}, 'column "y" holds text in row 2'),
+        (
+            ["1.0", "2"],
+            {"classes": ["1", "2"], "positive": "1"},
+            "record 0 has a label",
+        ),
+        (["9007199254740993", "1"], {"positive": [9007199254740993]}, "from 2.53 on"),
+    ],
+)
+def test_words_that_cannot_be_told_are_refused(labels, how, said, put):
+    rows = [f"{j},{one}" for j, one in enumerate(labels)]
+    with pytest.raises(UsageError, match=said):
+        loaded(put("data.csv", "\n".join(["a,y", *rows]).encode()), **how)
+
+
+def test_ids_are_categories_in_full(put):
+    ids = ["1000000000001", "1000000000002", "9007199254740993", "9007199254740992"]
+    rows = [f"{one},{j % 2}" for j, one in enumerate(ids)]
+    path = put("data.csv", "\n".join(["id,y", *rows]).encode())
+    for how in ({"onehot": ["id"]}, {"onehot": ["id"], "text": "id"}):
+        found = loaded(path, **how)
+        assert feature_names(found) == tuple(f"id={one}" for one in sorted(ids))
+        np.testing.assert_array_equal(found.X.sum(axis=1), 1.0)
+
+
+SVMLIGHT = [
+    ("1 1:0.5 2147483647:2\n-1 2:1\n", {}, r"record 1 .*2147483647 features .*bytes"),
+    ("1 1:0.5\n-1 2:1 2147483648:2\n", {}, r"row 2: has feature 2147483648; .*bytes"),
+    ("1 4294967297:2\n-1 2:1\n", {}, r"row 1: has feature 4294967297; .*bytes"),
+    ("1 1:1\n-1 2:1\n", {"p": 10**12}, r"dataset.p=1000000000000: .*bytes"),
+    ("1 1:1\n-1 3:1 2:5\n", {}, "row 2: feature 2 follows 3; .*must increase"),
+    ("1 1:1\n-1 3:1 3:5\n", {}, "row 2: feature 3 stands twice; .*must increase"),
+    ("1 1:1\n-1 5:1\n", {"p": 3}, r"row 2: feature 5 is beyond dataset\.p=3, .*p=5"),
+    ("1 0:1\n-1 3:1\n", {"p": 3}, r"row 2: feature 3 is beyond dataset\.p=3, .*p=4"),
+    ("1 0:1\n-1 3:1\n", {"first": 1}, r"row 1: feature 0 is less than 1.*first=0"),
+    ("1 -1:1\n-1 3:1\n", {}, "row 1: feature -1 is less than 0"),
+    ("1 1:1_0\n-1 3:1\n", {}, "row 1: holds an entry that is not FEATURE:NUMBER"),
+    ("1 1_0:1\n-1 3:1\n", {}, "row 1: holds an entry that is not FEATURE:NUMBER"),
+    ("1,2 1:1\n-1 3:1\n", {}, "row 1: begins with no number"),
+    ("1 1:nan\n-1 3:1\n", {}, "not finite: record 0, feature 0"),
+    ("nan 1:1\n-1 3:1\n", {}, "y holds a value that is not finite: record 0"),
+]
+
+
+@each(("content", "how", "said"), SVMLIGHT, ids=[repr(one[0]) for one in SVMLIGHT])
+def test_a_wrong_row_of_svmlight_is_told_with_the_key(content, how, said, put):
+    with pytest.raises(UsageError, match=said) as caught:
+        loaded(put("x.svm", content.encode()), **how)
+    assert "\n" not in str(caught.value)
+
+
+def test_sparse_features_that_indices_do_not_count_are_refused(put):
+    """None is made: all entries are one number, seen often."""
+    wide = sp.csc_array((2, 1))
+    wide.data = np.broadcast_to(np.ones(1), 2**31)
+    wide.indices = np.broadcast_to(np.zeros(1, np.int64), 2**31)
+    wide.indptr = np.array([0, 2**31])
+    with pytest.raises(
+        UsageError, match="hold 2147483648 non-zeros: at most 2147483647"
+    ):
+        as_features(wide)
+    many = csr_parts(indices=[0, 2**40], shape=(2, 2**41))
+    with pytest.raises(UsageError, match=r"p = 2199023255552 features take .* bytes"):
+        loaded(put("wide.npz", npz(**many, format="csr", y=[0, 1])))
+
+
+def csr_parts(indices, shape):
+    return {
+        "data": np.ones(len(indices)),
+        "indices": np.array(indices),
+        "indptr": np.arange(len(indices) + 1),
+        "shape": np.array(shape),
+    }

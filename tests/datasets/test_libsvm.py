@@ -209,6 +209,35 @@ def test_many_classes_need_to_be_told(mirror):
     assert found.sparse and 0 < (found.y == 1.0).sum() < 1000
 
 
+@pytest.mark.parametrize(
+    ("p", "last", "said"),
+    [
+        ("43", 13, "with p=43, and its last feature is 13; list p=13"),
+        ("14", 13, "with p=14, and its last feature is 13; list p=13"),
+        ("9", 13, "with p=9, and row 2: feature 13 is beyond"),
+        ("9000000000000", 13, "takes? at least 576000000000000 bytes"),
+        ("thirteen", 13, "with p=thirteen: must be an integer >= 1, or empty"),
+        ("0", 13, "with p=0: must be an integer >= 1"),
+        ("123", 119, ""),
+        ("13", 13, ""),
+        ("", 13, ""),
+    ],
+)
+def test_the_width_that_a_mirror_lists_is_that_of_the_file(make_mirror, p, last, said):
+    """Of a1a the last 4 of 123 features are empty; 13 written as 43 is refused."""
+    content = f"1 1:2 3:1\n-1 {last}:1\n".encode()
+    folder = make_mirror({"mine": ("mine.svm", content)})
+    head, row = (folder / "MANIFEST.csv").read_text().splitlines()
+    listed = f"{head},p,libsvmdata_name,task\n{row},{p},mine,binary\n"
+    (folder / "MANIFEST.csv").write_text(listed)
+    if not said:
+        assert loaded("mine").p == int(p or last)
+        return
+    with pytest.raises(DataUnavailable, match=said) as caught:
+        loaded("mine")
+    assert "\n" not in str(caught.value) and "libsvm:mine" in str(caught.value)
+
+
 def test_svmlight_files_are_joined_at_the_width_asked_for():
     X, y = libsvm.parse_svmlight(b"1 2:3\n", b"-1 1:1 9:2\n0 1:4\n", p=10)
     assert sp.issparse(X) and X.shape == (3, 10)

@@ -52,6 +52,8 @@ class Case:
         if self.coin(0.3) or many:
             self.options["positive"] = [plain[self.rng.integers(len(plain))]]
         if self.kind == "csv":
+            # What is no index is said to be none.
+            self.options["index"] = "keep"
             if self.coin():
                 self.options["header"] = bool(self.named)
             if self.hue:
@@ -168,6 +170,8 @@ def _check_refusal(case, one, other, odd):
     read = found[3] if found else ()
     if read or "positive" in case.options and "classes" not in case.options:
         return
+    if case.kind == "csv" and "header" not in case.options:
+        return  # of a first row that may be headings
     assert found is one, (case.options, odd)
     case.rng = np.random.default_rng(0)
     for _ in range(3):
@@ -220,11 +224,11 @@ def test_a_line_of_svmlight_widens_no_other(tmp_path):
     how = {"p": 3, "first": 1, "classes": [-1, 1]}
     told = load_dataset(dataset_spec("file", path=str(narrow), **how))
     assert told.p == 3 and told.uncharged == ()
-    with pytest.raises(UsageError, match="is not a whole svmlight file"):
+    with pytest.raises(UsageError, match=r"row 2: feature 900 is beyond dataset\.p=3"):
         load_dataset(dataset_spec("file", path=str(wide), **how))
     zero = tmp_path / "zero.svm"
     zero.write_text("1 0:2 2:1\n-1 1:1\n")
-    with pytest.raises(UsageError, match="is not a whole svmlight file"):
+    with pytest.raises(UsageError, match=r"row 1: feature 0 .* dataset\.first=0"):
         load_dataset(dataset_spec("file", path=str(zero), **how))
     with pytest.raises(UsageError, match=r"dataset\.first=2: must be null, 0 or 1"):
         load_dataset(dataset_spec("file", path=str(zero), first=2))
@@ -246,7 +250,9 @@ def test_a_column_is_of_the_kind_that_is_declared(tmp_path):
     assert texts.X.tolist() == np.eye(3)[[0, 1, 2, 0]].tolist()
     assert texts.uncharged == numbers.uncharged == ()
     odd = [*words[:3], "A1"]
-    with pytest.raises(UsageError, match="column id holds a word in row 5 that is not"):
+    with pytest.raises(
+        UsageError, match="column .id. holds a word in row 5 that is not"
+    ):
         read(odd, onehot={"id": [100000, 7]})
     for how, said in (
         ({"onehot": ["id"]}, ("kinds", "categories")),
@@ -256,11 +262,11 @@ def test_a_column_is_of_the_kind_that_is_declared(tmp_path):
         assert found.uncharged == said and found.p == 4
     assert read(words, onehot=["id"]).p == 1
     with pytest.raises(
-        UsageError, match=r"column of dataset\.text=ib: must be one of id, y"
+        UsageError, match=r"column of dataset\.text=ib: must be one of .id., .y."
     ):
         read(words, text=["ib"])
     with pytest.raises(
-        UsageError, match=r"dataset\.text=\['id'\]: column id is neither"
+        UsageError, match=r"dataset\.text=\['id'\]: column .id. is neither"
     ):
         read(words, text=["id"])
 

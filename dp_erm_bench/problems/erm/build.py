@@ -48,7 +48,8 @@ def problem_from_arrays(
     X : array, sparse matrix or DataFrame of shape (n, p)
         A sparse one stays sparse; a DataFrame names the features.
     y : array of shape (n,)
-        Labels; for classification -1 and +1, or any with ``positive`` or ``classes``.
+        Labels; for classification -1 and +1, 0 and 1, booleans, or any with
+        ``positive`` or ``classes``. That 0 stands for -1 is read off them.
     loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
         Names of conf/, mappings with ``name`` and parameters, or objects of your own; a
         loss may be a file.
@@ -67,7 +68,8 @@ def problem_from_arrays(
     classes : list of labels, optional
         All labels that there may be (``['no', 'yes']``); of two numbers the larger
         becomes +1 without ``positive``. None: they are read off y where ``positive`` is
-        given, unless y is a Series of categories, and `uncharged` lists them.
+        given, unless y is a Series of categories, or 0 stands for -1, and `uncharged`
+        lists them.
 
     Raises
     ------
@@ -80,6 +82,9 @@ def problem_from_arrays(
     declared = None if bounds is None else declared_bounds(bounds, np.shape(X)[-1])
     how |= {"bounds": declared, "intercept": _constant(intercept)}
     penalty = penalty if strength is None else _stronger(penalty, strength)
+    if not isinstance(loss, Loss):
+        loss = _loss(*_named("loss", loss))
+    how["classification"] = loss.classification
     return build_problem(own_dataset(X, y, **how), loss, penalty, constraint)
 
 
@@ -147,13 +152,7 @@ def build_problem(
     if not isinstance(loss, Loss):
         name, parameters = _named("loss", loss)
         name = _usual("loss", dataset).loss if name == "auto" else name
-        for key, value in parameters.items() if is_file(name) else ():
-            if math.isnan(number(value)):
-                key_value = f"loss.{key}={value} of {label(name)}"
-                raise UsageError(f"{key_value}: must be a number")
-        loss = cast(Loss, registry.build("loss", name, **parameters))
-        if loss.source:
-            check_loss(loss)
+        loss = _loss(name, parameters)
     if not isinstance(penalty, Penalty):
         name, parameters = _named("penalty", penalty)
         name = _usual("penalty", dataset).penalty if name == "auto" else name
@@ -180,6 +179,22 @@ def strength_of(value: float | str, n: int, key: str = "strength") -> float:
         raise UsageError(
             f"penalty.{key}={value}: must be a number >= 0, {ALLOWED[key]}"
         ) from None
+
+
+def _loss(name: str, parameters: Mapping[str, Any]) -> Loss:
+    """Return a loss by name; one from a file is checked for what it says."""
+    if name == "auto":
+        raise UsageError(
+            "loss=auto: dataset arrays names no usual objective; name a loss"
+        )
+    for key, value in parameters.items() if is_file(name) else ():
+        if math.isnan(number(value)):
+            key_value = f"loss.{key}={value} of {label(name)}"
+            raise UsageError(f"{key_value}: must be a number")
+    loss = cast(Loss, registry.build("loss", name, **parameters))
+    if loss.source:
+        check_loss(loss)
+    return loss
 
 
 def _named(group: str, spec: object) -> tuple[str, dict[str, Any]]:

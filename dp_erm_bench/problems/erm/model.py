@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Dataset, Features
 from dp_erm_bench.datasets.intercept import KEY as INTERCEPT
-from dp_erm_bench.datasets.records import spelling
+from dp_erm_bench.datasets.records import first_odd, from_zero, spelling
 from dp_erm_bench.datasets.spec import asked, check_spec
 from dp_erm_bench.datasets.table import indicators
 from dp_erm_bench.errors import UsageError
@@ -66,8 +66,8 @@ class LinearModel:
         Raises
         ------
         UsageError
-            For another number of columns, a column that is missing, or a word
-            that is no category.
+            For another number of columns, a column that is missing or stands twice, a
+            value that is missing or not finite, or a word that is no category.
         """
         features = self._features(X)
         p = self.w.size
@@ -77,9 +77,16 @@ class LinearModel:
                 f"X of shape {features.shape}: must have the {p} columns "
                 f"{_listed(self.feature_names)}"
             )
-        if not short:
-            return np.asarray(features @ self.w)
-        return np.asarray(features @ self.w[:-1] + self.intercept * self.w[-1])
+        _check_finite("X", features)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if short:
+                margins = features @ self.w[:-1] + self.intercept * self.w[-1]
+            else:
+                margins = features @ self.w
+        if (odd := ~np.isfinite(margins)).any():
+            where = f"of record {int(odd.argmax())}"
+            raise UsageError(f"X: the margin {where} is larger than all numbers")
+        return np.asarray(margins)
 
     def predict(self, X: Any) -> Array:
         """Return -1 or +1 for a classification, else the margins, shape (n,).
@@ -101,20 +108,22 @@ class LinearModel:
         ----------
         X : array, sparse matrix, DataFrame or mapping of columns, of shape (n, p)
         y : array of shape (n,)
-            Labels as the problem has them, -1 and +1 for a classification.
+            Labels; for a classification -1 and +1, 0 and 1, or booleans.
 
         Raises
         ------
         UsageError
             As `decision_function` does, and for other labels.
         """
-        told, answers = np.asarray(y), self.predict(X)
-        if self.classification and told.dtype.kind in "OUS":
+        answers, told = self.predict(X), base.plain("y", y)
+        if self.classification and any(isinstance(v, str | bytes) for v in told.flat):
+            base.check_missing("y", told)
             raise UsageError(
                 "y: labels must be -1 or +1, as those of the problem are; for words "
                 "give numpy.where(y == 'yes', 1, -1)"
             )
         labels = np.asarray(base.numbers("y", y), np.float64)
+        _check_finite("y", labels)
         if labels.shape != answers.shape:
             raise UsageError(
                 f"y of shape {labels.shape}: must be of shape {answers.shape}, one "
@@ -125,6 +134,7 @@ class LinearModel:
             from sklearn.metrics import r2_score
 
             return float(r2_score(labels, answers))
+        labels, _ = from_zero(labels)
         if (np.abs(labels) != 1.0).any():
             raise UsageError("y: labels must be -1 or +1, as those of the problem are")
         return float(np.mean(answers == labels))
@@ -132,8 +142,11 @@ class LinearModel:
     def _features(self, X: Any) -> Features:
         if isinstance(X, Mapping):
             X = _table(X)
+        if isinstance(X, np.ma.MaskedArray):
+            raise UsageError("X: must be an array of numbers, not masked ones")
         if not (hasattr(X, "columns") and hasattr(X, "to_numpy")):
-            features = base.as_features(X)
+            sparse = hasattr(X, "tocsc")
+            features = base.as_features(X if sparse else base.numbers("X", X))
             if features.ndim != 2:
                 raise UsageError(f"X of shape {features.shape}: must be (n, p)")
             return features
@@ -143,16 +156,19 @@ class LinearModel:
         # Columns without names of their own are taken in order.
         named = all(isinstance(column, str) for column in X.columns)
         if not named:
-            return base.as_features(X.to_numpy())
+            return base.as_features(base.table_of("X", X)[1])
+        base.check_headings("X", X)
         made = self._indicators(X, there)
         missing = [name for name in names if name not in there | {*made}]
         if missing:
             name = self._source.get(missing[0], missing[0])
             raise UsageError(f"X: has no column {name}, which the model needs")
+        own = [name for name in names if name not in made]
+        found = base.table_of("X", X[own])[1]
         if not made:
-            return base.as_features(X[names].to_numpy())
-        columns = [made[name] if name in made else X[name] for name in names]
-        return base.as_features(np.column_stack([np.asarray(one) for one in columns]))
+            return base.as_features(found)
+        columns = made | dict(zip(own, found.T, strict=True))
+        return base.as_features(np.column_stack([columns[name] for name in names]))
 
     @property
     def _source(self) -> dict[str, str]:
@@ -232,6 +248,15 @@ def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
         return pd.DataFrame({key: np.asarray(one) for key, one in columns.items()})
     except ValueError as error:
         raise UsageError(f"X: must be columns of one length ({error})") from error
+
+
+def _check_finite(key: str, found: Features) -> None:
+    """Refuse numbers that are not finite, naming the first record."""
+    if isinstance(found, np.ndarray):
+        base.check_missing(key, found)
+    entries = found if isinstance(found, np.ndarray) else found.data
+    if not np.isfinite(entries).all():
+        raise UsageError(f"{key}: holds a value that is not finite{first_odd(found)}")
 
 
 def _listed(names: tuple[str, ...]) -> str:
