@@ -211,7 +211,7 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         )
         check_classification_targets(y)
         declared = known is not None
-        self.classes_ = _two(known if declared else np.unique(y))
+        self.classes_ = _two(np.unique(y) if known is None else known)
         if not np.isin(y, self.classes_).all():
             raise UsageError(
                 f"y: holds a label that is not in classes={self.classes_.tolist()}"
