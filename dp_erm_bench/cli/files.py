@@ -3,6 +3,7 @@
 Hydra's own errors name neither the file nor the key, and some are tracebacks.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import yaml
 
 from dp_erm_bench import registry
+from dp_erm_bench.cli.grammar import quoted
 from dp_erm_bench.errors import UsageError, check_key, shown
 from dp_erm_bench.experiment.frame import check_setting
 
@@ -55,16 +57,17 @@ def by_path(overrides: Sequence[str]) -> tuple[list[str], list[Path]]:
     named, paths = [], []
     for text in overrides:
         key, _, value = text.partition("=")
-        value = value.strip("'\"")
-        if key == "experiment" and value.endswith(registry.SUFFIX):
-            path = Path(value).expanduser()
+        bare = value.strip("'\"")
+        if key == "experiment" and bare.endswith(registry.SUFFIX):
+            path = Path(os.path.expanduser(value))
+            path = path if path.is_file() else Path(os.path.expanduser(bare))
             if not path.is_file():
                 raise UsageError(f"{text}: no such file")
             if path.stem in registry.built_in("experiment"):
                 taken = f"an experiment of the package is called {path.stem}"
                 raise UsageError(f"{text}: {taken}, rename the file")
             paths.append(path)
-            text = f"{key}='{path.stem}'"
+            text = f"{key}={quoted(path.stem)}"
         named.append(text)
     return named, paths
 

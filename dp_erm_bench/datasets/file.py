@@ -2,6 +2,7 @@
 
 import io
 import lzma
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -167,7 +168,7 @@ def _existing(path: str | None) -> Path:
         raise UsageError(
             "dataset=file: needs the name of a file, such as dataset.path=data.csv"
         )
-    file = Path(path).expanduser()
+    file = Path(os.path.expanduser(path))
     if not file.is_file():
         raise UsageError(f"dataset.path={path}: there is no such file")
     return file

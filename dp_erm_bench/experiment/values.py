@@ -101,6 +101,16 @@ def seeds_of(key: str, value: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds))
 
 
+def consecutive(values: Sequence[Any]) -> bool:
+    """Tell whether values are integers, each one more than the one before.
+
+    They may lie as far apart as they like: no list of those between them is made.
+    """
+    if not all(type(value) is int for value in values):
+        return False
+    return all(second - first == 1 for first, second in itertools.pairwise(values))
+
+
 def multiples_of(key: str, axis: Mapping[str, Any]) -> list[float]:
     """Return the values of an axis in the unit `gradient_rms`.
 

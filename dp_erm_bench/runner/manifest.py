@@ -20,6 +20,7 @@ from typing import Any
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.choice import Choice, rounded
 from dp_erm_bench.experiment.trials import Line
+from dp_erm_bench.experiment.values import consecutive
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.files import plural
@@ -124,10 +125,8 @@ def _short(value: Any) -> Any:
         return {key: _short(one) for key, one in value.items()}
     if not isinstance(value, list | tuple):
         return value
-    if len(value) >= LEAST_RANGE and all(type(one) is int for one in value):
-        numbers = range(value[0], value[-1] + 1)
-        if list(value) == list(numbers):
-            return f"range({numbers.start},{numbers.stop})"
+    if len(value) >= LEAST_RANGE and consecutive(value):
+        return f"range({value[0]},{value[-1] + 1})"
     return [_short(one) for one in value]
 
 
