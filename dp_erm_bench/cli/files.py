@@ -22,6 +22,12 @@ DEEPEST = 30
 MOST_NODES = 1_000_000
 """Aliases are counted as often as they are used: a few lines can stand for billions."""
 
+RESOLVER = re.compile(r"\$\{((?:[^{}:]|\$\{[^{}]*\})*):")
+"""The name of a resolver that an interpolation calls, itself interpolated or not."""
+
+RESOLVERS = ("oc.select", "oc.create", "oc.dict.keys", "oc.dict.values")
+"""Resolvers that read nothing beside the file."""
+
 SHAPES: dict[str, tuple[type, str]] = {
     "blocks": (list, "a list of mappings"),
     "profile": (str, "the name of a profile"),
@@ -122,6 +128,7 @@ def _check_file(name: str, paths: dict[str, Path], above: tuple[str, ...]) -> No
         raise UsageError(f"{path}: must start with the line '{HEADER}'")
     if not isinstance(tree, dict):
         raise UsageError(f"{path}: must be a mapping with `blocks`")
+    _check_resolvers(where, tree)
     for key, value in tree.items():
         check_key(key, SHAPES, where)
         kind, words = SHAPES[key]
@@ -139,6 +146,33 @@ def _check_file(name: str, paths: dict[str, Path], above: tuple[str, ...]) -> No
         if base in (*above, name):
             raise UsageError(f"{where}: defaults={base}: builds upon itself")
         _check_file(base, paths, (*above, name))
+
+
+def _check_resolvers(where: str, value: Any) -> None:
+    """Refuse interpolations that call anything but what reads the file itself.
+
+    Others read the environment or the clock: a file from anywhere would carry what they
+    hold into records, figures and folders' names.
+    """
+    for text in _texts(value):
+        for name in RESOLVER.findall(text):
+            if name.strip() not in RESOLVERS:
+                raise UsageError(
+                    f"{where}: {shown(text[:60])}: must call no resolver but "
+                    f"{', '.join(RESOLVERS)}; write the value out"
+                )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            todo += [*one, *one.values()]
+        elif isinstance(one, list):
+            todo += one
 
 
 def _heads(path: Path) -> Iterator[list[str]]:

@@ -13,7 +13,7 @@ from dp_erm_bench.report.choices import Row, read_choices
 from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.style import forget
-from dp_erm_bench.results.files import locked, telling
+from dp_erm_bench.results.files import csv_of, locked, telling
 from dp_erm_bench.results.runs import note, read_manifest, write_run
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _choices(folder: Path) -> Sequence[Row] | None:
 def _judge(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None:
     from dp_erm_bench.report.claims.judge import evaluate
 
-    text = evaluate(table, config).to_csv(index=False).encode()
+    text = csv_of(evaluate(table, config)).encode()
     with telling(folder), locked(folder):
         write_atomic(folder / CLAIMS, lambda file: file.write(text))
     note(folder, CLAIMS, text)

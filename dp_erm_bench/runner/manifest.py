@@ -23,7 +23,7 @@ from dp_erm_bench.experiment.trials import Line
 from dp_erm_bench.experiment.values import consecutive
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.plugins.names import content, is_file, label
-from dp_erm_bench.results.files import plural
+from dp_erm_bench.results.files import plural, unrun
 from dp_erm_bench.results.runs import check_run, environment, note, now, write_run
 from dp_erm_bench.results.segment import FORMAT
 from dp_erm_bench.runner.session import Session
@@ -140,7 +140,8 @@ def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> N
     text = io.StringIO()
     text.write(HEADER)
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerows(_row(experiment, choice) for choice in choices)
+    for choice in choices:
+        rows.writerow(map(unrun, _row(experiment, choice)))
     content = text.getvalue().encode()
     write_atomic(folder / CHOICES, lambda file: file.write(content))
     note(folder, CHOICES, content)

@@ -268,3 +268,14 @@ def test_an_experiment_may_be_called_anything(line, experiments, tmp_path, name)
     path = tmp_path / "mine" / "experiment" / f"{name}.yaml"
     run = line(f"experiment={path}", "panel=second")
     assert [block["panel"] for block in run.blocks] == ["second"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["${oc.env:HOME}", "a ${oc.env:USER,x}", "${oc.decode:${oc.env:HOME}}", "${now:%Y}"]
+    + ["${ oc.env :HOME}", "${${profile}:HOME}", "${hydra:runtime.cwd}"],
+)
+def test_an_experiment_reads_no_environment(line, experiments, text):
+    written = TINY.replace("line: DP-CD, cyclic", f'line: "{text}"')
+    run = line(experiments(written, "env"), "experiment=env", code=2)
+    assert "must call no resolver but" in run.err and run.err.count("\n") == 1

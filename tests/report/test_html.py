@@ -221,8 +221,9 @@ def test_folders_of_other_versions_say_so_everywhere(sweep, tmp_path, version, c
     old = tmp_path / "old"
     shutil.copytree(sweep, old)
     manifest = {"version": version, "profile": {}, "config": 3, "environment": []}
-    for path in (old / "manifest.json", *(old / "runs").iterdir()):
-        path.write_text(json.dumps({"run": path.stem, **manifest}))
+    for path in (old / "runs").iterdir():
+        for copy in (path, old / "manifest.json"):
+            copy.write_text(json.dumps({"run": path.stem, **manifest}))
     assert command("report", [str(old)]) == 0
     assert "recorded by version" in (old / "report.html").read_text()
     assert command("plot", [str(old), "--format=png"]) == 0

@@ -21,6 +21,7 @@ from markdown_it import MarkdownIt
 
 from dp_erm_bench.errors import printable
 from dp_erm_bench.paths import content_of
+from dp_erm_bench.results.files import as_it_was
 
 LARGEST_PICTURE = 1_000_000
 """Bytes of a picture that is taken into the page."""
@@ -190,7 +191,7 @@ def of_csv(text: str) -> tuple[list[str], list[Mapping[str, str]]]:
     """Return columns and rows of a CSV; empty ones of a text that is none."""
     try:
         reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
-        rows = [{str(k): str(v) for k, v in row.items()} for row in reader]
+        rows = [{str(k): as_it_was(str(v)) for k, v in row.items()} for row in reader]
     except csv.Error:
         return [], []
     return [*map(str, reader.fieldnames or ())], [*rows]
