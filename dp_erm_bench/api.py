@@ -1,5 +1,6 @@
 """The Python interface: problems by name, and single fits."""
 
+import functools
 import secrets
 import warnings
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget, number_or_nan
+from dp_erm_bench.datasets.base import numbers
 from dp_erm_bench.errors import UncheckedSolver, UsageError, in_python, refused
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.parameters import (
@@ -21,6 +23,8 @@ from dp_erm_bench.experiment.parameters import (
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.passed import not_recounted, unchecked
 from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm import build
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import solver_of
 
@@ -66,6 +70,18 @@ def load_problem(
     objective = {"loss": loss, "penalty": penalty, "constraint": constraint}
     try:
         return own_problem(name, overrides_of(name, keys), objective, problem)
+    except UsageError as error:
+        raise in_python(error) from None
+
+
+@functools.wraps(build.problem_from_arrays)
+def problem_from_arrays(X: Any, y: Any, **how: Any) -> ERMProblem:
+    """Return the problem of a user's own data, its sentences in words of Python."""
+    try:
+        shape = X.shape if hasattr(X, "shape") else np.shape(numbers("X", X))
+        if len(shape) != 2:
+            raise UsageError(f"X of shape {tuple(shape)}: must be (n, p)")
+        return build.problem_from_arrays(X, y, **how)
     except UsageError as error:
         raise in_python(error) from None
 

@@ -12,11 +12,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_erm_bench.api import fit
+from dp_erm_bench.api import fit, problem_from_arrays
 from dp_erm_bench.datasets.base import Bounds, Uncharged
 from dp_erm_bench.datasets.bounds import clipped, declared_bounds
 from dp_erm_bench.errors import UndeclaredBounds, UsageError, refused
-from dp_erm_bench.problems.erm.build import problem_from_arrays
 
 Array = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from dp_erm_bench.datasets.base import Array, Dataset, Features, Usual
 from dp_erm_bench.datasets.bounds import declared_bounds
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import UNLABELLED
-from dp_erm_bench.errors import UsageError, in_python, number, refused
+from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import ALLOWED, Penalty
 from dp_erm_bench.plugins.names import is_file, label, named_in
@@ -77,16 +77,10 @@ def problem_from_arrays(
     """
     how: dict[str, Any] = {"positive": positive, "clip_to_bounds": clip_to_bounds}
     how["classes"] = classes
-    shape = X.shape if hasattr(X, "shape") else np.shape(base.numbers("X", X))
-    if len(shape) != 2:
-        raise UsageError(f"X of shape {tuple(shape)}: must be (n, p)")
-    declared = None if bounds is None else declared_bounds(bounds, shape[1])
+    declared = None if bounds is None else declared_bounds(bounds, np.shape(X)[-1])
     how |= {"bounds": declared, "intercept": _constant(intercept)}
     penalty = penalty if strength is None else _stronger(penalty, strength)
-    try:
-        return build_problem(own_dataset(X, y, **how), loss, penalty, constraint)
-    except UsageError as error:
-        raise in_python(error) from None
+    return build_problem(own_dataset(X, y, **how), loss, penalty, constraint)
 
 
 def _constant(intercept: float | None) -> float:
