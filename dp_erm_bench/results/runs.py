@@ -183,7 +183,7 @@ def _content(folder: Path, path: Path) -> dict[str, Any]:
     except OSError as error:
         content, why = None, f"cannot be read ({error.strerror})"
     run = (content or {}).get("run")
-    if run is not None and path.name != LATEST and run != path.stem:
+    if run is not None and path.name != LATEST and path.name != f"{run}.json":
         content, why = None, f"is that of another run, {shortened(run)}"
     elif run is not None and path.name == LATEST and not _is_here(folder, run):
         content = None

@@ -94,9 +94,9 @@ def _check_planned(folder: Path, table: pd.DataFrame) -> None:
     """
     if segments_of(folder) or not (folder / PLAN).is_file() or "trial" not in table:
         return
-    planned = {line["key"] for line in read_plan(folder) if line is not None}
-    beyond = set(table["trial"]) - planned
-    if beyond:
+    lines = [*read_plan(folder)]
+    beyond = set(table["trial"]) - {line["key"] for line in lines if line is not None}
+    if beyond and None not in lines:  # of a damaged plan its readers tell
         raise UsageError(
             f"{folder / NAME}: is of another folder or damaged: {len(beyond)} of its "
             f"trials are not in {PLAN}, and there are no segments to make it again"
