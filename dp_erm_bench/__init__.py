@@ -8,10 +8,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dp_erm_bench.api import fit, load_problem
+    from dp_erm_bench.api import fit, load_problem, problem_from_arrays
     from dp_erm_bench.errors import Diverged
     from dp_erm_bench.estimators import DPClassifier, DPRegressor
-    from dp_erm_bench.problems.erm.build import problem_from_arrays
     from dp_erm_bench.problems.mean import problem_from_records
     from dp_erm_bench.report.plot import plot
     from dp_erm_bench.results.columns import COLUMNS
@@ -42,7 +41,7 @@ _HOMES = {
     "Diverged": "dp_erm_bench.errors",
     "fit": "dp_erm_bench.api",
     "load_problem": "dp_erm_bench.api",
-    "problem_from_arrays": "dp_erm_bench.problems.erm.build",
+    "problem_from_arrays": "dp_erm_bench.api",
     "problem_from_records": "dp_erm_bench.problems.mean",
     "COLUMNS": "dp_erm_bench.results.columns",
     "load_results": "dp_erm_bench.results.table",

@@ -1,5 +1,6 @@
 """The Python interface: problems by name, and single fits."""
 
+import functools
 import secrets
 import warnings
 from collections.abc import Mapping
@@ -8,13 +9,22 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench import registry
-from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.errors import UncheckedSolver, UsageError, refused
+from dp_erm_bench.accounting.budget import Budget, number_or_nan
+from dp_erm_bench.datasets.base import numbers
+from dp_erm_bench.errors import UncheckedSolver, UsageError, in_python, refused
 from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.parameters import normalised, overrides_of, own_problem
+from dp_erm_bench.experiment.parameters import (
+    check_epsilon,
+    check_lengths,
+    normalised,
+    overrides_of,
+    own_problem,
+)
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.passed import not_recounted, unchecked
 from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm import build
+from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import solver_of
 
@@ -58,7 +68,22 @@ def load_problem(
     keys = {key: _plain(value) for key, value in overrides.items()}
     name = f"{dataset}:{keys.pop('name')}" if "name" in keys else dataset
     objective = {"loss": loss, "penalty": penalty, "constraint": constraint}
-    return own_problem(name, overrides_of(name, keys), objective, problem)
+    try:
+        return own_problem(name, overrides_of(name, keys), objective, problem)
+    except UsageError as error:
+        raise in_python(error) from None
+
+
+@functools.wraps(build.problem_from_arrays)
+def problem_from_arrays(X: Any, y: Any, **how: Any) -> ERMProblem:
+    """Return the problem of a user's own data, its sentences in words of Python."""
+    try:
+        shape = X.shape if hasattr(X, "shape") else np.shape(numbers("X", X))
+        if len(shape) != 2:
+            raise UsageError(f"X of shape {tuple(shape)}: must be (n, p)")
+        return build.problem_from_arrays(X, y, **how)
+    except UsageError as error:
+        raise in_python(error) from None
 
 
 def fit(
@@ -110,8 +135,15 @@ def fit(
     _check_problem(problem)
     registry.check_choice("calibration", calibration, registry.names("calibration"))
     pin = registry.pinned(algorithm)
-    values = {key: normalised(pin, key, _plain(v)) for key, v in params.items()}
+    values = {key: _typed(pin, key, v) for key, v in params.items()}
+    check_lengths(pin, values)
+    for key, value in (("epsilon", epsilon), ("delta", delta)):
+        try:
+            _refuse_text(key, value, number_or_nan(value))
+        except OverflowError:  # an integer beyond all floats
+            raise refused(key, value, "a number that a float holds") from None
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
+    check_epsilon(budget.epsilon)
     line = FitLine(pin, problem, values, budget.spec, calibration)
     return _fitted(line, budget, _plain(seed), unchecked([pin]))
 
@@ -127,12 +159,28 @@ def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
     else:
         identity = line.setting().identity(seed)
     with one_thread():
-        solved = Run(line.problem, *how, [identity]).record(CHECKPOINTS)
+        try:
+            solved = Run(line.problem, *how, [identity]).record(CHECKPOINTS)
+        except UsageError as error:
+            raise in_python(error) from None
         pin, seeded = line.algorithm, seed is not None
         result = result_of(solved, 0, algorithm=pin, reproducible=seeded)
     if result.doubt and not doubt:  # of what these parameters release
         warnings.warn(not_recounted([result.algorithm]), UncheckedSolver, stacklevel=3)
     return result
+
+
+def _typed(algorithm: str, key: str, value: Any) -> Any:
+    """Return a parameter as its field has it; a number in quotes is none."""
+    found = normalised(algorithm, key, _plain(value))
+    _refuse_text(key, value, found)
+    return found
+
+
+def _refuse_text(key: str, value: Any, meant: Any) -> None:
+    """Refuse a text that only looks like a finite number."""
+    if isinstance(value, str) and isinstance(meant, int | float) and np.isfinite(meant):
+        raise refused(key, repr(value), f"a number, not a text; write {value}")
 
 
 def _check_problem(problem: object) -> None:

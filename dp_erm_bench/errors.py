@@ -86,6 +86,16 @@ class Diverged(RuntimeError):
         return float(self.certificate.get("epsilon_certified", math.inf))
 
 
+def in_python(error: UsageError) -> UsageError:
+    """Return an error whose sentence names keys as arguments of Python have them."""
+    text = re.sub(
+        r"\bdataset\.(clip_to_bounds|bounds)\b(=true\b)?",
+        lambda found: found[1] + ("=True" if found[2] else ""),
+        str(error),
+    )
+    return type(error)(text)
+
+
 def traced(error: BaseException, entries: int | None = None) -> str:
     """Return a first line with the error's type and message, then the traceback.
 

@@ -1,7 +1,9 @@
 """Estimators for scikit-learn: a private fit behind its interface."""
 
+import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,11 +12,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_erm_bench.api import fit
-from dp_erm_bench.datasets.base import Uncharged
+from dp_erm_bench.api import fit, problem_from_arrays
+from dp_erm_bench.datasets.base import Bounds, Uncharged
 from dp_erm_bench.datasets.bounds import clipped, declared_bounds
-from dp_erm_bench.errors import UndeclaredBounds, UsageError
-from dp_erm_bench.problems.erm.build import problem_from_arrays
+from dp_erm_bench.errors import UndeclaredBounds, UsageError, refused
 
 Array = NDArray[np.float64]
 
@@ -29,6 +30,9 @@ NO_BOUNDS = (
 
 USUAL = {"gd": {"n_iter": 40}}
 """Parameters of an algorithm where none are given."""
+
+NOISELESS = {"gd": {"n_iter": 500}}
+"""The same at ``epsilon=inf``, where an iteration costs time, and no accuracy."""
 
 
 class _DPLinear(BaseEstimator):  # type: ignore[misc]
@@ -76,28 +80,35 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             warnings.warn(NO_BOUNDS, UndeclaredBounds, stacklevel=3)
         p = X.shape[1]
         self.bounds_ = declared_bounds(UNIT if self.bounds is None else self.bounds, p)
+        y, unit, fitted = self._scaled(y, self.bounds_)
         problem = problem_from_arrays(
             *(X, y),
             loss=self._usual_loss if self.loss == "auto" else self.loss,
             penalty=self.penalty,
             strength=self.strength,
-            bounds=self.bounds_.spec,
+            bounds=fitted.spec,
             clip_to_bounds=True,
             intercept=self.intercept,
         )
+        usual = NOISELESS if self.epsilon == math.inf else USUAL
         result = fit(
             *(problem, self.algorithm),
             epsilon=self.epsilon,
             delta=self.delta,
             adjacency=self.adjacency,
             seed=self.random_state,
-            **(USUAL.get(self.algorithm, {}) | dict(self.parameters or {})),
+            **(usual.get(self.algorithm, {}) | dict(self.parameters or {})),
         )
         self.epsilon_certified_ = result.epsilon_certified
         self.uncharged_ = (*map(str, uncharged), *result.uncharged)
         self.reproducible_ = result.reproducible
         constant = self.intercept or 0.0
-        return np.array(result.w[:p]), constant * result.w[p:].sum()
+        w = unit * np.asarray(result.w)
+        return np.array(w[:p]), constant * w[p:].sum()
+
+    def _scaled(self, y: Array, bounds: Bounds) -> tuple[Array, float, Bounds]:
+        """Return what is fitted for y, the unit of its weights, and its bounds."""
+        return y, 1.0, bounds
 
     def _margins(self, X: Any) -> Array:
         """Return the margins of records, which are clipped as those of the fit were."""
@@ -131,19 +142,20 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
     strength : float or str
         Of the penalty; ``'1/n'`` is the inverse of the number of records.
     parameters : mapping, optional
-        Parameters of the algorithm, such as ``{'clip': 1.0}``.
+        Parameters of the algorithm, such as ``{'clip': 1.0}``. ``n_iter`` of gd is 40
+        where it is not given, and 500 at ``epsilon=inf``.
     random_state : int, optional
         A seed. A seeded fit is reproducible and therefore not private; None takes 128
         secret bits.
-    classes : sequence of two labels, optional
-        The labels, the positive one last. None: the categories of a Series that has
-        some, else those that y holds, in order, which is a use of the data that no
-        budget pays for.
+    classes : set or sequence of two labels, optional
+        The labels, in any order. None: the categories of a Series that has some, else
+        those that y holds, which is a use of the data that no budget pays for.
 
     Attributes
     ----------
     coef_, intercept_, classes_ : arrays of shape (1, p), (1,), (2,)
-        Weights of the clipped features; the labels, the positive one last.
+        Weights of the clipped features; the labels, sorted as scikit-learn's scorers
+        have them: margins are positive for ``classes_[1]``, however they were given.
     feature_names_in_ : array of shape (p,)
         Of a DataFrame whose columns have names.
     epsilon_certified_ : float
@@ -170,7 +182,7 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         strength: float | str = "1/n",
         parameters: Mapping[str, Any] | None = None,
         random_state: int | None = None,
-        classes: Sequence[Any] | None = None,
+        classes: Collection[Any] | None = None,
     ) -> None:
         given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "bounds": bounds}
         given |= {"adjacency": adjacency, "intercept": intercept, "loss": loss}
@@ -198,7 +210,7 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         )
         check_classification_targets(y)
         declared = known is not None
-        self.classes_ = _two(np.asarray(known) if declared else np.unique(y))
+        self.classes_ = _two(np.unique(y) if known is None else known)
         if not np.isin(y, self.classes_).all():
             raise UsageError(
                 f"y: holds a label that is not in classes={self.classes_.tolist()}"
@@ -215,7 +227,7 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each record, shape (n,)."""
-        second = self._margins(X) >= 0.0
+        second = self._margins(X) > 0.0
         labels: NDArray[Any] = self.classes_[second.astype(int)]
         return labels
 
@@ -223,10 +235,18 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
 class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
     """A private linear regression, for pipelines of scikit-learn.
 
-    Parameters and attributes are those of `DPClassifier` but for the classes:
-    ``bounds`` has a ``label``, to which targets are clipped, ``coef_`` is of shape (p,)
-    and ``intercept_`` a number. ``loss='auto'`` is huber: its derivative is bounded, so
-    that declared bounds are enough; squared needs ``parameters={'clip': 1.0}``.
+    Targets are clipped to [-B, B], B the public ``bounds['label']``, which must be
+    declared, and y / B is fitted; coefficients, intercept and predictions are in the
+    units of y. Whatever is in the units of the problem is one of y / B: for a weight w
+    of y, ``strength`` multiplies the penalty of w / B, huber's ``kappa`` is B kappa in
+    the units of y, and so are ``parameters`` such as ``clip`` or a radius. With an l2
+    penalty and the squared loss, or huber within its threshold, that is the minimiser
+    for y at the same strength: both terms shrink by B squared.
+
+    Parameters and attributes are those of `DPClassifier` but for the classes: ``coef_``
+    is of shape (p,) and ``intercept_`` a number. ``loss='auto'`` is huber: its
+    derivative is bounded, so that declared bounds are enough; squared needs
+    ``parameters={'clip': 1.0}``.
     """
 
     _usual_loss = "huber"
@@ -234,7 +254,8 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Return the estimator, fitted to X of shape (n, p) and targets (n,).
 
-        Raises ValueError for values or parameters that are not allowed.
+        Raises ValueError for values or parameters that are not allowed, and for bounds
+        without a label.
         """
         how = {"dtype": np.float64, "ensure_min_samples": 2, "y_numeric": True}
         checked = validate_data(self, X, y, accept_sparse=True, **how)
@@ -242,12 +263,33 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return the prediction for each record, shape (n,)."""
+        """Return the prediction for each record, shape (n,), in the units of y."""
         return self._margins(X)
 
+    def _scaled(self, y: Array, bounds: Bounds) -> tuple[Array, float, Bounds]:
+        """Return y / B, B and bounds with label 1; B is public, no record moves it."""
+        B = bounds.label
+        if not B:
+            allowed = "a number > 0, a public bound on |y|, not computed from the data"
+            raise refused("bounds.label", B, f"{allowed}; what is fitted is y over it")
+        within = np.clip(np.asarray(y, np.float64), -B, B) / B
+        return within, B, replace(bounds, label=1.0)
 
-def _two(classes: NDArray[Any]) -> NDArray[Any]:
-    if classes.shape == (2,) and classes[0] != classes[1]:
+
+def _two(given: Collection[Any]) -> NDArray[Any]:
+    """Return two classes, sorted; refuse any other number, and what has no order."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise refused("classes", given, "a set or sequence of two labels")
+    labels = list(given)
+    import pandas as pd  # for NA, which compares with nothing
+
+    if any(pd.api.types.is_scalar(label) and pd.isna(label) for label in labels):
+        raise refused("classes", labels, "two labels, none of them missing")
+    words = [isinstance(label, str) for label in labels]
+    if any(words) and not all(words):
+        raise refused("classes", labels, "labels of one kind, all texts or all numbers")
+    classes = np.unique(np.asarray(labels))
+    if classes.shape == (2,):
         return classes
     if classes.shape == (1,):
         raise UsageError("y: holds one class, two are needed")

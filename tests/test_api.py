@@ -161,13 +161,17 @@ def test_arrays_are_copied_and_locked():
         (np.zeros((2, 2)), np.array([1.0, np.inf]), "finite"),
         (np.zeros((2, 2)), np.array([0.0, 2.0]), "label 0 is not allowed"),
         ([["a", "b"]], [1.0], "must be an array of numbers"),
+        (2**64 - 1, [1.0], "X of shape (): must be (n, p)"),
+        ([2**64 - 1], [1.0], "X of shape (1,): must be (n, p)"),
+        ([[2**64]], [1.0], "must be an array of numbers"),
         ([[1.0], [1.0, 2.0]], [1.0, 1.0], "must be an array of numbers"),
     ],
 )
 def test_wrong_arrays_are_refused_in_one_sentence(X, y, words):
-    with pytest.raises(UsageError) as caught:
-        problem_from_arrays(X, y, loss="logistic")
-    assert words in sentence(caught)
+    for bounds in (None, {"columns": 1.0}):
+        with pytest.raises(UsageError) as caught:
+            problem_from_arrays(X, y, loss="logistic", bounds=bounds)
+        assert words in sentence(caught)
 
 
 @each(
@@ -191,6 +195,22 @@ def test_wrong_bounds_are_refused_in_one_sentence(bounds, words):
     with pytest.raises(UsageError) as caught:
         own_problem(bounds=bounds)
     assert words in sentence(caught)
+
+
+def test_the_largest_integers_are_numbers():
+    X = np.array([[2**64 - 1, 0], [1, 2**63]], np.uint64)
+    made = problem_from_arrays(X, [1, -1], loss="logistic")
+    np.testing.assert_array_equal(made.dataset.X, [[2.0**64, 0.0], [1.0, 2.0**63]])
+
+
+def test_a_sentence_of_python_speaks_of_arguments():
+    with pytest.raises(UsageError, match="bounds.columns of arrays.*=True") as caught:
+        own_problem(bounds={"columns": 0.5})
+    bare = problem_from_arrays(np.ones((2, 1)), [1, -1], loss="logistic")
+    with pytest.raises(UsageError, match=r"clip_to_bounds=True") as other:
+        fit(bare, "gd", epsilon=1.0, n_iter=2)
+    for error in (caught, other):
+        assert "dataset." not in str(error.value) and "=true" not in str(error.value)
 
 
 @pytest.mark.parametrize("bounds", [2.0, 2, [2.0] * P, np.full(P, 2.0)])
@@ -409,6 +429,22 @@ def test_wrong_seeds_are_refused(seed):
         ({"epsilon": -1}, "epsilon=-1"),
         ({"epsilon": math.nan}, "epsilon=nan"),
         ({"epsilon": "one"}, "epsilon=one"),
+        ({"epsilon": "1"}, "epsilon='1': must be a number, not a text"),
+        ({"epsilon": "1e-3"}, "epsilon='1e-3': must be a number"),
+        ({"epsilon": 1e-300}, "epsilon=1e-300: must be from 1e-60 to 1e+60"),
+        ({"epsilon": 1e-300, "delta": 0}, "epsilon=1e-300: must be"),
+        ({"epsilon": 1e308}, "epsilon=1e+308: must be"),
+        ({"epsilon": 10**400}, "must be a number that a float holds"),
+        ({"delta": "1e-5"}, "delta='1e-5': must be a number"),
+        ({"n_iter": "3"}, "n_iter='3': must be a number"),
+        ({"clip": "0.5"}, "clip='0.5': must be a number"),
+        (
+            {"algorithm": "random_cd", "passes": 2, "n_iter": 3},
+            "algorithm.random_cd.n_iter: stands in place of passes",
+        ),
+        ({"algorithm": "sgd", "n_iter": 2, "passes": 3}, "in place of passes"),
+        ({"algorithm": "svrg", "n_epochs": 2, "passes": 3}, "in place of passes"),
+        ({"algorithm": "svrg", "n_epochs": 2, "n_iter": 3}, "in place of n_epochs"),
         ({"delta": 1.0}, "delta=1.0"),
         ({"delta": "1/m"}, "delta=1/m"),
         ({"adjacency": "add"}, "adjacency=add"),

@@ -8,6 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import get_scorer, get_scorer_names, roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -71,11 +74,122 @@ def test_a_classifier_of_a_data_frame():
     np.testing.assert_allclose(model.decision_function(FRAME), margins)
     other = DPClassifier(epsilon=2.0, bounds=BOUNDS).fit(FRAME, WORDS)
     assert other.uncharged_ == ("classes",) and other.classes_.tolist() == CLASSES
-    turned = clone(model).set_params(classes=CLASSES[::-1], epsilon=math.inf)
-    straight = clone(model).set_params(epsilon=math.inf)
-    np.testing.assert_allclose(
-        turned.fit(FRAME, WORDS).coef_, -straight.fit(FRAME, WORDS).coef_
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [("no", "yes"), (0, 1), (-1.0, 1.0), (False, True), ("10", "9"), (7, -3)],
+    ids=str,
+)
+def test_no_order_of_classes_turns_a_score(labels):
+    y = np.array(labels)[(Y > 0.0).astype(int)]
+    least, most = sorted(labels)
+    n_iter = {"n_iter": 100}
+    model = DPClassifier(epsilon=math.inf, bounds=BOUNDS, parameters=n_iter)
+    given = [[least, most], (most, least), {most, least}, np.array([most, least, most])]
+    fitted = [clone(model).set_params(classes=one).fit(X, y) for one in given]
+    other = LogisticRegression().fit(X, y)
+    for one in fitted:
+        assert one.classes_.tolist() == other.classes_.tolist() == [least, most]
+        np.testing.assert_array_equal(one.coef_, fitted[0].coef_)
+        second = one.decision_function(X) > 0.0
+        np.testing.assert_array_equal(one.predict(X), one.classes_[second.astype(int)])
+    assert roc_auc_score(y, fitted[1].decision_function(X)) > 0.98
+    scored = 0
+    for name in get_scorer_names():
+        scorer = get_scorer(name)
+        of = scorer._score_func.__module__
+        if name == "top_k_accuracy" or "cluster" in of or "regression" in of:
+            continue
+        try:
+            expected = scorer(other, X, y)
+        except ValueError:  # of labels 0 and 1 only
+            continue
+        if scorer._response_method == "predict_proba":
+            continue
+        found = {scorer(one, X, y) for one in fitted}
+        assert len(found) == 1, name
+        if "likelihood" not in name:  # a rate, not a ratio of rates
+            assert abs(found.pop() - expected) < 0.1, name
+        scored += 1
+    assert scored > 10
+
+
+def test_a_search_with_classes_in_any_order_finds_the_larger_epsilon():
+    pipe = make_pipeline(
+        FunctionTransformer(), DPClassifier(bounds=BOUNDS, random_state=0)
     )
+    grid = {
+        "dpclassifier__epsilon": [0.01, 50.0],
+        "dpclassifier__classes": [CLASSES, CLASSES[::-1]],
+    }
+    best = GridSearchCV(pipe, grid, cv=2, scoring="roc_auc").fit(FRAME, WORDS)
+    assert best.best_params_["dpclassifier__epsilon"] == 50.0 and best.best_score_ > 0.9
+    one, other = best.cv_results_["mean_test_score"].reshape(2, 2)
+    np.testing.assert_array_equal(one, other)
+
+
+def test_categories_in_another_order_are_a_set():
+    words = pd.Series(pd.Categorical(WORDS, CLASSES[::-1], ordered=True))
+    model = DPClassifier(epsilon=math.inf, bounds=BOUNDS).fit(FRAME, words)
+    assert model.classes_.tolist() == CLASSES and model.uncharged_ == ()
+    assert roc_auc_score(WORDS, model.decision_function(FRAME)) > 0.98
+
+
+@pytest.mark.parametrize("bounds", [{"columns": 3}, {"columns": 0.2, "norm": 0.4}])
+def test_a_regression_in_units_of_y_is_that_of_ridge(bounds):
+    features, y = load_diabetes(return_X_y=True)
+    features = features / features.std(axis=0) if bounds["columns"] == 3 else features
+    bounds |= {"label": 350}
+    model = DPRegressor(
+        epsilon=math.inf, bounds=bounds, parameters={"n_iter": 4000}
+    ).fit(features, y)
+    ridge = Ridge().fit(features, y)
+    # The weight of the intercept is penalised: that of Ridge is not.
+    assert abs(model.score(features, y) - ridge.score(features, y)) < 0.02
+    assert model.bounds_.label == 350.0
+    usual = DPRegressor(epsilon=math.inf, bounds=bounds).fit(features, y)
+    assert usual.score(features, y) > 0.4
+    # In other units of y it is the same fit.
+    far = DPRegressor(epsilon=math.inf, bounds=bounds | {"label": 350 * 2.0**40})
+    far = far.set_params(parameters={"n_iter": 4000}).fit(features, y * 2.0**40)
+    np.testing.assert_array_equal(far.coef_, model.coef_ * 2.0**40)
+    assert far.intercept_ == model.intercept_ * 2.0**40
+
+
+def test_no_record_moves_the_unit_of_a_regression():
+    y = np.where(np.arange(300) == 7, 1e9, Y)
+    bounds = BOUNDS | {"label": 2.0}
+    models = [
+        DPRegressor(epsilon=math.inf, bounds=bounds).fit(X, one)
+        for one in (y, np.minimum(y, 2.0))
+    ]
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+    huber = {"name": "huber", "kappa": 0.25}
+    scaled = problem_from_arrays(
+        *(X, np.clip(Y, -2.0, 2.0) / 2.0),
+        loss=huber,
+        penalty="l2",
+        strength=0.01,
+        bounds=BOUNDS,
+        clip_to_bounds=True,
+        intercept=1.0,
+    )
+    plain = fit(scaled, "gd", epsilon=1.0, seed=4, n_iter=9)
+    model = DPRegressor(
+        bounds=bounds,
+        loss=huber,
+        strength=0.01,
+        parameters={"n_iter": 9},
+        random_state=4,
+    ).fit(X, Y)
+    np.testing.assert_array_equal(model.coef_, 2.0 * plain.w[:3])
+
+
+@pytest.mark.parametrize("bounds", [1.0, {"columns": 1.0}, {"norm": 1, "label": 0}])
+def test_a_regression_needs_a_label_bound(bounds):
+    with pytest.raises(UsageError, match=r"bounds\.label=.*public bound on \|y\|"):
+        DPRegressor(bounds=bounds).fit(X, Y)
 
 
 def test_a_regression_of_a_data_frame():
@@ -150,9 +264,15 @@ def test_a_search_runs_and_counts_its_last_fit_only():
         ({"loss": "hinged"}, "loss=hinged"),
         ({"intercept": -1.0}, "intercept=-1"),
         ({"random_state": -1}, "seed=-1"),
-        ({"classes": ["no", "maybe"]}, r"not in classes=\['no', 'maybe'\]"),
+        ({"classes": ["no", "maybe"]}, r"not in classes=\['maybe', 'no'\]"),
         ({"classes": ["no"]}, "holds one class"),
         ({"classes": ["no", "yes", "maybe"]}, "Only binary classification"),
+        ({"classes": "yes"}, "classes=yes: must be a set or sequence"),
+        ({"classes": 2}, "classes=2: must be a set or sequence"),
+        ({"classes": ["no", None]}, "none of them missing"),
+        ({"classes": [math.nan, 1.0]}, "none of them missing"),
+        ({"classes": ["no", 1]}, "all texts or all numbers"),
+        ({"classes": [0, 1]}, r"not in classes=\[0, 1\]"),
     ],
 )
 def test_wrong_parameters_are_refused_in_one_sentence(given, said):

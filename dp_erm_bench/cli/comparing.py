@@ -13,6 +13,7 @@ from rich.table import Table
 
 from dp_erm_bench.cli.folders import COLOUR, print_table
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.runs import read_manifest
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def condition(text: str) -> tuple[str, list[str]]:
 def _write(rows: pd.DataFrame, path: Path | None) -> None:
     if path is not None:
         try:
-            rows.to_csv(path, index=False)
+            path.write_text(csv_of(rows), encoding="utf-8", newline="")
         except OSError as error:
             reason = error.strerror or error
             raise UsageError(f"--csv={path}: {reason}") from error

@@ -12,6 +12,7 @@ from hydra.types import RunMode
 from omegaconf import Container, DictConfig, OmegaConf
 
 from dp_erm_bench import registry
+from dp_erm_bench.cli.grammar import quoted
 from dp_erm_bench.cli.request import Request
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import Frame
@@ -118,7 +119,7 @@ class Composer:
     def _composed(self, overrides: Sequence[str]) -> DictConfig:
         """Return a configuration with the arguments that hold for the whole run."""
         name = self.request.experiment
-        lines = [f"experiment={name}"] if name else []
+        lines = [f"experiment={quoted(name)}"] if name else []
         frame = self.request.frame.items()
         lines += [one.text for key, one in frame if key != "panel"]
         config = self.loader.load_configuration(

@@ -3,6 +3,7 @@
 Hydra's own errors name neither the file nor the key, and some are tracebacks.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import yaml
 
 from dp_erm_bench import registry
+from dp_erm_bench.cli.grammar import quoted
 from dp_erm_bench.errors import UsageError, check_key, shown
 from dp_erm_bench.experiment.frame import check_setting
 
@@ -19,6 +21,12 @@ SELF = "_self_"
 DEEPEST = 30
 MOST_NODES = 1_000_000
 """Aliases are counted as often as they are used: a few lines can stand for billions."""
+
+RESOLVER = re.compile(r"\$\{((?:[^{}:]|\$\{[^{}]*\})*):")
+"""The name of a resolver that an interpolation calls, itself interpolated or not."""
+
+RESOLVERS = ("oc.select", "oc.create", "oc.dict.keys", "oc.dict.values")
+"""Resolvers that read nothing beside the file."""
 
 SHAPES: dict[str, tuple[type, str]] = {
     "blocks": (list, "a list of mappings"),
@@ -55,16 +63,17 @@ def by_path(overrides: Sequence[str]) -> tuple[list[str], list[Path]]:
     named, paths = [], []
     for text in overrides:
         key, _, value = text.partition("=")
-        value = value.strip("'\"")
-        if key == "experiment" and value.endswith(registry.SUFFIX):
-            path = Path(value).expanduser()
+        bare = value.strip("'\"")
+        if key == "experiment" and bare.endswith(registry.SUFFIX):
+            path = Path(os.path.expanduser(value))
+            path = path if path.is_file() else Path(os.path.expanduser(bare))
             if not path.is_file():
                 raise UsageError(f"{text}: no such file")
             if path.stem in registry.built_in("experiment"):
                 taken = f"an experiment of the package is called {path.stem}"
                 raise UsageError(f"{text}: {taken}, rename the file")
             paths.append(path)
-            text = f"{key}='{path.stem}'"
+            text = f"{key}={quoted(path.stem)}"
         named.append(text)
     return named, paths
 
@@ -119,6 +128,7 @@ def _check_file(name: str, paths: dict[str, Path], above: tuple[str, ...]) -> No
         raise UsageError(f"{path}: must start with the line '{HEADER}'")
     if not isinstance(tree, dict):
         raise UsageError(f"{path}: must be a mapping with `blocks`")
+    _check_resolvers(where, tree)
     for key, value in tree.items():
         check_key(key, SHAPES, where)
         kind, words = SHAPES[key]
@@ -136,6 +146,33 @@ def _check_file(name: str, paths: dict[str, Path], above: tuple[str, ...]) -> No
         if base in (*above, name):
             raise UsageError(f"{where}: defaults={base}: builds upon itself")
         _check_file(base, paths, (*above, name))
+
+
+def _check_resolvers(where: str, value: Any) -> None:
+    """Refuse interpolations that call anything but what reads the file itself.
+
+    Others read the environment or the clock: a file from anywhere would carry what they
+    hold into records, figures and folders' names.
+    """
+    for text in _texts(value):
+        for name in RESOLVER.findall(text):
+            if name.strip() not in RESOLVERS:
+                raise UsageError(
+                    f"{where}: {shown(text[:60])}: must call no resolver but "
+                    f"{', '.join(RESOLVERS)}; write the value out"
+                )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            todo += [*one, *one.values()]
+        elif isinstance(one, list):
+            todo += one
 
 
 def _heads(path: Path) -> Iterator[list[str]]:

@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dp_erm_bench.cli.main import visible
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.claims.lookup import NOT_JUDGED, UNJUDGED
 from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
-from dp_erm_bench.results.files import shown
+from dp_erm_bench.results.files import as_it_was, shown
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
 
 COLUMNS = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
@@ -177,13 +178,19 @@ def _is_written(name: str) -> bool:
 
 def print_table(table: Table) -> None:
     """Print a table, of fixed width where nobody looks at a terminal."""
-    width = None if Console().is_terminal else WIDTH
-    Console(width=width).print(table)
+    for column in table.columns:
+        cells = list(column.cells)
+        column._cells = [visible(x) if isinstance(x, str) else x for x in cells]
+    table.title = visible(table.title) if isinstance(table.title, str) else table.title
+    stream = getattr(sys.stdout, "inside", sys.stdout)
+    width = None if Console(file=stream).is_terminal else WIDTH
+    Console(file=stream, width=width).print(table)
 
 
 def _claims_table(name: str, claims: str) -> Table:
     """Return the claims as a table for the terminal, with the counts as its title."""
-    rows = list(csv.DictReader(io.StringIO(claims, newline="")))
+    reader = csv.DictReader(io.StringIO(claims, newline=""))
+    rows = [{key: as_it_was(cell) for key, cell in row.items()} for row in reader]
     parts = [row["verdict"].partition(" (") for row in rows]
     verdicts = [verdict for verdict, _, _ in parts]
     counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
@@ -191,7 +198,7 @@ def _claims_table(name: str, claims: str) -> Table:
     about = profiles if profiles.startswith("changed") else f"profile {profiles}"
     heading = f"{name} ({about})" if profiles else name
     title = f"{heading}: {counts or 'no claims'}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
     for column, share in COLUMNS.items():
         table.add_column(column, ratio=share)
     table.add_column("verdict", no_wrap=True)
@@ -200,7 +207,7 @@ def _claims_table(name: str, claims: str) -> Table:
             row["measured"] = reason.removesuffix(")")
         cells = [_cell(row.get(column, "")) for column in COLUMNS]
         told = f"{verdict}, open" if row.get("open") else verdict
-        table.add_row(*cells, told, style=COLOUR.get(verdict, ""))
+        table.add_row(*cells, escape(told), style=COLOUR.get(verdict, ""))
     return table
 
 

@@ -1,12 +1,16 @@
 """Hydra's override grammar: what one `key=value` asks for, as plain lists."""
 
 import functools
+import os
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from hydra.core.override_parser import types
-from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.overrides_parser import (
+    OverridesParser,
+    create_functions,
+)
 from hydra.errors import HydraException
 
 from dp_erm_bench import registry
@@ -20,7 +24,17 @@ from dp_erm_bench.registry import ALGORITHM, FROM_FILES, POSED
 _POWER = re.compile(r"(?<!['\"\w.])(\d[\d.]*/n\^\d[\d.]*)(?!['\"\w.])")
 # Nor does it know '~', which starts the path of a solver's file.
 _HOME = re.compile(r"(?<=[=,\[])~[^,\]\s]*")
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
 _SWEEP = re.compile(r"^\s*\w+\(.*\)\s*$|,")
+
+# What OmegaConf would replace, and what it reads as the text itself.
+_INTERPOLATION, _LITERAL = re.compile(r"(\\*)\$\{"), re.compile(r"\\(\\*)\$\{")
+
+OWN_WORDS = ("dataset", *FROM_FILES, "experiment", "panel", "name", "results_dir")
+"""First words of keys that may hold a user's own: of files, headings and labels."""
+
+PATHS = ("dataset.path", *FROM_FILES, "results_dir")
+"""Keys whose values may name files: what names one is no number, and no call."""
 
 INSTEAD = {
     "--info": "--cfg all shows the configuration, `dp-erm-bench list` every choice",
@@ -81,9 +95,7 @@ class Argument:
             return self.forced + self.text
         value = self.values[0]
         value = label(value) if self.key in FROM_FILES else value
-        text = shown(value)
-        if isinstance(value, str) and not re.fullmatch(r"[\w.\-]+", value):
-            text = "'" + value.replace("'", "\\'") + "'"
+        text = quoted(value) if isinstance(value, str) else shown(value)
         return f"{self.forced}{self.key}={text}"
 
 
@@ -107,6 +119,9 @@ def check_hydra(argument: str) -> None:
 def parse(argument: str) -> Argument:
     """Read one argument of the command line.
 
+    A value that Hydra's grammar refuses, or that names a file, is quoted for it where
+    the key may hold a user's own words; commas part the values of an axis all the same.
+
     Raises
     ------
     UsageError
@@ -114,16 +129,10 @@ def parse(argument: str) -> Argument:
         axis that cannot be enumerated or is empty.
     """
     check_hydra(argument)
-    text = _POWER.sub(r"'\1'", argument)
-    if text.startswith("algorithm="):
-        text = _HOME.sub(r"'\g<0>'", text)
-    try:
-        override = _parser().parse_override(text)
-    except (HydraException, ValueError, RecursionError) as error:
-        reason = next(iter(str(error).splitlines()), "")
-        raise UsageError(
-            f"{argument}: not understood as key=value ({reason})"
-        ) from None
+    text = _worded(argument)
+    override = _understood(text)
+    if not isinstance(override, types.Override):
+        raise UsageError(f"{argument}: not understood as key=value ({override})")
     if override.type is not types.OverrideType.CHANGE:
         raise UsageError(f"{argument}: keys are only set, as key=value, without + or ~")
     if override.package is not None or not override.key_or_group:
@@ -133,6 +142,84 @@ def parse(argument: str) -> Argument:
     if not values:
         raise UsageError(f"{argument}: the axis is empty; give at least one value")
     return Argument(override.key_or_group, values, swept, text)
+
+
+def quoted(text: str) -> str:
+    """Return a text as Hydra's grammar and its interpolation read it as itself."""
+    literal = _INTERPOLATION.sub(r"\1\1\\${", text)
+    return types.QuotedString(literal, types.Quote.single).with_quotes()
+
+
+def _worded(argument: str) -> str:
+    """Return an argument with quotes where Hydra needs them."""
+    text = _POWER.sub(r"'\1'", argument)
+    if text.startswith("algorithm="):
+        text = _HOME.sub(r"'\g<0>'", text)
+    key, _, value = argument.partition("=")
+    if key.partition(".")[0] not in OWN_WORDS or not value:
+        return text
+    parts = _parts(value)
+    forced = [_is_name(key, part) for part in parts]
+    if not any(forced) and isinstance(_understood(text), types.Override):
+        return text
+    worded = [
+        quoted(part) if force or not _is_value(part) else part
+        for part, force in zip(parts, forced, strict=True)
+    ]
+    return f"{key}={','.join(worded)}"
+
+
+def _is_name(key: str, text: str) -> bool:
+    """Tell whether a text names a file or an experiment, whatever it looks like."""
+    if key == "experiment":
+        plain = text[:1] not in "'\"" and text != "null"
+        return plain and not _calls().match(text)
+    path = os.path.expanduser(text)
+    return key in PATHS and "\0" not in path and os.path.exists(path)
+
+
+def _is_value(text: str) -> bool:
+    """Tell whether Hydra's grammar has a text, or refuses it as a call of its own."""
+    called = _calls().match(text) is not None
+    return called or isinstance(_understood(f"key={text}"), types.Override)
+
+
+def _parts(value: str) -> list[str]:
+    """Return what the commas outside of brackets and quotes part, if these are closed.
+
+    A value with brackets or quotes that do not close is one text.
+    """
+    parts, closing, quote = [""], [], ""
+    for one in value:
+        if quote:
+            quote = "" if one == quote else quote
+        elif one in "'\"":
+            quote = one
+        elif one in _PAIRS:
+            closing.append(_PAIRS[one])
+        elif one in _PAIRS.values():
+            if not closing or closing.pop() != one:
+                return [value]
+        elif one == "," and not closing:
+            parts.append("")
+            continue
+        parts[-1] += one
+    return [value] if quote or closing else parts
+
+
+@functools.cache
+def _calls() -> re.Pattern[str]:
+    """Return what a call of one of Hydra's functions looks like."""
+    names = "|".join(create_functions().functions)
+    return re.compile(rf"\s*(?:{names})\s*\(.*\)\s*$", re.DOTALL)
+
+
+def _understood(text: str) -> types.Override | str:
+    """Return what Hydra's parser makes of a text, or the first line of its refusal."""
+    try:
+        return _parser().parse_override(text)
+    except (HydraException, ValueError, RecursionError) as error:
+        return next(iter(str(error).splitlines()), "")
 
 
 def expand(key: str, value: Any) -> Any:
@@ -189,7 +276,9 @@ def unique(values: list[Any]) -> list[Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, types.QuotedString):
-        return value.text
+        value = value.text
+    if isinstance(value, str):
+        return _LITERAL.sub(lambda one: one[1][: len(one[1]) // 2] + "${", value)
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

@@ -6,12 +6,13 @@ import _thread
 import contextlib
 import importlib
 import os
+import re
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -130,6 +131,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ours = arguments is None
     if ours:
         sys.unraisablehook = _deliver_again
+    with escaped(for_good=ours):
+        return _answered(arguments, ours)
+
+
+def _answered(arguments: Sequence[str] | None, ours: bool) -> int:
+    """Run the command line; return the exit code of whatever it ends with."""
     try:
         code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
@@ -151,6 +158,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
         code = 130
     return code
+
+
+class Door:
+    """A stream of text through which no control of a terminal passes.
+
+    Whatever is printed may quote a file, a name or a traceback of anyone's. What we
+    draw ourselves, colours and bars, goes to `inside`; texts in it are `visible` first.
+    """
+
+    def __init__(self, inside: Any) -> None:
+        self.inside = inside
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the stream itself has."""
+        return getattr(self.inside, name)
+
+    def write(self, text: str) -> int:
+        """Write a text with its controls escaped."""
+        self.inside.write(visible(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+
+CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e"
+    r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+"""What a terminal obeys or does not show: controls, marks of direction, surrogates."""
+
+
+def visible(text: str) -> str:
+    """Return a text with all that a terminal would obey, or hide, spelled out."""
+    return CONTROLS.sub(_spelled, text)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+@contextlib.contextmanager
+def escaped(for_good: bool) -> Iterator[None]:
+    """Let all that is printed pass the `Door`; for good, a last traceback, too."""
+    before = sys.stdout, sys.stderr
+    doors = [one if isinstance(one, Door) else Door(one) for one in before]
+    sys.stdout, sys.stderr = doors
+    try:
+        yield
+    finally:
+        if not for_good and (sys.stdout, sys.stderr) == tuple(doors):
+            sys.stdout, sys.stderr = before
 
 
 def _deliver_again(ignored: UnraisableHookArgs) -> None:

@@ -13,6 +13,7 @@ from dp_erm_bench.cli.files import experiments
 from dp_erm_bench.cli.grammar import Argument, parse
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.experiment.frame import check_setting
+from dp_erm_bench.experiment.values import consecutive
 from dp_erm_bench.plugins.names import absolute, is_file, label
 from dp_erm_bench.registry import ALGORITHM, AUTO, CHOSEN, FROM_FILES, POSED
 
@@ -206,8 +207,6 @@ def _flat(values: Iterable[Any]) -> list[Any]:
 
 def _brief(values: Sequence[Any]) -> str:
     """Return values with commas between them, consecutive integers as `0..9`."""
-    first, last = values[0], values[-1]
-    if len(values) > 2 and all(type(value) is int for value in values):
-        if list(values) == list(range(first, last + 1)):
-            return f"{first}..{last}"
+    if len(values) > 2 and consecutive(values):
+        return f"{values[0]}..{values[-1]}"
     return ",".join(shown(value).removesuffix(".0") for value in values)

@@ -2,19 +2,26 @@
 
 import io
 import lzma
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.libsvm import parse_svmlight
-from dp_erm_bench.datasets.published import DECOMPRESS, decompressed, sha256
+from dp_erm_bench.datasets.published import (
+    DECOMPRESS,
+    decompressed,
+    most_unpacked,
+    sha256,
+    unpacks_too_much,
+)
 from dp_erm_bench.datasets.records import words_of
 from dp_erm_bench.datasets.table import Csv
 from dp_erm_bench.errors import UsageError, place_of, shown
@@ -95,6 +102,8 @@ class File:
                     return parse_svmlight(content, p=p, first=least)
                 except UsageError as error:
                     raise UsageError(f"dataset.path={path}: {error}") from None
+            if kind == "npz":
+                _check_unpacked(Path(str(path)), content)
             X, y = csv.read(content) if kind == "csv" else parse_npz(content, labelled)
         if p is not None and np.shape(X)[1:] != (p,):
             raise UsageError(
@@ -172,7 +181,7 @@ def _existing(path: str | None) -> Path:
         raise UsageError(
             "dataset=file: needs the name of a file, such as dataset.path=data.csv"
         )
-    file = Path(path).expanduser()
+    file = Path(os.path.expanduser(path))
     if not file.is_file():
         raise UsageError(f"dataset.path={path}: there is no such file")
     return file
@@ -196,6 +205,14 @@ def _format(file: Path, kind: str) -> str:
         f"dataset.path={file}: its suffix tells no format, "
         f"add dataset.format={'|'.join(FORMATS)}"
     )
+
+
+def _check_unpacked(path: Path, content: bytes) -> None:
+    """Refuse an archive whose arrays are more than its bytes may stand for."""
+    with ZipFile(io.BytesIO(content)) as archive:
+        size = sum(one.file_size for one in archive.infolist())
+    if size > (most := most_unpacked(len(content))):
+        raise unpacks_too_much(path, len(content), most)
 
 
 def parse_npz(content: bytes, labelled: bool = True) -> Raw:

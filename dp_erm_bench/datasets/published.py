@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dp_erm_bench.datasets.base import Array, Features, as_features
 from dp_erm_bench.datasets.load import VARIABLE, load_arrays, save_arrays
@@ -30,7 +31,10 @@ Raw = tuple[Features, Array]
 
 MANIFEST = "MANIFEST.csv"
 PATIENCE = 10.0
-DECOMPRESS = {".bz2": bz2.decompress, ".xz": lzma.decompress, ".gz": gzip.decompress}
+DECOMPRESS: Mapping[str, Callable[..., Any]]
+DECOMPRESS = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
+RATIO, SMALL = 1000, 100 << 20
+"""What packed bytes may stand for: so many times as many, or so many bytes at least."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,41 @@ class Mirror:
 
 
 def decompressed(path: Path, content: bytes) -> bytes:
-    """Return the content of a file by its suffix; others than these are as they are."""
-    return DECOMPRESS.get(path.suffix, bytes)(content)
+    """Return the content of a file by its suffix; others than these are as they are.
+
+    Raises
+    ------
+    UsageError
+        If it unpacks to more than `most_unpacked` of its bytes.
+    """
+    unpack = DECOMPRESS.get(path.suffix)
+    if unpack is None:
+        return content
+    most = most_unpacked(len(content))
+    # In pieces: what a few hundred bytes stand for may be more than memory holds.
+    with unpack(io.BytesIO(content)) as file:
+        found: bytes = file.read(most + 1)
+    if len(found) > most:
+        raise unpacks_too_much(path, len(content), most)
+    return found
+
+
+def most_unpacked(packed: int) -> int:
+    """Return the bytes that packed ones may stand for.
+
+    That is `RATIO` times as many, or `SMALL` if that is more, and at most a quarter of
+    the machine's memory.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(max(SMALL, RATIO * packed), memory // 4)
+
+
+def unpacks_too_much(path: Path, packed: int, most: int) -> UsageError:
+    """Return the error of a file that unpacks to more than it may."""
+    return UsageError(
+        f"{path}: {packed} bytes unpack to more than {most}: at most {RATIO} times as "
+        f"many, or {SMALL}, and a quarter of memory; unpack it yourself"
+    )
 
 
 def sha256(path: Path) -> str:

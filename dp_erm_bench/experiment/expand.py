@@ -19,6 +19,7 @@ from dp_erm_bench.experiment.studies import study_of
 from dp_erm_bench.experiment.trials import Line
 from dp_erm_bench.experiment.values import (
     axis_values,
+    distinct,
     is_list,
     is_matrix,
     multiples_of,
@@ -174,6 +175,8 @@ def _algorithms(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
             {key: _axis(name, key, value) for key, value in axes.items()}
             for axes in (params, tuned)
         )
+        every_axis = {key: values for key, (values, _) in {**fixed, **open_}.items()}
+        parameters.check_lengths(name, every_axis)
         yield name, fixed, open_
 
 
@@ -196,7 +199,9 @@ def _privacy(block: Block) -> list[tuple[dict[str, Any], str]]:
     calibrations = values_of("calibration", block.calibration)
     for calibration in calibrations:
         registry.check_choice("calibration", calibration, registry.names("calibration"))
-    budgets = [Budget(**point).spec for point in product(axes)]
+    budgets = distinct([Budget(**point).spec for point in product(axes)])
+    for budget in budgets:
+        parameters.check_epsilon(float(budget["epsilon"]))
     return list(itertools.product(budgets, calibrations))
 
 
@@ -219,12 +224,14 @@ def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, fields in named(block.dataset):
         usual = parameters.usual_of(name, fields)
         axes = {
-            key: [
-                parameters.like(f"dataset.{key}", v, usual.get(key))
-                for v in values_of(
-                    f"dataset.{key}", value, [] if key in LISTS else usual.get(key)
-                )
-            ]
+            key: distinct(
+                [
+                    parameters.like(f"dataset.{key}", v, usual.get(key))
+                    for v in values_of(
+                        f"dataset.{key}", value, [] if key in LISTS else usual.get(key)
+                    )
+                ]
+            )
             for key, value in fields.items()
         }
         for overrides in product(axes):
@@ -236,7 +243,7 @@ def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:
     for name, fields in named(choices):
         name = registry.pinned(name, part) if is_file(name) else name
         axes = {
-            key: [v] if is_matrix(v) else values_of(f"{part}.{key}", v)
+            key: [v] if is_matrix(v) else distinct(values_of(f"{part}.{key}", v))
             for key, v in fields.items()
         }
         yield from ({"name": name, **point} for point in product(axes))

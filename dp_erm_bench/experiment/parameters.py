@@ -11,7 +11,7 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import forget_datasets
 from dp_erm_bench.datasets.spec import LATER, dataset_spec, usual_fields
-from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.errors import Unsupported, UsageError, refused
 from dp_erm_bench.experiment.values import canonical, plain, typed
 from dp_erm_bench.paths import later_defaults
 from dp_erm_bench.plugins.names import is_file, is_pinned, label, named_in
@@ -242,6 +242,37 @@ def normalised(algorithm: str, parameter: str, value: Any) -> Any:
     check_parameter(algorithm, parameter)
     key = f"algorithm.{label(algorithm)}.{parameter}"
     return typed(key, value, algorithm_of(algorithm).hints[parameter])
+
+
+EPSILONS = 1e-60, 1e60
+"""Finite epsilons of a budget: what a fraction of has noise that is still a number."""
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raise UsageError for an epsilon that no search for its noise reaches."""
+    least, most = EPSILONS
+    if not (least <= epsilon <= most or epsilon == math.inf):
+        raise refused("epsilon", epsilon, f"from {least:g} to {most:g}, or inf")
+
+
+LENGTHS = ("passes", "n_epochs", "n_iter")
+"""Parameters that say how long a run is; one that is None leaves it to another."""
+
+
+def check_lengths(algorithm: str, given: Mapping[str, Any]) -> None:
+    """Raise UsageError where the length of a run is said twice.
+
+    ``given`` holds a value, or a list of them, for each parameter.
+    """
+    fields = algorithm_of(algorithm).cls.__dataclass_fields__
+    said = [key for key in LENGTHS if key in fields and given.get(key) is not None]
+    said = [key for key in said if given[key] != [None]]
+    for key in said[1:]:
+        if fields[key].default is None:
+            raise UsageError(
+                f"algorithm.{label(algorithm)}.{key}: stands in place of {said[0]}, "
+                "which is given, too; give one of them"
+            )
 
 
 def check_parameter(algorithm: str, parameter: str) -> None:

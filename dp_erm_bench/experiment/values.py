@@ -101,6 +101,32 @@ def seeds_of(key: str, value: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds))
 
 
+def distinct(values: Sequence[Any]) -> list[Any]:
+    """Return values without repetitions, in order; 1 and 1.0 are one, true is another.
+
+    Of those that are equal the first stays.
+    """
+    return list({_same(value): value for value in reversed(values)}.values())[::-1]
+
+
+def _same(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(map(_same, value))
+    if isinstance(value, Mapping):
+        return frozenset((key, _same(one)) for key, one in value.items())
+    return isinstance(value, bool), value
+
+
+def consecutive(values: Sequence[Any]) -> bool:
+    """Tell whether values are integers, each one more than the one before.
+
+    They may lie as far apart as they like: no list of those between them is made.
+    """
+    if not all(type(value) is int for value in values):
+        return False
+    return all(second - first == 1 for first, second in itertools.pairwise(values))
+
+
 def multiples_of(key: str, axis: Mapping[str, Any]) -> list[float]:
     """Return the values of an axis in the unit `gradient_rms`.
 

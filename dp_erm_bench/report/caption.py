@@ -168,11 +168,15 @@ def runs_of(drawn: Iterable[Bands]) -> list[str]:
 
 def commit(folder: Path, run: str) -> str:
     """Return a run's commit, and whether files were changed since."""
-    git = (read_run(folder, run).get("environment") or {}).get("git")
-    if not git:
+    environment = read_run(folder, run).get("environment")
+    git = environment.get("git") if isinstance(environment, dict) else None
+    git = git if isinstance(git, dict) else {}
+    name = git.get("commit")
+    if not isinstance(name, str) or not name:
         return "commit unknown"
-    changed = ", with changes" if git["dirty"] else ""
-    return f"commit {git['commit'][:7]}{changed}"
+    if "dirty" not in git:
+        return f"commit {name[:7]}, with or without changes"
+    return f"commit {name[:7]}{', with changes' if git['dirty'] else ''}"
 
 
 def seeds(runs: Iterable[Curves], profile: str) -> str:

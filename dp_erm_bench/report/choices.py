@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results.files import as_it_was
 from dp_erm_bench.results.runs import read_noted
 
 CHOICES = "choices.csv"
@@ -29,7 +30,10 @@ def read_choices(folder: Path) -> list[Row] | None:
         return None
     try:
         reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-        rows: list[Row] = [*reader]
+        rows: list[Row] = [
+            {k: as_it_was(v) if isinstance(v, str) else v for k, v in row.items()}
+            for row in reader
+        ]
     except csv.Error:
         raise UsageError(f"{CHOICES}: is damaged") from None
     names = set(reader.fieldnames or ())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench.report.texts import escaped
 from dp_erm_bench.report.view import LINE, PANEL, Shown, statistics
 from dp_erm_bench.results.columns import is_better_higher
+from dp_erm_bench.results.files import csv_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ def written(table: pd.DataFrame, kind: str) -> str:
     import pandas as pd
 
     if kind == "csv":
-        return table.to_csv(index=False)
+        return csv_of(table)
     x = str(table.columns[1])
     marks = [_cell(row, kind) for row in table.to_dict("records")]
     problems = [

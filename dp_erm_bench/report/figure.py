@@ -15,6 +15,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import absolute, is_file
 from dp_erm_bench.report.curves import Missing
+from dp_erm_bench.report.texts import now
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.store import Store
 
@@ -146,7 +147,8 @@ class Study(Figure):
         import pandas as pd
 
         table = pd.DataFrame(self.rows(recorded(folder)))
-        table.to_csv(folder / self.file, index=False)
+        if now().captions is None:
+            table.to_csv(folder / self.file, index=False)
         return table
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench.report.texts import MATH, latex, plain, write_text
+from dp_erm_bench.report.texts import MATH, latex, mark, now, plain, write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +23,9 @@ Cell = Callable[["Axes"], None]
 
 FORMATS = ("pdf", "png", "svg")
 MAX_PNG_BYTES = 200_000
+
+NOTED = "dp_erm_bench table"
+"""The name under which a picture notes what it was drawn from."""
 
 WIDTHS = {"column": 3.4, "page": 7.0}
 """Inches of a column, and of a page, of a paper with two columns."""
@@ -119,6 +122,9 @@ def save(
     """
     from matplotlib.figure import Figure
 
+    if (told := now().captions) is not None:
+        told[path.name] = plain(sheet.caption)
+        return []
     figure = Figure()
     fill(figure, sheet)
     written = [path.with_name(f"{path.name}.{suffix}") for suffix in formats]
@@ -135,17 +141,26 @@ def save(
 
 def _write(figure: Figure, path: Path) -> None:
     from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
 
+    table = now().table
+    noted = mark(table, path.stem) if table else ""
     if path.suffix != ".png":
         key = {".pdf": "CreationDate", ".svg": "Date"}[path.suffix]
-        figure.savefig(path, metadata={key: None})
+        name = {".pdf": "Keywords", ".svg": "Source"}[path.suffix]
+        words = f"{NOTED} {noted}" if noted else None
+        figure.savefig(path, metadata={key: None} | ({name: words} if words else {}))
         return
     for dpi in (200, 150, 100, 80, 60):
         pixels = io.BytesIO()
         figure.savefig(pixels, format="png", dpi=dpi)
         # A palette of 256 colours has a third of the bytes of true colour.
         with Image.open(pixels) as image:
-            image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path)
+            small = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        info = PngInfo()
+        if noted:
+            info.add_text(NOTED, noted)
+        small.save(path, pnginfo=info)
         if path.stat().st_size <= MAX_PNG_BYTES:
             break
 

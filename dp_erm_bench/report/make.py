@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import listed, write_atomic
+from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.choices import Row, read_choices
 from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.style import forget
-from dp_erm_bench.results.files import locked, telling
+from dp_erm_bench.report.texts import making
+from dp_erm_bench.results.files import csv_of, locked, telling
 from dp_erm_bench.results.runs import note, read_manifest, write_run
 
 if TYPE_CHECKING:
@@ -50,14 +53,59 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
         with telling(folder):
             target.mkdir(exist_ok=True)
             _check_plain(target)
-            for one in figures:
-                forget()
-                one.draw(Drawing(table, target, config["paper"], config))
+            noted = digest_of(load_results(folder) if tables else table)
+            with making(table=noted):
+                for one in figures:
+                    forget()
+                    one.draw(Drawing(table, target, config["paper"], config))
     manifest = read_manifest(folder)
     if manifest.get("run"):
         now = _files(folder).items()
         changed = sorted(name for name, stat in now if stat != before.get(name))
         write_run(folder, {**manifest, "drawn": changed})
+
+
+def digest_of(table: pd.DataFrame) -> str:
+    """Return the digest of a tidy table, but of what changes when it is read."""
+    import pandas as pd
+
+    from dp_erm_bench.results.columns import COLUMNS
+
+    kept = table.reindex(columns=[c for c in COLUMNS if c not in ("checked", "doubt")])
+    rows = pd.util.hash_pandas_object(kept.astype(object).fillna(""), index=False)
+    return sha256(rows.to_numpy().tobytes()).hexdigest()
+
+
+def captions_of(folder: Path, table: pd.DataFrame) -> dict[str, str]:
+    """Return the captions of a folder's figures by name, made of its table anew.
+
+    Nothing is drawn, written or imported: figures of files of one's own have none.
+
+    Raises
+    ------
+    UsageError, ValueError, LookupError, TypeError, AttributeError
+        If the manifest or the records do not fit the figures.
+    """
+    manifest = read_manifest(folder)
+    written = manifest.get("config")
+    if not isinstance(written, dict) or not written.get("figures"):
+        return {}
+    paper = {"paper": _paper(folder, manifest)}
+    config = of_today({**paper, **_labelled(written)})
+    entries = config["figures"]
+    if not isinstance(entries, list) or any(
+        not isinstance(one, dict) or is_file(one.get("kind")) for one in entries
+    ):
+        return {}
+    told: dict[str, str] = {}
+    with making(captions=told):
+        figures = figures_of(config)
+        tables = [own for one in figures if (own := one.table(folder)) is not None]
+        whole = tables[0] if tables else table
+        for one in figures:
+            forget()
+            one.draw(Drawing(whole, folder / "figures", config["paper"], config))
+    return told
 
 
 def of_today(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +169,7 @@ def _choices(folder: Path) -> Sequence[Row] | None:
 def _judge(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None:
     from dp_erm_bench.report.claims.judge import evaluate
 
-    text = evaluate(table, config).to_csv(index=False).encode()
+    text = csv_of(evaluate(table, config)).encode()
     with telling(folder), locked(folder):
         write_atomic(folder / CLAIMS, lambda file: file.write(text))
     note(folder, CLAIMS, text)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from dp_erm_bench.paths import write_atomic
@@ -21,9 +26,53 @@ FLOAT = """\\begin{{{kind}}}[tb]
 """
 
 
+@dataclass
+class Making:
+    """What is being made of a table.
+
+    Attributes
+    ----------
+    table : str
+        The digest of the table, empty if nobody tells it; pictures note it.
+    captions : dict of str to str, or None
+        If there is one, captions are put into it by the name of their picture, and
+        nothing is drawn or written.
+    """
+
+    table: str = ""
+    captions: dict[str, str] | None = None
+
+
+_making = ContextVar("making", default=Making())  # noqa: B039 (never changed in place)
+
+
+def now() -> Making:
+    """Return what is being made."""
+    return _making.get()
+
+
+@contextmanager
+def making(table: str = "", captions: dict[str, str] | None = None) -> Iterator[None]:
+    """Have pictures note the digest of their table, or have their captions only."""
+    token = _making.set(Making(table, captions))
+    try:
+        yield
+    finally:
+        _making.reset(token)
+
+
+def mark(table: str, stem: str) -> str:
+    """Return what a picture of a name, drawn from a table of a digest, notes.
+
+    It tells damage and mistakes: anyone can compute it.
+    """
+    return sha256(f"{table} {stem}".encode()).hexdigest()
+
+
 def write_text(path: Path, text: str) -> Path:
     """Write a text file at once, and return its path."""
-    write_atomic(path, lambda file: file.write(text.encode()))
+    if now().captions is None:
+        write_atomic(path, lambda file: file.write(text.encode()))
     return path
 
 

@@ -185,7 +185,8 @@ PAGE = """\
 trial, the first being w = 0. A trial without a trajectory (refused or failed) has one
 row.
 `python -m dp_erm_bench.results.columns > docs/table.md` writes this page from
-`dp_erm_bench.COLUMNS`. Missing numbers are NaN, missing texts None or empty.
+`dp_erm_bench.COLUMNS`. Missing numbers are NaN, missing texts None or empty:
+int64 is float64 in a table where one is missing, as of a failed trial.
 
 | column | meaning | dtype | unit | empty |
 |---|---|---|---|---|

@@ -6,6 +6,7 @@ A line of a segment or of a plan ends with ``crc``, the checksum of all before i
 from __future__ import annotations
 
 import contextlib
+import csv
 import errno
 import json
 import os
@@ -148,6 +149,43 @@ def parsed(text: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+"""How a text begins that a spreadsheet would run, with what keeps it from that."""
+
+
+def unrun(value: Any) -> Any:
+    """Return a cell of a csv with an apostrophe where a spreadsheet would run it.
+
+    A number, and a text that is one, is itself.
+    """
+    if not isinstance(value, str) or not FORMULA.match(value):
+        return value
+    with contextlib.suppress(ValueError):
+        float(value)
+        return value
+    return f"'{value}"
+
+
+def as_it_was(cell: Any) -> Any:
+    """Return a cell as it was before `unrun`; of a damaged row it may be no text."""
+    held = isinstance(cell, str) and cell[:1] == "'" and FORMULA.match(cell)
+    return cell[1:] if held else cell
+
+
+def csv_of(table: Any) -> str:
+    """Return a DataFrame as a csv that no spreadsheet runs, its headings neither."""
+    texts = {
+        name: table[name].map(unrun)
+        for name in table.columns
+        if table[name].dtype.kind not in "biufc"
+    }
+    safe = table.assign(**texts).rename(columns=unrun)
+    # A carriage return alone ends a line for readers, and pandas does not quote it.
+    odd = any("\r" in str(cell) for cells in texts.values() for cell in cells)
+    quoting = csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL
+    return str(safe.to_csv(index=False, quoting=quoting))
 
 
 def size_of(path: Path) -> int:

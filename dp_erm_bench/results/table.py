@@ -74,13 +74,33 @@ def recorded(folder: Path) -> pd.DataFrame:
         raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
     if is_stale(folder):
         collect(folder)
+    found = None
     with contextlib.suppress(OSError, *UNREADABLE):
-        return _read(folder)
+        found = _read(folder)
+    if found is not None:
+        _check_planned(folder, found)
+        return found
     if not segments_of(folder):
         raise UsageError(f"{folder / NAME}: is damaged, and there are no segments")
     collect(folder)
     with telling(folder):
         return _read(folder)
+
+
+def _check_planned(folder: Path, table: pd.DataFrame) -> None:
+    """Refuse a table without segments that holds trials of no plan of the folder.
+
+    With segments it would be made again.
+    """
+    if segments_of(folder) or not (folder / PLAN).is_file() or "trial" not in table:
+        return
+    lines = [*read_plan(folder)]
+    beyond = set(table["trial"]) - {line["key"] for line in lines if line is not None}
+    if beyond and None not in lines:  # of a damaged plan its readers tell
+        raise UsageError(
+            f"{folder / NAME}: is of another folder or damaged: {len(beyond)} of its "
+            f"trials are not in {PLAN}, and there are no segments to make it again"
+        )
 
 
 def _checked(table: pd.DataFrame) -> pd.DataFrame:

@@ -20,9 +20,10 @@ from typing import Any
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.choice import Choice, rounded
 from dp_erm_bench.experiment.trials import Line
+from dp_erm_bench.experiment.values import consecutive
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.plugins.names import content, is_file, label
-from dp_erm_bench.results.files import plural
+from dp_erm_bench.results.files import plural, unrun
 from dp_erm_bench.results.runs import check_run, environment, note, now, write_run
 from dp_erm_bench.results.segment import FORMAT
 from dp_erm_bench.runner.session import Session
@@ -124,10 +125,8 @@ def _short(value: Any) -> Any:
         return {key: _short(one) for key, one in value.items()}
     if not isinstance(value, list | tuple):
         return value
-    if len(value) >= LEAST_RANGE and all(type(one) is int for one in value):
-        numbers = range(value[0], value[-1] + 1)
-        if list(value) == list(numbers):
-            return f"range({numbers.start},{numbers.stop})"
+    if len(value) >= LEAST_RANGE and consecutive(value):
+        return f"range({value[0]},{value[-1] + 1})"
     return [_short(one) for one in value]
 
 
@@ -141,7 +140,8 @@ def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> N
     text = io.StringIO()
     text.write(HEADER)
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerows(_row(experiment, choice) for choice in choices)
+    for choice in choices:
+        rows.writerow(map(unrun, _row(experiment, choice)))
     content = text.getvalue().encode()
     write_atomic(folder / CHOICES, lambda file: file.write(content))
     note(folder, CHOICES, content)

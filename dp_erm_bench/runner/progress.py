@@ -88,7 +88,7 @@ class Progress:
                 *columns,
                 "{task.fields[failed]} failed{task.fields[alive]}",
                 progress.TimeRemainingColumn(),
-                console=Console(stderr=True),
+                console=Console(file=getattr(sys.stderr, "inside", sys.stderr)),
                 refresh_per_second=5,
             )
             fields = {"failed": 0, "alive": self._alive()}

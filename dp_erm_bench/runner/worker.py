@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import functools
+import json
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.segment import Segment, failed
 from dp_erm_bench.results.store import finals_of
-from dp_erm_bench.runner.options import own_memory
+from dp_erm_bench.runner.options import EXECUTE, own_memory
 from dp_erm_bench.runner.speaker import Speaker
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ TASK_SECONDS = 1.0
 LONGEST = 1000
 """Characters of a message that the parent gets."""
 
+WARM_UP = "dp_erm_bench.runner.execute.warm_up"
 CHANGED = "the package's code was changed after the run had begun; start it again"
 Batch = tuple[Trial, ...]
 Beat = Callable[[], bool]
@@ -205,6 +207,7 @@ def run_guarded(
     asked = os.getpid()
     try:
         run = locate(job.execute)
+        _warm(trials[0].spec, job)
         with _alarm(job.limit, beat):
             records = {record["key"]: record for record in run(trials)}
         none = "the batch returned no record of this trial"
@@ -218,6 +221,19 @@ def run_guarded(
             if results[place]["status"] == "error":
                 (results[place],) = run_guarded([trial], job, beat)
     return results
+
+
+def _warm(spec: Mapping[str, Any], job: Job) -> None:
+    """Load or compile the machine code that trials of the package's own need.
+
+    Once in a process, before the clock of the first trial: it is the worker's start.
+    What a user's own solver or loss needs is its trial's, for it may take for ever.
+    """
+    parts = [spec.get("algorithm"), spec.get("loss")]
+    ours = all(isinstance(one, Mapping) and "file" not in one for one in parts)
+    if job.execute == EXECUTE and "task" not in spec and ours:
+        loss = json.dumps(spec["loss"], sort_keys=True)
+        locate(WARM_UP)(spec["algorithm"]["name"], loss)
 
 
 @contextlib.contextmanager

@@ -131,6 +131,18 @@ def test_seeds_are_replaced_where_nothing_is_tuned(tiny, mine):
     assert "is tuned" in tiny("seed=5,6", code=2).err
 
 
+def test_seeds_that_lie_apart_are_a_list(tiny, line, experiments):
+    far = [42, 43, 2**63 - 1]
+    typed = ",".join(map(str, far))
+    run = tiny(f"seed={typed}", "panel=second")
+    assert run.blocks[0]["seed"] == far and typed in run.folder.name
+    written = TINY.replace("seed: range(0,2)", f"seed: [{typed}]")
+    run = line(experiments(written, "apart"), "experiment=apart", "panel=second")
+    assert run.blocks[0]["seed"] == far
+    run = tiny(f"dataset.seed={typed}", "panel=second")
+    assert run.blocks[0]["dataset"]["seed"] == far
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -246,3 +258,24 @@ def test_without_profiles_there_is_no_profile(line, experiments):
     assert line(flag, "experiment=tiny").blocks
     run = line(flag, "experiment=tiny", "profile=smoke", code=2)
     assert "has no profiles" in run.err
+
+
+@pytest.mark.parametrize(
+    "name", ["2025", "ü", "a(1)", "a b", "true", "null", "1e3", "a,b", "it's"]
+)
+def test_an_experiment_may_be_called_anything(line, experiments, tmp_path, name):
+    experiments(TINY, name)
+    path = tmp_path / "mine" / "experiment" / f"{name}.yaml"
+    run = line(f"experiment={path}", "panel=second")
+    assert [block["panel"] for block in run.blocks] == ["second"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["${oc.env:HOME}", "a ${oc.env:USER,x}", "${oc.decode:${oc.env:HOME}}", "${now:%Y}"]
+    + ["${ oc.env :HOME}", "${${profile}:HOME}", "${hydra:runtime.cwd}"],
+)
+def test_an_experiment_reads_no_environment(line, experiments, text):
+    written = TINY.replace("line: DP-CD, cyclic", f'line: "{text}"')
+    run = line(experiments(written, "env"), "experiment=env", code=2)
+    assert "must call no resolver but" in run.err and run.err.count("\n") == 1

@@ -1,9 +1,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.grammar import expand, parse, unique
+from dp_erm_bench.cli.grammar import _parser, expand, parse, unique
 from dp_erm_bench.errors import UsageError
 from tests.loops import each
 
@@ -54,8 +55,60 @@ def test_a_shuffled_axis_keeps_its_values():
 
 
 @each(
+    ("argument", "values"),
+    [
+        ("dataset.path=größe.csv", ["größe.csv"]),
+        ("dataset.path=a(1).csv", ["a(1).csv"]),
+        ("dataset.path=it's.csv", ["it's.csv"]),
+        ('dataset.path=q".csv', ['q".csv']),
+        ("dataset.path=[x].csv", ["[x].csv"]),
+        ("dataset.path=a=b.csv", ["a=b.csv"]),
+        ("dataset.path=#a;b&c.csv", ["#a;b&c.csv"]),
+        ("dataset.path=a'\\", ["a'\\"]),
+        ("dataset.label=Höhe (m)", ["Höhe (m)"]),
+        ("dataset.positive=ja!", ["ja!"]),
+        ("results_dir=ü", ["ü"]),
+        ("algorithm=gd,~/lösung.py", ["gd", "~/lösung.py"]),
+        ("dataset.path=größe.csv,a(1).csv,b.csv", ["größe.csv", "a(1).csv", "b.csv"]),
+        ("dataset.path='größe,1.csv'", ["größe,1.csv"]),
+        ("dataset.path=a,b.csv", ["a", "b.csv"]),
+        ("dataset.path=[yes,no", ["[yes,no"]),
+        ("experiment=2025", ["2025"]),
+        ("experiment=true", ["true"]),
+        ("experiment=1e3", ["1e3"]),
+        ("experiment=null", [None]),
+        ("experiment='ü'", ["ü"]),
+        ("results_dir=${x}/y", ["${x}/y"]),
+    ],
+)
+def test_words_of_ones_own_are_quoted_where_hydra_refuses_them(argument, values):
+    parsed = parse(argument)
+    assert parsed.values == values and parsed.swept is (len(values) > 1)
+    assert parse(parsed.text).values == values
+
+
+def test_what_names_a_file_is_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("2025", "true", "${x}.csv", "range(0,3)", "a,b.csv", "1", " x"):
+        (tmp_path / name).touch()
+    for name in ("2025", "true", "${x}.csv", " x"):
+        parsed = parse(f"dataset.path={name}")
+        assert parsed.values == [name] and not parsed.swept
+        text = _parser().parse_override(parsed.text).value()
+        assert OmegaConf.create({"path": text}).path == name
+    assert parse("dataset.path=a,b.csv").values == ["a", "b.csv"]
+    assert parse("dataset.path='a,b.csv'").values == ["a,b.csv"]
+    assert parse("dataset.path=2025,x").values == ["2025", "x"]
+    assert parse("dataset.path=2024").values == [2024]
+    # Of a key that takes no file, a number stays a number.
+    assert parse("seed=1").values == parse("dataset.seed=1").values == [1]
+
+
+@each(
     ("argument", "said"),
     [
+        ("dataset.path=glob(3)", "not understood"),
+        ("dataset.path=a.csv,", "not understood"),
         ("seed=range(0,0)", "empty"),
         ("dataset=glob(zz*)", "empty"),
         ("seed=range(0,5,0)", "zero"),

@@ -1,5 +1,6 @@
 """The commands export, list results and compare --between; the page of columns."""
 
+import io
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from dp_erm_bench.report.export import summary, written
 from dp_erm_bench.report.view import View, shown
 from dp_erm_bench.results import rows
 from dp_erm_bench.results.columns import page
+from dp_erm_bench.results.files import as_it_was, csv_of
 from tests.cli.test_plot import SWEEP, made
 from tests.loops import each
 
@@ -171,3 +173,22 @@ def test_folders_without_a_common_trial_are_told_the_key(folder, tmp_path, capsy
     text = said(capsys, "compare", folder, tmp_path / "b", code=2)
     assert "budget.epsilon is 1.0, 4.0 in A and 7.0 in B" in text
     assert "dataset" not in text and "--ignore KEY" in text
+
+
+RUN = ["=1+1", "+cmd|' /C calc'!A0", "-a", "@SUM(A1)", "\tx", "\rx", "'=x", "＝1"]
+
+
+def test_no_cell_of_a_csv_is_run_by_a_spreadsheet(folder, capsys, tmp_path):
+    plain = ["a", "-1.5", "+2", "-inf", "'x", "", "1=2", "a@b"]
+    table = pd.DataFrame({"=head": [*RUN, *plain], "x": [-1.0] * 16})
+    text = csv_of(table)
+    back = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+    assert list(back.columns) == ["'=head", "x"] and set(back["x"]) == {"-1.0"}
+    cells = back["'=head"].tolist()
+    assert all(cell[0] == "'" for cell in cells[: len(RUN)])
+    assert cells[len(RUN) :] == plain
+    assert [*map(as_it_was, cells)] == [*RUN, *plain]
+    drawn = shown(load_results(folder), View(x="passes", y="objective"))
+    evil = summary(drawn).assign(panel="=HYPERLINK(1)", line="@x")
+    for line in written(evil, "csv").splitlines()[1:]:
+        assert line.startswith("'=HYPERLINK(1),") and ",'@x," in line

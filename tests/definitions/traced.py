@@ -136,7 +136,10 @@ def algorithms():
 
 def short(algorithm):
     known = registry.target("algorithm", algorithm).__dataclass_fields__
-    return {key: value for key, value in SHORT.items() if key in known}
+    found = {key: value for key, value in SHORT.items() if key in known}
+    if "n_iter" in found:  # it stands in place of passes
+        found.pop("passes", None)
+    return found
 
 
 def others():

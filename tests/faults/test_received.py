@@ -9,13 +9,14 @@ import sys
 import pytest
 
 from dp_erm_bench import paths
-from dp_erm_bench.cli.main import main
+from dp_erm_bench.cli.main import CONTROLS, main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report import figure
 from dp_erm_bench.report.audit import Audit
+from dp_erm_bench.report.caption import commit
 from dp_erm_bench.results.files import LOCK, sealed
-from dp_erm_bench.results.runs import read_manifest, write_run
+from dp_erm_bench.results.runs import read_manifest, read_run, write_run
 from dp_erm_bench.results.store import segments_of
 from dp_erm_bench.results.table import load_results
 
@@ -247,6 +248,77 @@ def test_a_table_with_objects_of_its_own_is_read_as_a_table(folder):
             load_results(folder)
     else:
         assert load_results(folder).equals(before)
+
+
+def test_the_manifest_of_another_run_or_folder_is_left_aside(
+    folder, inline, block, capsys
+):
+    (path,) = (folder / "runs").iterdir()
+    other = paths.sealed_json({**read_manifest(folder), "run": "0-other-1"})
+    own = path.read_bytes()
+    path.write_bytes(other)
+    assert read_run(folder, path.stem) == {}
+    assert (
+        "is that of another run, 0-other-1: it is left aside" in capsys.readouterr().err
+    )
+    path.write_bytes(own)
+    (folder / "manifest.json").write_bytes(other)
+    assert read_manifest(folder)["run"] == path.stem
+    said = capsys.readouterr().err
+    assert "is of another folder: there is no runs/0-other-1.json" in said
+
+
+def test_a_table_of_another_folder_is_refused_without_segments(folder, capsys):
+    import pyarrow.parquet as pq
+
+    for path in segments_of(folder):
+        path.unlink()
+    assert len(load_results(folder))
+    table = pq.read_table(folder / "results.parquet").to_pandas()
+    table.loc[0, "trial"] = "0" * 64
+    table.to_parquet(folder / "results.parquet")
+    assert main(["plot", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert "1 of its trials are not in plan.jsonl" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "git", [{"commit": "abcdef0123"}, {"dirty": True}, [], "x", {}]
+)
+def test_a_manifest_without_a_key_is_a_sentence(folder, git, capsys):
+    (path,) = (folder / "runs").iterdir()
+    write_run(folder, {**read_manifest(folder), "environment": {"git": git}})
+    known = isinstance(git, dict) and "commit" in git
+    said = "commit abcdef0, with or without changes" if known else "commit unknown"
+    assert commit(folder, path.stem) == said
+    for command in ("report", "plot", "collect"):
+        assert main([command, str(folder)]) == 0
+
+
+ODD = "\x1b]0;owned\x07\x1b[31m\u202egnp\u2066\x9b1m\r"
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(folder, tmp_path, capsys):
+    head = "figure,statement,measured,threshold,value,verdict"
+    claims = f'{head}\n[bold],"{ODD}",1,2,3,"{ODD}"\n'
+    (folder / "claims.csv").write_text(claims, newline="")
+    manifest = {**read_manifest(folder), "command": [ODD], "outcome": ODD}
+    write_run(folder, manifest | {"drawn": ["claims.csv"]})
+    odd = folder.rename(tmp_path / f"x{ODD}[red]")
+    assert main(["report", str(odd)]) == 0
+    assert "[bold]" in capsys.readouterr().out
+    for line in (
+        ["report", str(odd)],
+        ["list", "results", str(tmp_path)],
+        ["plot", str(odd), f"--x={ODD}"],
+        [f"dataset={ODD}"],
+        [ODD],
+        ["compare", str(odd), f"{odd}{ODD}"],
+    ):
+        main(line)
+        said = "".join(capsys.readouterr())
+        assert said and not CONTROLS.search(said), line
+        assert "\\x1b" in said or "\\u202e" in said, line
 
 
 WRITER = """

@@ -7,16 +7,24 @@ import re
 import shutil
 from html.parser import HTMLParser
 
+import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
 from dp_erm_bench.cli.main import command, main
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report.html import chapter as chapters
 from dp_erm_bench.report.html import page, parts
+from dp_erm_bench.report.html.chapter import chapter
 from dp_erm_bench.report.html.outcomes import failures, results
 from dp_erm_bench.report.html.page import report_page, write_report
+from dp_erm_bench.report.html.parts import Room
+from dp_erm_bench.report.layout import Sheet, save
+from dp_erm_bench.report.make import digest_of, draw_and_judge
+from dp_erm_bench.report.texts import making, mark
 from dp_erm_bench.results.runs import read_manifest, write_run
+from dp_erm_bench.results.table import load_results
 from tests.report import browser
 
 SWEEP = """
@@ -96,6 +104,89 @@ def folder(sweep, tmp_path):
         Image.new("RGB", (900, 20)).save(copy / "figures" / f"{stem}.png")
         (copy / "figures" / f"{stem}.txt").write_text(HOSTILE)
     return copy
+
+
+@pytest.fixture(scope="module")
+def drawn(sweep, tmp_path_factory):
+    """A folder with the figures that its manifest asks for."""
+    home = tmp_path_factory.mktemp("drawn") / "small"
+    shutil.copytree(sweep, home)
+    config = {"figures": [{"kind": "curves"}, {"kind": "profile"}], "profile": "paper"}
+    manifest = read_manifest(home)
+    write_run(home, {**manifest, "config": {**manifest["config"], **config}})
+    draw_and_judge(home, {**manifest["config"], **config})
+    return home
+
+
+@pytest.fixture
+def shown(drawn, tmp_path):
+    """A copy of that folder, and what the report says of its pictures."""
+    copy = tmp_path / "small"
+    shutil.copytree(drawn, copy)
+
+    def shown():
+        made = chapter(copy, 1, Room(1 << 30))
+        return {p.name: p for panel in made.panels for p in panel.pictures}
+
+    return copy, shown
+
+
+def test_captions_are_made_again_from_the_table(shown):
+    folder, look = shown
+    before = look()
+    for path in (folder / "figures").glob("*.txt"):
+        assert before[path.stem].caption.split() == path.read_text().split()
+        path.write_text("epsilon = 0.001 (certified)")
+    assert before and look() == before
+    for path in (folder / "figures").glob("*.txt"):
+        path.unlink()
+    assert look() == before
+
+
+def test_a_picture_of_another_table_or_name_and_a_damaged_one_are_not_shown(shown):
+    folder, look = shown
+    first, second = sorted((folder / "figures").glob("*.png"))[:2]
+    one, other = first.read_bytes(), second.read_bytes()
+    first.write_bytes(other), second.write_bytes(one)
+    assert all("of another table" in look()[p.stem].why for p in (first, second))
+    second.write_bytes(other)
+    for place in np.random.default_rng(0).integers(0, len(one), 40):
+        flipped = bytearray(one)
+        flipped[place] ^= 1 << (place % 8)
+        first.write_bytes(flipped)
+        assert look_at(first, folder).why
+    first.write_bytes(one[:-20])
+    assert look_at(first, folder).why == "it is damaged"
+    first.write_bytes(one)
+    assert not look()[first.stem].why
+    # One of one's own, or of before, is shown, and told.
+    Image.new("RGB", (900, 20)).save(first)
+    plain = look()[first.stem]
+    assert plain.data and "not noted when it was drawn" in plain.caption
+    first.write_bytes(one)
+    table = load_results(folder)
+    table.loc[table.index[-1], "objective"] *= 2.0
+    assert digest_of(table) != digest_of(load_results(folder))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chapters, "load_results", lambda folder: table)
+        assert "of another table" in look()[first.stem].why
+
+
+def look_at(path, folder):
+    noted = digest_of(load_results(folder))
+    return parts.picture(path, folder, Room(1 << 30), "", noted)
+
+
+def test_every_format_notes_its_table(tmp_path, monkeypatch):
+    sheet = Sheet([lambda axes: axes.plot([1, 2])], 1, "a", (2.0, 1.0))
+    with making(table="t"):
+        save(sheet, tmp_path / "x")
+    for suffix in ("svg", "png", "pdf"):
+        assert mark("t", "x").encode() in (tmp_path / f"x.{suffix}").read_bytes()
+    told = {}
+    with making(captions=told):
+        assert save(sheet, tmp_path / "y") == [] and told == {"y": "a\n"}
+    assert not [*tmp_path.glob("y.*")]
 
 
 def checked(text):
@@ -221,8 +312,9 @@ def test_folders_of_other_versions_say_so_everywhere(sweep, tmp_path, version, c
     old = tmp_path / "old"
     shutil.copytree(sweep, old)
     manifest = {"version": version, "profile": {}, "config": 3, "environment": []}
-    for path in (old / "manifest.json", *(old / "runs").iterdir()):
-        path.write_text(json.dumps({"run": path.stem, **manifest}))
+    for path in (old / "runs").iterdir():
+        for copy in (path, old / "manifest.json"):
+            copy.write_text(json.dumps({"run": path.stem, **manifest}))
     assert command("report", [str(old)]) == 0
     assert "recorded by version" in (old / "report.html").read_text()
     assert command("plot", [str(old), "--format=png"]) == 0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.parameters import algorithm_of
-from dp_erm_bench.experiment.values import product, typed, values_of
+from dp_erm_bench.experiment.values import distinct, product, typed, values_of
 from dp_erm_bench.problems.erm import build
 from tests.loops import each
 
@@ -50,6 +50,21 @@ def test_the_usual_objective_stands_for_auto(block):
 def test_values_that_mean_the_same_are_one(block):
     algorithm = {"name": "random_cd", "passes": [1, 1.0, "1"], "clip": 1}
     assert len(trials(block(algorithm=algorithm, seed=[1, 1]))) == 1
+
+
+def test_equal_numbers_of_an_axis_are_one(block):
+    made = block(
+        dataset={"name": "log1", "n": [50, 50.0], "p": 5, "seed": [1, 1]},
+        penalty={"name": "l2", "strength": [1, 1.0, 0.1]},
+        algorithm={"name": "random_cd", "clip": [1, 1.0]},
+        budget={"epsilon": [1, 1.0, "inf", math.inf], "delta": [1e-5, 0.00001]},
+        seed=[0],
+    )
+    found = trials(made)
+    assert len(found) == 2 * 2 and len({trial.key for trial in found}) == 4
+    assert distinct([1, True, 1.0, [1], [1.0], {"a": 1}, {"a": 1.0}, "1"]) == [
+        *(1, True, [1], {"a": 1}, "1")
+    ]
 
 
 def test_relative_thresholds_are_multiples_of_the_gradient(block):
@@ -108,6 +123,14 @@ WRONG = {
     ),
     "empty axis": ({"algorithm": {"name": "sgd", "step": []}}, "step=[]"),
     "unknown rule": ({"algorithm": {"name": "greedy_cd", "rule": "x"}}, "rule=x"),
+    "epsilon too small": (
+        {"budget": {"epsilon": 1e-300}},
+        "epsilon=1e-300",
+    ),
+    "a length said twice": (
+        {"algorithm": {"name": "sgd", "passes": [1, 2], "n_iter": 3}},
+        "sgd.n_iter: stands in place of passes",
+    ),
     "epsilon zero": ({"budget": {"epsilon": 0}}, "epsilon=0"),
     "delta two": ({"budget": {"delta": 2}}, "delta=2"),
     "unknown key of a budget": ({"budget": {"eps": 1}}, "budget.eps"),

@@ -18,7 +18,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
-from dp_erm_bench.runner import host, process, worker
+from dp_erm_bench.runner import execute, host, process, worker
 from dp_erm_bench.runner.answers import understood, unpacked
 from dp_erm_bench.runner.engines.joblib import JoblibEngine
 from dp_erm_bench.runner.pool import Pool
@@ -236,3 +236,27 @@ def test_a_child_whose_answer_nobody_wants_is_ended(block, tmp_path):
     start = time.monotonic()
     assert worker.wait(lambda: time.monotonic() < start + 1) is None
     assert time.monotonic() - start < 5 and worker.end() == -signal.SIGKILL
+
+
+def test_the_time_limit_counts_from_the_begin_of_the_trial(monkeypatch, block):
+    (trial,) = [one for line in expand([block(seed=[0])])[0] for one in line.sweep(5)]
+    timers = {}
+    for name in ("warm_up", "run_batch"):
+        was = getattr(execute, name)
+        monkeypatch.setattr(
+            execute,
+            name,
+            lambda *given, was=was, name=name: (
+                timers.setdefault(name, signal.getitimer(signal.ITIMER_REAL)[0]),
+                was(*given),
+            )[1],
+        )
+    job = Job("", "", worker.EXECUTE, 60.0)
+    (record,) = worker.run_guarded([trial], job)
+    assert record["status"] == "ok" and timers["warm_up"] == 0.0
+    assert 0.0 < timers["run_batch"] <= 60.0
+    # What a user's own loss or solver needs is its trial's.
+    timers.clear()
+    for part in ("loss", "algorithm"):
+        worker._warm({**trial.spec, part: {"name": "x", "file": "x.py"}}, job)
+    assert not timers

@@ -20,15 +20,17 @@ from dp_erm_bench.report.html.parts import (
     table,
 )
 from dp_erm_bench.report.layout import save
-from dp_erm_bench.report.make import drawn_last
+from dp_erm_bench.report.make import captions_of, digest_of, drawn_last
 from dp_erm_bench.report.plot import all_of, sheet
 from dp_erm_bench.report.style import house_style
+from dp_erm_bench.report.texts import plain
 from dp_erm_bench.report.view import View
 from dp_erm_bench.results.table import UNREADABLE
 
 if TYPE_CHECKING:
     import pandas as pd
 
+UNTOLD = "No caption: its figure is none of the experiment's of the package."
 EPSILON = "_epsilon"
 """End of the name of a panel's second picture."""
 
@@ -71,7 +73,13 @@ class Gallery:
         except UsageError as error:
             names = []
             self.notes.append(reason(error))
-        found = [picture(folder / name, folder, self.room) for name in names]
+        told = self._captions(folder, loaded) if names else {}
+        noted = "" if loaded is None else digest_of(loaded)
+        found = [
+            picture(folder / name, folder, self.room, told.get(stem, UNTOLD), noted)
+            for name in names
+            for stem in [Path(name).stem]
+        ]
         if not found and loaded is not None:
             found = [*self._plots(folder, loaded)]
         labels = () if loaded is None else loaded["panel"].dropna().unique()
@@ -87,6 +95,16 @@ class Gallery:
             panel.authors = _authors(panel.name, self.room)
             if not panel.pictures:
                 panel.also = [*self._also(panel.name, known)]
+
+    def _captions(self, folder: Path, loaded: pd.DataFrame | None) -> dict[str, str]:
+        """Return the captions that the table makes, none after a note on why not."""
+        if loaded is None:
+            return {}
+        try:
+            return captions_of(folder, loaded)
+        except (UsageError, *UNREADABLE, MemoryError) as error:
+            self.notes.append(f"captions cannot be made: {reason(error)}")
+            return {}
 
     def panel(self, name: str) -> Panel:
         """Return the panel of a name, a new one if there is none yet."""
@@ -118,7 +136,8 @@ class Gallery:
                     one = sheet(loaded, asked, kind)
                     path = Path(home) / f"{one.name}.png"
                     save(one, path.with_suffix(""), ("png",))
-                    yield picture(path, Path(home), self.room)
+                    told = plain(one.caption)
+                    yield picture(path, Path(home), self.room, told, None)
             except (UsageError, *UNREADABLE) as error:
                 self.notes.append(f"{kind}: {reason(error)}")
 

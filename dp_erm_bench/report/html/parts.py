@@ -11,6 +11,7 @@ import csv
 import io
 import math
 import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
@@ -21,6 +22,9 @@ from markdown_it import MarkdownIt
 
 from dp_erm_bench.errors import printable
 from dp_erm_bench.paths import content_of
+from dp_erm_bench.report.layout import NOTED
+from dp_erm_bench.report.texts import mark
+from dp_erm_bench.results.files import as_it_was
 
 LARGEST_PICTURE = 1_000_000
 """Bytes of a picture that is taken into the page."""
@@ -55,6 +59,9 @@ class Room:
         fits = size <= self.left
         self.left -= size if fits else 0
         return fits
+
+
+UNNOTED = "What it was drawn from was not noted when it was drawn."
 
 
 @dataclass(frozen=True)
@@ -190,35 +197,73 @@ def of_csv(text: str) -> tuple[list[str], list[Mapping[str, str]]]:
     """Return columns and rows of a CSV; empty ones of a text that is none."""
     try:
         reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
-        rows = [{str(k): str(v) for k, v in row.items()} for row in reader]
+        rows = [{str(k): as_it_was(str(v)) for k, v in row.items()} for row in reader]
     except csv.Error:
         return [], []
     return [*map(str, reader.fieldnames or ())], [*rows]
 
 
-def picture(path: Path, folder: Path, room: Room) -> Picture:
-    """Return the picture of a PNG file with the caption of the text file beside it.
+def picture(
+    path: Path, folder: Path, room: Room, caption: str = "", table: str | None = ""
+) -> Picture:
+    """Return the picture of a PNG file.
 
-    One that cannot be read, is none or is too large is a sentence instead.
+    One that cannot be read, is none, is too large, is damaged or was drawn from another
+    table is a sentence instead.
+
+    Parameters
+    ----------
+    path, folder : Path
+        The file, and the folder that it may not lead out of.
+    room : Room
+        Of the page.
+    caption : str
+        Made anew from the table: what lies beside the file is anyone's.
+    table : str or None
+        The digest of the folder's table, empty if it cannot be read; None for a picture
+        that was drawn from it just now.
     """
-    caption = ""
+    why, name = "", printable(path.stem)
     try:
         data = content_of(path, folder, LARGEST_PICTURE)
         why = "" if data.startswith(PNG) and len(data) >= HEADER else "it is no PNG"
     except OSError as error:
         data, why = b"", error.strerror or "it cannot be read"
-    try:
-        beside = path.with_suffix(".txt")
-        caption = printable(content_of(beside, folder, 100_000).decode())
-    except (OSError, UnicodeDecodeError):
-        pass
+    if not why:
+        chunks = _chunks(data)
+        noted = (chunks or {}).get(NOTED.encode())
+        if chunks is None:
+            why = "it is damaged"
+        elif noted and table is not None and noted != mark(table, path.stem).encode():
+            why = (
+                "it is that of another table or another figure; dp-erm-bench collect "
+                "draws it again"
+            )
+        elif not noted and table is not None:
+            caption = f"{UNNOTED}\n{caption}"
+    caption = printable(caption).strip()
     text = base64.b64encode(data).decode()
     if not why and not room.take(len(text) + len(caption)):
         why = "there is no room for it in the page"
-    caption, name = caption.strip(), printable(path.stem)
     if why:
         return Picture(name, caption, why=why)
     return Picture(name, caption, text, "", *struct.unpack(">II", data[16:24]))
+
+
+def _chunks(data: bytes) -> dict[bytes, bytes] | None:
+    """Return the texts of a PNG by name, None if it is damaged or cut off."""
+    texts, place, kind = {}, len(PNG), b""
+    while place + 12 <= len(data):
+        (size,) = struct.unpack(">I", data[place : place + 4])
+        body = data[place + 4 : place + 8 + size]
+        crc = data[place + 8 + size : place + 12 + size]
+        if crc != struct.pack(">I", zlib.crc32(body)):
+            return None
+        kind, place = body[:4], place + 12 + size
+        if kind == b"tEXt":
+            key, _, value = body[4:].partition(b"\0")
+            texts[key] = value
+    return texts if kind == b"IEND" and place == len(data) else None
 
 
 def prose(text: str) -> str:

@@ -19,6 +19,7 @@ from dp_erm_bench.report.leaderboard.standings import BOARDS, NOT_PRIVATE, ZERO
 from dp_erm_bench.report.paper import open_choices
 from dp_erm_bench.report.style import Style
 from dp_erm_bench.report.texts import write_text
+from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.runs import read_manifest
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Leaderboard(Figure):
             beside / "leaderboard.md": page(
                 ranking, models, table, name, beyond, manifest
             ),
-            beside / "leaderboard.csv": published(ranking, models).to_csv(index=False),
+            beside / "leaderboard.csv": csv_of(published(ranking, models)),
             folder / "log.txt": log,
         }
         written = [write_text(path, text) for path, text in texts.items()]
