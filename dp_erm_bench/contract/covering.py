@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_erm_bench.audit.pairs import alternatives
@@ -33,6 +33,20 @@ def values_of(field: dataclasses.Field[Any]) -> list[Any]:
     none = [None] if "None" in kind else []
     values = [*numbers, *limits.get("words", ()), *none]
     return [field.default, *(x for x in dict.fromkeys(values) if x != field.default)]
+
+
+def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return those of some rows, in order, in which any two of their entries meet.
+
+    First taken is what brings most that is new.
+    """
+    met = {row: set(itertools.combinations(enumerate(row), 2)) for row in rows}
+    left, kept = set().union(*met.values()), set()
+    while left:
+        best = max(met, key=lambda row: len(met[row] & left))
+        kept.add(best)
+        left -= met[best]
+    return [row for row in met if row in kept]
 
 
 def within(x: float, limits: Mapping[str, Any]) -> bool:

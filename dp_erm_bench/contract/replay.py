@@ -11,7 +11,7 @@ from typing import Any
 from dp_erm_bench.contract import charged
 from dp_erm_bench.contract.candidate import Candidate, Variant
 from dp_erm_bench.contract.cases import Case, is_sampled, params_of, varied
-from dp_erm_bench.contract.covering import resized
+from dp_erm_bench.contract.covering import pairwise_covering, resized
 from dp_erm_bench.contract.families import CORNERS
 from dp_erm_bench.contract.problems import Parts, neighbours
 from dp_erm_bench.contract.replayed import ReplayResult, replayed
@@ -116,7 +116,10 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
 
 
 def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Case]:
-    """Yield all variants on all problems, their records at the extremes.
+    """Yield variants on problems, their records at the extremes, any two together once.
+
+    That is: each variant meets each loss, penalty and set that it serves, and so do
+    these each other; what meets has both adjacencies, and all pairs of neighbours.
 
     Parameters
     ----------
@@ -126,6 +129,7 @@ def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Cas
     **params
         Parameters.
     """
+    groups: dict[tuple[Any, ...], list[Case]] = {}
     for (variant, clip, group), parts, adjacency in itertools.product(
         _clipped(candidate), candidate.objectives(), Adjacency
     ):
@@ -139,9 +143,13 @@ def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Cas
         case = _loud(candidate, solver, parts, adjacency, group)
         # All other candidates meet toggled coins where they are varied.
         both = candidate.foreign and is_sampled(problem, solver, adjacency)
-        for number in range(len(pairs)):
-            for toggled in (None, 0, 1) if both else (None,):
-                yield replace(case, family=f"{CORNERS} {number}", toggled=toggled)
+        groups.setdefault((group, *parts), []).extend(
+            replace(case, family=f"{CORNERS} {number}", toggled=toggled)
+            for number in range(len(pairs))
+            for toggled in ((None, 0, 1) if both else (None,))
+        )
+    for what in pairwise_covering(groups):
+        yield from groups[what]
 
 
 def _clipped(candidate: Candidate) -> list[tuple[Variant, float | None, str]]:

@@ -34,8 +34,7 @@ class GD(FullGradient):
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State linear convergence of the last iterate, 1 / t for the mean."""
-        length = 3_000 if problem.constraint.bounded else 600
-        yield Limit(cls(n_iter=length), gap=1e-9)
+        yield Limit(cls(n_iter=600), gap=1e-9)
         yield Limit(cls(n_iter=1_000, output="average"), gap=1e-2, slope=-0.9)
 
     def unsupported(self, problem: ERM) -> str | None:

@@ -5,13 +5,13 @@ are the separable ones, which many tests take apart.
 """
 
 import contextlib
-import itertools
 from unittest.mock import patch
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract import replay
 from dp_erm_bench.contract.candidate import Candidate, Subject, candidate_of
 from dp_erm_bench.contract.cases import varied
+from dp_erm_bench.contract.covering import pairwise_covering
 from dp_erm_bench.contract.problems import (
     curved_losses,
     objectives,
@@ -74,24 +74,9 @@ def some_varied(candidate):
 def some_corners(candidate, least=0, **params):
     """Of the replays at the extremes: any two of what varies, together once."""
     cases = list(corners(candidate, least, **params))
-    every = {
-        what: set(itertools.combinations(enumerate(what), 2)) for what in rows(cases)
-    }
-    left, wanted = set().union(*every.values()), set()
-    # First what brings most that is new.
-    for least_new in range(10, 0, -1):
-        for what, pairs in every.items():
-            if len(pairs & left) >= least_new:
-                wanted.add(what)
-                left -= pairs
-    for what, case in zip(rows(cases), cases, strict=True):
-        if what in wanted:
-            yield case
-
-
-def rows(cases):
-    """What varies from case to case: parameters, objective and adjacency."""
-    return [(case.group, *case.parts, case.adjacency) for case in cases]
+    rows = [(case.group, *case.parts, case.adjacency) for case in cases]
+    kept = set(pairwise_covering(dict.fromkeys(rows)))
+    yield from (case for row, case in zip(rows, cases, strict=True) if row in kept)
 
 
 def some_objectives(constrained=False):
