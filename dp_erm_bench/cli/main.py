@@ -90,6 +90,7 @@ Keys
                             sweep, the experiment's, or for one with changed keys
                             EXPERIMENT+KEY=VALUE
   runner.n_jobs  runner.retry  runner.progress  runner.n_checkpoints
+  runner.output             show what a solver prints
   runner.time_limit         seconds a trial may take
   runner.worker_memory      memory after which a worker is replaced, as 2G
   runner=joblib             runner.backend=loky|threading (docs/clusters.md)

@@ -83,6 +83,7 @@ class RunnerConfig(EngineConfig):
     n_jobs: Any = says("auto", "worker processes of one thread, or auto", "auto")
     retry: list[str] = says([], "recorded statuses to run again", *FAILED)
     progress: bool = says(True, "show the progress on stderr")
+    output: bool = says(False, "show what a solver prints")
     n_checkpoints: int = says(51, "rows of a trajectory, the start included")
     batch_trials: int = says(32, "most trials in one batch")
     report_trials: int | None = says(

@@ -42,6 +42,9 @@ class RunOptions(RunnerConfig):
         Statuses (`error`, `timeout`, `killed`) of recorded trials to run again.
     progress : bool
         Whether to report on stderr: a bar on a terminal, else a line per 5 %.
+    output : bool
+        Whether workers show on stderr what a solver prints: its beginning is in the
+        record, under `output`, in any case.
     n_checkpoints : int
         Rows of the trajectory of a sweep or report trial, the start included;
         tuning trials record the first and the last iterate only.

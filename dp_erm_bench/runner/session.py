@@ -162,7 +162,7 @@ class Session:
         options = self.options
         limits = (options.time_limit, options.worker_memory, secrets.token_hex(16))
         job = Job(str(self.folder), self.run, options.execute, *limits)
-        job = job._replace(code=package_sources().state)
+        job = job._replace(code=package_sources().state, shows=options.output)
         needs = functools.partial(needs_of, self.lines)
         engine = engine_of(options, options.n_jobs, early, needs)
         workers = None if options.engine == "local" else lambda: engine.slots

@@ -3,12 +3,14 @@
 import contextlib
 import ctypes
 import functools
+import io
 import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -33,6 +35,9 @@ TASK_SECONDS = 1.0
 LONGEST = 1000
 """Characters of a message that the parent gets."""
 
+MOST_PRINTED = 4000
+"""Characters that a record keeps of what a solver prints."""
+
 WARM_UP = "dp_erm_bench.runner.execute.warm_up"
 CHANGED = "the package's code was changed after the run had begun; start it again"
 Batch = tuple[Trial, ...]
@@ -48,7 +53,8 @@ class Job(NamedTuple):
     which a worker is replaced; and the secret of the run, see `cached.vouch`: if it is
     empty, everything read is proved again. On another machine the datasets must be
     those of `pins`; `names_cpu` has every record name the kind of CPU. `code` is the
-    state of the package of which the keys tell (`definitions`), empty for any.
+    state of the package of which the keys tell (`definitions`), empty for any. What a
+    solver prints is shown if `shows`.
     """
 
     folder: str
@@ -60,6 +66,7 @@ class Job(NamedTuple):
     pins: "tuple[DataPin, ...]" = ()
     names_cpu: bool = False
     code: str = ""
+    shows: bool = False
 
 
 @functools.cache
@@ -204,11 +211,12 @@ def run_guarded(
     solver has forked and that comes back from its call ends here: the trials are those
     of the process that was asked.
     """
-    asked = os.getpid()
+    asked, heard = os.getpid(), Heard(job.shows)
     try:
         run = locate(job.execute)
         _warm(trials[0].spec, job)
-        with _alarm(job.limit, beat):
+        streams = redirect_stdout(heard), redirect_stderr(heard)
+        with _alarm(job.limit, beat), streams[0], streams[1]:
             records = {record["key"]: record for record in run(trials)}
         none = "the batch returned no record of this trial"
         results = [records.get(t.key) or failed(t.key, "error", none) for t in trials]
@@ -216,6 +224,8 @@ def run_guarded(
         results = [failed(trial.key, "error", traced(error)) for trial in trials]
     if os.getpid() != asked:
         os._exit(0)
+    for record in results if heard.kept else ():
+        record["output"] = heard.kept
     if len(trials) > 1:
         for place, trial in enumerate(trials):
             if results[place]["status"] == "error":
@@ -234,6 +244,32 @@ def _warm(spec: Mapping[str, Any], job: Job) -> None:
     if job.execute == EXECUTE and "task" not in spec and ours:
         loss = json.dumps(spec["loss"], sort_keys=True)
         locate(WARM_UP)(spec["algorithm"]["name"], loss)
+
+
+class Heard(io.TextIOBase):
+    """A stream that keeps the beginning of what is printed.
+
+    Parameters
+    ----------
+    shows : bool
+        Whether it goes to stderr all the same.
+
+    Attributes
+    ----------
+    kept : str
+        The first `MOST_PRINTED` characters, printable.
+    """
+
+    def __init__(self, shows: bool) -> None:
+        self.kept, self.out = "", sys.stderr if shows else None
+
+    def write(self, text: str) -> int:
+        """Keep what there is room for."""
+        said = printable(text[:MOST_PRINTED], MOST_PRINTED)
+        self.kept += said[: MOST_PRINTED - len(self.kept)]
+        if self.out is not None:
+            self.out.write(said)
+        return len(text)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import sys
 import time
 
 FATAL_SEED = 3
@@ -49,6 +50,12 @@ def all_diverging(trials):
 
 def skipping(trials):
     return [record(trial, math.nan, "skipped", "no such bound") for trial in trials]
+
+
+def printing(trials):
+    print("step 1 \x1b[2J")
+    print("y" * 10**6, file=sys.stderr)
+    return bowl(trials)
 
 
 def raising(trials):

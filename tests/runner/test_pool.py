@@ -42,6 +42,20 @@ def guarded(trials, execute, limit=None):
     return worker.run_guarded(trials, Job("", "", execute, limit))
 
 
+@pytest.mark.parametrize("shows", [False, True])
+def test_what_a_solver_prints_goes_to_its_record(block, capsys, shows):
+    trials = batch(block, [1, 2])
+    job = Job("", "", "fakes.printing", shows=shows)
+    for record in worker.run_guarded(trials, job):
+        assert record["output"].startswith("step 1 \\x1b[2J\nyyy")
+        assert len(record["output"]) == worker.MOST_PRINTED
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("step 1 \\x1b[2J\nyyy") is shows
+    assert "\x1b" not in err and len(err) < 2 * worker.MOST_PRINTED
+    for record in worker.run_guarded(trials, job._replace(execute="fakes.bowl")):
+        assert "output" not in record
+
+
 def test_one_and_two_workers_compute_the_same_bits(run, block, tmp_path):
     blocks = [
         block(algorithm={"name": "random_cd", "clip": [0.5, 1.0], "passes": 3}),
