@@ -298,6 +298,6 @@ def test_accuracies_are_better_the_higher_they_are():
 def test_a_hundred_thousand_rows_are_drawn_in_time():
     frame = made(lines=20, epsilons=(0.1, 1.0), seeds=10, places=250)
     assert len(frame) == 100_000
-    start = time.perf_counter()
+    start = time.process_time()
     plot(frame)
-    assert time.perf_counter() - start <= 10
+    assert time.process_time() - start <= 10
