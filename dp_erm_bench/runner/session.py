@@ -162,7 +162,9 @@ class Session:
         options = self.options
         limits = (options.time_limit, options.worker_memory, secrets.token_hex(16))
         job = Job(str(self.folder), self.run, options.execute, *limits)
-        job = job._replace(code=package_sources().state, shows=options.output)
+        # A host's last words are looked up in its log.
+        shows = options.output or options.engine == "dask"
+        job = job._replace(code=package_sources().state, shows=shows)
         needs = functools.partial(needs_of, self.lines)
         engine = engine_of(options, options.n_jobs, early, needs)
         workers = None if options.engine == "local" else lambda: engine.slots
