@@ -67,12 +67,17 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
 
 def digest_of(table: pd.DataFrame) -> str:
     """Return the digest of a tidy table, but of what changes when it is read."""
+    import numpy as np
     import pandas as pd
 
     from dp_erm_bench.results.columns import COLUMNS
 
     kept = table.reindex(columns=[c for c in COLUMNS if c not in ("checked", "doubt")])
-    rows = pd.util.hash_pandas_object(kept.astype(object).fillna(""), index=False)
+    texts = {
+        name: np.where(column.isna(), "", column.to_numpy(object))
+        for name, column in kept.items()
+    }
+    rows = pd.util.hash_pandas_object(pd.DataFrame(texts), index=False)
     return sha256(rows.to_numpy().tobytes()).hexdigest()
 
 
