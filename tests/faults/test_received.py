@@ -269,14 +269,19 @@ def test_the_manifest_of_another_run_or_folder_is_left_aside(
 
 
 def test_a_table_of_another_folder_is_refused_without_segments(folder, capsys):
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     for path in segments_of(folder):
         path.unlink()
     assert len(load_results(folder))
-    table = pq.read_table(folder / "results.parquet").to_pandas()
-    table.loc[0, "trial"] = "0" * 64
-    table.to_parquet(folder / "results.parquet")
+    table = pq.read_table(folder / "results.parquet")
+    place = table.schema.get_field_index("trial")
+    kind = table.schema.field(place)
+    trials = pa.array(["0" * 64, *table["trial"].to_pylist()[1:]])
+    trials = trials.dictionary_encode() if "dict" in str(kind.type) else trials
+    table = table.set_column(place, kind, trials.cast(kind.type))
+    pq.write_table(table, folder / "results.parquet")
     assert main(["plot", str(folder)]) == 2
     said = capsys.readouterr().err
     assert "1 of its trials are not in plan.jsonl" in said and said.count("\n") == 1
