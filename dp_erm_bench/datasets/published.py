@@ -25,7 +25,7 @@ from typing import Any
 from dp_erm_bench.datasets.base import Array, Features, as_features
 from dp_erm_bench.datasets.load import VARIABLE, load_arrays, save_arrays
 from dp_erm_bench.errors import DataUnavailable, UsageError, place_of
-from dp_erm_bench.paths import LARGEST, content_of, digest, opened
+from dp_erm_bench.paths import LARGEST, content_of, digest, machine_memory, opened
 
 Raw = tuple[Features, Array]
 
@@ -111,8 +111,7 @@ def most_unpacked(packed: int) -> int:
     That is `RATIO` times as many, or `SMALL` if that is more, and at most a quarter of
     the machine's memory.
     """
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(max(SMALL, RATIO * packed), memory // 4)
+    return int(min(max(SMALL, RATIO * packed), machine_memory() / 4))
 
 
 def unpacks_too_much(path: Path, packed: int, most: int) -> UsageError:

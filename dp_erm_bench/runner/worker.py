@@ -263,6 +263,10 @@ class Heard(io.TextIOBase):
     def __init__(self, shows: bool) -> None:
         self.kept, self.out = "", sys.stderr if shows else None
 
+    def fileno(self) -> int:
+        """Return the handle of stderr, for who needs a file: that is not heard."""
+        return 2
+
     def write(self, text: str) -> int:
         """Keep what there is room for."""
         said = printable(text[:MOST_PRINTED], MOST_PRINTED)

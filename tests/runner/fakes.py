@@ -55,6 +55,7 @@ def skipping(trials):
 def printing(trials):
     print("step 1 \x1b[2J")
     print("y" * 10**6, file=sys.stderr)
+    assert os.fstat(sys.stdout.fileno())  # as for a subprocess
     return bowl(trials)
 
 
