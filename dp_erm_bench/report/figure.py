@@ -16,7 +16,9 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import absolute, is_file
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.texts import now
+from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.plan import read_plan
+from dp_erm_bench.results.runs import write_noted
 from dp_erm_bench.results.store import Store
 
 if TYPE_CHECKING:
@@ -148,7 +150,7 @@ class Study(Figure):
 
         table = pd.DataFrame(self.rows(recorded(folder)))
         if now().captions is None:
-            table.to_csv(folder / self.file, index=False)
+            write_noted(folder, self.file, csv_of(table).encode())
         return table
 
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.paths import listed, write_atomic
+from dp_erm_bench.paths import listed
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.choices import Row, read_choices
 from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.style import forget
 from dp_erm_bench.report.texts import making
-from dp_erm_bench.results.files import csv_of, locked, telling
-from dp_erm_bench.results.runs import note, read_manifest, write_run
+from dp_erm_bench.results.files import csv_of, telling
+from dp_erm_bench.results.runs import read_manifest, write_noted, write_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,10 +174,7 @@ def _choices(folder: Path) -> Sequence[Row] | None:
 def _judge(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None:
     from dp_erm_bench.report.claims.judge import evaluate
 
-    text = csv_of(evaluate(table, config)).encode()
-    with telling(folder), locked(folder):
-        write_atomic(folder / CLAIMS, lambda file: file.write(text))
-    note(folder, CLAIMS, text)
+    write_noted(folder, CLAIMS, csv_of(evaluate(table, config)).encode())
 
 
 def _labelled(config: Mapping[str, Any]) -> Mapping[str, Any]:

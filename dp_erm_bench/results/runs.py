@@ -87,9 +87,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return next(filter(None, manifests), {})
 
 
-def note(folder: Path, name: str, text: bytes) -> None:
-    """Put the digest of a file made of records into the latest manifest."""
+def write_noted(folder: Path, name: str, text: bytes) -> None:
+    """Write a file made of records, its digest into the latest manifest."""
     with telling(folder), locked(folder):
+        write_atomic(folder / name, lambda file: file.write(text))
         manifest = read_manifest(folder)
         if manifest.get("run"):
             noted = {**_noted(manifest), name: sha256(text).hexdigest()}
@@ -118,6 +119,11 @@ def read_noted(folder: Path, name: str) -> str | None:
         why = f"cannot be read ({error.strerror})"
     again = f"dp-erm-bench collect {shown(folder)} makes it again"
     raise UsageError(f"{folder / name}: {why}; {again}")
+
+
+def is_noted(folder: Path, name: str) -> bool:
+    """Return whether the latest manifest has the digest of a file."""
+    return name in _noted(read_manifest(folder))
 
 
 def _noted(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,10 +21,15 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.choice import Choice, rounded
 from dp_erm_bench.experiment.trials import Line
 from dp_erm_bench.experiment.values import consecutive
-from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.files import plural, unrun
-from dp_erm_bench.results.runs import check_run, environment, note, now, write_run
+from dp_erm_bench.results.runs import (
+    check_run,
+    environment,
+    now,
+    write_noted,
+    write_run,
+)
 from dp_erm_bench.results.segment import FORMAT
 from dp_erm_bench.runner.session import Session
 
@@ -142,9 +147,7 @@ def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> N
     rows = csv.writer(text, lineterminator="\n")
     for choice in choices:
         rows.writerow(map(unrun, _row(experiment, choice)))
-    content = text.getvalue().encode()
-    write_atomic(folder / CHOICES, lambda file: file.write(content))
-    note(folder, CHOICES, content)
+    write_noted(folder, CHOICES, text.getvalue().encode())
 
 
 def _row(experiment: str, choice: Choice) -> list[Any]:

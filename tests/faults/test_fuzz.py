@@ -21,7 +21,7 @@ from dp_erm_bench.paths import sealed_json, unsealed_json
 from dp_erm_bench.report.paper import open_choices
 from dp_erm_bench.results import runs
 from dp_erm_bench.results.plan import read_plan
-from dp_erm_bench.results.runs import note, read_manifest, read_run, write_run
+from dp_erm_bench.results.runs import read_manifest, read_run, write_noted, write_run
 from dp_erm_bench.results.store import Store, segments_of
 from dp_erm_bench.results.table import load_results
 
@@ -118,8 +118,7 @@ def folder(inline, tuned, capsys):
     """A small experiment with all of its files."""
     inline(tuned(line="tuned"), append_plan=False)
     for name, text in (("choices.csv", CHOICES), ("claims.csv", CLAIMS)):
-        (inline.folder / name).write_text(text)
-        note(inline.folder, name, text.encode())
+        write_noted(inline.folder, name, text.encode())
     drawn = {**read_manifest(inline.folder), "drawn": ["claims.csv"]}
     write_run(inline.folder, drawn)
     return inline.folder

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench import __version__
 from dp_erm_bench.errors import UsageError, printable
-from dp_erm_bench.paths import content_of
-from dp_erm_bench.report.choices import read_choices
+from dp_erm_bench.report.choices import CHOICES, read_choices
 from dp_erm_bench.report.claims.lookup import NOT_JUDGED, SMOKE, UNJUDGED
 from dp_erm_bench.report.html.gallery import Gallery, reason
 from dp_erm_bench.report.html.origin import about, facts, words_of
@@ -26,7 +25,7 @@ from dp_erm_bench.report.html.parts import (
     table,
 )
 from dp_erm_bench.report.make import CLAIMS
-from dp_erm_bench.results.runs import read_manifest, read_noted
+from dp_erm_bench.results.runs import is_noted, read_manifest, read_noted
 from dp_erm_bench.results.table import COLUMNS, UNREADABLE, is_stale, load_results
 
 if TYPE_CHECKING:
@@ -102,8 +101,8 @@ def chapter(folder: Path, number: int, room: Room) -> Chapter:
     if loaded is not None:
         made.results = _guarded(made, "its results", lambda: results(loaded, room))
         made.failures = _guarded(made, "its trials", lambda: failures(loaded, room))
-    if (folder / AUDITS).is_file():
-        made.audits = audits(folder / AUDITS, folder, room)
+    made.audits = _audits(folder, made, room)
+    _unnoted(folder, made)
     return made
 
 
@@ -210,12 +209,33 @@ def _choices(folder: Path, made: Chapter, room: Room) -> None:
         made.choices = table([*CHOICE, "open"], cells, room)
 
 
-def audits(path: Path, folder: Path, room: Room) -> Table | None:
-    """Return the statistical audits that a CSV holds, None if it cannot be read."""
+def _audits(folder: Path, made: Chapter, room: Room) -> Table | None:
+    """Return the statistical audits of a folder, None after a note if damaged."""
     try:
-        columns, rows = of_csv(content_of(path, folder).decode())
-    except (OSError, UnicodeDecodeError):
+        text = read_noted(folder, AUDITS)
+    except UsageError as error:
+        made.notes.append(reason(error))
         return None
+    return audits(text, room) if text else None
+
+
+def _unnoted(folder: Path, made: Chapter) -> None:
+    """Note which tables nobody can tell from edited ones."""
+    names = [
+        name
+        for name in (CLAIMS, CHOICES, AUDITS)
+        if (folder / name).is_file() and not is_noted(folder, name)
+    ]
+    if names:
+        made.notes.append(
+            f"{', '.join(names)}: not noted when written, so that nobody can tell "
+            "whether what is shown of it was edited"
+        )
+
+
+def audits(text: str, room: Room) -> Table:
+    """Return the statistical audits that a CSV holds."""
+    columns, rows = of_csv(text)
     cells: Iterable[list[Cell]] = (
         [cell(row[name], row[name] if row[name] == "ok" else "") for name in columns]
         for row in rows

@@ -75,7 +75,7 @@ def report_page(folders: Sequence[Path]) -> str:
         version=__version__,
         made=now(),
         authors=source(),
-        audits=audits(published / AUDITS, published, room),
+        audits=audits((published / AUDITS).read_text(encoding="utf-8"), room),
         errata=Markup(errata),
         twins=Markup(twins),
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
