@@ -295,6 +295,7 @@ def test_accuracies_are_better_the_higher_they_are():
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_hundred_thousand_rows_are_drawn_in_time():
     frame = made(lines=20, epsilons=(0.1, 1.0), seeds=10, places=250)
     assert len(frame) == 100_000
