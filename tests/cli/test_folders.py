@@ -9,6 +9,7 @@ import pytest
 from dp_erm_bench.cli.main import command, main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report import make
+from dp_erm_bench.results import runs
 from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import _host, read_manifest, write_run
 
@@ -74,7 +75,7 @@ def test_a_table_that_cannot_be_written_is_a_sentence(folder, capsys):
 
 @pytest.mark.parametrize("name", ["claims.csv", "figures"])
 def test_what_is_drawn_and_judged_meets_the_same_sentence(folder, monkeypatch, name):
-    monkeypatch.setattr(make, "write_atomic", full)
+    monkeypatch.setattr(runs, "write_atomic", full)
     (folder / "figures").write_text("a file")
     config = {"figures": "dp_erm_bench.figures.mangold2022"}
     if name == "claims.csv":

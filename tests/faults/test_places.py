@@ -71,14 +71,18 @@ def full(*given):
 
 
 @pytest.mark.parametrize(
-    "module, ran",
-    [(manifests, 0), (outputs, 3), (table, 3)],
+    "module, writes, ran",
+    [
+        (manifests, "write_atomic", 0),
+        (outputs, "write_noted", 3),
+        (table, "write_atomic", 3),
+    ],
     ids=["manifest", "choices", "table"],
 )
 def test_a_disk_that_fills_up_is_told_in_one_sentence(
-    inline, block, monkeypatch, module, ran
+    inline, block, monkeypatch, module, writes, ran
 ):
-    monkeypatch.setattr(module, "write_atomic", full)
+    monkeypatch.setattr(module, writes, full)
     with pytest.raises(UsageError, match=f"run: No space left on device; {STAYS}"):
         inline(block())
     monkeypatch.undo()
