@@ -394,6 +394,11 @@ def test_a_page_has_at_most_15_mb(folder, monkeypatch):
         write_report([folder], folder / "report.html")
 
 
+def test_an_installation_without_published_audits_reports_too(folder, monkeypatch):
+    monkeypatch.setattr("dp_erm_bench.report.html.page.AUDITS", "none.csv")
+    assert "Published audits" not in report_page([folder])
+
+
 def test_prose_has_no_links_and_no_html():
     text = parts.prose(f"# One\n[two](http://x.invalid) {HOSTILE}\n\n![i](a.png)")
     found = Page(text)

@@ -62,7 +62,8 @@ def report_page(folders: Sequence[Path]) -> str:
     errata, twins = (prose(_document(name)) for name in ("errata", "broken-twins"))
     room.take(len(errata.encode()) + len(twins.encode()))
     script = (HERE / "page.js").read_text(encoding="utf-8")
-    published = registry.conf_dir().parent / "results" / "published"
+    published = registry.conf_dir().parent / "results" / "published" / AUDITS
+    text = published.read_text(encoding="utf-8") if published.is_file() else ""
     environment = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
@@ -75,7 +76,7 @@ def report_page(folders: Sequence[Path]) -> str:
         version=__version__,
         made=now(),
         authors=source(),
-        audits=audits((published / AUDITS).read_text(encoding="utf-8"), room),
+        audits=audits(text, room) if text else None,
         errata=Markup(errata),
         twins=Markup(twins),
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
