@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dp_erm_bench import registry
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.outside import not_recounted
-from dp_erm_bench.contract.suite import CHECKS, EXEMPT, FAILS, OK, Check
+from dp_erm_bench.contract.suite import (
+    CHECKS,
+    EXEMPT,
+    FAILS,
+    NOT_ALL_RUN,
+    OK,
+    Check,
+)
 from dp_erm_bench.contract.told import silenced
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins import passed
@@ -52,19 +59,25 @@ def check_command(arguments: Sequence[str]) -> int:
                 )
             results.append(result)
         failed = sum(one.verdict == FAILS for one in results)
+        partly = any(one.verdict == NOT_ALL_RUN for one in results)
         exempt = [one.check for one in results if one.verdict == EXEMPT]
         unasked = len(CHECKS) - len(results)
         left = [f"not checked: {', '.join(exempt)}"] if exempt else []
         left += [f"{unasked} checks not asked for"] if unasked else []
-        kept_all = not failed and not unasked
+        kept_all = not failed and not partly and not unasked
         lacking = not_recounted(candidate) if kept_all else []
         left += [f"not recounted: {'; '.join(lacking)}"] if lacking else []
-        summary = f"{failed} of {len(results)} checks fail" if failed else "all is kept"
+        summary = "all is kept"
+        if failed:
+            summary = f"{failed} of {len(results)} checks fail"
+        elif partly:
+            summary = "all is kept where it was run, and not all was run"
         summary += f" ({'; '.join(left)})" if left else ""
         print(f"  {candidate.name}: {summary}, {time.perf_counter() - start:.1f} s")
-        if failed or not unasked:
-            _record(pin, not failed, not lacking)
-        kept.append(not failed)
+        is_kept = not (failed or partly)
+        if not (is_kept and unasked):
+            _record(pin, is_kept, not lacking)
+        kept.append(is_kept)
     return 0 if all(kept) else 1
 
 

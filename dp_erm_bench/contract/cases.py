@@ -6,18 +6,18 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dp_erm_bench.contract.candidate import ORIGINS, Candidate, Variant
-from dp_erm_bench.contract.covering import covering, resized, values_of
+from dp_erm_bench.contract.covering import covering, more_rows, resized, values_of
 from dp_erm_bench.contract.families import LARGE, STRENGTH, neighbours_of
 from dp_erm_bench.contract.problems import Parts
 from dp_erm_bench.contract.runs import is_bounded, run_at
 from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.registry import build
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.nested import with_inside
 from dp_erm_bench.releases.sampling import SampledRelease
@@ -25,8 +25,16 @@ from dp_erm_bench.solvers.base import Solver
 
 LONG = 200
 """Steps of a long replay."""
-FEW, LEAST = 4, 3
-"""Families of a row where every run solves a problem to the end, rows of a family."""
+FEW, LEAST = 4, 6
+"""Families of a row at least, and rows of a family."""
+ENOUGH = 400
+"""Rows on families, where trials run together: no more for the sake of all families."""
+PAIRS = [
+    *((Adjacency.REPLACE_ONE, 30.0), (Adjacency.ZERO_OUT, 1.0)),
+    *((Adjacency.REPLACE_ONE, 1.0), (Adjacency.ZERO_OUT, 30.0)),
+    *((Adjacency.REPLACE_ONE, 0.1), (Adjacency.ZERO_OUT, 0.1)),
+]
+"""Adjacencies with noise multipliers, in the order in which each family meets them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Case:
     trials : int
         Trials of the batch.
     z : float
-        Noise multiplier.
+        Noise multiplier; 0: none, so that nothing is private, and nothing is judged.
     points : str
         Checkpoints: ``all``, ``few`` or ``ends``.
     toggled : int or None
@@ -59,6 +67,10 @@ class Case:
         Whether noise and compiled steps are left to other cases.
     group : str
         Name of the cases whose ratios are judged together.
+    calibrated : bool
+        Whether the noise is that of the budget, not z.
+    judged : bool
+        Whether what it finds is held against a solver. Not where numbers overflow.
     """
 
     params: tuple[tuple[str, Any], ...]
@@ -73,6 +85,8 @@ class Case:
     strength: float = STRENGTH
     brief: bool = False
     group: str = ""
+    calibrated: bool = False
+    judged: bool = True
 
     @property
     def title(self) -> str:
@@ -88,31 +102,80 @@ def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
 
 
 def varied(candidate: Candidate) -> Iterator[Case]:
-    """Yield rows of parameters, any two values together, on families of neighbours."""
+    """Yield rows of parameters, any two values together, on families of neighbours.
+
+    Each family counts for itself: it meets all pairs of `PAIRS` in turn, and the
+    objectives that it concerns so that no loss, penalty or set is met twice before
+    another one is met that may be.
+    """
     if candidate.foreign:  # the families are of records with labels
         return
     rows: Sequence[Variant] | None = candidate.rows
+
+    def allowed(row: Variant) -> bool:
+        return bool(_served(candidate, *row.items()))
+
     if rows is None:
-        fields = candidate.parameters.items()
-        free = {name: values_of(field) for name, field in fields if name not in ORIGINS}
-        rows = covering(free, lambda row: bool(_served(candidate, *row.items())))
-    rows = [row for row in rows if _served(candidate, *row.items())]
-    families, count = candidate.families, itertools.count()
-    few = len(families) if candidate.solver.batchable else FEW
+        fields = {k: f for k, f in candidate.parameters.items() if k not in ORIGINS}
+        rows = covering({k: values_of(f) for k, f in fields.items()}, allowed)
+        rows += [row for row in more_rows(fields, allowed) if row not in rows]
+    rows = [row for row in rows if allowed(row)]
+    families = candidate.families
+    few = FEW
+    if candidate.solver.batchable and rows:
+        few = min(len(families), max(FEW, ENOUGH // len(rows)))
     again = math.ceil(LEAST * len(families) / (few * len(rows))) if rows else 0
     counts: collections.Counter[str] = collections.Counter()
+    turns: collections.Counter[str] = collections.Counter()
+    met: collections.Counter[Any] = collections.Counter()
     for number, row in enumerate([*rows] * again):
         for k in range(min(few, len(families))):
-            family, turn = families[(few * number + k) % len(families)], next(count)
+            family = families[(few * number + k) % len(families)]
             served = _served(candidate, *row.items())
             if family == "range of labels":
-                served = [one for one in served if one[0] in ("squared", "huber")]
-            # The first time that a family could be met it is, and every third time.
-            counts[family] += bool(served)
-            if served and (family not in LARGE or counts[family] % 3 == 1):
-                parts = served[(5 * turn) % len(served)]
-                long = family not in LARGE and counts[family] == 1
-                yield from _on(candidate, row, parts, family, number, turn, long)
+                served = [one for one in served if not _classifies(one[0])]
+            if not served:
+                continue
+            # Large ones every third time, at first twice of three times.
+            counts[family] += 1
+            count, large = counts[family], family in LARGE
+            if large and count % 3 not in ((1, 2) if count <= LEAST else (1,)):
+                continue
+            turn = turns[family]
+            turns[family] += 1
+            pair = PAIRS[turn % len(PAIRS)]
+            parts = min(served, key=functools.partial(_often, met, family, pair))
+            met.update(_facts(family, pair, parts))
+            # Each step costs time: on some families.
+            long = not large and turn == 0 and len(turns) <= FEW
+            how = (candidate, row, parts, family, pair, number, turn)
+            if number == k == 0:  # what further cases begin with is short
+                yield from _on(*how, long=False)
+            yield from _on(*how, long)
+
+
+@functools.cache
+def _classifies(loss: str) -> bool:
+    """Return whether the labels of a loss are classes, else they are numbers."""
+    return bool(build("loss", loss).classification)
+
+
+def _facts(
+    family: str, pair: tuple[Adjacency, float], parts: Parts
+) -> list[tuple[Any, ...]]:
+    """Return what a family meets with an objective, what counts most first."""
+    loss, *rest = parts
+    return [(family, loss), (family, *rest), (family, loss, pair), (family, parts)]
+
+
+def _often(
+    met: collections.Counter[Any],
+    family: str,
+    pair: tuple[Adjacency, float],
+    parts: Parts,
+) -> list[int]:
+    """Return how often a family has met an objective, and a pair with it."""
+    return [met[fact] for fact in _facts(family, pair, parts)]
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
@@ -143,12 +206,13 @@ def _on(
     row: Variant,
     parts: Parts,
     family: str,
+    pair: tuple[Adjacency, float],
     number: int,
     turn: int,
     long: bool,
 ) -> Iterator[Case]:
     """Yield the cases of a row of parameters, of some number, on a family."""
-    adjacency = list(Adjacency)[(turn + number) % 2]
+    adjacency, z = pair
     problem = neighbours_of(family, adjacency, parts).first
     solver, lengths = candidate.build(row), (LONG, 2 * LONG) if long else ()
     with contextlib.suppress(Exception):  # what it is, a replay as it is says
@@ -160,13 +224,14 @@ def _on(
         parts,
         family,
         adjacency,
-        trials=3 if candidate.solver.batchable and turn % 3 == 0 else 1,
-        z=(30.0, 1.0)[turn % 2],
-        points=("all", "few", "ends")[turn % 3 if number else 0],
+        # Not in step with the pairs, nor with each other.
+        trials=3 if candidate.solver.batchable and (turn + turn // 6) % 3 == 0 else 1,
+        z=z,
+        points=("all", "few", "ends")[(turn + turn // 3) % 3 if number else 0],
         group=candidate.title(apart),
     )
     yield case
-    if is_sampled(problem, solver, adjacency):
+    if not long and is_sampled(problem, solver, adjacency):
         # Both records; under zero_out that of D' is none.
         for side in (0, 1) if adjacency is Adjacency.REPLACE_ONE else (0,):
             yield replace(case, toggled=side)

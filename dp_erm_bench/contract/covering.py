@@ -13,6 +13,8 @@ from dp_erm_bench.solvers.base import Solver
 
 INTEGERS = (1, 3, 12, 5)
 REALS = (0.0, 0.3, 40.0, 1.0, 0.05)
+MORE = {"int": (2,), "real": (0.5, 2.0)}
+"""Further values, which need not meet each value of the others."""
 VALUES = 5
 MOST = 25
 """Steps of a usual replay."""
@@ -33,6 +35,27 @@ def values_of(field: dataclasses.Field[Any]) -> list[Any]:
     none = [None] if "None" in kind else []
     values = [*numbers, *limits.get("words", ()), *none]
     return [field.default, *(x for x in dict.fromkeys(values) if x != field.default)]
+
+
+def more_rows(
+    fields: Mapping[str, dataclasses.Field[Any]], allowed: Callable[[Row], bool]
+) -> list[Row]:
+    """Return rows in which numbers have further values, all at once where they may."""
+    tried: list[Row] = []
+    for k in range(max(map(len, MORE.values()))):
+        row = {}
+        for name, field in fields.items():
+            numeric = field.metadata.get("words", ()) or not field.metadata.get(
+                "choices"
+            )
+            if numeric and not isinstance(field.default, bool):
+                values = MORE["int" if "int" in str(field.type) else "real"]
+                if within(values[k % len(values)], field.metadata):
+                    row[name] = values[k % len(values)]
+        usual = {name: field.default for name, field in fields.items()}
+        singly = [usual | {name: value} for name, value in row.items()]
+        tried += [usual | row] if row and allowed(usual | row) else singly
+    return [row for k, row in enumerate(tried) if allowed(row) and row not in tried[:k]]
 
 
 def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -50,6 +50,8 @@ class RecordChange:
         Whether X is stored as a sparse matrix.
     bounded : bool
         Whether bounds of the records are declared.
+    nonzeros : int or None
+        The most entries of a record that are not zero, where that is declared.
     """
 
     X: Array
@@ -59,6 +61,7 @@ class RecordChange:
     label: float | None = None
     sparse: bool = False
     bounded: bool = True
+    nonzeros: int | None = None
 
 
 class Neighbours(NamedTuple):
@@ -168,7 +171,16 @@ def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
     filled[:, p - 1] = False  # a column that the record alone will fill
     other = np.where(rng.random(p) < 0.3, _corner(p), 0.0)
     other[p - 1] = _corner(p)[p - 1]
-    return replace(base, X=np.where(filled, base.X, 0.0), other=other, sparse=True)
+    X = np.where(filled, base.X, 0.0)
+    most = max(np.count_nonzero(X, axis=1).max(), np.count_nonzero(other))
+    # Public, as if it had been known before: it holds of both.
+    return replace(base, X=X, other=other, sparse=True, nonzeros=min(int(most) + 1, p))
+
+
+def blank(rng: np.random.Generator) -> RecordChange:
+    """Flip a label where the bounds say that there is nothing but labels."""
+    y = np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
+    return RecordChange(np.zeros((6, 2)), y, 2, label=-1.0)
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
@@ -191,6 +203,28 @@ FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
 }
 LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
 CORNERS = "corners"
+BLANK = "blank"
+
+
+def sized(family: str, n: int, p: int) -> str:
+    """Return the name of a family of other sizes: n >= 2 records of p features.
+
+    They are as in ``sparse`` where the family is sparse, else as in ``outlier``.
+    """
+    kind = "sparse" if "sparse" in family else "outlier"
+    return f"{kind} of {n} records, {p} features"
+
+
+def _change_of(family: str) -> RecordChange:
+    rng = np.random.default_rng([7, len(family)])
+    kind, of, sizes = family.partition(" of ")
+    if family == BLANK:
+        return blank(rng)
+    if not of or family in FAMILIES:
+        return FAMILIES[family](rng)
+    n, p = (int(part.split()[0]) for part in sizes.split(","))
+    make = _scattered if kind == "sparse" else outlier
+    return make(rng, n=n, p=p)
 
 
 @lru_cache(maxsize=512)
@@ -206,7 +240,7 @@ def neighbours_of(
         _, number, *kind = family.split()
         corners = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
         return Neighbours(*corners[int(number)], 0)
-    change = FAMILIES[family](np.random.default_rng([7, len(family)]))
+    change = _change_of(family)
     X, y, Z, z = change.X, change.y, change.X.copy(), change.y.copy()
     if change.other is not None:
         Z[change.record] = change.other
@@ -216,19 +250,28 @@ def neighbours_of(
         # So that neither family begins with a problem that the other one ends with.
         X, y, Z = Z, z, Z.copy()
         Z[change.record] = 0.0
-    first = _problem(change, X, y, parts, strength)
-    return Neighbours(first, _problem(change, Z, z, parts, strength), change.record)
+    size = 0.0 if family == BLANK else 1.0
+    first, second = (
+        _problem(change, *data, size * radius(X.shape[1]), parts, strength)
+        for data in ((X, y), (Z, z))
+    )
+    return Neighbours(first, second, change.record)
 
 
 def _problem(
-    change: RecordChange, X: Array, y: Array, parts: Parts, strength: float
+    change: RecordChange,
+    X: Array,
+    y: Array,
+    bound: Array,
+    parts: Parts,
+    strength: float,
 ) -> ERMProblem:
     from scipy.sparse import csc_array
 
-    loss, bound = build("loss", parts[0]), radius(X.shape[1])
+    loss = build("loss", parts[0])
     if loss.classification:
         y = np.where(y < 0.0, -1.0, 1.0)
-    declared = Bounds(bound, float(np.linalg.norm(bound)), LABEL)
+    declared = Bounds(bound, float(np.linalg.norm(bound)), LABEL, change.nonzeros)
     features, bounds = (
         csc_array(X) if change.sparse else X,
         declared if change.bounded else None,

@@ -11,11 +11,17 @@ from typing import Any
 from dp_erm_bench.contract import charged
 from dp_erm_bench.contract.candidate import Candidate, Variant
 from dp_erm_bench.contract.cases import Case, is_sampled, params_of, varied
+from dp_erm_bench.contract.covered import directed, sources_of, squeezed, unrun
 from dp_erm_bench.contract.covering import pairwise_covering, resized
 from dp_erm_bench.contract.families import CORNERS
 from dp_erm_bench.contract.problems import Parts, neighbours
-from dp_erm_bench.contract.replayed import ReplayResult, replayed
-from dp_erm_bench.contract.runs import NotApplicable, is_bounded, require
+from dp_erm_bench.contract.replayed import ReplayResult, replayed, replaying
+from dp_erm_bench.contract.runs import (
+    NotAllRun,
+    NotApplicable,
+    is_bounded,
+    require,
+)
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
 
@@ -57,11 +63,9 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
 
     That is no matter of privacy: a loose sensitivity costs noise.
     """
-    at_corners = [
-        one
-        for one in replay_results(candidate)
-        if CORNERS in one.case.family and one.case.toggled is None
-    ]
+    # All pairs of each, which what was sought by itself has not.
+    known = {case for case in corners(candidate) if case.toggled is None}
+    at_corners = [one for one in replay_results(candidate) if one.case in known]
     least = {one.case.title: _least(one.case) for one in at_corners}
     grouped = _grouped(at_corners)
     loose = {
@@ -83,14 +87,45 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
 
 def private_constants_are_audited(candidate: Candidate) -> None:
     """Keep what is declared with smoothness=private: the M_j are released first."""
-    cases = list(_private(candidate))
-    served = [one for one in replayed(candidate, cases) if not one.refusal]
+    served = [one for one in private_results(candidate) if not one.refusal]
     if not served:
         raise NotApplicable("it serves no constants that are released")
     _require_none(served, lambda one: one.all)
     for title, ratios in _grouped(served).items():
         ratio = ratios.get("smoothness", 0.0)
         require(ratio > 0.99, f"{title}: the M_j change by {ratio:.2g} only")
+
+
+def all_of_it_was_run(candidate: Candidate) -> None:
+    """Have every line run in a replay, and every condition come out both ways.
+
+    But for what ends in an error, declares cost or accuracy, or is named in `exempt`.
+    """
+    try:
+        made = sources_of(candidate.solver)
+    except (OSError, TypeError):
+        raise NotApplicable("no file holds its source") from None
+    results = [*replay_results(candidate), *private_results(candidate)]
+    ran = set[int]().union(*(one.ran for one in results))
+    missed = unrun(made, candidate.solver, ran)
+    exempt = {squeezed(name): why for name, why in candidate.solver.exempt.items()}
+    left, reasons = [], dict[str, str]()
+    for one in missed:
+        names = (squeezed(one.name), *one.place.scope)
+        why = next((exempt[name] for name in names if name in exempt), "")
+        if why:
+            reasons[one.where(made)] = why
+        else:
+            left.append(one)
+    count = sum(not one.refusal for one in results)
+    if left:
+        places = "; ".join(one.sentence(made, count) for one in left)
+        raise NotAllRun(
+            f"{places}: what follows is not checked; make it a parameter, or name it "
+            "in `exempt` with a reason"
+        )
+    if reasons:
+        raise NotApplicable("; ".join(f"{a}: {why}" for a, why in reasons.items()))
 
 
 def _require_none(
@@ -104,15 +139,34 @@ def _require_none(
 
 @functools.lru_cache(maxsize=16)
 def replay_results(candidate: Candidate) -> list[ReplayResult]:
-    """Return the results of all cases but those of released constants."""
-    return list(replayed(candidate, list(all_cases(candidate))))
+    """Return the results of all cases but those of released constants.
+
+    What they do not run of the sources is sought by further ones.
+    """
+    others = functools.partial(private_results, candidate)
+    with replaying(candidate) as run:
+        results = list(run(list(all_cases(candidate))))
+        for cases, interpreted in directed(candidate, results, others):
+            results += run(cases, interpreted)
+    return results
+
+
+@functools.lru_cache(maxsize=16)
+def private_results(candidate: Candidate) -> list[ReplayResult]:
+    """Return the results of the cases of released constants."""
+    return list(replayed(candidate, list(_private(candidate))))
 
 
 def all_cases(candidate: Candidate) -> Iterator[Case]:
     """Yield all cases but those of released constants."""
     # First those in which the record decides most: caches keep what they see first.
     yield from varied(candidate)
-    yield from corners(candidate)
+    for number, case in enumerate(corners(candidate)):
+        yield case
+        if number == 0:  # the budget decides on noise, or on the length
+            how: dict[str, Any] = {"trials": 1, "points": "all", "calibrated": True}
+            for adjacency, epsilon in itertools.product(Adjacency, (1.0, 50.0)):
+                yield replace(case, adjacency=adjacency, epsilon=epsilon, **how)
 
 
 def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Case]:

@@ -8,7 +8,9 @@ D', told the first one's answers as they come. Each has folders of its own (``to
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import functools
 import itertools
 import multiprocessing
 import os
@@ -27,6 +29,7 @@ from dp_erm_bench.cached import RUN, run_folder
 from dp_erm_bench.contract import charged, reads, told
 from dp_erm_bench.contract.candidate import Candidate, candidate_of
 from dp_erm_bench.contract.cases import Case
+from dp_erm_bench.contract.covered import watch
 from dp_erm_bench.contract.hidden import EQUAL
 from dp_erm_bench.contract.runs import ContractError
 from dp_erm_bench.contract.side import Account, Side
@@ -36,6 +39,8 @@ from dp_erm_bench.trust.replay import PAST, ReplayReport, compare
 
 AT_ONCE = 20
 """Cases that a process runs together."""
+ROUNDED = 1e-13
+"""Change of a release by rounding / its sensitivity, for each unit of noise."""
 AGAIN, DOUBTS = 8, 12
 """Runs of a case in which sides tell different things; cases that are run so."""
 NO_LINE = (
@@ -70,6 +75,10 @@ class ReplayResult:
         Whether numbers that they told may differ by what solving to a tolerance leaves.
     place : str
         Where the solver read the data last, not to publish it.
+    ran : frozenset of int
+        What of the sources ran, on either side (``covered``).
+    length : int
+        The number of steps.
     """
 
     case: Case
@@ -82,6 +91,8 @@ class ReplayResult:
     told: tuple[told.Told, told.Told] | None = None
     near: bool = False
     place: str = ""
+    ran: frozenset[int] = frozenset()
+    length: int = 0
 
     @property
     def all(self) -> list[str]:
@@ -97,16 +108,55 @@ def replayed(candidate: Candidate, cases: Sequence[Case]) -> Iterator[ReplayResu
     ContractError
         If a side ended before it was done.
     """
-    if candidate.pin and cases:
-        parts = [cases[k : k + AT_ONCE] for k in range(0, len(cases), AT_ONCE)]
+    with replaying(candidate) as run:
+        yield from run(cases)
+
+
+@contextlib.contextmanager
+def replaying(candidate: Candidate) -> Iterator[Callable[..., Iterator[ReplayResult]]]:
+    """Yield `replayed` of a candidate, whose sides go on from one call to the next.
+
+    With ``interpreted=True`` what the solver compiles is run as it is written.
+    """
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def sides(interpreted: bool) -> Sides:
+            made = Sides(candidate.pin, interpreted)
+            return stack.enter_context(contextlib.closing(made))
+
         listener = Listener(candidate.pin)
-        for results in _apart(candidate.pin, parts):
-            listener.judge(results)
-            yield from results
-        return
-    sides = [Side(candidate, case, 0).play() for case in cases]
-    for case, first in zip(cases, sides, strict=True):
-        yield compared(case, first, Side(candidate, case, 1, first).play())
+
+        def run(
+            cases: Sequence[Case], interpreted: bool = False
+        ) -> Iterator[ReplayResult]:
+            if not candidate.pin:
+                yield from _in_turn(candidate, cases, interpreted)
+            elif cases:
+                parts = [cases[k : k + AT_ONCE] for k in range(0, len(cases), AT_ONCE)]
+                for results in sides(interpreted).run(parts):
+                    listener.judge(results)
+                    yield from results
+
+        yield run
+
+
+def _in_turn(
+    candidate: Candidate, cases: Sequence[Case], interpreted: bool
+) -> Iterator[ReplayResult]:
+    """Yield the results of cases, both sides in this process."""
+    with watch(candidate, interpreted) as ran:
+        sides = [_played(ran, Side(candidate, case, 0)) for case in cases]
+        for case, first in zip(cases, sides, strict=True):
+            second = _played(ran, Side(candidate, case, 1, first))
+            yield compared(case, first, second)
+
+
+def _played(ran: Callable[[], frozenset[int]], side: Side) -> Account:
+    """Return the account of a side, with what it ran."""
+    account = side.play()
+    account.ran = ran()
+    return account
 
 
 class Listener:
@@ -127,8 +177,9 @@ class Listener:
         for result in results:
             while not self.found and (apart := self._apart(result)) and self.doubts:
                 self.doubts -= 1
-                again = itertools.chain(*_apart(self.pin, [[result.case] * AGAIN]))
-                pairs = [told.paired(*one.told) for one in again if one.told]
+                with contextlib.closing(Sides(self.pin)) as sides:
+                    again = itertools.chain(*sides.run([[result.case] * AGAIN]))
+                    pairs = [told.paired(*one.told) for one in again if one.told]
                 lasting = told.lasting(apart, pairs)
                 self.vary |= {told.kind(fact) for fact in apart.keys() - lasting.keys()}
                 if lasting:
@@ -151,36 +202,63 @@ class Listener:
             result.sampled.append(f"{words}, by a record's coin alone")
 
 
-def _apart(
-    pin: str, parts: Sequence[Sequence[Case]]
-) -> Iterator[Sequence[ReplayResult]]:
-    """Yield the results of parts, one after the other."""
-    context = multiprocessing.get_context("forkserver")
-    # Whose children begin with the package imported, and no solver run.
-    context.set_forkserver_preload([__name__])
-    (accounts, first), (results, second) = (context.Pipe(False) for _ in range(2))
-    targets = [(first, _first, pin, parts), (second, _second, pin, parts, accounts)]
-    folder = run_folder()
-    places = [tempfile.mkdtemp(prefix="side-", dir=folder) for _ in targets]
-    sides = [
-        context.Process(target=_send, args=(str(folder), place, *args))
-        for place, args in zip(places, targets, strict=True)
-    ]
-    try:
-        for side in sides:
-            side.start()
-        for pipe in (accounts, first, second):
+class Sides:
+    """The processes that run cases of a solver, one all on D, one all on D'.
+
+    They keep what the solver keeps from one call to the next, until `close`.
+
+    Parameters
+    ----------
+    pin : str
+        The solver.
+    interpreted : bool
+        Whether what it compiles is run as it is written.
+    """
+
+    def __init__(self, pin: str, interpreted: bool = False) -> None:
+        context = multiprocessing.get_context("forkserver")
+        # Whose children begin with the package imported, and no solver run.
+        context.set_forkserver_preload([__name__])
+        (accounts, told_of), (self.results, results) = (
+            context.Pipe(False) for _ in range(2)
+        )
+        (first, self.first), (second, self.second) = (
+            context.Pipe(False) for _ in range(2)
+        )
+        folder = run_folder()
+        self.places = [tempfile.mkdtemp(prefix="side-", dir=folder) for _ in range(2)]
+        known = (pin, interpreted)
+        targets = [
+            (told_of, _first, *known, first),
+            (results, _second, *known, second, accounts),
+        ]
+        self.processes = [
+            context.Process(target=_send, args=(str(folder), place, *args))
+            for place, args in zip(self.places, targets, strict=True)
+        ]
+        for process in self.processes:
+            process.start()
+        for pipe in (accounts, told_of, results, first, second):
             pipe.close()
-        for _ in parts:
-            yield _receive(results)
-    except EOFError:
-        raise ContractError(ENDED) from None
-    finally:
-        for side in sides:
-            if side.is_alive():
-                side.kill()
-            side.join()
-        for place in places:
+
+    def run(self, parts: Sequence[Sequence[Case]]) -> Iterator[Sequence[ReplayResult]]:
+        """Yield the results of parts, one after the other."""
+        try:
+            for tasks in (self.first, self.second):
+                tasks.send(parts)
+            for _ in parts:
+                yield _receive(self.results)
+        except (EOFError, BrokenPipeError):
+            raise ContractError(ENDED) from None
+
+    def close(self) -> None:
+        """End the processes and remove their folders."""
+        for process in self.processes:
+            process.kill()
+            process.join()
+        for pipe in (self.first, self.second, self.results):
+            pipe.close()
+        for place in self.places:
             shutil.rmtree(place, ignore_errors=True)
 
 
@@ -222,33 +300,46 @@ def _receive(pipe: Connection) -> Any:
     return part
 
 
-def _first(pin: str, parts: Sequence[Sequence[Case]]) -> Iterator[list[Account]]:
+def _first(pin: str, interpreted: bool, tasks: Connection) -> Iterator[list[Account]]:
     """Run cases on D and yield their accounts, by parts."""
     candidate = candidate_of(pin)
-    for part in parts:
-        yield [Side(candidate, case, 0).play() for case in part]
+    with watch(candidate, interpreted) as ran:
+        for part in _parts(tasks):
+            yield [_played(ran, Side(candidate, case, 0)) for case in part]
 
 
 def _second(
-    pin: str, parts: Sequence[Sequence[Case]], accounts: Connection
+    pin: str, interpreted: bool, tasks: Connection, accounts: Connection
 ) -> Iterator[list[ReplayResult]]:
     """Run cases on D', told the answers of D, and yield the results, by parts."""
     candidate = candidate_of(pin)
     reads.watch(candidate.solver)
-    for part in parts:
-        yield [
-            compared(case, first, Side(candidate, case, 1, first).play())
-            for case, first in zip(part, _receive(accounts), strict=True)
-        ]
+    with watch(candidate, interpreted) as ran:
+        for part in _parts(tasks):
+            both = zip(part, _receive(accounts), strict=True)
+            yield [
+                compared(case, first, _played(ran, Side(candidate, case, 1, first)))
+                for case, first in both
+            ]
+
+
+def _parts(tasks: Connection) -> Iterator[Sequence[Case]]:
+    """Yield the cases that a side is told to run, until it is ended."""
+    while True:
+        yield from tasks.recv()
 
 
 def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     """Return the result of a run on D and one on D' with the same answers."""
-    result = ReplayResult(case)
+    result = ReplayResult(case, ran=first.ran | second.ran)
+    result.length = max(first.steps, default=0)
     if first.told or second.told:
         result.told, result.near = (first.told, second.told), bool(first.matched)
         result.place = _place(second)
         result.violations += _unseen(first.told)
+    if not case.judged:
+        result.refusal = first.refusal or second.refusal
+        return result
     if first.refusal or second.refusal:
         result.refusal = first.refusal or second.refusal
         if first.refusal != second.refusal:
@@ -270,7 +361,7 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
         result.violations += [one.complaint] if one.complaint else []
         report.ratios["the objective"] = one.ratio
     result.ratios = report.ratios
-    sentences = _departures(report, second)
+    sentences = _departures(report, second, case.z)
     if case.toggled is None:
         result.violations += sentences
         result.sampled += charged.unsampled(first, second)
@@ -282,9 +373,11 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     return result
 
 
-def _departures(report: ReplayReport, second: Account) -> list[str]:
+def _departures(report: ReplayReport, second: Account, z: float) -> list[str]:
     """Return the violations of a report, with the step and the line of each."""
-    words = dict.fromkeys(report.violations(charged.SLACK), "")
+    # What is computed of iterates that noise drives far away is rounded as they are.
+    slack = max(charged.SLACK, ROUNDED * z)
+    words = dict.fromkeys(report.violations(slack), "")
     if PAST in words and report.iterate is not None:
         k, steps = report.iterate, second.steps
         step = f"step {steps[k]}" if k < len(steps) else "the end"

@@ -21,6 +21,10 @@ class ContractError(UsageError):
     """An algorithm breaks the contract; the message says how, in one sentence."""
 
 
+class NotAllRun(ContractError):
+    """What no replay ran is not checked; the message says where and what."""
+
+
 class NotApplicable(UsageError):
     """A check has no meaning for an algorithm; the message is the reason."""
 

@@ -66,6 +66,8 @@ class Account:
         Where the solver read the data; of D' in a process of its own alone.
     asked : list of int
         The number of reads before each iterate, and first of all before the first step.
+    ran : frozenset of int
+        What of the sources ran (``covered``).
     """
 
     refusal: str = ""
@@ -81,6 +83,7 @@ class Account:
     steps: list[int] = field(default_factory=list)
     reads: reads.Reads | None = None
     asked: list[int] = field(default_factory=list)
+    ran: frozenset[int] = frozenset()
 
 
 class Side:
@@ -137,16 +140,22 @@ class Side:
         passes = partial(self.solver.passes_at, self.problem)
         account.declared = [length, *map(passes, (0, 1, length // 2, length))]
         run = self._made(self._enrol)
-        account.steps = list(run.checkpoints or ())
         oracle = run.oracle()
+        # The budget may pay for fewer steps.
+        paid = run.solver.iterations(self.problem)
+        account.steps = sorted({min(t, paid) for t in run.checkpoints or ()})
         account.asked.append(noted.count)
         for w in run.steps(oracle, account.steps):
             account.log.iterates.append(w.copy())
             account.asked.append(noted.count)
-        for release in with_inside(run.releases, self.case.z):
+        z = run.calibration.z if self.case.calibrated else self.case.z
+        for release in with_inside(run.releases, z):
             size = np.asarray(release.sensitivity, dtype=np.float64)
             bits = (size.shape, size.tobytes())
             account.declared.append((release.name, *bits, release.law()))
+        if self.case.calibrated:  # the solver may be another one then
+            passes = partial(run.solver.passes_at, self.problem)
+            account.declared += map(passes, account.steps)
         count, expected = len(account.log.iterates), len(account.steps)
         if count != expected:
             self._complain(f"{count} iterates are yielded at {expected} checkpoints")
@@ -172,11 +181,13 @@ class Side:
         self.samples = Counter[tuple[str, int]]()
         names = tuple(f"{case.family} {k}" for k in range(case.trials))
         middle = {"all": range(length), "few": [length // 3], "ends": []}[case.points]
+        noise: Any = "certified" if case.calibrated else case.z
+        points = tuple(sorted({0, length, *middle}))
         return run_at(
             self.problem,
             [self.solver] * case.trials,
-            *(case.z, names, case.adjacency),
-            checkpoints=tuple(sorted({0, length, *middle})),
+            *(noise, names, case.adjacency),
+            checkpoints=points,
             epsilon=case.epsilon,
             ahead=ahead,
             streams=tuple(f"{name}, side {self.number}" for name in names),
@@ -202,7 +213,7 @@ class Side:
 
     def _sample(self, mechanisms: Mechanisms) -> None:
         for name, mechanism in mechanisms.items():
-            if not np.isfinite(mechanism.scale).all():
+            if self.case.z and not np.isfinite(mechanism.scale).all():
                 raise Unsupported(f"release {name} has no finite sensitivity")
             if isinstance(mechanism, NestedMechanism):
                 mechanism.seeds = hidden.public_coins(self.case.family, mechanism)

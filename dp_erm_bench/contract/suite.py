@@ -8,10 +8,16 @@ from dataclasses import dataclass
 
 from dp_erm_bench.contract import declared, limits, outside, repeat, replay
 from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.runs import ContractError, NotApplicable, require
+from dp_erm_bench.contract.covered import names_in, sources_of, squeezed
+from dp_erm_bench.contract.runs import (
+    ContractError,
+    NotAllRun,
+    NotApplicable,
+    require,
+)
 from dp_erm_bench.contract.told import silenced
 
-OK, FAILS, EXEMPT = "ok", "FAILS", "does not apply"
+OK, FAILS, NOT_ALL_RUN, EXEMPT = "ok", "FAILS", "not all run", "does not apply"
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class CheckResult:
     check : str
         Its name.
     verdict : str
-        `OK`, `FAILS` or `EXEMPT`.
+        `OK`, `FAILS`, `NOT_ALL_RUN` or `EXEMPT`.
     reason : str
         The violation, or why the check does not apply; empty if all is well.
     seconds : float
@@ -93,6 +99,8 @@ class Check:
         with silenced() as lines:
             try:
                 self.on(candidate)
+            except NotAllRun as error:
+                verdict, reason = NOT_ALL_RUN, str(error)
             except ContractError as error:
                 verdict, reason = FAILS, str(error)
             except NotApplicable as error:
@@ -103,11 +111,16 @@ class Check:
 
 
 def exemptions_are_of_checks(candidate: Candidate) -> None:
-    """Be exempt from checks that there are, if from any."""
+    """Be exempt from checks, lines and conditions that there are, if from any."""
     names = [check.name for check in CHECKS if check.exemptable]
-    for name in candidate.solver.exempt:
-        message = f"exempt names {name}, which is none of {', '.join(names)}"
-        require(name in names, message)
+    left = [name for name in candidate.solver.exempt if name not in names]
+    lines = names_in(sources_of(candidate.solver)) if left else set()
+    for name in left:
+        message = (
+            f"exempt names {name}, which is none of {', '.join(names)}, and no line, "
+            "condition or function of its sources"
+        )
+        require(squeezed(name) in lines, message)
 
 
 CHECKS = (
@@ -136,6 +149,7 @@ CHECKS = (
     Check(replay.replay_audit),
     Check(replay.sensitivities_are_tight, exemptable=True),
     Check(replay.private_constants_are_audited),
+    Check(replay.all_of_it_was_run),
     Check(limits.columns_of_zeros_are_harmless, exemptable=True),
     Check(limits.nothing_to_learn_moves_nothing, exemptable=True),
     Check(limits.the_limit_is_reached, exemptable=True),

@@ -79,6 +79,11 @@ COLUMNS = {
         "release from outside that names no twin",
         "if `checked`",
     ),
+    "exempt": Column(
+        TEXT,
+        "checks, lines and conditions that a solver from outside is exempt from, why",
+        "of the package's own, and without any",
+    ),
     "epsilon": Column(NUMBER, "epsilon of the budget that was asked for"),
     "delta": Column(NUMBER, "delta of the budget", "where 1/n^2 is asked of unknown n"),
     "adjacency": Column(TEXT, "which datasets are neighbours"),

@@ -43,7 +43,7 @@ COLUMNS = {
 
 FACTS = (
     *("n", "p", "accountant", "epsilon_certified", "smoothness", "batch_size"),
-    "optimum",
+    *("optimum", "exempt"),
 )
 # `json.dumps` makes an encoder at each call.
 SORTED = json.JSONEncoder(sort_keys=True).encode

@@ -121,7 +121,8 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
         return [failed(key, "ok", "") | {"facts": rows} for key, rows in done]
     warm_up(spec["algorithm"]["name"], json.dumps(spec["loss"], sort_keys=True))
     solved = solved_together(trials, problem_of(spec))
-    batch, outside = batch_name(trial.key for trial in trials), _outside(spec)
+    batch = batch_name(trial.key for trial in trials)
+    outside = _outside(spec, solved.solvers[0])
     records = []
     for b, trial in enumerate(trials):
         why = lost(solved.rows, b)
@@ -147,10 +148,12 @@ def lost(rows: Recorder, b: int) -> str:
     return "" if finite else "the last objective is not finite"
 
 
-def _outside(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Return the digest of the text of a solver from outside the package."""
+def _outside(spec: Mapping[str, Any], solver: Solver) -> dict[str, str]:
+    """Return the digest of a solver from outside, and what it is exempt from."""
     digest = solver_digest(named_in(spec["algorithm"]))
-    return {"solver": digest} if digest else {}
+    exempt = "; ".join(f"{what}: {why}" for what, why in solver.exempt.items())
+    named = {"exempt": exempt} if digest and exempt else {}
+    return {"solver": digest, **named} if digest else {}
 
 
 def run_of(trials: Sequence[Trial], problem: Problem) -> Run:

@@ -110,9 +110,9 @@ class Mirror(ABC):
         """
         return np.zeros_like(w)
 
+    @abstractmethod
     def pulled(self, g: Array) -> Array:
         """Return the gradient in the dual space."""
-        return g
 
     @abstractmethod
     def primal(self, dual: Array) -> Array:

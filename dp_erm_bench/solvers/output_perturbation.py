@@ -58,7 +58,9 @@ class OutputPerturbation(one_solve.OneSolve):
     linear_losses: ClassVar[bool] = True
     exempt: ClassVar[Mapping[str, str]] = {
         "sensitivities_are_tight": "the minimiser moves that far only where the loss "
-        "is linear for all neighbours, which the small problems are not"
+        "is linear for all neighbours, which the small problems are not",
+        "not problem.fixed or any(origin(type(one)) for one in made_of)": "solves anew "
+        "what may have changed in place",
     }
 
     noise: str = shape(

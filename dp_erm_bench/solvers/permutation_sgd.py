@@ -99,12 +99,13 @@ class PermutationSGD(one_solve.SingleAnswer):
         than from 0, and by as much as they move 0.
         """
         bounds, sizes = problem.dataset.bounds, self.sizes(problem)
+        assert bounds is not None  # refused
         steps = float(sizes.sum()) * float(np.max(norm_bound(problem, self.clip)))
-        if bounds is None or not math.isfinite(steps):
+        if not math.isfinite(steps):
             return None  # at epsilon = inf alone
         moved = norm2(one_solve.nearest_feasible(problem, np.zeros((1, problem.p))))
         reach = bounds.norm * (steps + (sizes.size + 1) * moved)
-        if reach <= FARTHEST and np.abs(problem.dataset.y).max() <= FARTHEST:
+        if max(reach, np.abs(problem.dataset.y).max()) <= FARTHEST:
             return None
         return (
             f"permutation_sgd: a gradient could overflow with |x.w| up to {reach:.1e}, "

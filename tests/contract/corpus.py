@@ -313,11 +313,17 @@ BASES = {
 
 @dataclass(frozen=True)
 class Made:
-    """A base with pieces replaced."""
+    """A base with pieces replaced.
+
+    `found` are words of what is found where only some condition leads to it; `beside`
+    is the text of the module `helper`.
+    """
 
     base: str
     changes: tuple[tuple[str, str], ...] = ()
     kind: str = ""
+    found: str = ""
+    beside: str = ""
 
     @property
     def text(self):
@@ -1429,3 +1435,168 @@ SOUND = {
         (TOLD, f"{PAD}if t == 0:\n    {SUMMED}    {TOLD}"),
     ),
 }
+
+
+PAST = "iterates depend on the data past the mechanisms"
+LEAK = "told = summed / problem.n"
+
+
+def hidden(found, base, *changes, beside=""):
+    return Made(base, changes, "behind a condition", found, beside)
+
+
+def behind(condition, found=PAST, *changes):
+    """The exact sum in place of what was told, where a condition holds."""
+    return hidden(
+        found, "descent", at(MOVE, f"if {condition}:", f"    {LEAK}"), *changes
+    )
+
+
+def named(text, beside="import functools\n"):
+    """Something that a module defines at its top."""
+    return ("import functools\n", beside + text)
+
+
+HIDDEN = {
+    "large batches": behind("oracle.batch >= 16"),
+    "as many records as a constant": behind("290 < problem.n < 310"),
+    "more records than a constant of the module": behind(
+        "problem.n > ENOUGH", PAST, named("ENOUGH = 15 * 1000\n")
+    ),
+    "more columns than any family": behind("problem.p >= 300"),
+    "a parameter that has one value": behind("np.any(self.pace == 0.37)"),
+    "two parameters that have one value each": behind(
+        "self.rounds == 31 and self.warm == 17"
+    ),
+    "a late step": behind("t == 1203"),
+    "every fiftieth step of a long run": behind("t % 500 == 499"),
+    "far from the start": behind("np.any(np.abs(oracle.w) > 1e9)"),
+    "little noise": behind("np.any(ask.scale < 1e-3)"),
+    "a strong penalty": behind('getattr(problem.penalty, "strength", 0.0) > 0.7'),
+    "a switch of the module": behind(
+        "FAST", "`FAST` was never true", named("FAST = False\n")
+    ),
+    "a switch of the environment": behind(
+        'os.environ.get("FAST")',
+        '`os.environ.get("FAST")` was never true',
+        named("import os\n"),
+    ),
+    "far entries alone": hidden(
+        PAST,
+        "descent",
+        at(MOVE, "told = np.where(np.abs(oracle.w) > 1e6, summed, told)"),
+    ),
+    "a table of functions": hidden(
+        "was not called",
+        "descent",
+        at(
+            MOVE,
+            "table = {'last': lambda: told, 'none': lambda: summed}",
+            "told = table.get(self.tail, lambda: told)()",
+        ),
+    ),
+    "an error that is handled": hidden(
+        "was not run",
+        "descent",
+        at(
+            MOVE,
+            "try:",
+            "    told = np.asarray(told)",
+            "except FloatingPointError:",
+            f"    {LEAK}",
+        ),
+    ),
+    "a choice of two": hidden(
+        PAST, "descent", at(MOVE, "told = summed if problem.n == 3007 else told")
+    ),
+    "a size of one adjacency": hidden(
+        "times its declared sensitivity",
+        "descent",
+        (
+            SIZE,
+            SIZE.replace(
+                "        yield",
+                "        few = problem.n < 5\n"
+                "        if few and adjacency.value == 'zero_out':\n"
+                "            size = size / 3\n"
+                "        yield",
+            ),
+        ),
+    ),
+    "the range of the labels": hidden(
+        PAST,
+        "descent",
+        before_loop(
+            "if not problem.loss.classification:",
+            "    pace = pace / (2.0 + np.ptp(problem.dataset.y))",
+        ),
+    ),
+    "a helper beside": hidden(
+        PAST,
+        "descent",
+        named("import helper\n"),
+        at(MOVE, "told = helper.polished(told, summed / problem.n, t)"),
+        beside="LATE = 700\n\n\ndef polished(told, mean, t):\n"
+        "    return mean if t == LATE else told\n\n\n"
+        "def unused(x):\n    return x\n",
+    ),
+    "a helper that is compiled": hidden(
+        "line 6, `t == 700` was never true",
+        "descent",
+        named("import helper\n"),
+        at(MOVE, "told = helper.polished(told, summed / problem.n, t)"),
+        beside="from numba import njit\n\n\n@njit\ndef polished(told, mean, t):\n"
+        "    if t == 700:\n        return mean\n    return told\n",
+    ),
+}
+
+SOUND_BEHIND = {
+    "shorter steps later": sound(
+        "descent", at(MOVE, "if t > 450:", "    told = told / 2")
+    ),
+    "many records": sound(
+        "descent", at(MOVE, "if problem.n >= 5000:", "    told = 0.9 * told")
+    ),
+    "a batch": sound(
+        "descent", at(MOVE, "told = told / 2 if oracle.batch >= 16 else told")
+    ),
+    "cases": sound(
+        "descent",
+        at(
+            MOVE,
+            "match self.tail:",
+            "    case 'last':",
+            "        told = 1.0 * told",
+            "    case 'mean' if t > 2:",
+            "        told = 0.5 * told",
+            "    case 'mean':",
+            "        pass",
+            "    case _:",
+            "        raise ValueError(self.tail)",
+        ),
+    ),
+    "what cannot be": sound(
+        "descent",
+        at(
+            MOVE,
+            "assert told.shape == oracle.w.shape",
+            "if t > 10**6 or problem.n == 12345:",
+            "    raise RuntimeError('too long')",
+        ),
+    ),
+    "a helper of many uses": Made(
+        "descent",
+        (named("import helper\n"), at(MOVE, "told = helper.half(told)")),
+        beside="def half(x):\n    return x / 2\n\n\n"
+        "def third(x):\n    return x / 3 if x.any() else x\n",
+    ),
+    "what is named": sound(
+        "descent",
+        (
+            "    exempt = {\n",
+            "    exempt = {\n        'problem.n > 10**7': 'no time for that',\n",
+        ),
+        at(MOVE, "if problem.n > 10**7:", "    told = 0.5 * told"),
+    ),
+}
+"""Conditions that replays seek out, that end in errors, or that are named."""

@@ -91,6 +91,17 @@ def unit(mechanism, schedule, p):
 KNOWN = "noisy = noisy - unit(mechanisms['gradient'], schedule, problem.p) / problem.n"
 
 TWINS = {
+    "a switch that nobody turns": (
+        broken(
+            (
+                "@dataclass(frozen=True)\n",
+                "EXACT = False\n\n\n@dataclass(frozen=True)\n",
+            ),
+            (STEP, f"{STEP}{' ' * 16}if EXACT:\n{' ' * 20}noisy = 0.0 * noisy\n"),
+        ),
+        "all_of_it_was_run",
+        "`EXACT` was never true in ",
+    ),
     "one use too many": (
         broken((START, f'        mechanisms["gradient"](oracle.w)\n{START}')),
         "uses_are_those_declared",
