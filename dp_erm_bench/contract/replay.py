@@ -239,11 +239,11 @@ def _least(case: Case) -> float:
 
     No run visits all corners of a constraint. Squared loss on a box: where margins are
     large all gradients lean towards w, so that a replaced record changes less than two
-    opposite ones would.
+    opposite ones would; at the start they are as large as labels alone make them.
     """
     free = dict(case.params).get("clip") is None and case.parts[0] == "squared"
     leaning = free and case.adjacency is Adjacency.REPLACE_ONE
-    least = 0.3 if leaning or case.parts[2] != "none" else 0.5
+    least = 0.1 if leaning else 0.3 if case.parts[2] != "none" else 0.5
     return least * (1.0 - charged.SLACK)
 
 
