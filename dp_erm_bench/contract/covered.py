@@ -1022,8 +1022,11 @@ def _elsewhere(
             yield replace(base, parts=parts, params=params, points="few")
     small = [family for family in FAMILIES if "many" not in family]
     for family in [*small, f"{CORNERS} 0"]:
+        # Whom a budget meets without bounds takes its constants from the data.
+        calibrated = base.calibrated and family != "no bounds"
+        how: dict[str, Any] = {"points": "few", "calibrated": calibrated}
         for params in (base.params, _with_clip(base, None)):
-            yield replace(base, family=family, params=params, points="few")
+            yield replace(base, family=family, params=params, **how)
 
 
 def _unjudged(
