@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench.contract import replay
 from dp_erm_bench.contract.candidate import Candidate, candidate_of
 from dp_erm_bench.contract.cases import PAIRS, Case, params_of, varied
-from dp_erm_bench.contract.covered import Watch, sources_of, unrun
+from dp_erm_bench.contract.covered import Watch, directed, sources_of, unrun
 from dp_erm_bench.contract.families import FAMILIES
 from dp_erm_bench.contract.runs import ContractError, NotAllRun, NotApplicable
 from dp_erm_bench.contract.side import Side
@@ -51,8 +51,8 @@ def few(every=80, seek=False):
         for name, count in (("varied", every), ("corners", every // 2)):
             some = thin(getattr(replay, name), count)
             stack.enter_context(patch.object(replay, name, some))
-        if not seek:
-            stack.enter_context(patch.object(replay, "directed", lambda *_: ()))
+        seeking = directed if seek else lambda *_: ()
+        stack.enter_context(patch.object(replay, "directed", seeking))
         yield
 
 
