@@ -84,9 +84,11 @@ test-engines: $(READY)
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# What measures time measures this machine, not a version of a library.
+# Without what measures this machine (alone), and what measures our own laws by many
+# runs: no version of a library decides these.
 test-oldest: .venv-oldest/.ready
-	.venv-oldest/bin/python -m pytest -n auto --dist worksteal -m "not slow and not engines and not alone"
+	.venv-oldest/bin/python -m pytest -n auto --dist worksteal -m "not slow and not engines and not alone" \
+	    --ignore tests/audit --ignore tests/twins --ignore tests/solvers/test_contract.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ directions that no record has.
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ from dp_erm_bench.solvers.approximate_minima_perturbation import (
 )
 from dp_erm_bench.solvers.objective_perturbation import ObjectivePerturbation
 
+pytestmark = pytest.mark.slow
+
 N = 40
 OPPOSITE = {"zero_out": 0.0, "replace_one": -1.0}
 LOUD = {"gaussian": 8.0, "gamma": 1.0}
@@ -30,15 +33,8 @@ RUNS = {"gaussian": 3000, "gamma": 600}
 # Of the sum: log(1 + beta / ridge) = log(2001) = 7.6.
 WEAK = 0.25 / 2000
 
-# Each noise under an adjacency, each adjacency with a noise; the other two are slow.
 every_noise = pytest.mark.parametrize(
-    "noise, adjacency",
-    [
-        ("gaussian", "zero_out"),
-        ("gamma", "replace_one"),
-        pytest.param("gaussian", "replace_one", marks=pytest.mark.slow),
-        pytest.param("gamma", "zero_out", marks=pytest.mark.slow),
-    ],
+    "noise, adjacency", list(itertools.product(RUNS, OPPOSITE))
 )
 
 

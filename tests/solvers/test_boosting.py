@@ -387,6 +387,7 @@ def test_broken_twins_are_found(twin):
     assert result.verdict == FAILS and "Error" not in result.reason, result
 
 
+@pytest.mark.slow
 @each("params", [{"n_iter": 3}, SAMPLED, RANDOM], ids=INNER)
 @each("check", sorted(set(FOUND.values())))
 def test_the_sound_one_is_not_accused(check, params):

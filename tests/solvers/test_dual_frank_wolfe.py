@@ -403,18 +403,8 @@ def found_by(twin):
     return next(one for one in suite.CHECKS if one.run.__name__ == name), preset
 
 
-SOUND = [NoRidge, NormsForgotten]
-"""With the parameters of these; with those of the others it takes as long again."""
-
-
-@pytest.mark.parametrize(
-    "twin",
-    [
-        pytest.param(twin, marks=[] if twin in SOUND else [pytest.mark.slow])
-        for twin in FOUND
-    ],
-    ids=lambda twin: twin.__name__,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("twin", FOUND, ids=lambda twin: twin.__name__)
 def test_the_sound_one_is_not_accused(twin):
     check, preset = found_by(twin)
     sound = WithANorm("sound", DualFrankWolfe, {**preset, "steps": "2/(t+2)"})
