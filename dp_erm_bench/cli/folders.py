@@ -19,7 +19,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.claims.lookup import NOT_JUDGED, UNJUDGED
 from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
-from dp_erm_bench.results.files import as_it_was, shown
+from dp_erm_bench.results.files import as_it_was, typed
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
 
 COLUMNS = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
@@ -51,7 +51,7 @@ def report_command(arguments: Sequence[str]) -> int:
         report(folder)
     first = folders[0].resolve()
     home = folders[0] if len(folders) == 1 else first.parent
-    print(f"report: {shown(write_report(folders, out or home / NAME))}")
+    print(f"report: {typed(write_report(folders, out or home / NAME))}")
     return 0
 
 

@@ -79,7 +79,7 @@ def telling(folder: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
-            f"{shown(folder)}: {reason}; what is recorded stays; "
+            f"{typed(folder)}: {reason}; what is recorded stays; "
             "make it writable with room to spare, then run the same command again"
         ) from None
 
@@ -87,7 +87,7 @@ def telling(folder: Path) -> Iterator[None]:
 def removed(folder: Path) -> UsageError:
     """Return the error of a folder that was removed during a run."""
     return UsageError(
-        f"{shown(folder)}: was removed or replaced while the run went on, and what was "
+        f"{typed(folder)}: was removed or replaced while the run went on, and what was "
         "recorded with it; run the same command again"
     )
 
@@ -109,7 +109,7 @@ def check_writable(folder: Path) -> None:
             file.write(b"\0")
 
 
-def shown(folder: Path) -> str:
+def typed(folder: Path) -> str:
     """Return a folder's path as a user in the working directory would type it."""
     here = Path.cwd()
     inside = folder.is_relative_to(here) and folder != here

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench.datasets.spec import identifying
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import POSED, check_choice
-from dp_erm_bench.results.files import plural, shown
+from dp_erm_bench.results.files import plural, typed
 from dp_erm_bench.results.plan import NAME, read_plan
 from dp_erm_bench.results.settings import final_rows
 from dp_erm_bench.results.table import UNREADABLE, recorded
@@ -77,7 +77,7 @@ def named_finals(folder: Path) -> pd.DataFrame:
     if not whole.all():
         trials = plural(int((~whole).sum()), "trial")
         missing = f"{trials} without a whole line of {NAME} left out"
-        print(f"{shown(folder)}: {missing}", file=sys.stderr)
+        print(f"{typed(folder)}: {missing}", file=sys.stderr)
     return named[whole]
 
 

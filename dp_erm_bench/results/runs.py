@@ -22,7 +22,7 @@ from typing import Any
 from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.paths import write_atomic
-from dp_erm_bench.results.files import locked, removed, shown, telling
+from dp_erm_bench.results.files import locked, removed, telling, typed
 
 LATEST = "manifest.json"
 FILES = "files"
@@ -117,7 +117,7 @@ def read_noted(folder: Path, name: str) -> str | None:
         why = "is damaged"
     except OSError as error:
         why = f"cannot be read ({error.strerror})"
-    again = f"dp-erm-bench collect {shown(folder)} makes it again"
+    again = f"dp-erm-bench collect {typed(folder)} makes it again"
     raise UsageError(f"{folder / name}: {why}; {again}")
 
 
@@ -195,7 +195,7 @@ def _content(folder: Path, path: Path) -> dict[str, Any]:
         content = None
         why = f"is of another folder: there is no runs/{shortened(run)}.json"
     if content is None and (path.name != LATEST or text[:1] == b"{"):
-        _tell(f"{shown(path)}: {why}: it is left aside", text)
+        _tell(f"{typed(path)}: {why}: it is left aside", text)
     return content or {}
 
 

@@ -85,7 +85,7 @@ class Store:
 
         `follows` says how trials without a record go on.
         """
-        where, damage, listed = files.shown(self.folder), self.damage(), {}
+        where, damage, listed = files.typed(self.folder), self.damage(), {}
         if isinstance(manifest.get("damaged"), dict):
             listed = {k: v for k, v in manifest["damaged"].items() if k != files.PLAN}
         lines = []

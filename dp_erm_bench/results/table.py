@@ -16,7 +16,7 @@ from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import doubt, is_ours
 from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.results import rows
-from dp_erm_bench.results.files import locked, plural, shown, size_of, telling
+from dp_erm_bench.results.files import locked, plural, size_of, telling, typed
 from dp_erm_bench.results.labels import labelled
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import Plan, checksum, read_plan
@@ -214,10 +214,10 @@ def _write(store: Store, tell_missing: bool = True) -> None:
     if number := left_out["damaged"]:
         lines = f"{plural(number, 'damaged line')} of {PLAN} or of segments"
         back = "left out of the table; the same command puts them back"
-        print(f"{shown(folder)}: {lines} {back}", file=sys.stderr)
+        print(f"{typed(folder)}: {lines} {back}", file=sys.stderr)
     if tell_missing and (number := left_out["missing"]):
         trials = plural(number, "trial")
-        print(f"{shown(folder)}: {trials} of {PLAN} without a record", file=sys.stderr)
+        print(f"{typed(folder)}: {trials} of {PLAN} without a record", file=sys.stderr)
 
 
 def _names_fresh(folder: Path) -> bool:

@@ -22,7 +22,7 @@ from dp_erm_bench.experiment.trials import Line
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results import plan, table
-from dp_erm_bench.results.files import check_writable, locked, plural, shown, telling
+from dp_erm_bench.results.files import check_writable, locked, plural, telling, typed
 from dp_erm_bench.results.index import FINISHED
 from dp_erm_bench.results.runs import check_run, note_ended, read_manifest
 from dp_erm_bench.runner.manifest import doubts, plain_command, recorded, write_choices
@@ -158,7 +158,7 @@ def _settled(session: Session) -> dict[str, Any]:
     if not same and (torn := plan.damage(folder)):
         session.damaged[plan.NAME] = torn
         lost = plural(torn, "damaged line")
-        print(f"{shown(folder)}: {plan.NAME}: {lost}: made anew", file=sys.stderr)
+        print(f"{typed(folder)}: {plan.NAME}: {lost}: made anew", file=sys.stderr)
     return previous
 
 

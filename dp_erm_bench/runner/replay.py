@@ -18,7 +18,7 @@ from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.results.files import plural, shown
+from dp_erm_bench.results.files import plural, typed
 from dp_erm_bench.results.plan import NAME as PLAN
 from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.segment import NAMED, mates_of
@@ -75,7 +75,7 @@ def replay(row: Row, folder: str | Path, *, algorithm: str | None = None) -> Fit
         If an iterate of the trial was not finite, see `fit`.
     """
     key, folder = _key(row), Path(folder)
-    name = f"trial {key[:12]} of {shown(folder)}"
+    name = f"trial {key[:12]} of {typed(folder)}"
     try:
         record, mates = _recorded(key, folder)
         specs, place = _specs(mates, folder), mates.index(key)

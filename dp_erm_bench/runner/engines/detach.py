@@ -17,7 +17,7 @@ from typing import Any
 from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.frame import EngineConfig
-from dp_erm_bench.results.files import locked, shown, telling
+from dp_erm_bench.results.files import locked, telling, typed
 from dp_erm_bench.runner.engines.cluster import log_of
 from dp_erm_bench.runner.engines.jobs import (
     SYSTEMS,
@@ -90,7 +90,7 @@ def submit(folder: Path, options: RunOptions) -> None:
         ask(system.cancel, job)
         raise
     print(f"job {job} {where}; look at it with: {look}")
-    print(f"what it says: {shown(folder / LOGS)}")
+    print(f"what it says: {typed(folder / LOGS)}")
 
 
 def script_of(folder: Path, options: RunOptions, token: str) -> str:
@@ -178,7 +178,7 @@ def _heard(folder: Path, options: RunOptions, token: str, job: str) -> str:
             break
     last = "".join(f" ({one})" for one in log_of(folder / LOGS, job).splitlines()[-1:])
     raise UsageError(
-        f"runner.detach=true: job {job} did not write into {shown(folder)}, which its "
+        f"runner.detach=true: job {job} did not write into {typed(folder)}, which its "
         f"node must share{last}"
     )
 
