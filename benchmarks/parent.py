@@ -15,7 +15,7 @@ from benchmarks.sweep import block
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.frame import EngineConfig
 from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.results.segment import encoded
+from dp_erm_bench.results.store import encoded
 from dp_erm_bench.runner.answers import Answer, packed, unpacked
 from dp_erm_bench.runner.execute import run_batch
 from dp_erm_bench.runner.ledger import Ledger

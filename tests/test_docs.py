@@ -16,8 +16,8 @@ from dp_erm_bench.experiment.space import LONGEST
 from dp_erm_bench.experiment.tune_schema import Search
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results.compare import MEASURES, RANK, WAYS, Rule
-from dp_erm_bench.results.index import FAILED, FINISHED
 from dp_erm_bench.results.statistics import FLOOR, RESAMPLES
+from dp_erm_bench.results.store import FAILED, FINISHED
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.manifest import OPEN
 from dp_erm_bench.runner.options import RunOptions

@@ -38,8 +38,7 @@ def compare_command(arguments: Sequence[str]) -> int:
         For anything wrong with the arguments or the folders.
     """
     options = _parser().parse_args(list(arguments))
-    from dp_erm_bench.results.compare import Rule, compare
-    from dp_erm_bench.results.finals import named_finals
+    from dp_erm_bench.results.compare import Rule, compare, named_finals
 
     rule = Rule(options.by, options.tolerance, options.interval)
     if len(options.folders) != 2 - bool(options.between):
@@ -62,8 +61,7 @@ def _between(finals: pd.DataFrame, options: argparse.Namespace, rule: Rule) -> N
     """Compare the first value of a key with each other one: no regression is told."""
     import pandas as pd
 
-    from dp_erm_bench.results.compare import compare
-    from dp_erm_bench.results.sides import between
+    from dp_erm_bench.results.compare import between, compare
 
     key = options.between
     where = dict(map(condition, options.where))

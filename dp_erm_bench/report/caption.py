@@ -14,9 +14,8 @@ from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.report.curves import Bands, Curves, runs_in
 from dp_erm_bench.report.panels import Lines, OverEpsilon, Panel
 from dp_erm_bench.report.style import STYLES, literal, of
-from dp_erm_bench.results.labels import text_of
 from dp_erm_bench.results.runs import read_run
-from dp_erm_bench.results.settings import final_rows, unchecked_in
+from dp_erm_bench.results.settings import final_rows, text_of, unchecked_in
 
 if TYPE_CHECKING:
     from dp_erm_bench.report.view import Shown

@@ -17,9 +17,8 @@ from dp_erm_bench.plugins.names import absolute, is_file
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.texts import now
 from dp_erm_bench.results.files import csv_of
-from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.runs import write_noted
-from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.store import Store, read_plan
 
 if TYPE_CHECKING:
     import pandas as pd

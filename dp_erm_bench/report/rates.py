@@ -18,7 +18,7 @@ from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf
 from dp_erm_bench.report.noise import Noise
 from dp_erm_bench.report.scaling import along, facts
 from dp_erm_bench.report.style import house_style, of
-from dp_erm_bench.results.rows import MEASURED
+from dp_erm_bench.results.table import MEASURED
 
 SYMBOLS = {
     "p": "p",

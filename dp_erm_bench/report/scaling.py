@@ -14,8 +14,7 @@ from dp_erm_bench.report import curves
 from dp_erm_bench.report.curves import Array, Bands, Missing, report_runs
 from dp_erm_bench.report.figure import QUOTIENT, members
 from dp_erm_bench.report.quotients import quotients
-from dp_erm_bench.results.labels import column
-from dp_erm_bench.results.settings import unchecked_in
+from dp_erm_bench.results.settings import column, unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
 if TYPE_CHECKING:

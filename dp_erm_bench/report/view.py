@@ -13,17 +13,24 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER
-from dp_erm_bench.results.labels import (
+from dp_erm_bench.results.settings import (
     column,
     differing,
+    final_rows,
     labelled,
     named,
     settings,
     text_of,
+    worst_if_lost,
 )
-from dp_erm_bench.results.pooling import check_alike, pooled
-from dp_erm_bench.results.settings import final_rows, worst_if_lost
-from dp_erm_bench.results.statistics import FLOOR, central, quantile, resampled_medians
+from dp_erm_bench.results.statistics import (
+    FLOOR,
+    central,
+    check_alike,
+    pooled,
+    quantile,
+    resampled_medians,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

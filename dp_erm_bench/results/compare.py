@@ -1,34 +1,353 @@
-"""Compare the final values of two results folders, trial by trial or by setting."""
+"""Compare the final values of two folders, or of two values of a key within one.
+
+Final rows with what names their trials, whatever code computed them.
+
+The key of a trial changes with the code. What was asked for stays: the spec in the
+plan, flattened to the spelling of the command line.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dp_erm_bench.datasets.spec import identifying
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.registry import check_choice
+from dp_erm_bench.registry import POSED, check_choice
 from dp_erm_bench.results.columns import is_better_higher
-from dp_erm_bench.results.finals import ALWAYS, LABELS, Row, labelled, without
-from dp_erm_bench.results.rows import MEASURED
-from dp_erm_bench.results.settings import worst_if_lost
-from dp_erm_bench.results.sides import apart
+from dp_erm_bench.results.files import plural, typed
+from dp_erm_bench.results.settings import final_rows, worst_if_lost
 from dp_erm_bench.results.statistics import (
     central,
     quantile,
     relative_change,
     resampled_medians,
 )
+from dp_erm_bench.results.store import PLAN, read_plan
+from dp_erm_bench.results.table import MEASURED, UNREADABLE, recorded
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DERIVED = ("_target_", "usual", "usual_standardised", "usual_regression")
+"""Keys of a dataset that do not tell one trial from another."""
+
+# A loss of one's own is that of its name, wherever its file is and after edits.
+LEFT_OUT = {
+    *("dataset.seed", "loss.file", "loss.content"),
+    *(f"dataset.{key}" for key in DERIVED),
+}
+LABELS = ["panel", "line", "phase"]
+ALWAYS = {"dataset": "dataset", "algorithm": "algorithm", "epsilon": "budget.epsilon"}
+
+Name = tuple[str, ...]
+Row = dict[str, Any]
+
+
+def named_finals(folder: Path) -> pd.DataFrame:
+    """Return the final rows of the sweep and report trials of a folder.
+
+    Tuning trials are left out: they only choose.
+
+    Parameters
+    ----------
+    folder : Path
+        A results folder, with its plan.
+
+    Returns
+    -------
+    DataFrame
+        Rows of the tidy table and the column `setting`: all that names a trial but
+        its labels and seeds, as JSON. Parameters that tuning chose name none.
+
+    Raises
+    ------
+    UsageError
+        If there is no such folder or it has no plan.
+    """
+    if not (folder / PLAN).is_file():
+        missing = f"no results folder, it has no {PLAN}"
+        raise UsageError(
+            f"{folder}: {missing if folder.is_dir() else 'no such folder'}"
+        )
+    table = recorded(folder)
+    rows = final_rows(table[table["phase"] != "tune"])
+    settings = {
+        (line["key"], line["tuned"]): _text(line)
+        for line in read_plan(folder)
+        if line is not None and line["phase"] != "tune"
+    }
+    names = zip(rows["trial"], rows["tuned"], strict=True)
+    named = rows.assign(setting=[settings.get(name, "") for name in names])
+    whole = named["setting"] != ""
+    if not whole.all():
+        trials = plural(int((~whole).sum()), "trial")
+        missing = f"{trials} without a whole line of {PLAN} left out"
+        print(f"{typed(folder)}: {missing}", file=sys.stderr)
+    return named[whole]
+
+
+def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flattened setting of a line of the plan, without seeds and labels.
+
+    Parameters
+    ----------
+    line : mapping
+        With `spec` and `tuned`.
+    """
+    spec = line["spec"]
+    setting: dict[str, Any] = {}
+    for part in [part for part in POSED if part in spec]:
+        # A key that came later names no trial where it does what was done before.
+        given = identifying(spec[part]) if part == "dataset" else spec[part]
+        setting[part] = spec[part]["name"]
+        setting |= {f"{part}.{key}": v for key, v in given.items() if key != "name"}
+    setting = {key: value for key, value in setting.items() if key not in LEFT_OUT}
+    if setting.get("dataset.path"):
+        setting["dataset.path"] = PurePath(setting["dataset.path"]).name
+    name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
+    chosen = {} if line["tuned"] else params
+    return {
+        **setting,
+        "algorithm": name,
+        **{f"algorithm.{name}.{key}": value for key, value in chosen.items()},
+        **{f"budget.{key}": value for key, value in spec["budget"].items()},
+        "calibration": spec["calibration"],
+    }
+
+
+def _text(line: Mapping[str, Any]) -> str:
+    """Return a setting as JSON, empty of a damaged line."""
+    try:
+        return json.dumps(flattened(line), sort_keys=True)
+    except UNREADABLE:
+        return ""
+
+
+def labelled(names: Iterable[Name]) -> dict[Name, Row]:
+    """Return the labels of settings: fixed columns, and the keys that differ.
+
+    A key differs if settings that are labelled alike otherwise disagree about it.
+
+    Parameters
+    ----------
+    names : iterable of tuple
+        The values of `LABELS` and a setting.
+    """
+    alike: dict[Name, list[tuple[Name, Row]]] = {}
+    for name in names:
+        setting = json.loads(name[-1])
+        always = tuple(spelled(setting.get(key, "")) for key in ALWAYS.values())
+        alike.setdefault((*name[:-1], *always), []).append((name, setting))
+    labels_of = {}
+    for labels, members in alike.items():
+        differing = _differing([setting for _, setting in members])
+        fixed = dict(zip([*LABELS, *ALWAYS], labels, strict=True))
+        for name, setting in members:
+            rest = [_assigned(key, setting) for key in differing if key in setting]
+            labels_of[name] = {**fixed, "setting": " ".join(rest)}
+    return labels_of
+
+
+def _differing(settings: Sequence[Row]) -> list[str]:
+    """Return the keys that some settings lack, or that have several values."""
+    values: dict[str, list[str]] = {}
+    for setting in settings:
+        for key, value in setting.items():
+            values.setdefault(key, []).append(json.dumps(value))
+    number = len(settings)
+    return sorted(k for k, v in values.items() if len(v) < number or len({*v}) > 1)
+
+
+def _assigned(key: str, setting: Row) -> str:
+    prefix = f"algorithm.{setting.get('algorithm')}."
+    return f"{key.removeprefix(prefix)}={spelled(setting[key])}"
+
+
+def spelled(value: Any) -> str:
+    """Return a value of a setting as text."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def without(sides: Iterable[pd.DataFrame], ignore: Sequence[str]) -> list[pd.DataFrame]:
+    """Return final rows without the labels and keys that are to be ignored.
+
+    Raises
+    ------
+    UsageError
+        If there is no such label or key.
+    """
+    sides = [side.assign(**{n: "" for n in ignore if n in LABELS}) for side in sides]
+    keys = set(ignore) - set(LABELS)
+    if not keys:
+        return sides
+    texts = {text: json.loads(text) for side in sides for text in set(side["setting"])}
+    parts = {
+        part
+        for setting in texts.values()
+        for key in setting
+        for part in keys_above(key)
+    }
+    for name in sorted(keys):
+        check_choice("--ignore", name, sorted({*parts, *LABELS}))
+    reduced = {
+        text: json.dumps(
+            {k: v for k, v in setting.items() if not keys & set(keys_above(k))}
+        )
+        for text, setting in texts.items()
+    }
+    return [side.assign(setting=side["setting"].map(reduced)) for side in sides]
+
+
+def keys_above(key: str) -> Iterator[str]:
+    """Yield a key, the keys that it stands under, and a parameter's plain name."""
+    if key.startswith("algorithm."):
+        yield key.rpartition(".")[2]
+    while key:
+        yield key
+        key = key.rpartition(".")[0]
+
+
+def between(
+    finals: pd.DataFrame, key: str, where: Mapping[str, Sequence[str]] | None = None
+) -> tuple[list[tuple[str, pd.DataFrame]], dict[str, str]]:
+    """Return final rows by the values of a key, alike in name but for it.
+
+    A value of which every trial was skipped is no side: in a tuned folder it has no
+    choices that could run.
+
+    Parameters
+    ----------
+    finals : DataFrame
+        What `named_finals` returns.
+    key : str
+        A key of the settings, or a parameter's plain name. Between algorithms their
+        parameters differ, too, and so do the lines of an experiment.
+    where : mapping of str to sequence of str
+        Values of keys to keep; a setting without the key is kept.
+
+    Returns
+    -------
+    sides : list of (str, DataFrame)
+        The rows of each value, sorted by it.
+    skipped : dict of str to str
+        The values that were skipped, with their reasons.
+
+    Raises
+    ------
+    UsageError
+        For no such key, one value only, or several settings of one value.
+    """
+    texts = {text: json.loads(text) for text in set(finals["setting"])}
+    keys = {part for one in texts.values() for k in one for part in keys_above(k)}
+    for name in (key, *(where or ())):
+        check_choice("--between" if name == key else "--where", name, sorted(keys))
+    kept = [text for text, one in texts.items() if _meets(one, where or {})]
+    finals = finals[finals["setting"].isin(kept)]
+    owner = finals["setting"].map({text: _value(texts[text], key) for text in kept})
+    skipped = _skipped(finals, owner)
+    found = sorted({*owner} - {"", *skipped})
+    if len(found) < 2:
+        raise _single(key, found, skipped)
+    (named,) = without([finals], [key, "line"])
+    sides = [(value, named[(owner == value).to_numpy()]) for value in found]
+    for value, side in sides:
+        twice = side.duplicated([*LABELS, "setting", "seed", "dataset_seed"])
+        if twice.any():
+            same = side["setting"].eq(side.loc[twice, "setting"].iloc[0])
+            several = set(finals.loc[side.index[same], "setting"])
+            raise _several(key, value, [texts[text] for text in several])
+    return sides, skipped
+
+
+def _skipped(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
+    """Return the values of a key of which nothing ran, with the distinct reasons."""
+    ran = {*owner[finals["status"] != "skipped"]}
+    never = finals["message"][~owner.isin({*ran, ""})]
+    return {
+        str(value): "; ".join(dict.fromkeys(reasons.astype(str)))
+        for value, reasons in never.groupby(owner)
+    }
+
+
+def _meets(setting: Row, where: Mapping[str, Sequence[str]]) -> bool:
+    return all(_value(setting, k) in ("", *map(_plain, v)) for k, v in where.items())
+
+
+def _single(key: str, found: Sequence[str], skipped: Mapping[str, str]) -> UsageError:
+    """Return the error of a key without two values to compare."""
+    rest = "".join(f"; {one} was skipped: {why}" for one, why in skipped.items())
+    values = ", ".join(found) or "none that ran"
+    return UsageError(f"--between={key}: it has one value here, {values}{rest}")
+
+
+def _several(key: str, value: str, settings: Sequence[Row]) -> UsageError:
+    """Return the error of a side that has several settings."""
+    every = {name for one in settings for name in one}
+    names = sorted({name for name in every if _differs(name, settings)} - {key})
+    return UsageError(
+        f"--between={key}: {value} has several settings, which differ in "
+        f"{', '.join(names)}; keep one of them with --where KEY=VALUE"
+    )
+
+
+def _value(setting: Row, key: str) -> str:
+    own = [v for k, v in setting.items() if key in (k, k.rpartition(".")[2])]
+    return _plain(spelled(own[0])) if own else ""
+
+
+def _plain(word: str) -> str:
+    """Return a number as one types it, 1.0 as 1."""
+    try:
+        return f"{float(word):.12g}"
+    except ValueError:
+        return word
+
+
+def _differs(key: str, settings: Sequence[Row]) -> bool:
+    return len({spelled(one.get(key, "")) for one in settings}) > 1
+
+
+def apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Return the keys that differ wherever two sides do, with their values.
+
+    Parameters
+    ----------
+    first, second : DataFrame
+        Final rows of A and of B. Where no key keeps all of A from all of B, the text
+        is empty: the seeds do.
+    """
+    told = [(name, set(first[name]), set(second[name])) for name in LABELS]
+    sides = [[json.loads(t) for t in set(one["setting"])] for one in (first, second)]
+    for key in sorted({key for side in sides for setting in side for key in setting}):
+        a, b = ({spelled(one[key]) for one in side if key in one} for side in sides)
+        told.append((key, a, b))
+    words = [
+        f"{key} is {_brief(a)} in A and {_brief(b)} in B"
+        for key, a, b in told
+        if not a & b
+    ]
+    return "; ".join(words[:3])
+
+
+def _brief(values: Iterable[Any]) -> str:
+    names = sorted(str(one) for one in values if one != "")
+    return ", ".join([*names[:3], *["..."] * (len(names) > 3)]) or "not given"
+
 
 Array = npt.NDArray[Any]
 
-NAME = [*LABELS, "setting"]
-TRIAL = [*NAME, "seed", "dataset_seed"]
+COMPARED = [*LABELS, "setting"]
+TRIAL = [*COMPARED, "seed", "dataset_seed"]
 MEASURES = ["objective", "relative_error", *MEASURED, "seconds", "epsilon_certified"]
 """Columns that can be compared."""
 
@@ -122,7 +441,7 @@ def compare(
 def _table(both: pd.DataFrame, on: Sequence[str], rule: Rule) -> pd.DataFrame:
     """Return the rows of all settings, with their labels."""
     arrays = {str(name): both[name].to_numpy() for name in both}
-    groups: Any = both.groupby(NAME, sort=False).indices
+    groups: Any = both.groupby(COMPARED, sort=False).indices
     labels = labelled(groups)
     rows = []
     for name, places in groups.items():
@@ -152,7 +471,7 @@ def _joined(
         columns.append(side[[*TRIAL, "status"]].assign(**values))
     both = columns[0].merge(columns[1], how="outer", on=TRIAL, suffixes=("_a", "_b"))
     both = both.assign(**{f"in_{s}": both[f"status_{s}"].notna() for s in "ab"})
-    key = NAME if rule.by == "setting" else TRIAL
+    key = COMPARED if rule.by == "setting" else TRIAL
     common = both.groupby(key, dropna=False)[["in_a", "in_b"]].any()
     if not common.all(axis=1).any():
         why = apart(*sides) or "--by setting needs no common seeds"

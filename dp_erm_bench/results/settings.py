@@ -1,20 +1,254 @@
-"""Settings in a results table: what each line chose, and the runs that judge it."""
+"""Settings of a results table: their names, what lines chose, the runs that judge."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Collection, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dp_erm_bench.datasets.base import Uncharged
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.plugins.passed import UNRECOUNTED
-from dp_erm_bench.results.labels import HOW_IT_WENT, labelled
+from dp_erm_bench.registry import check_choice, names, read
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PANEL, LINE = "panel", "line"
+ALGORITHM, DATASET = "algorithm", "dataset"
+STANDARDISE = "standardise"
+REST = (
+    *("calibration", "loss", "penalty", "strength", "constraint"),
+    *("epsilon", "delta", "adjacency"),
+)
+AXES = (ALGORITHM, DATASET, "epsilon")
+"""What no name of a line or panel says: they begin with it, or it is an axis."""
+
+RAN = ("ok", "diverged")
+CHOSEN = "report"
+"""The phase whose parameters were chosen by tuning: they name no line."""
+
+HOW_IT_WENT = r" \(.*\)$"
+"""The note of a calibration's label: that it is not proved, or not recounted."""
+
+MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
+"""Lines that `labelled` made, beside others that are called alike."""
+
+
+def settings(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return all that names a setting but its seeds, as text.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of the tidy table, with columns missing or not.
+
+    Returns
+    -------
+    DataFrame
+        On the index of the rows: the algorithm's parameters as `NAME.PARAMETER`, the
+        dataset's options as `DATASET.KEY`; algorithm, dataset, `standardise`, `REST`.
+        Empty where a row has no such key, and for the parameters of report rows, which
+        were tuned.
+    """
+    import pandas as pd
+
+    params = _unpacked(rows, ALGORITHM, "params")
+    if "phase" in rows:
+        params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
+    options = _unpacked(rows, DATASET, "dataset_options")
+    names = (ALGORITHM, DATASET, STANDARDISE, *REST)
+    plain = {name: text_of(rows[name]) for name in names if name in rows}
+    if "calibration" in plain:
+        plain["calibration"] = plain["calibration"].str.replace(
+            HOW_IT_WENT, "", regex=True
+        )
+    return pd.concat([params, options, pd.DataFrame(plain)], axis=1)
+
+
+def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
+    """Return a column of the table, or a parameter or key of the dataset of its rows.
+
+    Of another name it is refused, called `key`, with those that there are.
+    """
+    import pandas as pd
+
+    if name in table:
+        return table[name]
+    every = settings(table)
+    parts = [one for one in every if str(one).rpartition(".")[2] == name]
+    if not parts:
+        own = sorted({str(one).rpartition(".")[2] for one in every} - {*table})
+        check_choice(key, name, [*table.columns, *own])
+    words = every[parts].replace("", None).bfill(axis=1).iloc[:, 0]
+    # A key of a dataset is in the table where it differs from the yaml.
+    for owner in {str(one).rpartition(".")[0] for one in parts} & {*names("dataset")}:
+        usual = read("dataset", owner).get(name)
+        words = words.mask(words.isna() & table["dataset"].eq(owner), str(usual))
+    numbers = pd.to_numeric(words, errors="coerce")
+    return numbers if numbers.notna().equals(words.notna()) else words.fillna("")
+
+
+def _unpacked(rows: pd.DataFrame, owner: str, column: str) -> pd.DataFrame:
+    """Return the keys of a column of JSON as columns `OWNER.KEY` of text."""
+    import pandas as pd
+
+    if column not in rows or owner not in rows:
+        return pd.DataFrame(index=rows.index)
+    pairs = pd.MultiIndex.from_arrays([text_of(rows[owner]), text_of(rows[column])])
+    codes, unique = pd.factorize(pairs)
+    found = [_parsed(str(name), str(text)) for name, text in unique]
+    table = pd.DataFrame(found, index=range(len(found)), dtype=object).fillna("")
+    return table.iloc[codes].set_axis(rows.index)
+
+
+def _parsed(owner: str, text: str) -> dict[str, str]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(content, dict):
+        return {}
+    # The seed of the data is one to pool over: it has a column of its own.
+    named = {key: value for key, value in content.items() if key != "seed"}
+    return {f"{owner}.{key}": _word(key, value) for key, value in named.items()}
+
+
+def _word(key: str, value: Any) -> str:
+    if key == "path":
+        return PurePath(str(value)).name
+    return f"{value:.6g}" if isinstance(value, float) else shown(value)
+
+
+def text_of(column: pd.Series[Any]) -> pd.Series[str]:
+    """Return a column as text, empty where it has no value."""
+    import pandas as pd
+
+    codes, unique = pd.factorize(column)
+    words = np.array([*(_word("", one) for one in unique), ""], dtype=object)
+    return pd.Series(words[codes], column.index, dtype=object)
+
+
+def differing(
+    rows: pd.DataFrame, base: pd.DataFrame, names: Sequence[str] = ()
+) -> list[str]:
+    """Return the columns that tell rows apart which agree in all of `base`.
+
+    A column that says nothing beyond those before it is left out: with n goes 1/n.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Text, as `settings` returns it; an empty cell differs from nothing.
+    base : DataFrame
+        What the rows are told apart by already, on the same index.
+    names : sequence of str
+        Columns to look at, in this order; all by default.
+    """
+    import pandas as pd
+
+    groups = np.zeros(len(rows), dtype=np.int64)
+    for name in base:
+        groups = _joint(groups, pd.factorize(base[name], use_na_sentinel=False)[0])
+    kept = []
+    for name in names or rows.columns:
+        column = rows[name].to_numpy()
+        there = column != ""
+        codes = pd.factorize(column)[0]
+        finer = _joint(groups[there], codes[there])
+        if len(np.unique(finer)) > len(np.unique(groups[there])):
+            kept.append(str(name))
+            groups = _joint(groups, codes)
+    return kept
+
+
+def _joint(first: Any, second: Any) -> Any:
+    """Return codes of the pairs of two codes."""
+    import pandas as pd
+
+    return pd.factorize(first * (int(second.max(initial=0)) + 1) + second)[0]
+
+
+def named(
+    start: pd.Series[Any], rows: pd.DataFrame, names: Sequence[str]
+) -> pd.Series[str]:
+    """Return names followed by `, key=value` for each column that a row has.
+
+    Parameters
+    ----------
+    start : Series
+        What the names begin with.
+    rows : DataFrame
+        What `settings` returns, on the same index.
+    names : sequence of str
+        Columns of `rows`.
+    """
+    text = text_of(start)
+    for name in names:
+        key, column = name.rpartition(".")[2], rows[name]
+        text = text + (f", {key}=" + column).where(column != "", "")
+    return text
+
+
+def labelled(
+    table: pd.DataFrame, again: bool = False, parameters: bool = True, axis: str = ""
+) -> pd.DataFrame:
+    """Return a table with panel and line where the command line named none.
+
+    The panel is the dataset, the line the algorithm, each followed by what else varies
+    among the rows of it, as `key=value`; but for epsilon and seeds, which are axes.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table.
+    again : bool
+        Whether labels that were made here are made again, of these rows alone.
+    parameters : bool
+        Whether lines tell parameters apart; without, settings compete in them.
+    axis : str
+        A column or key that is drawn along an axis: no label says what goes with it.
+    """
+    panel, line = table[PANEL].fillna(""), table[LINE].fillna("")
+    bare = panel.eq("") & line.eq("")
+    if again:
+        parts = line.str.extract(f"^{MADE.pattern}$")[ALGORITHM]
+        bare |= table["phase"].eq("sweep") & parts.eq(table[ALGORITHM])
+    if not bare.any():
+        return table
+    rows = table[bare].drop_duplicates("trial").set_index("trial")
+    every = settings(rows)
+    names = [str(name) for name in every]
+    judged = rows["status"].isin(RAN) if rows["status"].isin(RAN).any() else slice(None)
+    data = [name for name in names if _of_data(name, rows)]
+    lines = [name for name in names if name not in (*data, *AXES)]
+    if not parameters:
+        lines = [name for name in lines if name in REST]
+    on_axis = [name for name in names if name.rpartition(".")[2] == axis]
+    base = every[on_axis].assign(dataset=rows[DATASET])
+    if axis in rows:
+        base[axis] = rows[axis]
+    apart = differing(every[judged], base[judged], data)
+    panels = named(rows[DATASET], every, apart)
+    base = base.assign(algorithm=rows[ALGORITHM], epsilon=rows["epsilon"], panel=panels)
+    apart = differing(every[judged], base[judged], lines)
+    found = named(rows[ALGORITHM], every, apart)
+    trials = table.loc[bare, "trial"]
+    return table.assign(
+        panel=panel.mask(bare, trials.map(panels)),
+        line=line.mask(bare, trials.map(found)),
+    )
+
+
+def _of_data(name: str, rows: pd.DataFrame) -> bool:
+    """Return whether a column of `settings` is of the data."""
+    owner = name.rpartition(".")[0]
+    return name == STANDARDISE or (bool(owner) and owner in set(rows[DATASET]))
+
 
 LABELS = ["experiment", "panel", "line", "algorithm"]
 PROBLEM = [
@@ -22,7 +256,7 @@ PROBLEM = [
     *("loss", "penalty", "strength", "constraint"),
 ]
 BUDGET = ["epsilon", "delta", "adjacency", "calibration"]
-LINE = [*LABELS, *PROBLEM, *BUDGET]
+LINE_COLUMNS = [*LABELS, *PROBLEM, *BUDGET]
 """Columns that tell lines apart: runs equal in them differ in setting and seed only."""
 
 TUNING = Uncharged.TUNING.value
@@ -70,15 +304,17 @@ def best_settings(table: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         raise UsageError("best_settings: the table has no runs to choose from")
     scores = rows.assign(score=worst_if_lost(rows, "objective"))
-    settings = scores.groupby([*LINE, "params"], dropna=False, sort=False)["score"]
+    settings = scores.groupby([*LINE_COLUMNS, "params"], dropna=False, sort=False)[
+        "score"
+    ]
     means = settings.agg(mean_objective="mean", seeds="size").reset_index()
-    lines = means.groupby(LINE, dropna=False, sort=False)
+    lines = means.groupby(LINE_COLUMNS, dropna=False, sort=False)
     means["settings"] = lines["params"].transform("size")
     means = means[means["seeds"] == lines["seeds"].transform("max")]
     ranked = means.sort_values("mean_objective", kind="stable")
-    again = ranked.groupby(LINE, dropna=False, sort=False)["mean_objective"]
+    again = ranked.groupby(LINE_COLUMNS, dropna=False, sort=False)["mean_objective"]
     ranked["runner_up"] = again.shift(-1)
-    return ranked.drop_duplicates(LINE).sort_index().reset_index(drop=True)
+    return ranked.drop_duplicates(LINE_COLUMNS).sort_index().reset_index(drop=True)
 
 
 def held_out(table: pd.DataFrame, tuning_seeds: Collection[int]) -> pd.DataFrame:
@@ -102,7 +338,7 @@ def held_out(table: pd.DataFrame, tuning_seeds: Collection[int]) -> pd.DataFrame
     table = labelled(table, again=True, parameters=False)
     chooses = table["seed"].isin(tuning_seeds)
     tune, rest = table[chooses].assign(phase="tune"), table[~chooses]
-    names = [*LINE, "params"]
+    names = [*LINE_COLUMNS, "params"]
     chosen = pd.MultiIndex.from_frame(best_settings(tune)[names])
     kept = pd.MultiIndex.from_frame(_as_asked(rest)[names]).isin(chosen)
     report = rest[kept].assign(phase="report", tuned=True)

@@ -1,26 +1,347 @@
-"""The records of a results folder, indexed by key without parsing them.
+"""The one place of what is recorded: segments, their index, plan and store.
+
+Segments: what each process appends to a file of its own, and what a line of it says.
+
+A segment is a file of lines. The first says who writes: ``{"segment":2,"run":...,
+"version":...}``. ``{"begin":[keys],"time":...}`` stands before the records of a batch
+that was begun; a begun key without a record tells what a process was at when it died.
+A record starts with ``key`` and ``status``. Its ``batch`` names the trials that ran
+with it: a digest of their keys, which the mark lists. It and the first line end with
+``crc``, the checksum of all bytes before it. A segment is never edited and never
+continued by another process, so a torn last line costs that one record and nothing
+else.
+
+The records of a results folder, indexed by key without parsing them.
 
 A folder holds ``segments/*.jsonl`` (one file per writing process, one line per
 trial), ``plan.jsonl`` (which trial belongs to which line of which panel) and what is
 derived from both.
+
+plan.jsonl: which trial belongs to which line of which panel.
+
+Several runs may use one folder at once. Each keeps its lines in a file without a name,
+which dies with it, and publishes them under the folder's lock: the plan of an
+experiment becomes that of the run that wrote last, a sweep adds to what is there.
+
+A line ends with ``crc``, as a record does. Before it the last one has ``lines``, how
+many there are, and ``sum``, the checksum of those before it: a line that is gone, or
+there twice, is noticed, too. Plans of earlier versions have none of these.
+
+asked.jsonl: the points that searches asked for, so that a resumed run asks again.
+
+They rest on random numbers of a library: another version of it could ask for others in
+the middle of a run. A line names a case, one of its rounds, and the points.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import itertools
 import math
+import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+import time
+import zlib
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from dp_erm_bench import paths
+from dp_erm_bench.datasets.spec import identifying
 from dp_erm_bench.errors import UsageError, number
+from dp_erm_bench.paths import opened, write_atomic
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
-from dp_erm_bench.results.index import STATUSES, Entry, Index
-from dp_erm_bench.results.segment import FORMAT
+
+FINISHED = ("ok", "skipped", "diverged")
+FAILED = ("error", "timeout", "killed")
+STATUSES = (*FINISHED, *FAILED)
+
+
+class Entry(NamedTuple):
+    """The place of a record, with its most used fields.
+
+    Attributes
+    ----------
+    status : str
+        Status of its trial.
+    segment : Path
+        File that holds it.
+    offset, length : int
+        Its place there, in bytes.
+    cost : float
+        Seconds that its trial took; nan if that is not recorded.
+    run : str
+        The run that computed it; empty if that is not recorded.
+    """
+
+    status: str
+    segment: Path
+    offset: int
+    length: int
+    cost: float = math.nan
+    run: str = ""
+
+
+class Index(Mapping[str, Entry]):
+    """The entries of records by the keys of their trials.
+
+    There may be 10^6 of them: each takes about 200 bytes, less than half of what a
+    dictionary of entries takes. An entry is put together when it is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, int] = {}
+        self._statuses = array("b")
+        self._offsets, self._lengths = array("q"), array("q")
+        self._costs = array("d")
+        self._origins = array("l")
+        self._segments: list[tuple[Path, str]] = []
+
+    def put(self, key: str, entry: Entry) -> None:
+        """Take an entry in place of an earlier one of its key, if there is one.
+
+        An unfinished trial's does not replace a finished one's.
+        """
+        status = STATUSES.index(entry.status)
+        row = self._rows.setdefault(_packed(key), len(self._costs))
+        if row == len(self._costs):
+            self._statuses.append(status)
+            self._offsets.append(entry.offset)
+            self._lengths.append(entry.length)
+            self._costs.append(entry.cost)
+            self._origins.append(self._origin(entry))
+        elif self._statuses[row] >= len(FINISHED) or status < len(FINISHED):
+            self._statuses[row] = status
+            self._offsets[row], self._lengths[row] = entry.offset, entry.length
+            self._costs[row], self._origins[row] = entry.cost, self._origin(entry)
+
+    def status(self, key: str) -> str | None:
+        """Return the status of a trial, None if it has no record."""
+        row = self._rows.get(_packed(key))
+        return None if row is None else STATUSES[self._statuses[row]]
+
+    def __getitem__(self, key: str) -> Entry:
+        """Return the entry of a key."""
+        row = self._rows[_packed(key)]
+        segment, run = self._segments[self._origins[row]]
+        place = segment, self._offsets[row], self._lengths[row]
+        return Entry(STATUSES[self._statuses[row]], *place, self._costs[row], run)
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a key has a record."""
+        return isinstance(key, str) and _packed(key) in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the keys, those that were recorded first before the others."""
+        return map(_unpacked, self._rows)
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self._rows)
+
+    def _origin(self, entry: Entry) -> int:
+        """Return the number of an entry's segment; entries come segment by segment."""
+        origin = entry.segment, entry.run
+        if not self._segments or self._segments[-1] != origin:
+            self._segments.append(origin)
+        return len(self._segments) - 1
+
+
+def _packed(key: str) -> bytes:
+    """Return the 32 bytes of a key; what is no key of ours is spelled out."""
+    try:
+        packed = bytes.fromhex(key)
+    except ValueError:
+        packed = b""
+    same = len(packed) == 32 and packed.hex() == key
+    return packed if same else key.encode(errors="surrogatepass")
+
+
+def _unpacked(packed: bytes) -> str:
+    return packed.hex() if len(packed) == 32 else packed.decode(errors="surrogatepass")
+
+
+FORMAT = 3
+"""Raised when results of earlier versions should be made anew, see CHANGELOG."""
+NAMED = 16
+"""Digits of a digest that names something within a folder."""
+
+
+class Segment:
+    """The segment that this process appends to; opened when there is something to say.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    run : str
+        The run that this process works for.
+    """
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self.folder = folder
+        self.run = run
+        self._handle: int | None = None
+        self._file: tuple[int, int] | None = None
+
+    def begin(self, keys: Sequence[str]) -> None:
+        """Mark the trials of a batch as begun."""
+        self._write(files.line({"begin": list(keys), "time": round(time.time(), 3)}))
+
+    def append(self, records: Iterable[Mapping[str, Any]], cost: float = 0.0) -> None:
+        """Write the records of a batch at once; `cost` is in seconds a trial."""
+        self._write(b"".join(encoded(record, cost) for record in records))
+
+    def copy(self, lines: bytes) -> None:
+        """Append whole marks and records that another process wrote."""
+        self._write(lines)
+
+    def close(self) -> None:
+        """Close the file; what comes later goes to a new one."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _write(self, data: bytes) -> None:
+        """Write whole lines; after a failure nothing may follow a torn one."""
+        with files.telling(self.folder):
+            try:
+                if not self._is_open():
+                    data = self._open() + data
+                assert self._handle is not None
+                while data:
+                    data = data[os.write(self._handle, data) :]
+            except OSError:
+                self.close()
+                raise
+
+    def _is_open(self) -> bool:
+        """Return whether the handle is still the segment's: a solver may close it.
+
+        Raises
+        ------
+        UsageError
+            If the segment was removed, and its records with it.
+        """
+        if self._handle is None:
+            return False
+        try:
+            status = os.fstat(self._handle)
+        except OSError:
+            return False
+        if (status.st_dev, status.st_ino) != self._file:
+            return False
+        if status.st_nlink == 0:
+            raise files.removed(self.folder)
+        return True
+
+    def _open(self) -> bytes:
+        """Open a new file and return its first line."""
+        name = f"{self.run}-{os.getpid()}-{time.time_ns()}.jsonl"
+        path = self.folder / "segments" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
+        self._handle = os.open(path, flags, 0o666)
+        status = os.fstat(self._handle)
+        self._file = status.st_dev, status.st_ino
+        # By name: the top package names the upper layers in its annotations.
+        version = importlib.import_module("dp_erm_bench").__version__
+        first = {"segment": FORMAT, "run": self.run, "version": version}
+        return files.sealed(files.line(first))
+
+
+def failed(key: str, status: str, message: str) -> dict[str, Any]:
+    """Return the record of a trial that has no trajectory."""
+    reason = {"key": key, "status": status, "message": message}
+    return {**reason, "facts": {}, "trajectory": {}}
+
+
+def batch_name(keys: Iterable[str]) -> str:
+    """Return the name of a batch in its records: a digest of its keys, in order."""
+    return sha256(" ".join(keys).encode()).hexdigest()[:NAMED]
+
+
+def encoded(record: Mapping[str, Any], cost: float = 0.0) -> bytes:
+    """Return the line of a record: key, status and cost first, the checksum last."""
+    first = {"key": record["key"], "status": record["status"], "cost": round(cost, 6)}
+    return files.sealed(files.line({**first, **record}))
+
+
+class Traces(NamedTuple):
+    """The trials that a process began, and the records that it wrote.
+
+    Attributes
+    ----------
+    begun : dict of str to float
+        When it began each trial, in seconds since 1970.
+    records : dict of str to dict
+        The records that it finished writing.
+    """
+
+    begun: dict[str, float]
+    records: dict[str, dict[str, Any]]
+
+
+def traces_of(folder: Path, run: str, pid: int) -> Traces:
+    """Return the traces of a process of a run, empty if it wrote nothing."""
+    traces = Traces({}, {})
+    for segment in sorted((folder / "segments").glob(f"{run}-{pid}-*.jsonl")):
+        for text, content in _contents(segment):
+            if "begin" in content:
+                traces.begun.update(dict.fromkeys(content["begin"], content["time"]))
+            elif "key" in content and files.is_sealed(text):
+                traces.records[content["key"]] = content
+    return traces
+
+
+def _contents(segment: Path, word: str = "") -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield the lines of a segment that hold a word, with the objects in them."""
+    if segment.is_file():
+        with segment.open("rb") as file:
+            for text in file:
+                if word.encode() in text:
+                    yield text, files.parsed(text) or {}
+
+
+def mates_of(key: str, batch: str, segment: Path, run: str) -> list[str]:
+    """Return the keys of the trials of a recorded batch, in the order of the batch.
+
+    Parameters
+    ----------
+    key : str
+        Of one of them.
+    batch : str
+        The name of its batch (`batch_name`).
+    segment : Path
+        The segment that holds the record.
+    run : str
+        The run that wrote it.
+
+    Returns
+    -------
+    list of str
+        The key alone if nothing ran with it; empty if the mark of the batch is gone
+        or damaged, in all segments of the run.
+    """
+    if batch == batch_name([key]):
+        return [key]
+    # A segment that was closed under its process goes on in another one.
+    others = sorted(set(segment.parent.glob(f"{run}-*.jsonl")))
+    for path in (segment, *others):
+        for _, content in _contents(path, key):
+            keys = content.get("begin")
+            if isinstance(keys, list) and batch == batch_name(map(str, keys)):
+                return [str(one) for one in keys]
+    return []
+
 
 MIDDLE = b'","status":"'
 COST = re.compile(rb',"cost":(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?),')
@@ -228,3 +549,294 @@ def _origin(path: Path, first: bytes) -> tuple[str, int]:
             f"{FORMAT}"
         )
     return str(header.get("run", "")), header["segment"]
+
+
+PLAN = files.PLAN
+LABELS = {
+    **dict.fromkeys(("key", "experiment", "panel", "line", "phase"), str),
+    **{"tuned": bool, "spec": dict},
+}
+FLAGS = b',"tuned":'
+SPEC = b',"spec":'
+FILE = re.compile(rb',"file":"(?:[^"\\]|\\.)*","content":"[0-9a-f]*"')
+SILENT = {
+    **dict.fromkeys(("algorithm", "loss"), ("file",)),
+    "dataset": ("_target_", "usual", "usual_standardised", "usual_regression", "path"),
+}
+"""Keys of a spec's parts that a trial's key does not depend on, their content given."""
+
+
+class Plan:
+    """The plan of one run, published into its folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    append : bool
+        Whether to keep what others planned.
+
+    Attributes
+    ----------
+    published : int
+        Checksum of the file as this run left it last, -1 if it never wrote one.
+    """
+
+    def __init__(self, folder: Path, append: bool) -> None:
+        self.folder = folder
+        self.append = append
+        self._own: BinaryIO | None = None
+        self.published = -1
+
+    def __enter__(self) -> Plan:
+        """Return the plan; nothing is written yet."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Drop the run's own copy; a full disk takes what is left in it no better."""
+        if self._own is not None:
+            with contextlib.suppress(OSError):
+                self._own.close()
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add lines and publish them together with those before."""
+        with files.telling(self.folder):
+            if self._own is None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._own = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
+            before = self._own.seek(0, 2)
+            self._own.writelines(map(files.line, rows))
+            new = self._own.tell() > before or self.published == -1
+            with files.locked(self.folder):
+                self.restore(new)
+
+    def restore(self, new: bool = False) -> None:
+        """Publish if lines are new, or another run has written since.
+
+        Call it under the lock of the folder.
+        """
+        own, path = self._own, self.folder / PLAN
+        if own is None or not (new or checksum(self.folder) != self.published):
+            return
+        own.seek(0)
+        if self.append:
+            _merge(path, own)
+        else:
+            _write(path, own)
+        self.published = checksum(self.folder)
+
+
+def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
+    """Yield the lines of a folder's plan, None for each one that is damaged or gone.
+
+    A line that is there twice is damage, and so are all lines of a key that stands for
+    two specs: nothing says which of them is right.
+
+    Raises
+    ------
+    UsageError
+        If the plan is no file of the folder that can be read.
+    """
+    path = folder / PLAN
+    with files.telling(folder):
+        twofold = _twofold(path)
+        for raw in files.checked_lines(path):
+            row = None if raw is None or raw[KEY] in twofold else files.parsed(raw)
+            good = row and all(isinstance(row.get(k), t) for k, t in LABELS.items())
+            yield row if good else None
+
+
+def damage(folder: Path) -> int:
+    """Return the number of lines of a folder's plan that are damaged or gone."""
+    return sum(row is None for row in read_plan(folder))
+
+
+def checksum(folder: Path) -> int:
+    """Return the checksum of the plan as it stands, -1 if there is none."""
+    if not (folder / PLAN).is_file():
+        return -1
+    with opened(folder / PLAN, folder) as file:
+        total = 0
+        while block := file.read(files.BLOCK):
+            total = zlib.crc32(block, total)
+    return total
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> None:
+    write_atomic(path, lambda file: file.writelines(files.sealed_lines(lines)))
+
+
+def _merge(path: Path, own: BinaryIO) -> None:
+    """Add a run's lines to the plan.
+
+    A line of the same labels and spec but of another key is replaced: the code or the
+    data behind it changed. So is one of the same labels and key that spells its spec in
+    another way. A damaged line goes, and one that contradicts this run's.
+    """
+    if not path.is_file():
+        _write(path, own)
+        return
+    new: dict[bytes, bytes] = {}
+    ours: dict[bytes, int] = {}
+    heads: set[bytes] = set()
+    place = 0
+    for line in own:
+        new[_name(line)] = line[KEY]
+        heads.add(_head(line))
+        ours[line[KEY]], place = place, place + len(line)
+    there: set[bytes] = set()
+    gone: set[bytes] = set()
+    stale = not files.has_checksums(path)
+    for raw in files.checked_lines(path):
+        name = raw and _name(raw)
+        if raw is None or name is None:
+            stale = True
+        elif name in new and new[name] == raw[KEY]:
+            there.add(name)
+        elif name in new or _head(raw) in heads:
+            gone.add(raw)
+        elif not _agree(raw, _line_at(own, ours.get(raw[KEY]), raw)):
+            gone.add(raw)
+    if stale or gone or len(there) < len(new):
+        own.seek(0)
+        kept = (raw for raw in files.checked_lines(path) if raw and raw not in gone)
+        added = (raw for raw in own if _name(raw) not in there)
+        _write(path, itertools.chain(kept, added))
+
+
+def _line_at(own: BinaryIO, place: int | None, default: bytes) -> bytes:
+    """Return the line at a place of a run's own lines."""
+    if place is None:
+        return default
+    own.seek(place)
+    return own.readline()
+
+
+def _twofold(path: Path) -> set[bytes]:
+    """Return the keys that stand for two specs."""
+    seen: set[int] = set()
+    twice: set[bytes] = set()
+    if path.is_file():
+        with opened(path, path.parent) as file:
+            for raw in files.lines_of(file):
+                # In little memory; what only seems to be there twice agrees below.
+                name = hash(raw[KEY])
+                if name in seen:
+                    twice.add(raw[KEY])
+                seen.add(name)
+    alike: dict[bytes, list[bytes]] = defaultdict(list)
+    for good in filter(None, files.checked_lines(path) if twice else ()):
+        if good[KEY] in twice:
+            alike[good[KEY]].append(good)
+    return {k for k, raws in alike.items() if not all(_agree(raws[0], r) for r in raws)}
+
+
+def _head(raw: bytes) -> bytes:
+    """Return the digest of a line's key and labels."""
+    return blake2b(raw.partition(FLAGS)[0], digest_size=16).digest()
+
+
+def _name(raw: bytes) -> bytes:
+    """Return the digest of a line's labels and spec, without its key and flags.
+
+    A solver's file is code: where it lies and what it holds name no trial.
+    """
+    labels = raw.partition(FLAGS)[0][KEY.stop :]
+    spec = FILE.sub(b"", raw.partition(SPEC)[2])
+    return blake2b(labels + spec, digest_size=16).digest()
+
+
+def _agree(one: bytes, other: bytes) -> bool:
+    """Return whether lines of one key agree in all that the key depends on.
+
+    A parameter at its default may be spelled or not.
+    """
+    if one.partition(SPEC)[2] == other.partition(SPEC)[2]:
+        return True
+    (rest, params), (other_rest, others) = map(_fixed, (one, other))
+    same = all(params[name] == others[name] for name in params.keys() & others.keys())
+    return bool(same and rest == other_rest)
+
+
+def _fixed(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parts of a line that its key depends on, and its parameters."""
+    spec = _mapping((files.parsed(raw) or {}).get("spec"))
+    parts = {part: _mapping(spec.get(part)) for part in SILENT}
+    params = _mapping(parts["algorithm"].pop("params", None))
+    parts["dataset"] = identifying(parts["dataset"])
+    for part, silent in SILENT.items():
+        for key in silent:
+            parts[part].pop(key, None)
+    return spec | parts, params
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+ASKED = "asked.jsonl"
+KEYS = {"case": str, "round": int, "points": list}
+
+Points = list[dict[str, Any]]
+
+
+class Asked:
+    """What searches have asked for in a results folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    records : bool
+        Whether new points are written; a plan writes none.
+    """
+
+    def __init__(self, folder: Path, records: bool) -> None:
+        self.folder, self.records = folder, records
+        self._known: dict[tuple[str, int], Points] = {}
+        self._read()
+
+    def _read(self) -> None:
+        path = self.folder / ASKED
+        if path.is_file():
+            with files.telling(self.folder), opened(path, self.folder) as file:
+                for raw in files.lines_of(file):
+                    self._take(raw)
+
+    def _take(self, raw: bytes) -> None:
+        """Keep a line that is whole; of one that is torn the points are made anew."""
+        row = files.parsed(raw) if files.is_sealed(raw) else None
+        if row and all(isinstance(row.get(key), kind) for key, kind in KEYS.items()):
+            points = [point for point in row["points"] if isinstance(point, dict)]
+            self._known.setdefault((row["case"], row["round"]), points)
+
+    def __call__(self, case: str, number: int, make: Callable[[], Points]) -> Points:
+        """Return the points of a round: those that were asked for, else new ones.
+
+        Parameters
+        ----------
+        case : str
+            Digest of what the points depend on, the best setting so far too.
+        number : int
+            The round.
+        make : callable
+            Returns the points of a round that nobody has asked for before.
+        """
+        if (case, number) not in self._known:
+            points = make()
+            if self.records:
+                self._write({"case": case, "round": number, "points": points})
+            self._known.setdefault((case, number), points)
+        return self._known[case, number]
+
+    def _write(self, row: dict[str, Any]) -> None:
+        line = files.sealed(files.line(row))
+        with files.telling(self.folder), files.locked(self.folder):
+            # Another run of the folder may have asked for them meanwhile.
+            self._read()
+            if (row["case"], row["round"]) in self._known:
+                return
+            with open(self.folder / ASKED, "a+b", opener=files.careful) as file:
+                # A line of a run that was killed may lack its end.
+                file.seek(max(file.tell() - 1, 0))
+                file.write(b"\n" * (file.read(1) not in (b"", b"\n")) + line)

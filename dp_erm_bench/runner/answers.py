@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dp_erm_bench.errors import printable
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
-from dp_erm_bench.results.index import STATUSES
+from dp_erm_bench.results.store import STATUSES
 from dp_erm_bench.runner.worker import Batch, Outcome, Report
 
 LONGEST = 200

@@ -22,7 +22,7 @@ from dp_erm_bench.problems import named
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.results.segment import NAMED, batch_name, failed
+from dp_erm_bench.results.store import NAMED, batch_name, failed
 from dp_erm_bench.run import Recorder, Run
 from dp_erm_bench.solvers.base import Solver
 

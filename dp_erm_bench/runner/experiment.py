@@ -21,10 +21,10 @@ from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.trials import Line
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
-from dp_erm_bench.results import plan, table
+from dp_erm_bench.results import store, table
 from dp_erm_bench.results.files import check_writable, locked, plural, telling, typed
-from dp_erm_bench.results.index import FINISHED
 from dp_erm_bench.results.runs import check_run, note_ended, read_manifest
+from dp_erm_bench.results.store import FINISHED
 from dp_erm_bench.runner.manifest import doubts, plain_command, recorded, write_choices
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.plan import print_plan
@@ -154,11 +154,11 @@ def _settled(session: Session) -> dict[str, Any]:
     previous = read_manifest(folder)
     session.store.tell(previous, "run again")
     session.damaged = session.store.damage()
-    same = previous.get("plan_file") == plan.checksum(folder)
-    if not same and (torn := plan.damage(folder)):
-        session.damaged[plan.NAME] = torn
+    same = previous.get("plan_file") == store.checksum(folder)
+    if not same and (torn := store.damage(folder)):
+        session.damaged[store.PLAN] = torn
         lost = plural(torn, "damaged line")
-        print(f"{typed(folder)}: {plan.NAME}: {lost}: made anew", file=sys.stderr)
+        print(f"{typed(folder)}: {store.PLAN}: {lost}: made anew", file=sys.stderr)
     return previous
 
 
@@ -173,7 +173,7 @@ def _derive(
     if choices or not session.options.append_plan:
         with telling(folder):
             write_choices(folder, session.name, choices)
-    left = {"plan": session.digest.hexdigest(), "plan_file": plan.checksum(folder)}
+    left = {"plan": session.digest.hexdigest(), "plan_file": store.checksum(folder)}
     same = all(previous.get(name) == value for name, value in left.items())
     if session.ran == 0 and same and not table.is_outdated(folder):
         return left

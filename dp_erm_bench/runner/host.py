@@ -18,7 +18,7 @@ from pathlib import Path
 from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
-from dp_erm_bench.results.segment import traces_of
+from dp_erm_bench.results.store import traces_of
 from dp_erm_bench.runner.answers import Answer, Death, packed
 from dp_erm_bench.runner.process import PATIENCE, Worker
 from dp_erm_bench.runner.worker import Batch, Job, Outcome

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dp_erm_bench.errors import UsageError, printable
-from dp_erm_bench.results.segment import Segment, failed
+from dp_erm_bench.results.store import Segment, failed
 from dp_erm_bench.runner.answers import Answer, Death
 from dp_erm_bench.runner.losses import LastWords, Losses
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome

@@ -30,7 +30,7 @@ from dp_erm_bench.results.runs import (
     write_noted,
     write_run,
 )
-from dp_erm_bench.results.segment import FORMAT
+from dp_erm_bench.results.store import FORMAT
 from dp_erm_bench.runner.session import Session
 
 LEAST_RANGE = 3

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dp_erm_bench.results.index import FAILED
+from dp_erm_bench.results.store import FAILED
 
 STEPS = 20
 QUIET = 0.5

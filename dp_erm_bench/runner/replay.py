@@ -19,10 +19,8 @@ from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.results.files import plural, typed
-from dp_erm_bench.results.plan import NAME as PLAN
-from dp_erm_bench.results.plan import read_plan
-from dp_erm_bench.results.segment import NAMED, mates_of
-from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.store import NAMED, Store, mates_of, read_plan
+from dp_erm_bench.results.store import PLAN as PLAN
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import facts, solved_together, trajectory
 

@@ -15,10 +15,8 @@ from dp_erm_bench.definitions import package_sources
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.experiment.tune import tuners_of
-from dp_erm_bench.results.asked import Asked
-from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import check_run, new_run_id
-from dp_erm_bench.results.store import Store, finals_of
+from dp_erm_bench.results.store import Asked, Plan, Store, finals_of
 from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.handshake import needs_of
 from dp_erm_bench.runner.options import RunOptions

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dp_erm_bench.results.files import plural
-from dp_erm_bench.results.index import FAILED
-from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.store import FAILED, Store
 
 OTHERS = ("skipped", "diverged")
 SHOWN = 8

@@ -12,7 +12,7 @@ from dp_erm_bench.experiment.frame import RunnerConfig, check_setting
 from dp_erm_bench.experiment.starts import PROFILE
 from dp_erm_bench.experiment.tuned import tuned_blocks
 from dp_erm_bench.results import table
-from dp_erm_bench.results.segment import NAMED
+from dp_erm_bench.results.store import NAMED
 from dp_erm_bench.results.tuned import tuned
 from dp_erm_bench.runner.engines.choice import ACTIVE
 from dp_erm_bench.runner.experiment import run_experiment

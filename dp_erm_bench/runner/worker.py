@@ -20,8 +20,7 @@ from dp_erm_bench.definitions import package_sources
 from dp_erm_bench.errors import UsageError, printable, traced
 from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.registry import locate
-from dp_erm_bench.results.segment import Segment, failed
-from dp_erm_bench.results.store import finals_of
+from dp_erm_bench.results.store import Segment, failed, finals_of
 from dp_erm_bench.runner.options import EXECUTE, own_memory
 from dp_erm_bench.runner.speaker import Speaker
 

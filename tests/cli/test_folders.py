@@ -10,8 +10,8 @@ from dp_erm_bench.cli.main import command, main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report import make
 from dp_erm_bench.results import runs
-from dp_erm_bench.results.plan import Plan
 from dp_erm_bench.results.runs import _host, read_manifest, write_run
+from dp_erm_bench.results.store import Plan
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report.plot import sheet
 from dp_erm_bench.report.view import View, shown
 from dp_erm_bench.results.columns import COLUMNS
-from dp_erm_bench.results.labels import labelled
-from dp_erm_bench.results.plan import Plan
+from dp_erm_bench.results.settings import labelled
+from dp_erm_bench.results.store import Plan
 
 SWEEP = """
     dataset=log1,log2 dataset.n=80 dataset.p=4 algorithm=random_cd,gd

@@ -12,8 +12,7 @@ from made_blocks import make_block
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.results.segment import encoded, failed
-from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.store import Store, encoded, failed
 from dp_erm_bench.runner import handshake
 from dp_erm_bench.runner.answers import Answer, packed
 from dp_erm_bench.runner.engines import admission, choice, refusals, remote

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dp_erm_bench.results.segment import Segment
-from dp_erm_bench.results.store import Store, segments_of
+from dp_erm_bench.results.store import Segment, Store, segments_of
 from dp_erm_bench.results.table import collect, load_results
 
 RUN = "00000000000000000001-here-1"

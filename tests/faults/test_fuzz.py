@@ -20,9 +20,8 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import sealed_json, unsealed_json
 from dp_erm_bench.report.paper import open_choices
 from dp_erm_bench.results import runs
-from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.runs import read_manifest, read_run, write_noted, write_run
-from dp_erm_bench.results.store import Store, segments_of
+from dp_erm_bench.results.store import Store, read_plan, segments_of
 from dp_erm_bench.results.table import load_results
 
 CASES = 1000

@@ -14,9 +14,8 @@ import sweeping
 from launch import wait_for
 
 from dp_erm_bench.results.files import locked
-from dp_erm_bench.results.plan import read_plan
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_run
-from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.store import Store, read_plan
 from dp_erm_bench.results.table import collect, is_stale, load_results
 
 SWEEP = range(6)

@@ -4,10 +4,8 @@ import shutil
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.compare import compare
-from dp_erm_bench.results.finals import flattened, labelled, named_finals
-from dp_erm_bench.results.plan import Plan
-from dp_erm_bench.results.segment import Segment
+from dp_erm_bench.results.compare import compare, flattened, labelled, named_finals
+from dp_erm_bench.results.store import Plan, Segment
 
 RUN = "00000000000000000001-here-1"
 SPEC = {

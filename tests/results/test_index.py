@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_erm_bench.results.index import FAILED, FINISHED, STATUSES, Entry, Index
+from dp_erm_bench.results.store import FAILED, FINISHED, STATUSES, Entry, Index
 
 KEYS = st.one_of(
     st.binary(min_size=32, max_size=32).map(bytes.hex),

@@ -8,8 +8,13 @@ import pytest
 from dp_erm_bench import load_results
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.labels import differing, labelled, settings
-from dp_erm_bench.results.settings import best_settings, held_out
+from dp_erm_bench.results.settings import (
+    best_settings,
+    differing,
+    held_out,
+    labelled,
+    settings,
+)
 from dp_erm_bench.results.statistics import bands, paired
 from dp_erm_bench.results.table import recorded
 

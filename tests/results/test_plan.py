@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.plan import NAME, Plan, checksum, read_plan
+from dp_erm_bench.results.store import PLAN, Plan, checksum, read_plan
 
 
 def row(number, code="0", **labels):
@@ -37,7 +37,7 @@ def test_a_plan_grows_and_keeps_its_order(tmp_path, append):
         plan.add([row(0)])
         assert plan.published == checksum(tmp_path)
     assert [*read_plan(tmp_path)] == [row(2), row(1), row(0)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", NAME]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", PLAN]
 
 
 def test_an_experiment_replaces_and_a_sweep_adds(tmp_path):
@@ -58,9 +58,9 @@ def test_sweeps_in_any_order_leave_each_line_once(tmp_path_factory, sweeps):
 
 def test_a_sweep_that_is_there_writes_nothing(tmp_path):
     publish(tmp_path, [row(1), row(2)], append=True)
-    before = (tmp_path / NAME).stat()
+    before = (tmp_path / PLAN).stat()
     publish(tmp_path, [row(2)], append=True)
-    after = (tmp_path / NAME).stat()
+    after = (tmp_path / PLAN).stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
@@ -95,9 +95,9 @@ def test_each_of_two_runs_can_put_its_plan_back(tmp_path):
         assert [*read_plan(tmp_path)] == [row(1), row(3)]
         two.restore()
         assert [*read_plan(tmp_path)] == [row(2)]
-        before = (tmp_path / NAME).stat().st_ino
+        before = (tmp_path / PLAN).stat().st_ino
         two.restore()
-        assert (tmp_path / NAME).stat().st_ino == before
+        assert (tmp_path / PLAN).stat().st_ino == before
 
 
 def test_a_sweep_is_put_back_beside_what_came_since(tmp_path):
@@ -113,7 +113,7 @@ def test_a_sweep_is_put_back_beside_what_came_since(tmp_path):
 )
 def test_damaged_lines_are_told_apart_and_keep_no_one_from_adding(tmp_path, damage):
     publish(tmp_path, [row(1)], append=True)
-    path = tmp_path / NAME
+    path = tmp_path / PLAN
     path.write_bytes(path.read_bytes() + damage + path.read_bytes()[:-30])
     found = [*read_plan(tmp_path)]
     assert found[0] == row(1) and found[1:] == [None] * (1 + bool(damage))
@@ -123,14 +123,14 @@ def test_damaged_lines_are_told_apart_and_keep_no_one_from_adding(tmp_path, dama
 
 def test_a_torn_last_line_does_not_swallow_the_next(tmp_path):
     publish(tmp_path, [row(1), row(2)], append=True)
-    path = tmp_path / NAME
+    path = tmp_path / PLAN
     path.write_bytes(path.read_bytes()[:-20])
     assert publish(tmp_path, [row(2), row(3)], append=True) == [row(1), row(2), row(3)]
 
 
 def test_the_lines_are_plain_json(tmp_path):
     publish(tmp_path, [row(1)], append=False)
-    text = (tmp_path / NAME).read_text()
+    text = (tmp_path / PLAN).read_text()
     told = json.loads(text)
     assert {key: told[key] for key in row(1)} == row(1) and text.endswith("}\n")
 
@@ -147,15 +147,15 @@ def unsealed(rows):
 
 
 def test_a_plan_of_an_earlier_version_is_read_and_gets_checksums(tmp_path):
-    (tmp_path / NAME).write_bytes(unsealed([row(1), row(2)]))
+    (tmp_path / PLAN).write_bytes(unsealed([row(1), row(2)]))
     assert [*read_plan(tmp_path)] == [row(1), row(2)]
     assert publish(tmp_path, [row(2)], append=True) == [row(1), row(2)]
-    assert all("crc" in json.loads(x) for x in (tmp_path / NAME).read_text().split())
+    assert all("crc" in json.loads(x) for x in (tmp_path / PLAN).read_text().split())
 
 
 def test_a_key_with_two_specs_is_damage_until_its_run_says_which(tmp_path):
     wrong = {**row(1), "spec": {**row(1)["spec"], "seed": 9}}
-    (tmp_path / NAME).write_bytes(unsealed([row(0), row(1), wrong]))
+    (tmp_path / PLAN).write_bytes(unsealed([row(0), row(1), wrong]))
     assert [*read_plan(tmp_path)] == [row(0), None, None]
     assert publish(tmp_path, [row(1)], append=True) == [row(0), row(1)]
 
@@ -169,7 +169,7 @@ def test_a_key_whose_spec_is_spelled_in_two_ways_is_none(tmp_path):
 
 def test_a_line_of_a_new_plan_without_its_checksum_is_damage(tmp_path):
     publish(tmp_path, [row(1), row(2)], append=True)
-    path = tmp_path / NAME
+    path = tmp_path / PLAN
     path.write_bytes(unsealed([row(1)]) + path.read_bytes().split(b"\n")[1] + b"\n")
     assert [*read_plan(tmp_path)] == [None, row(2)]
     assert publish(tmp_path, [row(1), row(2)], append=True) == [row(2), row(1)]
@@ -178,10 +178,10 @@ def test_a_line_of_a_new_plan_without_its_checksum_is_damage(tmp_path):
 @pytest.mark.parametrize("gone", [0, 1, 2])
 def test_lines_that_are_gone_are_counted(tmp_path, gone):
     publish(tmp_path, map(row, range(3)), append=True)
-    lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
-    (tmp_path / NAME).write_bytes(b"".join(lines[:gone] + lines[gone + 1 :]))
+    lines = (tmp_path / PLAN).read_bytes().splitlines(keepends=True)
+    (tmp_path / PLAN).write_bytes(b"".join(lines[:gone] + lines[gone + 1 :]))
     found = [*read_plan(tmp_path)]
     assert found == [*(row(n) for n in range(3) if n != gone), None]
-    (tmp_path / NAME).write_bytes(b"".join([*lines, lines[gone]]))
+    (tmp_path / PLAN).write_bytes(b"".join([*lines, lines[gone]]))
     found = [*read_plan(tmp_path)]
     assert found == [*map(row, range(3)), None]

@@ -9,8 +9,14 @@ import pytest
 
 import dp_erm_bench
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.segment import Segment, batch_name, mates_of, traces_of
-from dp_erm_bench.results.store import Store, segments_of
+from dp_erm_bench.results.store import (
+    Segment,
+    Store,
+    batch_name,
+    mates_of,
+    segments_of,
+    traces_of,
+)
 
 RUN = "00000000000000000001-here-1"
 

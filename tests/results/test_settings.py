@@ -7,7 +7,7 @@ import pytest
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.settings import (
-    LINE,
+    LINE_COLUMNS,
     best_settings,
     final_rows,
     held_out,
@@ -123,7 +123,7 @@ def test_among_equals_the_earlier_wins():
     assert chosen(table(run(7, 0, 0.5), run(1, 0, 0.5), run(3, 0, 0.5))) == [7]
 
 
-@each("column", [c for c in LINE if c not in ("n", "p")])
+@each("column", [c for c in LINE_COLUMNS if c not in ("n", "p")])
 def test_lines_are_chosen_apart(column):
     other = {"standardise": True, "epsilon": 3.0, "strength": 0.1, "dataset_seed": 5}
     changes = {column: other.get(column, 0.7 if column == "delta" else "x")}

@@ -5,9 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_erm_bench.results.index import FAILED, FINISHED
-from dp_erm_bench.results.segment import Segment, encoded
-from dp_erm_bench.results.store import Store, finals_of, segments_of
+from dp_erm_bench.results.store import (
+    FAILED,
+    FINISHED,
+    Segment,
+    Store,
+    encoded,
+    finals_of,
+    segments_of,
+)
 
 RUN = "00000000000000000001-here-1"
 

@@ -8,12 +8,10 @@ import pytest
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import table
-from dp_erm_bench.results.plan import Plan
-from dp_erm_bench.results.rows import MEASURED
-from dp_erm_bench.results.segment import Segment
-from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.store import Plan, Segment, Store
 from dp_erm_bench.results.table import (
     COLUMNS,
+    MEASURED,
     bring_up_to_date,
     collect,
     is_stale,

@@ -11,8 +11,7 @@ from dp_erm_bench.cli import app
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.tune import tuners_of
-from dp_erm_bench.results.plan import read_plan
-from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.store import Store, read_plan
 from dp_erm_bench.runner import estimate, plan, probe
 from dp_erm_bench.runner.execute import run_batch
 from dp_erm_bench.runner.options import RunOptions

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.cluster import Cluster, accused, made
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
-from dp_erm_bench.results.segment import Segment, failed
-from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.store import Segment, Store, failed
 from dp_erm_bench.runner.answers import Answer, Death, packed, unpacked
 from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.losses import LOSSES, LastWords

@@ -6,8 +6,7 @@ from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.experiment import parameters
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.problems.erm import build
-from dp_erm_bench.results.segment import Segment
-from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.store import Segment, Store
 from dp_erm_bench.runner import estimate
 from dp_erm_bench.runner.estimate import costs_of
 from dp_erm_bench.runner.plan import duration, wall

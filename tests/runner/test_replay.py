@@ -11,7 +11,7 @@ from dp_erm_bench import fit, load_problem, load_results, replay
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import lines
 from dp_erm_bench.plugins.names import digest, sources
-from dp_erm_bench.results.segment import encoded
+from dp_erm_bench.results.store import encoded
 from dp_erm_bench.runner import replay as replaying
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.options import RunOptions

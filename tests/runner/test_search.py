@@ -17,7 +17,7 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.moves import Tried, modelled, onward
 from dp_erm_bench.experiment.space import Axis
 from dp_erm_bench.experiment.tune import tuners_of
-from dp_erm_bench.results.asked import NAME, Asked
+from dp_erm_bench.results.store import ASKED, Asked
 from tests.loops import each
 
 SEEDS = list(range(16))
@@ -321,11 +321,11 @@ def with_asked(folder, score):
 def test_what_was_asked_is_asked_again(tmp_path, monkeypatch):
     score = bowl(3.0, 40.0, 0.1)
     first = with_asked(tmp_path, score)
-    lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
+    lines = (tmp_path / ASKED).read_bytes().splitlines(keepends=True)
     assert len(lines) >= 2
     monkeypatch.setattr("dp_erm_bench.experiment.search.sobol", lambda *given: iter(()))
     assert with_asked(tmp_path, score) == first
-    (tmp_path / NAME).write_bytes(b"")
+    (tmp_path / ASKED).write_bytes(b"")
     assert with_asked(tmp_path, score) != first
 
 
@@ -379,7 +379,7 @@ def test_equal_settings_lead_nowhere():
 def test_a_damaged_line_is_asked_anew(tmp_path, damage):
     score = bowl(3.0, 40.0, 0.1)
     first = with_asked(tmp_path, score)
-    path = tmp_path / NAME
+    path = tmp_path / ASKED
     path.write_bytes(damage(path.read_bytes()))
     assert with_asked(tmp_path, score) == first
     assert with_asked(tmp_path, score) == first

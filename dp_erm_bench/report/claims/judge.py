@@ -24,7 +24,7 @@ from dp_erm_bench.report.curves import Missing, explained, report_runs
 from dp_erm_bench.report.figure import Figure, LinesOf, lines_of, members
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.rates import SYMBOLS, noises
-from dp_erm_bench.results.rows import MEASURED
+from dp_erm_bench.results.table import MEASURED
 
 if TYPE_CHECKING:
     import pandas as pd
