@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.lines import Trial
 
 CULPRIT = 77
 HOLD = 200_000

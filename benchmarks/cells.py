@@ -18,10 +18,8 @@ from omegaconf import OmegaConf
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.grid import TUNING_CHECKPOINTS
-from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.experiment.tune import tuners_of
+from dp_erm_bench.experiment.lines import FitLine, Trial
+from dp_erm_bench.experiment.tune import TUNING_CHECKPOINTS, tuners_of
 from dp_erm_bench.results.store import finals_of
 from dp_erm_bench.runner.execute import run_batch
 from dp_erm_bench.runner.pool import batches_of

@@ -13,8 +13,7 @@ from typing import Any
 from benchmarks.measure import Row, print_table
 from dp_erm_bench import load_problem
 from dp_erm_bench.api import one_thread
-from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.lines import FitLine, Trial
 from dp_erm_bench.problems.erm import problem as problems
 from dp_erm_bench.problems.erm import smoothness
 from dp_erm_bench.problems.erm.problem import ERMProblem

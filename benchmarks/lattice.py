@@ -21,10 +21,9 @@ from benchmarks.cells import (
     seeds_of,
     tuned,
 )
-from dp_erm_bench.experiment.grid import TUNING_CHECKPOINTS
-from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.experiment.values import product
+from dp_erm_bench.experiment.lines import FitLine, Trial
+from dp_erm_bench.experiment.schema import points_of
+from dp_erm_bench.experiment.tune import TUNING_CHECKPOINTS
 
 KEPT = Path(__file__).resolve().parents[1] / "results" / "regret" / "lattices.json"
 
@@ -110,7 +109,7 @@ def lattice(cell: Cell) -> dict[str, Any]:
 
 
 def _exhaustive(line: FitLine, trials: Trials) -> Reference:
-    points = [dict(point) for point in product(line.axes)]
+    points = [dict(point) for point in points_of(line.axes)]
     count, before = len(points), len(trials.finals)
     for number, (part, seeds) in enumerate(ROUNDS):
         points = points[: max(round(part * count), LEFT)]

@@ -13,8 +13,8 @@ from typing import Any, cast
 from benchmarks.cluster import made
 from benchmarks.sweep import block
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.frame import EngineConfig
-from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.lines import Trial
+from dp_erm_bench.experiment.schema import EngineConfig
 from dp_erm_bench.results.store import encoded
 from dp_erm_bench.runner.answers import Answer, packed, unpacked
 from dp_erm_bench.runner.execute import run_batch

@@ -1,4 +1,4 @@
-"""What the operations of a step take: the rates in `experiment.work`, measured again.
+"""What the operations of a step take: the rates in `experiment.lines`, measured again.
 
 Every solver makes steps with noise on generated records, dense and sparse, of many
 shapes, in batches of 1, 2 and 32 trials. The rates are the non-negative ones whose
@@ -22,7 +22,7 @@ from scipy.optimize import nnls
 from dp_erm_bench import problem_from_arrays
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.api import one_thread
-from dp_erm_bench.experiment import work
+from dp_erm_bench.experiment import lines
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.frank_wolfe import FrankWolfe
@@ -73,8 +73,8 @@ class Measured(NamedTuple):
     @property
     def told(self) -> float:
         """Return the nanoseconds by the constants."""
-        rates = work.SPARSE if self.sparse else work.DENSE
-        parts = [work.ITERATION]
+        rates = lines.SPARSE if self.sparse else lines.DENSE
+        parts = [lines.ITERATION]
         for name, count in self.step._asdict().items():
             shared, own = rates[name]
             parts.append((shared * count, own * count))
@@ -111,8 +111,8 @@ def fitted(found: list[Measured]) -> Iterator[tuple[Any, ...]]:
     sizes = np.array([[one.size] for one in found])
     taken = np.array([[one.taken] for one in found])
     rates, _ = nnls(np.hstack([counts, counts * sizes]) / taken, np.ones(len(found)))
-    known = {"iteration": work.ITERATION}
-    known |= work.SPARSE if found[0].sparse else work.DENSE
+    known = {"iteration": lines.ITERATION}
+    known |= lines.SPARSE if found[0].sparse else lines.DENSE
     for place, name in enumerate(names):
         yield name, rates[place], rates[place + len(names)], known[name]
 

@@ -19,8 +19,7 @@ from benchmarks import curves, lattice
 from benchmarks.cells import Array, Cell, Chosen, Trials, line_of, tuned
 from benchmarks.measure import Row
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.grid import TUNING_CHECKPOINTS
-from dp_erm_bench.experiment.tune import tuners_of
+from dp_erm_bench.experiment.tune import TUNING_CHECKPOINTS, tuners_of
 
 CELLS = (
     "breast_cancer_l2/gd/1",

@@ -11,9 +11,9 @@ import pytest
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.cli.comparing import _parser
-from dp_erm_bench.experiment.search import BETTER, MODELLED, SOBOL
-from dp_erm_bench.experiment.space import LONGEST
-from dp_erm_bench.experiment.tune_schema import Search
+from dp_erm_bench.experiment.lines import LONGEST
+from dp_erm_bench.experiment.schema import Search
+from dp_erm_bench.experiment.tune import BETTER, MODELLED, SOBOL
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results.compare import MEASURES, RANK, WAYS, Rule
 from dp_erm_bench.results.statistics import FLOOR, RESAMPLES

@@ -9,8 +9,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli import main
 from dp_erm_bench.cli.sources import parameters, yaml_of
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.frame import settings
-from dp_erm_bench.experiment.schema import block_keys
+from dp_erm_bench.experiment.schema import block_keys, settings
 from dp_erm_bench.plugins.names import absolute, is_file, label
 from dp_erm_bench.registry import POSED
 

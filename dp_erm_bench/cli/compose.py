@@ -15,7 +15,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.grammar import quoted
 from dp_erm_bench.cli.request import Request
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.frame import Frame
+from dp_erm_bench.experiment.schema import Frame
 from dp_erm_bench.plugins.names import entry_points, is_file, label
 from dp_erm_bench.registry import ALGORITHM, AUTO, FROM_FILES
 

@@ -14,7 +14,7 @@ import yaml
 from dp_erm_bench import registry
 from dp_erm_bench.cli.grammar import quoted
 from dp_erm_bench.errors import UsageError, check_key, shown
-from dp_erm_bench.experiment.frame import check_setting
+from dp_erm_bench.experiment.schema import check_setting
 
 HEADER = "# @package _global_"
 SELF = "_self_"

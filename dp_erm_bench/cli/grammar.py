@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 from dp_erm_bench import registry
 from dp_erm_bench.cli.main import GROUPS
 from dp_erm_bench.errors import UsageError, shown
-from dp_erm_bench.experiment.frame import MOST_TRIALS
+from dp_erm_bench.experiment.schema import MOST_TRIALS
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.registry import ALGORITHM, FROM_FILES, POSED
 

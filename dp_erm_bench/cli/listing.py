@@ -12,9 +12,7 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.cli.main import GROUPS as CHOICES
 from dp_erm_bench.errors import UsageError, printable, shown
-from dp_erm_bench.experiment.frame import settings
-from dp_erm_bench.experiment.schema import block_keys
-from dp_erm_bench.experiment.values import options_of
+from dp_erm_bench.experiment.schema import block_keys, options_of, settings
 from dp_erm_bench.results.files import PLAN
 from dp_erm_bench.results.runs import read_manifest
 

@@ -12,8 +12,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.files import experiments
 from dp_erm_bench.cli.grammar import Argument, parse
 from dp_erm_bench.errors import UsageError, shown
-from dp_erm_bench.experiment.frame import check_setting
-from dp_erm_bench.experiment.values import consecutive
+from dp_erm_bench.experiment.schema import check_setting, consecutive
 from dp_erm_bench.plugins.names import absolute, is_file, label
 from dp_erm_bench.registry import ALGORITHM, AUTO, CHOSEN, FROM_FILES, POSED
 

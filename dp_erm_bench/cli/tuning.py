@@ -111,8 +111,7 @@ def run_tuned(
         Before anything runs.
     """
     # Not at the top: a wrong line is refused before numpy comes.
-    from dp_erm_bench.experiment.starts import PROFILE
-    from dp_erm_bench.experiment.tuned import tuned_blocks
+    from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
     from dp_erm_bench.report.make import draw_and_judge
     from dp_erm_bench.runner.experiment import run_experiment
     from dp_erm_bench.runner.options import run_options
@@ -148,7 +147,7 @@ def _replaced(folder: Path, command: Sequence[str]) -> str:
 
 def figures_of(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the figures that suit tuned blocks: curves, and the ends over epsilon."""
-    from dp_erm_bench.experiment.values import axis_values
+    from dp_erm_bench.experiment.schema import axis_values
 
     figures = [{"kind": "curves"}]
     if any(len(axis_values(one["budget"].get("epsilon", 1))) > 1 for one in blocks):

@@ -12,18 +12,18 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import LISTS
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment import parameters
-from dp_erm_bench.experiment.frame import MOST_TRIALS, BudgetConfig
-from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.schema import Block, blocks_of
-from dp_erm_bench.experiment.studies import study_of
-from dp_erm_bench.experiment.trials import Line
-from dp_erm_bench.experiment.values import (
+from dp_erm_bench.experiment.lines import FitLine, Line, study_of
+from dp_erm_bench.experiment.schema import (
+    MOST_TRIALS,
+    Block,
+    BudgetConfig,
     axis_values,
+    blocks_of,
     distinct,
     is_list,
     is_matrix,
     multiples_of,
-    product,
+    points_of,
     seeds_of,
     values_of,
 )
@@ -131,7 +131,7 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
                 single = {key: v[0] for key, v in axes.items() if len(v) == 1}
                 points = [(single, {k: v for k, v in axes.items() if len(v) > 1})]
             else:
-                points = [(params, open_) for params in product(axes)]
+                points = [(params, open_) for params in points_of(axes)]
             for params, opened in points:
                 parts = (algorithm, problem, params, *privacy, opened, units)
                 line = FitLine(*parts, measured=measured, **shared)
@@ -199,7 +199,7 @@ def _privacy(block: Block) -> list[tuple[dict[str, Any], str]]:
     calibrations = values_of("calibration", block.calibration)
     for calibration in calibrations:
         registry.check_choice("calibration", calibration, registry.names("calibration"))
-    budgets = distinct([Budget(**point).spec for point in product(axes)])
+    budgets = distinct([Budget(**point).spec for point in points_of(axes)])
     for budget in budgets:
         parameters.check_epsilon(float(budget["epsilon"]))
     return list(itertools.product(budgets, calibrations))
@@ -234,7 +234,7 @@ def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
             )
             for key, value in fields.items()
         }
-        for overrides in product(axes):
+        for overrides in points_of(axes):
             yield name, overrides
 
 
@@ -246,7 +246,7 @@ def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:
             key: [v] if is_matrix(v) else distinct(values_of(f"{part}.{key}", v))
             for key, v in fields.items()
         }
-        yield from ({"name": name, **point} for point in product(axes))
+        yield from ({"name": name, **point} for point in points_of(axes))
 
 
 def named(choices: Any) -> Iterator[tuple[str, dict[str, Any]]]:

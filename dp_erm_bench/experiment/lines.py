@@ -1,32 +1,714 @@
-"""Lines of fits: one algorithm on one problem with one budget.
+"""Lines, settings and trials: what each computes, its key, and how much work it is.
+
+The fingerprint of the code that computes a trial's numbers.
+
+A record must not be served after the code behind it changed, and must survive a
+change elsewhere: of a text, of a place, of what the trial does not use.
+
+The work of a trial: its operations by what each takes, nothing for what is refused.
+
+Batches depend on it, and must be the same on every machine: the rates are constants,
+measured once by `python -m benchmarks rates`.
+
+Lines, their settings, and trials with the keys of their records.
+
+A block becomes lines, a line settings (one per point of its axes), and a setting trials
+(one per seed).
+
+The space of a search: what values its parameters may take.
+
+A number lives on a lattice of powers, in the unit of its axis, so that searches ask for
+few distinct values and these run together. Values that no lattice has (words, zero) are
+those of the axis alone.
+
+Lines of fits: one algorithm on one problem with one budget.
 
 A value of an axis is checked and spelled once, not once per point: there may be 10^5
 points, and the digest of each is put together from what is spelled already.
+
+Tasks: trials that are no fits.
+
+A block with the key `task` names one of conf/task. Its trials are planned, run,
+recorded and resumed like all others; their results are the facts of their records.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from hashlib import sha256
+from importlib import metadata
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import READ
-from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.fingerprint import chosen_by, code_fingerprint
+from dp_erm_bench.definitions import (
+    PACKAGE,
+    Sources,
+    beside,
+    digest_named,
+    digest_of,
+    file_of,
+)
+from dp_erm_bench.errors import Unsupported, UsageError, number
 from dp_erm_bench.experiment.parameters import (
     algorithm_of,
     check_named,
     normalised,
     problem_named,
 )
-from dp_erm_bench.experiment.space import space_of
-from dp_erm_bench.experiment.trials import BatchKey, Line, Setting
-from dp_erm_bench.experiment.values import canonical, plain
-from dp_erm_bench.experiment.work import work_of
-from dp_erm_bench.plugins.names import identity, label, named_in, shipped
+from dp_erm_bench.experiment.schema import Block, Tune, canonical, plain, seeds_of
+from dp_erm_bench.paths import entering, later_defaults
+from dp_erm_bench.plugins.names import (
+    content,
+    identity,
+    is_file,
+    label,
+    named_in,
+    shipped,
+)
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.registry import ERM, PROBLEM
+from dp_erm_bench.registry import ERM, PROBLEM, foreign
+
+if TYPE_CHECKING:
+    from dp_erm_bench.experiment.parameters import Algorithm
+    from dp_erm_bench.solvers.work import StepWork
+
+LIBRARIES = ("numpy", "scipy", "numba")
+EXECUTE = f"{PACKAGE}.runner.execute.run_batch"
+"""What a worker calls; all else that a trial does is reached from it, or chosen."""
+
+
+@functools.cache
+def code_fingerprint(target: str, chosen: tuple[Any, ...] = ()) -> str:
+    """Return the digest of all definitions that determine a trial's numbers.
+
+    Parameters
+    ----------
+    target : str
+        Dotted name of the solver's class, or the pin of its file.
+    chosen : tuple
+        What else the trial names by a string: classes, or their dotted names.
+
+    Notes
+    -----
+    Covers `run_batch`, the solver and what is chosen with all that they reach
+    (`definitions`), and major.minor of numpy, scipy and numba. Of a file: its
+    definitions and those of the modules beside it, never a path.
+    """
+    names = [f"{name} {_minor(name)}" for name in LIBRARIES]
+    parts = [_digest(EXECUTE), _digest(target), *sorted(map(_digest, chosen))]
+    return sha256("\n".join([*parts, *names]).encode()).hexdigest()
+
+
+def chosen_by(problem: Any) -> tuple[Any, ...]:
+    """Return the classes that a problem is made of, and the loader of its data."""
+    kinds = sorted(set(_kinds(problem)), key=lambda kind: kind.__qualname__)
+    loader = problem.spec.get("dataset", {}).get("_target_")
+    return (*kinds, *[loader] * bool(loader))
+
+
+def all_choices() -> tuple[str, ...]:
+    """Return everything that a problem can be made of, and the twins of releases.
+
+    For tasks, which choose problems of their own, and attack releases by their twins.
+    """
+    groups = (registry.PROBLEM, *registry.OBJECTIVE)
+    made = ((group, name) for group in groups for name in registry.built_in(group))
+    package = file_of(f"{PACKAGE}.trust.twins")
+    twins = package.parent.glob("[!_]*.py") if package else ()
+    names = [f"{PACKAGE}.trust.twins.{path.stem}" for path in twins]
+    return tuple(sorted([*names, *(registry.read(*each)["_target_"] for each in made)]))
+
+
+def _kinds(value: Any) -> Iterator[type]:
+    """Yield the classes of an object and of those that it holds as fields."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield type(value)
+        for field in dataclasses.fields(value):
+            yield from _kinds(getattr(value, field.name))
+        # The norm of a ball is named by a string.
+        yield from _kinds(getattr(value, "omega", None))
+
+
+def _digest(code: Any) -> str:
+    """Return the digest of a class, of a dotted name, or of a pinned file."""
+    if not isinstance(code, str):
+        return digest_of(code)
+    if is_file(code):
+        files = beside(code.partition("#")[0])
+        return f"{content(code)} {Sources([PACKAGE], files).whole(next(iter(files)))}"
+    return digest_named(code)
+
+
+def _minor(library: str) -> str:
+    return ".".join(metadata.version(library).split(".")[:2])
+
+
+SECOND = 1e8
+"""Work that takes about a second."""
+
+NANOSECOND = 1e-9 * SECOND
+OURS = "dp_erm_bench"
+
+Rate = tuple[float, float]
+"""Nanoseconds of an operation: once in a batch, and more for each of its trials."""
+
+DENSE: Mapping[str, Rate] = {
+    "calls": (20_000.0, 1_600.0),
+    "products": (0.15, 0.1),
+    "walked": (0.0, 0.35),
+    "records": (0.0, 25.0),
+    "rows": (0.0, 0.9),
+    "draws": (0.0, 2.5),
+    "features": (0.0, 4.0),
+}
+SPARSE: Mapping[str, Rate] = {
+    **DENSE,
+    "products": (1.0, 0.45),
+    "walked": (0.0, 5.0),
+    "records": (0.0, 100.0),
+}
+"""What an operation takes, by the fields of `StepWork`: a matrix that is dense, sparse.
+
+In lock-step a matrix is read once for several trials, a sparse one for four or two.
+"""
+
+ITERATION: Rate = (0.0, 60.0)
+CHECKPOINT: Rate = (50_000.0, 8_000.0)
+FIT: Rate = (3e6, 6e5)
+"""An iteration, a row of the trajectory and a fit, whatever they compute."""
+
+
+class Work(NamedTuple):
+    """What the trials of a batch cost; 1e8 is about a second.
+
+    Attributes
+    ----------
+    own : float
+        Of each trial.
+    shared : float
+        Of all trials of a batch together.
+    """
+
+    own: float = 0.0
+    shared: float = 0.0
+
+    def batch(self, size: int) -> float:
+        """Return that of a batch of so many trials."""
+        return self.shared + size * self.own
+
+
+def work_of(
+    algorithm: Algorithm,
+    params: Mapping[str, Any],
+    problem: Any,
+    budget: Mapping[str, Any],
+    calibration: str,
+    rows: int,
+) -> Work:
+    """Return the work of a trial; none if the algorithm is known to refuse it.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+    params : mapping
+        As `normalised` types them.
+    problem : Problem
+    budget : mapping
+        `epsilon`, `delta`, `adjacency`.
+    calibration : str
+        A name of conf/calibration.
+    rows : int
+        Checkpoints.
+
+    Raises
+    ------
+    UsageError
+        If the iterations cannot be counted.
+    """
+    solver = algorithm.solver(params)
+    if refusal(algorithm, params, problem, budget, calibration):
+        return Work()
+    try:
+        iterations = int(solver.iterations(problem))
+        step = solver.step_work(problem).times(iterations)
+    except Unsupported:
+        return Work()
+    except OverflowError:
+        raise UsageError(
+            f"algorithm.{algorithm.name}: asks for more iterations than can be counted"
+        ) from None
+    except (AttributeError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"algorithm.{algorithm.name}: step_work: {what}") from None
+    if not all(0.0 <= number(count) < math.inf for count in step):
+        rule = "must return a StepWork of finite numbers >= 0"
+        raise UsageError(f"algorithm.{algorithm.name}: step_work={step}: {rule}")
+    return _seconds(problem, step, iterations, min(rows, iterations + 1))
+
+
+def _seconds(problem: Any, step: StepWork, iterations: int, rows: int) -> Work:
+    """Return the work of a fit whose operations and checkpoints are counted."""
+    # The objective of each row, from the margins anew.
+    seen = (problem.entries, problem.n, problem.p)
+    parts = [FIT, _times(ITERATION, iterations), _times(CHECKPOINT, rows)]
+    rates = DENSE if problem.entries == problem.n * problem.p else SPARSE
+    for name, count in step._asdict().items():
+        parts.append(_times(rates[name], count))
+    for name, count in zip(("products", "rows", "features"), seen, strict=True):
+        parts.append(_times(rates[name], count * rows))
+    shared, own = map(sum, zip(*parts, strict=True))
+    return Work(own=own * NANOSECOND, shared=shared * NANOSECOND)
+
+
+def _times(rate: Rate, count: float) -> Rate:
+    return rate[0] * count, rate[1] * count
+
+
+def refusal(
+    algorithm: Algorithm,
+    params: Mapping[str, Any],
+    problem: Any,
+    budget: Mapping[str, Any],
+    calibration: str,
+) -> str:
+    """Return why an algorithm refuses a problem before it is calibrated, or nothing.
+
+    What one's own solver refuses and declares is asked in its trials only.
+    """
+    if not algorithm.cls.__module__.startswith(f"{OURS}."):
+        return ""
+    solver = algorithm.solver(params)
+    try:
+        return _refusal(solver, problem, budget, calibration)
+    except Unsupported as error:
+        return str(error)
+    except Exception:
+        # What else is wrong is told by the trial.
+        return ""
+
+
+def _refusal(
+    solver: Any, problem: Any, budget: Mapping[str, Any], calibration: str
+) -> str:
+    from dp_erm_bench.accounting.budget import Budget
+    from dp_erm_bench.accounting.calibration import refuse_unreachable
+    from dp_erm_bench.run import Run
+    from dp_erm_bench.solvers.bounds import refuse_unbounded
+
+    if calibration not in solver.calibrations:
+        return f"calibration={calibration}: {type(solver).__name__} has none"
+    if calibration == "paper":
+        solver = solver.printed_form()
+    if solver.smoothness in ("public", "data"):
+        problem = problem.with_smoothness(solver.smoothness)
+    reason: str | None = solver.refusal(problem)
+    if reason is not None:
+        return reason
+    asked = Budget(**budget)
+    needed = not solver.clips and math.isfinite(asked.epsilon)
+    # A release of constants reads the data, which is not for whoever plans.
+    if needed and solver.smoothness != "private":
+        run = Run(problem, [solver], asked, 0.0)
+        refuse_unbounded(run.solver, run.releases)
+        laws = tuple(release.law() for release in run.releases)
+        refuse_unreachable(laws, run.budget)
+    return ""
+
+
+Kind = tuple[str, int]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Line:
+    """A line of a panel: its labels, its seeds, and the settings that it runs.
+
+    Attributes
+    ----------
+    panel, line : str
+        Labels.
+    seeds : tuple of int
+        Seeds of a sweep; empty if tuned.
+    tune : Tune or None
+        The tuning of open parameters; None if every point is run.
+    measured : bool
+        Whether a value was given in a unit that is computed from the data.
+    algorithm : str
+        Name of the algorithm, the pin of a file; empty for a task.
+    """
+
+    panel: str = ""
+    line: str = ""
+    seeds: tuple[int, ...] = ()
+    tune: Tune | None = None
+    measured: bool = False
+    algorithm: str = ""
+
+    @property
+    def label(self) -> tuple[str, str]:
+        """Return panel and line."""
+        return self.panel, self.line
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Return what reading the records took from them, as it is not declared."""
+        return ()
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """Return the settings of a sweep, one per point, the last axis fastest."""
+        return ()
+
+    def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
+        """Yield the trials of a line that is not tuned."""
+        for setting in self.settings:
+            for seed in self.seeds:
+                yield setting.trial(seed, n_checkpoints)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchKey:
+    """The common part of settings that may share a batch.
+
+    Parameters
+    ----------
+    code : callable
+        Returns the fingerprint of the code that computes the trials.
+    group : str
+        Trials may share a batch if this is equal.
+    batchable : bool
+        Whether more than one trial may run at once.
+    work : callable
+        Returns the work of one trial of so many checkpoints. Called for trials that
+        are to run only.
+    iterations : callable
+        Returns the number of iterations of one trial; 1 if it has none.
+    """
+
+    code: Callable[[], str] = str
+    group: str = ""
+    batchable: bool = False
+    work: Callable[[int], Work] = lambda rows: Work()
+    iterations: Callable[[], int] = lambda: 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """All of a trial but its seed and its checkpoints.
+
+    There may be as many as trials: common parts are held once, and the spec is put
+    together on request.
+
+    Attributes
+    ----------
+    base : mapping
+        The trial's spec without `seed`, `n_checkpoints` and the open parameters.
+    names, point : tuple
+        The open parameters and their values, JSON-able.
+    digest : str
+        Digest of all that determines the numbers, except the seed.
+    batch_key : BatchKey
+        The part that it shares with others of its batch.
+    line : Line
+        The line that it belongs to.
+    """
+
+    base: Mapping[str, Any]
+    names: tuple[str, ...]
+    point: tuple[Any, ...]
+    digest: str
+    batch_key: BatchKey = BatchKey()
+    line: Line = Line()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send a worker the spec and the digest, without the line and the batch key."""
+        return Setting, (self.base, self.names, self.point, self.digest)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return the trial's spec without `seed` and `n_checkpoints`."""
+        if not self.names:
+            return dict(self.base)
+        algorithm = self.base["algorithm"]
+        opened = zip(self.names, self.point, strict=True)
+        params = {**algorithm["params"], **dict(opened)}
+        return {**self.base, "algorithm": {**algorithm, "params": params}}
+
+    def identity(self, seed: int) -> str:
+        """Return the identity of the trial of a seed."""
+        return _sha(f"{self.digest}:{seed}")
+
+    def trial(self, seed: int, n_checkpoints: int, phase: str = "sweep") -> Trial:
+        """Return the trial of a seed, its spec not made yet."""
+        text = f"{self.identity(seed)}:{n_checkpoints}:{self.batch_key.code()}"
+        return Trial(self, seed, n_checkpoints, _sha(text), phase)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """One run of one algorithm on one problem with one budget and one seed.
+
+    It is small, for there may be 10^5 of them.
+
+    Attributes
+    ----------
+    setting : Setting
+        Shared with the trials of other seeds.
+    seed, n_checkpoints : int
+        The seed, and the number of rows of the trajectory.
+    key : str
+        Digest of identity, checkpoints and code; names the record in the store.
+    phase : {"sweep", "tune", "report"}
+        Its purpose in its line; a report has parameters chosen by other trials.
+    """
+
+    setting: Setting
+    seed: int
+    n_checkpoints: int
+    key: str
+    phase: str = "sweep"
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return the resolved specification, JSON-able, made anew at every call.
+
+        `dataset`, `loss`, `penalty`, `constraint`, `algorithm`, `budget`,
+        `calibration`, `seed`, `n_checkpoints`; `task` where it is no fit.
+        """
+        open_ = {"seed": self.seed, "n_checkpoints": self.n_checkpoints}
+        return {**self.setting.spec, **open_}
+
+    @property
+    def identity(self) -> str:
+        """Return the digest of what determines the draws and the iterates.
+
+        The spec without `n_checkpoints`, all parameters filled in, and the content
+        of the dataset. It seeds the public and the noise streams.
+        """
+        return self.setting.identity(self.seed)
+
+    @property
+    def kind(self) -> Kind:
+        """Return the key of trials that may share a batch."""
+        return self.setting.batch_key.group, self.n_checkpoints
+
+    @property
+    def work(self) -> Work:
+        """Return what it costs, by itself and together with others in a batch."""
+        return self.setting.batch_key.work(self.n_checkpoints)
+
+    @property
+    def owner(self) -> str:
+        """Return whose code runs it: a solver from outside the package, or empty."""
+        return foreign(self.setting.base.get("algorithm", {}))
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Return its columns that are never in a key, panel, line and phase first."""
+        line, tuned = self.setting.line, self.phase == "report"
+        labels = {"panel": line.panel, "line": line.line, "phase": self.phase}
+        flags = {"tuned": tuned, "measured": line.measured}
+        return {**labels, **flags, "read": list(line.read)}
+
+    def row(self, experiment: str) -> dict[str, Any]:
+        """Return its line of the plan."""
+        labels = {"experiment": experiment, **self.labels}
+        return {"key": self.key, **labels, "spec": self.spec}
+
+
+def _sha(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+LENGTHS = ("n_iter", "passes", "n_epochs")
+LONGEST = 16
+"""Times the longest run of a grid: how long runs get where no limit says otherwise."""
+
+SHAPE_RATIO, VALUE_RATIO = 2.0**0.5, 2.0**0.25
+DIGITS = 6
+"""Of a lattice's values: powers differ in the last digit from machine to machine."""
+
+LARGEST = 1e15
+"""No value of a lattice is as large."""
+
+Point = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The values of one parameter in a search.
+
+    Attributes
+    ----------
+    values : tuple
+        Those of the grid.
+    unit : float
+        What its multiples are of.
+    ratio : float
+        Of neighbours on the lattice.
+    low, high : float
+        Limits, in no unit; infinite without one.
+    declared : tuple of bool
+        Of each limit, whether it was set for the search: beyond others lies nothing.
+    """
+
+    values: tuple[Any, ...]
+    unit: float = 1.0
+    ratio: float = VALUE_RATIO
+    low: float = -math.inf
+    high: float = math.inf
+    declared: tuple[bool, bool] = (False, False)
+
+    @property
+    def numeric(self) -> bool:
+        """Return whether it has numbers of at least 0 only, and one above."""
+        return all(type(v) in (int, float) and v >= 0 for v in self.values) and any(
+            self.values
+        )
+
+    @property
+    def integer(self) -> bool:
+        """Return whether its numbers are integers."""
+        return all(type(value) is int for value in self.values)
+
+    def level(self, value: float) -> float:
+        """Return a value's power of the ratio, an integer for one of the lattice."""
+        return math.log(value / self.unit) / math.log(self.ratio)
+
+    def steps(self, factor: float) -> float:
+        """Return the lattice's steps to a value that is so many times larger."""
+        return math.log(factor) / math.log(self.ratio)
+
+    def at(self, level: float) -> Any:
+        """Return the lattice's value next to a level, a limit if it lies beyond."""
+        power = self.ratio ** round(level)
+        if self.integer:
+            value: float = max(1, round(power))
+        else:
+            value = self.unit * float(f"{power:.{DIGITS}g}")
+        within = min(max(value, self.low), self.high)
+        return int(within) if self.integer else within
+
+    def centre(self, value: float, factor: float) -> float:
+        """Return the level around which values near one are looked for.
+
+        Zero has none: below the least of the grid.
+        """
+        if value > 0.0:
+            return self.level(value)
+        least = min(one for one in self.values if one > 0)
+        return self.level(least) - self.steps(factor)
+
+    def beside(self, value: Any, factor: float) -> Iterator[Any]:
+        """Yield the values next to one: down and up by a factor, or all the others."""
+        if not self.numeric:
+            yield from (other for other in self.values if other != value)
+            return
+        if not value:
+            yield self.at(self.centre(value, factor))
+            return
+        for way in (-1, 1):
+            level = round(self.level(value))
+            last = round(self.level(value) + way * self.steps(factor))
+            beside = self.at(last)
+            # Neighbours of a small integer may round to itself.
+            while beside == value and abs(last - level) < 16:
+                last += way
+                beside = self.at(last)
+            if beside != value:
+                yield beside
+
+    def near(self, value: Any, factor: float, share: float) -> Any:
+        """Return a value within a factor of one, for a share in [0, 1)."""
+        if self.numeric and value:
+            return self.at(self.level(value) + self.steps(factor) * (2.0 * share - 1.0))
+        if share < 0.5:
+            return value
+        share = 2.0 * share - 1.0
+        if self.numeric:
+            width = self.steps(factor) * (2.0 * share - 1.0)
+            return self.at(self.centre(value, factor) + width)
+        others = [other for other in self.values if other != value] or [value]
+        return others[int(share * len(others))]
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is one that a search may try."""
+        if any(value == one and type(value) is type(one) for one in self.values):
+            return True
+        if not self.numeric or type(value) is not (int if self.integer else float):
+            return False
+        if value in (self.low, self.high):
+            return True
+        inside = max(self.low, 0) < value < min(self.high, LARGEST)
+        return inside and bool(value == self.at(self.level(value)))
+
+    def limited(self, value: Any) -> bool:
+        """Return whether a value lies on a limit that was set for the search."""
+        low, high = self.declared
+        return bool((low and value == self.low) or (high and value == self.high))
+
+    def last(self, value: Any) -> bool:
+        """Return whether nothing lies beyond a value, by what the parameter means."""
+        low, high = self.declared
+        bottom = value <= 1 if self.integer else not value
+        bottom = bottom or (value == self.low and not low)
+        return bool(bottom or (value == self.high and not high))
+
+
+def space_of(line: FitLine) -> dict[str, Axis]:
+    """Return the axes of a line's search, with limits and lattice.
+
+    Raises
+    ------
+    UsageError
+        If a limit is none of the parameter's, or a value of the grid lies beyond it.
+    """
+    assert line.tune is not None and line.tune.search is not None
+    ratios, limits = line.tune.search.ratio, line.tune.limits
+    kinds = algorithm_of(line.algorithm).kinds
+    axes = {}
+    for key, values in line.axes.items():
+        usual = VALUE_RATIO if kinds[key] == "value" else SHAPE_RATIO
+        ratio = ratios.get(key, ratios.get("default", usual))
+        axis = Axis(values, line.units.get(key, 1.0), ratio)
+        axes[key] = _limited(axis, line, key, limits.get(key))
+    return axes
+
+
+def _limited(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
+    """Return an axis with the limits of its field, or those that are declared."""
+    least, above, most = algorithm_of(line.algorithm).limits(key)
+    least = max(least, 0.0)
+    if limits is None:
+        longest = LONGEST * max(axis.values) if axis.numeric else math.inf
+        if key in LENGTHS and longest < most:
+            return replace(axis, low=least, high=longest, declared=(False, True))
+        return replace(axis, low=least, high=most)
+    given = f"tune.limits.{key}=[{limits[0]:g}, {limits[1]:g}]"
+    if not axis.numeric:
+        raise UsageError(f"{given}: must be left out, {key} has values without order")
+    low, high = (limit * axis.unit for limit in limits)
+    if axis.integer and not all(limit.is_integer() for limit in limits):
+        raise UsageError(f"{given}: must be two integers, as {key} must be one")
+    if low < least or low <= above or high > most:
+        allowed = f"> {above:g}" if above >= least else f">= {least:g}"
+        bound = f" and <= {most:g}" if math.isfinite(most) else ""
+        name = f"algorithm.{label(line.algorithm)}.{key}"
+        raise UsageError(f"{given}: must be {allowed}{bound}, as {name} must")
+    for value in axis.values:
+        if value and not low <= value <= high:
+            shown = f"{value / axis.unit:g}"
+            raise UsageError(f"{given}: must hold its grid, which has {shown}")
+    return replace(axis, low=low, high=high, declared=(True, True))
+
 
 Axes = Mapping[str, Sequence[Any]]
 
@@ -150,9 +832,9 @@ class FitLine(Line):
             batch = (*[entries[key] for key in shared], clipped)
             if batch not in self._batch_keys:
                 opened = dict(zip(axes, values, strict=True))
-                group = _digest(head, batch[:-1], clipped)
+                group = _identity(head, batch[:-1], clipped)
                 self._batch_keys[batch] = self._batch_key(group, opened)
-            digest = _digest(head, entries.values())
+            digest = _identity(head, entries.values())
             batch_key = self._batch_keys[batch]
             yield Setting(self.base, names, point, digest, batch_key, self)
 
@@ -199,6 +881,87 @@ def line_of(spec: Mapping[str, Any]) -> FitLine:
     return FitLine(algorithm, problem, params, spec["budget"], spec["calibration"])
 
 
-def _digest(head: str, pieces: Iterable[str], tail: str = "") -> str:
+def _identity(head: str, pieces: Iterable[str], tail: str = "") -> str:
     text = f"{head},{{{','.join(filter(None, pieces))}}}{tail}]"
     return sha256(text.encode()).hexdigest()
+
+
+GROUP = "task"
+N_CHECKPOINTS = 2
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """The task of a block's trials; the fields are its parameters."""
+
+    @abstractmethod
+    def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
+        """Yield the specs of a block's settings, and the target of their algorithm.
+
+        A spec has the parts that every trial's has, as far as they have a meaning.
+        """
+
+    @abstractmethod
+    def facts(self, trial: Trial) -> dict[str, Any]:
+        """Do the task for one trial and return the facts of its record, JSON-able."""
+
+    @abstractmethod
+    def work(self, spec: Mapping[str, Any]) -> float:
+        """Return the rough cost of a trial; 1e8 is about a second."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Study(Line):
+    """The line of a block with a task; those of other blocks are `lines.FitLine`s."""
+
+    block: Block
+    task: Task
+
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """Return the settings that the task names."""
+        return tuple(self._setting(*one) for one in self.task.specs(self.block))
+
+    def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
+        """Yield the trials, always without a trajectory."""
+        return super().sweep(N_CHECKPOINTS)
+
+    def _setting(self, spec: Spec, target: str) -> Setting:
+        assert self.block.task is not None
+        task = self.task
+        spelled = {"name": self.block.task["name"], **dataclasses.asdict(task)}
+        base = {**spec, "task": spelled}
+        entered = {**spec, "task": entering(spelled, later_defaults(task))}
+        text = json.dumps(entered, sort_keys=True, allow_nan=False)
+        digest = sha256(text.encode()).hexdigest()
+        own = f"{type(task).__module__}.{type(task).__name__}"
+        code = code_fingerprint(own, (*all_choices(), *[target] * bool(target)))
+        work = cache(lambda rows: Work(own=task.work(base)))
+        batch_key = BatchKey(lambda: code, digest, False, work)
+        return Setting(base, (), (), digest, batch_key, self)
+
+
+def task_of(section: Any) -> Task:
+    """Return the task of a block's section or of a trial's spec.
+
+    Raises
+    ------
+    UsageError
+        If it is no mapping with `name`, or name or parameters are not allowed.
+    """
+    if not isinstance(section, Mapping) or "name" not in section:
+        raise UsageError(f"task={section}: must be a mapping with `name`")
+    fields = {key: value for key, value in section.items() if key != "name"}
+    task: Task = registry.build(GROUP, section["name"], **fields)
+    return task
+
+
+def study_of(block: Block) -> Study:
+    """Return the line of a block with a task, its settings checked."""
+    task, seeds = task_of(block.task), seeds_of("seed", block.seed)
+    study = Study(
+        panel=block.panel, line=block.line, seeds=seeds, block=block, task=task
+    )
+    _ = study.settings
+    return study

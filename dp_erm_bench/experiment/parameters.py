@@ -12,7 +12,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import forget_datasets
 from dp_erm_bench.datasets.spec import LATER, dataset_spec, usual_fields
 from dp_erm_bench.errors import Unsupported, UsageError, refused
-from dp_erm_bench.experiment.values import canonical, plain, typed
+from dp_erm_bench.experiment.schema import canonical, plain, typed
 from dp_erm_bench.paths import later_defaults
 from dp_erm_bench.plugins.names import is_file, is_pinned, label, named_in
 from dp_erm_bench.problems.base import Problem

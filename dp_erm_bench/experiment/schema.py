@@ -1,26 +1,616 @@
-"""The schema of an experiment's blocks, and the one sentence that a wrong key gets.
+"""What a configuration may hold: keys, types, defaults, the sentence of a wrong one.
+
+The frame of a configuration: every plain key, its type, its default, its meaning.
+
+The parameters of an algorithm are not here: its own dataclass is their schema. The
+blocks of an experiment are in `schema`.
+A field's metadata hold what its annotation cannot say to OmegaConf: `words` are the
+strings allowed (beside numbers, where the annotation is `Any`), `help` what it means.
+
+The schema of an experiment's blocks, and the one sentence that a wrong key gets.
 
 The dataclasses say which keys there are. Keys and shapes are checked here and nowhere
 else, wherever they come from; values by the classes that take them.
 """
 
+from __future__ import annotations
+
+import dataclasses
+import enum
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import itertools
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 from dp_erm_bench.errors import UsageError, check_key, refused
-from dp_erm_bench.experiment.frame import BudgetConfig, Keys, keys_of, says
-from dp_erm_bench.experiment.tune_schema import (
-    LABELS,
-    TUNING,
-    Tune,
-    check_words,
-    section_of,
-    tune_of,
+from dp_erm_bench.paths import spelled
+from dp_erm_bench.registry import CHOSEN, ERM, POSED, QUANTITIES, check_choice
+
+GRADIENT_RMS = "gradient_rms"
+WORDS = {
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    str: "a word",
+    types.NoneType: "null",
+}
+
+UNITS = ("", "K", "M", "G", "T")
+SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGT]?)B?", re.IGNORECASE)
+
+
+def bytes_of(text: str) -> float:
+    """Return the bytes of a size as 500M or 2G (of 1024), NaN if it is none."""
+    match = SIZE.fullmatch(text.strip())
+    if not match:
+        return math.nan
+    return float(match[1]) * 1024.0 ** UNITS.index(match[2].upper())
+
+
+def is_list(value: Any) -> bool:
+    """Return whether a value is a list or a tuple."""
+    return isinstance(value, list | tuple)
+
+
+def is_matrix(value: Any) -> bool:
+    """Return whether a value is a list of lists, as vertices are: no axis."""
+    return is_list(value) and bool(value) and all(map(is_list, value))
+
+
+def values_of(key: str, value: Any, natural: Any = None) -> list[Any]:
+    """Return the values that a block gives to a key: a list is an axis.
+
+    Parameters
+    ----------
+    key : str
+        For the message.
+    value : Any
+        One value or a list of values.
+    natural : Any
+        The usual value of the key; where it is a list itself, only a list of lists
+        is an axis.
+
+    Raises
+    ------
+    UsageError
+        If the axis has no values.
+    """
+    if not is_list(value):
+        return [value]
+    if is_list(natural) and not all(map(is_list, value)):
+        return [list(value)]
+    if not value:
+        raise UsageError(f"{key}=[]: an axis needs at least one value")
+    return list(value)
+
+
+def axis_values(axis: Any) -> list[Any]:
+    """Return the values of an axis, in their unit."""
+    values = axis.get("values") if isinstance(axis, Mapping) else axis
+    return [*values] if isinstance(values, list | tuple) else [values]
+
+
+def points_of(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the points of a product of axes; the last axis runs fastest."""
+    for point in itertools.product(*axes.values()):
+        yield dict(zip(axes, point, strict=True))
+
+
+def seeds_of(key: str, value: Any) -> tuple[int, ...]:
+    """Return distinct seeds in the order given.
+
+    Raises
+    ------
+    UsageError
+        Unless they are integers of at least 0 that the table can hold.
+    """
+    # Not at the top: the command line must start without numpy.
+    from dp_erm_bench.datasets.spec import is_seed
+
+    seeds = values_of(key, value)
+    for seed in seeds:
+        if not is_seed(seed):
+            raise UsageError(f"{key}={seed}: must be integers >= 0 and below 2^63")
+    return tuple(dict.fromkeys(seeds))
+
+
+def distinct(values: Sequence[Any]) -> list[Any]:
+    """Return values without repetitions, in order; 1 and 1.0 are one, true is another.
+
+    Of those that are equal the first stays.
+    """
+    return list({_same(value): value for value in reversed(values)}.values())[::-1]
+
+
+def _same(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(map(_same, value))
+    if isinstance(value, Mapping):
+        return frozenset((key, _same(one)) for key, one in value.items())
+    return isinstance(value, bool), value
+
+
+def consecutive(values: Sequence[Any]) -> bool:
+    """Tell whether values are integers, each one more than the one before.
+
+    They may lie as far apart as they like: no list of those between them is made.
+    """
+    if not all(type(value) is int for value in values):
+        return False
+    return all(second - first == 1 for first, second in itertools.pairwise(values))
+
+
+def multiples_of(key: str, axis: Mapping[str, Any]) -> list[float]:
+    """Return the values of an axis in the unit `gradient_rms`.
+
+    Raises
+    ------
+    UsageError
+        If the mapping has another unit or values that are not positive.
+    """
+    for name in axis:
+        check_key(name, ("unit", "values"), key)
+    if axis.get("unit") != GRADIENT_RMS:
+        raise UsageError(f"{key}.unit={axis.get('unit')}: must be {GRADIENT_RMS}")
+    name = f"{key}.values"
+    multiples = [typed(name, v, float) for v in values_of(name, axis.get("values"))]
+    for multiple in multiples:
+        if not multiple > 0:
+            raise UsageError(f"{name}={multiple}: must be positive")
+    return multiples
+
+
+def typed(key: str, value: Any, hint: Any) -> Any:
+    """Return a value converted to a type hint, or refuse it in one sentence."""
+    options = options_of(hint)
+    for option in sorted(options, key=lambda o: o is not type(value)):
+        try:
+            return _converted(value, option)
+        except (TypeError, ValueError, OverflowError):
+            continue
+    allowed = ", ".join(word for option in options for word in _words(option))
+    raise UsageError(f"{key}={value}: must be {allowed}")
+
+
+def options_of(hint: Any) -> tuple[Any, ...]:
+    """Return the members of a union, of any other type hint the hint itself."""
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if union else (hint,)
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    """Return a value as one of a type; raise TypeError or ValueError if it is none."""
+    if hint in (int, float):
+        if isinstance(value, bool) or math.isnan(number := float(value)):
+            raise TypeError
+        if hint is float:
+            return number
+        if not number.is_integer():
+            raise TypeError
+        return value if isinstance(value, int) else int(number)
+    if typing.get_origin(hint) is typing.Literal:
+        members = [(type(member), member) for member in typing.get_args(hint)]
+        if (type(value), value) not in members:
+            raise TypeError
+    elif isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint(value)
+    elif hint in (bool, str, types.NoneType) and not isinstance(value, hint):
+        raise TypeError
+    return value
+
+
+def _words(hint: Any) -> list[str]:
+    if typing.get_origin(hint) is typing.Literal:
+        return [str(word) for word in typing.get_args(hint)]
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return [str(member.value) for member in hint]
+    return [WORDS.get(hint, str(hint))]
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter's value as JSON can spell it."""
+    if type(value) in (str, int, bool, types.NoneType):
+        return value
+    return spelled(value.value if isinstance(value, enum.Enum) else value)
+
+
+def canonical(value: Any) -> str:
+    """Return the JSON of a value: keys sorted, no blanks."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+MODES = ("run", "plan")
+ENGINES = ("local", "joblib", "dask")
+CLUSTERS = ("local", "slurm", "pbs", "sge", "lsf")
+FAILED = ("error", "timeout", "killed")
+"""Statuses of trials that may be run again."""
+
+MOST_TRIALS = 1_000_000
+"""A run asks for no more trials: all of them are planned in memory before the first."""
+
+SETTINGS = ("seed", "mode", "name", "results_dir", "panel", "profile")
+"""Plain keys of the frame that a command line may set."""
+
+OTHERS = (
+    *("experiment", "runner", "algorithm.NAME.PARAMETER"),
+    *("dataset.KEY", "penalty.strength"),
 )
-from dp_erm_bench.experiment.values import is_list
-from dp_erm_bench.registry import ERM, POSED
+"""Keys of a command line that are no plain ones, as a refusal lists them."""
+
+
+def says(default: Any, text: str, *words: str) -> Any:
+    """Return a field with its meaning and the words allowed."""
+    metadata = {"help": text, "words": words}
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass
+class BudgetConfig:
+    """Privacy budget of a run; checked by `privacy.budget.Budget`."""
+
+    epsilon: float = says(1.0, "privacy loss, > 0; inf runs without noise")
+    delta: Any = says("1/n^2", "a number in (0, 1), or as 1/n^2")
+    adjacency: str = says(
+        "replace_one", "which datasets are neighbours", "replace_one", "zero_out"
+    )
+
+
+@dataclass
+class EngineConfig:
+    """Who carries trials to their workers; the groups of `conf/runner` set it."""
+
+    engine: str = says("local", "who carries the trials; runner=NAME sets it", *ENGINES)
+    backend: str = says(
+        "threading", "runner=joblib: threading, loky, or joblib's active one"
+    )
+    cluster: str = says("local", "runner=dask: where its workers run", *CLUSTERS)
+    address: str | None = says(None, "runner=dask: the scheduler's, as tcp://host:8786")
+    patience: float = says(60.0, "seconds to wait for a scheduler or a worker, if none")
+    mixed_cpus: bool = says(False, "let workers have several kinds of CPU")
+    queue: str | None = says(None, "queue or partition of a cluster's jobs")
+    walltime: str = says("02:00:00", "how long a cluster's job may take, as 02:00:00")
+    memory: str = says("2G", "memory of a cluster's job, per worker, as 2G")
+    interface: str | None = says(None, "network between a cluster's nodes, as ib0")
+    job_extra_directives: list[str] = says([], "further directives of a cluster's jobs")
+    adapt: bool = says(True, "replace a cluster's jobs that end")
+    detach: bool = says(False, "submit one job that runs the whole sweep, and return")
+
+
+@dataclass
+class RunnerConfig(EngineConfig):
+    """The execution of trials; only `n_checkpoints` is part of a trial's key."""
+
+    n_jobs: Any = says("auto", "worker processes of one thread, or auto", "auto")
+    retry: list[str] = says([], "recorded statuses to run again", *FAILED)
+    progress: bool = says(True, "show the progress on stderr")
+    output: bool = says(False, "show what a solver prints")
+    n_checkpoints: int = says(51, "rows of a trajectory, the start included")
+    batch_trials: int = says(32, "most trials in one batch")
+    report_trials: int | None = says(
+        None, "most trials in a batch of tuned lines' reports; null: as batch_trials"
+    )
+    batch_work: float = says(2e8, "work of one batch; 1e8 is about a second")
+    time_limit: float | None = says(3600.0, "seconds a trial may take; null: any")
+    worker_memory: Any = says(
+        "auto", "memory a worker may hold: auto, 500M, 2G or bytes; null: any"
+    )
+
+
+@dataclass
+class Frame:
+    """The whole configuration, as `conf/config.yaml` and an experiment fill it."""
+
+    problem: dict[str, Any] = field(default_factory=dict)
+    dataset: dict[str, Any] = field(default_factory=dict)
+    loss: dict[str, Any] = field(default_factory=dict)
+    penalty: dict[str, Any] = field(default_factory=dict)
+    constraint: dict[str, Any] = field(default_factory=dict)
+    algorithm: dict[str, Any] = field(default_factory=dict)
+    calibration: str = "certified"
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    runner: RunnerConfig = field(default_factory=RunnerConfig)
+    seed: int = says(0, "seed of the noise and of random schedules, >= 0")
+    mode: str = says("run", "run, or plan: count the trials and run none", *MODES)
+    name: str | None = says(None, "name of the folder under results_dir")
+    results_dir: str = says("results", "where the results folders are")
+    panel: Any = says(None, "panels of the experiment to run; the others are left out")
+    profile: str | None = says(None, "profile of the experiment")
+    profiles: dict[str, Any] = field(default_factory=dict)
+    blocks: list[Any] = field(default_factory=list)
+    figures: Any = None
+    claims: list[Any] = field(default_factory=list)
+
+
+Keys = dict[str, tuple[dataclasses.Field[Any], Any]]
+"""Field and type of a key, by its dotted name; the words allowed are in the type."""
+
+
+def keys_of(sections: Mapping[str, Any]) -> Keys:
+    """Return every key of some dataclasses, each behind the name of its section."""
+    keys: Keys = {}
+    for section, schema in sections.items():
+        hints = typing.get_type_hints(schema)
+        for entry in dataclasses.fields(schema):
+            hint, words = hints[entry.name], entry.metadata.get("words")
+            if words:
+                literal: Any = cast(Any, typing.Literal)[words]
+                allowed = {Any: int | literal, list[str]: list[literal]}
+                hint = allowed.get(hint, literal)
+            keys[f"{section}.{entry.name}".lstrip(".")] = entry, hint
+    return keys
+
+
+@functools.cache
+def settings() -> Keys:
+    """Return every key of the frame that is set by itself, in order."""
+    keys = keys_of({"budget": BudgetConfig, "runner": RunnerConfig, "": Frame})
+    return {key: one for key, one in keys.items() if "." in key or key in SETTINGS}
+
+
+def check_setting(key: str, value: Any) -> Any:
+    """Return the value of a plain key, converted to its type.
+
+    Raises
+    ------
+    UsageError
+        If there is no such key or the value is of another type.
+    """
+    keys = settings()
+    if key not in keys:
+        check_key(key, [*CHOSEN, *OTHERS, *keys])
+    hint: Any = keys[key][1]
+    if typing.get_origin(hint) is not list:
+        return typed(key, value, hint)
+    (inner,) = typing.get_args(hint)
+    items = value if isinstance(value, list) else [value]
+    return [typed(key, item, inner) for item in items]
+
+
+LABELS = ("panel", "line")
+STAGES = 4
+"""Of a race: all settings, the best of a round, the best of these, the finalists."""
+
+NUMBERS: Mapping[str, tuple[Any, float, float]] = {
+    "trials": (int, 1, math.inf),
+    "radius": (float, 1.42, 100.0),
+    "finalists": (int, 1, 100),
+    "tolerance": (float, 0.0, math.inf),
+}
+"""Type, least and most of the numbers of a search."""
+
+
+@dataclass(frozen=True)
+class Inherit:
+    """Parameters to take from the choice of another line."""
+
+    panel: str = says("", "panel of that line; the block's own by default")
+    line: str = says("", "the line whose choice is taken")
+    parameters: tuple[str, ...] = says((), "parameters that are taken from it")
+
+
+@dataclass(frozen=True)
+class Refine:
+    """More seeds for the best settings."""
+
+    best: int = says(0, "how many of the best settings are tried again")
+    seeds: tuple[int, ...] = says((), "the seeds that they are tried on")
+
+
+@dataclass(frozen=True)
+class Search:
+    """A pattern search that begins with the grid and leaves it where that is better.
+
+    Each round tries the neighbours of the best setting and some points around it on
+    the first seeds of `tune.seeds`; the better ones are tried on more of them.
+    """
+
+    name: str = says("pattern", "the only search that there is")
+    trials: int = says(250, "most trials of a line's tuning, the grid included")
+    ratio: Mapping[str, float] = says(
+        {}, "of neighbouring values, per parameter, or as `default`"
+    )
+    radius: float = says(2.5, "factor to the neighbours that are tried first")
+    race: tuple[int, ...] = says(
+        (2, 4, 8, 16), "seeds for all settings, the best 5, the best 3, the finalists"
+    )
+    finalists: int = says(4, "settings on the most seeds, and the grid's best")
+    tolerance: float = says(
+        0.1, "a gain of fewer standard deviations (over seeds) counts as none"
+    )
+
+
+@dataclass(frozen=True)
+class Tune:
+    """The tuning of a line's parameters."""
+
+    axes: Mapping[str, Any] = says({}, "values per parameter, or a `unit` and `values`")
+    seeds: tuple[int, ...] = says((), "tuning seeds; a search uses the first")
+    report: tuple[int, ...] = says((), "fresh seeds for the setting chosen")
+    refine: Refine = says(Refine(), "more seeds for the best settings")
+    extend: tuple[str, ...] = says(
+        (), "axes that grow upwards while the best value is the topmost"
+    )
+    inherit: Inherit | None = says(None, "parameters taken from another line")
+    search: Search | None = says(None, "how values beyond the grid are tried, if so")
+    limits: Mapping[str, Any] = says(
+        {}, "lowest and highest value of a parameter in a search, in its axis' unit"
+    )
+    quantity: str = says("objective", "what is to be best at the end of the trials")
+
+
+TUNING = {
+    "tune": Tune,
+    "tune.refine": Refine,
+    "tune.inherit": Inherit,
+    "tune.search": Search,
+}
+
+
+def section_of(dotted: str, section: Any, schema: Any) -> dict[str, Any]:
+    """Return the keys of a section that have a value.
+
+    Within `tune` null stands for the default: profiles switch keys off by it.
+    """
+    if not isinstance(section, Mapping):
+        raise refused(dotted or "block", section, "a mapping")
+    prefix = f"{dotted}." if dotted else ""
+    fields = dataclasses.fields(schema)
+    defaults = {f"{prefix}{field.name}": field.default for field in fields}
+    for key, value in section.items():
+        check_key(f"{prefix}{key}", list(defaults))
+        needed = defaults[f"{prefix}{key}"] is not None and dotted in ("", "budget")
+        if value is None and needed:
+            raise refused(f"{prefix}{key}", value, "a value, or left out")
+    return {key: value for key, value in section.items() if value is not None}
+
+
+def check_words(key: str, value: Any) -> None:
+    """Refuse what is neither a word nor a list of at least one."""
+    items = value if is_list(value) else [value]
+    if not all(isinstance(item, str) for item in items):
+        raise refused(key, value, "a word or a list of words")
+    if not items:
+        raise refused(key, value, "at least one word")
+
+
+def tune_of(section: Any, panel: str) -> Tune:
+    """Return the checked `tune` of a block of a panel.
+
+    Raises
+    ------
+    UsageError
+        Naming the key, the value and what is allowed.
+    """
+    fields = section_of("tune", section, Tune)
+    axes = fields.get("axes")
+    inherit = _inherit(fields["inherit"], panel) if "inherit" in fields else None
+    if not isinstance(axes, Mapping):
+        raise refused("tune.axes", axes, "a mapping from parameters to values")
+    if not axes and inherit is None:
+        raise refused("tune.axes", axes, "at least one parameter with its values")
+    for key in ("seeds", "report"):
+        if key not in fields:
+            raise UsageError(f"tune.{key}: must be given")
+    seeds = seeds_of("tune.seeds", fields["seeds"])
+    report = seeds_of("tune.report", fields["report"])
+    refine = _refine(fields["refine"]) if "refine" in fields else Refine()
+    extend = fields.get("extend", [])
+    if not is_list(extend):
+        raise refused("tune.extend", extend, "a list of axes")
+    for name in extend:
+        if not isinstance(name, str) or name not in axes:
+            raise refused("tune.extend", name, f"an axis ({', '.join(axes)})")
+        if not all(type(value) in (int, float) for value in axis_values(axes[name])):
+            raise refused("tune.extend", name, "an axis of numbers")
+    # A choice must not be reported on what it was made on.
+    for key, fresh, others in (
+        ("tune.report", report, seeds + refine.seeds),
+        ("tune.refine.seeds", refine.seeds, seeds),
+    ):
+        for seed in sorted(set(fresh) & set(others)):
+            raise UsageError(
+                f"{key}={seed}: is a tuning seed as well; the seeds must be disjoint"
+            )
+    search = _search(fields, axes, seeds) if "search" in fields else None
+    if search is None and fields.get("limits"):
+        raise refused("tune.limits", fields["limits"], "left out without tune.search")
+    limits = _limits(fields.get("limits", {}), axes)
+    quantity = fields.get("quantity", "objective")
+    check_choice("tune.quantity", str(quantity), [*QUANTITIES])
+    grown = (refine, tuple(extend), inherit, search, limits, quantity)
+    return Tune(dict(axes), seeds, report, *grown)
+
+
+def _search(fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any) -> Search:
+    for key in ("refine", "extend"):
+        if fields.get(key):
+            raise refused(f"tune.{key}", fields[key], "left out with tune.search")
+    section = section_of("tune.search", fields["search"], Search)
+    name = section.get("name", "pattern")
+    if name != "pattern":
+        raise refused("tune.search.name", name, "pattern")
+    ratio = section.get("ratio", {})
+    if not isinstance(ratio, Mapping):
+        raise refused("tune.search.ratio", ratio, "a mapping from parameters to ratios")
+    numbers = {
+        name: _number(f"tune.search.{name}", section[name], *limits)
+        for name, limits in NUMBERS.items()
+        if name in section
+    }
+    ratios = {}
+    for key, value in ratio.items():
+        check_key(key, (*axes, "default"), "tune.search.ratio")
+        ratios[key] = _number(f"tune.search.ratio.{key}", value, float, 1.01, 100.0)
+    race = section.get("race", Search.race)
+    rungs = [*race] if is_list(race) else []
+    whole = len(rungs) == STAGES and all(type(one) is int for one in rungs)
+    if not whole or sorted([1, *rungs]) != [1, *rungs]:
+        allowed = f"{STAGES} numbers of seeds >= 1 that do not fall"
+        raise refused("tune.search.race", race, allowed)
+    if len(seeds) < rungs[-1]:
+        asked = f"must be at least {rungs[-1]}, as tune.search.race asks"
+        raise UsageError(f"tune.seeds: {asked}, not {len(seeds)}")
+    search = Search(ratio=ratios, race=tuple(rungs), **numbers)
+    points = math.prod(len(axis_values(values)) for values in axes.values())
+    least = points * rungs[0] + rungs[-1] - rungs[0]
+    if search.trials < least:
+        asked = f"at least {least}: the grid, and its best on {rungs[-1]} seeds"
+        raise refused("tune.search.trials", search.trials, asked)
+    return search
+
+
+def _number(key: str, value: Any, hint: Any, least: float, most: float) -> Any:
+    number = typed(key, value, hint)
+    if not least <= number <= most:
+        bound = f" and <= {most:g}" if math.isfinite(most) else ""
+        raise refused(key, value, f"a number >= {least:g}{bound}")
+    return number
+
+
+def _limits(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return the two limits of each parameter that has some."""
+    if not isinstance(limits, Mapping):
+        raise refused("tune.limits", limits, "a mapping from parameters to two limits")
+    checked = {}
+    for key, pair in limits.items():
+        check_key(key, tuple(axes), "tune.limits")
+        if not is_list(pair) or len(pair) != 2:
+            raise refused(f"tune.limits.{key}", pair, "the least and the most")
+        low, high = (typed(f"tune.limits.{key}", value, float) for value in pair)
+        if not low < high or math.isinf(high - low):
+            raise refused(f"tune.limits.{key}", pair, "two numbers, the lower first")
+        checked[key] = low, high
+    return checked
+
+
+def _refine(section: Any) -> Refine:
+    fields = section_of("tune.refine", section, Refine)
+    best = fields.get("best")
+    if isinstance(best, bool) or not isinstance(best, int) or best < 1:
+        raise refused("tune.refine.best", best, "an integer of at least 1")
+    return Refine(best, seeds_of("tune.refine.seeds", fields.get("seeds")))
+
+
+def _inherit(section: Any, panel: str) -> Inherit:
+    fields = section_of("tune.inherit", section, Inherit)
+    for key in LABELS:
+        if not isinstance(fields.get(key, ""), str):
+            raise refused(f"tune.inherit.{key}", fields[key], "a word")
+    for key in ("line", "parameters"):
+        if not fields.get(key):
+            raise UsageError(f"tune.inherit.{key}: must be given")
+    check_words("tune.inherit.parameters", fields["parameters"])
+    parameters = tuple(axis_values(fields["parameters"]))
+    return Inherit(fields.get("panel", panel), fields["line"], parameters)
+
 
 OF_LINES = ("axes", "limits")
 """Parts of `tune` that are asked for by algorithm and parameter."""

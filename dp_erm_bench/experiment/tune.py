@@ -1,13 +1,862 @@
-"""The tuners of an experiment's lines, linked where one takes another's choice."""
+"""Tune lines: grids, races over seeds, searches, and what was chosen.
 
-from collections.abc import Iterable
+Tune a line: try a grid, extend it, refine the best, report on fresh seeds.
+
+Nothing here runs a trial. A tuner names the trials of its next stage, the experiment
+runs those of all tuners together, and the tuner reads their last values.
+
+Search beyond a grid: rounds of neighbours and Sobol points, raced over seeds.
+
+The grid comes first and its best setting is among the finalists, so that a search that
+finds nothing chooses what the grid would. A stage depends on the line and on what the
+trials before it gave, rounded: the same search asks for the same trials, whoever runs
+them and however often it was interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import statistics
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from itertools import permutations, product
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.asked import Ask, afresh
-from dp_erm_bench.experiment.grid import Finals, Tuner
-from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.search import PatternTuner
-from dp_erm_bench.experiment.trials import Line
+from dp_erm_bench.experiment.lines import LENGTHS, Axis, FitLine, Line, Trial, space_of
+from dp_erm_bench.experiment.parameters import algorithm_of
+from dp_erm_bench.experiment.schema import canonical, plain, points_of
+from dp_erm_bench.plugins.names import identity
+
+DIGITS = 9
+"""Of what is compared: the last ones depend on the trials of the same batch."""
+
+RESAMPLES = 2000
+TAILS = (2.5, 97.5)
+
+Point = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The parameters that a tuner chose.
+
+    Attributes
+    ----------
+    line : FitLine
+    values : dict
+        The chosen and the inherited parameters.
+    finals : tuple of float
+        Final quantity of the choice on each seed, infinite where a trial diverged.
+    n_settings : int
+        Settings tried.
+    lead : tuple of float or None
+        95 % bootstrap interval, over the seeds, of its mean minus that of the next
+        best finalist; None without one.
+    open : tuple of str
+        Why a better setting may lie beyond what was tried: a parameter with `top` or
+        `bottom` (of the values tried) or `limit` (one that was declared), as
+        `clip top`; `trials` if a search ran out of them before its first round,
+        while its last one still gained, by more than the scatter over seeds, or
+        before it could race what lies beyond an end and looked better.
+    extended, tried : tuple of str
+        Axes that were extended; keys of the tuning trials.
+    """
+
+    line: FitLine
+    values: Point
+    finals: tuple[float, ...]
+    n_settings: int
+    lead: tuple[float, float] | None
+    open: tuple[str, ...]
+    extended: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+
+    @property
+    def mean(self) -> float:
+        """Return the mean final quantity; infinite if a trial diverged."""
+        return mean_of(self.finals)
+
+    @property
+    def quantity(self) -> str:
+        """Return what the trials were compared by."""
+        return self.line.tune.quantity if self.line.tune else ""
+
+    @property
+    def scatter(self) -> float:
+        """Return the standard deviation over the seeds, nan of fewer than two."""
+        known = len(self.finals) > 1 and math.isfinite(self.mean)
+        return statistics.stdev(self.finals) if known else math.nan
+
+
+def rounded(final: float) -> float:
+    """Return a number without the digits that a batch may change."""
+    return float(f"{final:.{DIGITS}g}")
+
+
+def mean_of(finals: Sequence[float]) -> float:
+    """Return the mean, infinite if one is."""
+    finite = all(map(math.isfinite, finals))
+    return math.fsum(finals) / len(finals) if finite else math.inf
+
+
+def bootstrap(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the difference of two means.
+
+    The samples are not paired: each trial has noise of its own.
+    """
+    import numpy as np  # not at the top: the command line must start without
+
+    rng = np.random.default_rng(len(ours))
+    means = [
+        rng.choice(np.asarray(finals), (RESAMPLES, len(finals))).mean(axis=1)
+        for finals in (ours, theirs)
+    ]
+    low, high = np.percentile(means[0] - means[1], TAILS)
+    return rounded(float(low)), rounded(float(high))
+
+
+TUNING_CHECKPOINTS = 2
+EXTENSIONS = 10
+"""An axis grows this often at most; without noise it could grow for ever."""
+
+Ranked = list[tuple[float, Point]]
+Finals = Mapping[str, Mapping[str, float]]
+"""Last values of trials, by key and quantity, as numbers to be minimised."""
+
+
+class Tuner:
+    """The stages of one tuned line; `source` tunes what it inherits.
+
+    Parameters
+    ----------
+    line : FitLine
+        A line with `tune`.
+    n_checkpoints : int
+        Rows of a report trial.
+    finals : mapping
+        Last values of trials; filled by the experiment between stages.
+    """
+
+    def __init__(self, line: FitLine, n_checkpoints: int, finals: Finals) -> None:
+        assert line.tune is not None
+        self.line, self.tune = line, line.tune
+        self.n_checkpoints, self.finals = n_checkpoints, finals
+        self.source: Tuner | None = None
+        self.choice: Choice | None = None
+        self.axes = {key: list(values) for key, values in line.axes.items()}
+        self.inherited: Point = {}
+        inherit = self.tune.inherit
+        self._inherits = inherit.parameters if inherit else ()
+        self._tried: dict[tuple[Any, ...], Trial] = {}
+
+    def stages(self) -> Iterator[list[Trial] | None]:
+        """Yield the new trials of each stage, None while the source is tuned."""
+        while self.source is not None and self.source.choice is None:
+            yield None
+        if self.source is not None and self.source.choice is not None:
+            chosen = {**self.source.line.params, **self.source.choice.values}
+            self.inherited = {key: chosen[key] for key in self._inherits}
+        yield from self.tuning()
+        assert self.choice is not None
+        values = self.choice.values
+        yield [self._trial(values, seed, "report") for seed in self.tune.report]
+
+    def tuning(self) -> Iterator[list[Trial]]:
+        """Yield the new trials of each stage up to the choice, and choose."""
+        refine, grown = self.tune.refine, True
+        while grown:
+            points, seeds = self._points(), self.tune.seeds
+            yield self._new(points, seeds)
+            ranked = self._ranked(points, seeds)
+            grown = self._extend(*ranked[0])
+            if refine.best and not grown:
+                points = [point for _, point in ranked[: refine.best]]
+                seeds = seeds + refine.seeds
+                yield self._new(points, seeds)
+                ranked = self._ranked(points, seeds)
+                grown = self._extend(*ranked[0])
+        before = self.line.axes
+        extended = (k for k, v in self.axes.items() if len(v) > len(before[k]))
+        self.choice = self._choice(ranked, seeds, tuple(self._edges(ranked[0][1])))
+        self.choice = replace(self.choice, extended=tuple(extended))
+
+    def _choice(
+        self, ranked: Ranked, seeds: Sequence[int], why_open: tuple[str, ...]
+    ) -> Choice:
+        """Return the choice of the first of some points, all tried on seeds."""
+        (_, best), *others = ranked
+        finals = self._finals(best, seeds)
+        lead = None
+        if others and len(seeds) > 1 and math.isfinite(others[0][0]):
+            lead = bootstrap(finals, self._finals(others[0][1], seeds))
+        tried = tuple(one.key for one in self._tried.values())
+        settings = len({place[:-1] for place in self._tried})
+        # Where all are lost nothing lies beyond.
+        why = why_open if math.isfinite(mean_of(finals)) else ()
+        return Choice(self.line, best, finals, settings, lead, why, tried=tried)
+
+    def expected(self) -> int:
+        """Return the number of trials if no axis is extended."""
+        grid = math.prod(len(values) for values in self.axes.values())
+        refined = min(self.tune.refine.best, grid) * len(self.tune.refine.seeds)
+        return grid * len(self.tune.seeds) + refined + len(self.tune.report)
+
+    def examples(self, phase: str) -> Iterator[Trial]:
+        """Yield a trial of each shape that those of a phase may have.
+
+        What will be chosen or inherited is not known yet: every value may be.
+        """
+        seeds = self.tune.report if phase == "report" else self.tune.seeds
+        shares = algorithm_of(self.line.algorithm).shares
+        axes = {
+            key: values if shares(key) else values[:1]
+            for key, values in self._possible().items()
+        }
+        for point in points_of(axes) if seeds else ():
+            # What one line may choose, another that inherits it may refuse.
+            with contextlib.suppress(UsageError):
+                yield self._trial(point, seeds[0], phase)
+
+    def _possible(self) -> dict[str, Sequence[Any]]:
+        """Return every value that the open and the inherited parameters may take."""
+        values: dict[str, Sequence[Any]] = {}
+        if self.source is not None:
+            fixed = {key: [value] for key, value in self.source.line.params.items()}
+            values = {**fixed, **self.source._possible()}
+        return {**{key: values[key] for key in self._inherits}, **self.axes}
+
+    def _points(self) -> list[Point]:
+        return [{**self.inherited, **point} for point in points_of(self.axes)]
+
+    def _new(self, points: Iterable[Point], seeds: Iterable[int]) -> list[Trial]:
+        """Return the trials of points and seeds that have not been tried yet."""
+        named = {(*p.items(), seed): (p, seed) for p in points for seed in seeds}
+        untried = {k: one for k, one in named.items() if k not in self._tried}
+        new = {k: self._trial(*one, "tune") for k, one in untried.items()}
+        self._tried |= new
+        return [*new.values()]
+
+    def _trial(self, point: Point, seed: int, phase: str) -> Trial:
+        rows = self.n_checkpoints if phase == "report" else TUNING_CHECKPOINTS
+        return self.line.setting(**point).trial(seed, rows, phase)
+
+    def _ranked(self, points: Iterable[Point], seeds: Sequence[int]) -> Ranked:
+        """Return points behind their means; among equals the earlier is better."""
+        ranked = []
+        for point in points:
+            ranked.append((mean_of(self._finals(point, seeds)), point))
+        return sorted(ranked, key=itemgetter(0))
+
+    def _finals(self, point: Point, seeds: Iterable[int]) -> tuple[float, ...]:
+        """Return the final quantities of a point that was tried on some seeds."""
+        keys = (self._tried[(*point.items(), seed)].key for seed in seeds)
+        by, lost = self.tune.quantity, math.inf
+        return tuple(rounded(self.finals.get(key, {}).get(by, lost)) for key in keys)
+
+    def _extend(self, mean: float, best: Point) -> bool:
+        """Add a value above each extensible axis whose topmost value is best."""
+        grown = False
+        for key in self.tune.extend if math.isfinite(mean) else ():
+            values = sorted(set(self.axes[key]))
+            added = len(self.axes[key]) - len(self.line.axes[key])
+            topmost = len(values) > 1 and best[key] == values[-1]
+            if topmost and added < EXTENSIONS and values[-2] > 0:
+                value = values[-1] * values[-1] / values[-2]
+                value = round(value) if isinstance(values[-1], int) else value
+                with contextlib.suppress(UsageError):
+                    self.line.setting(**{**best, key: value})
+                    self.axes[key].append(value)
+                    grown = True
+        return grown
+
+    def _edges(self, best: Point) -> Iterator[str]:
+        for key, values in self.axes.items():
+            if len(values) > 1 and all(isinstance(v, int | float) for v in values):
+                ends = {max(values): "top", min(values): "bottom"}
+                if best[key] in ends:
+                    yield f"{key} {ends[best[key]]}"
+
+
+HALF = -1
+"""Rung of new points: half the first seeds, of which the better half gets all."""
+
+BEYOND = 3
+"""Points beyond the choice for whose first seeds trials are kept."""
+
+Key = tuple[tuple[str, object], ...]
+Points = list[Point]
+
+
+class RacingTuner(Tuner):
+    """A tuner whose settings run on so many seeds as they deserve.
+
+    Parameters
+    ----------
+    line : FitLine
+        A line with `tune.search`: `race` are the numbers of seeds, its rungs; `trials`
+        is how many there are to spend.
+    n_checkpoints, finals
+        As of a `Tuner`.
+
+    Attributes
+    ----------
+    rungs : dict
+        The rung that each point has reached.
+    first : Point or None
+        The best of the grid as soon as it is known.
+    """
+
+    def __init__(self, line: FitLine, n_checkpoints: int, finals: Finals) -> None:
+        super().__init__(line, n_checkpoints, finals)
+        assert self.tune.search is not None
+        self.search = self.tune.search
+        self.rungs: dict[Key, int] = {}
+        self.first: Point | None = None
+        self._last = len(self.search.race) - 1
+
+    def _seeds(self, rung: int) -> Sequence[int]:
+        race = self.search.race
+        return self.tune.seeds[: math.ceil(race[0] / 2) if rung == HALF else race[rung]]
+
+    def _room(self) -> int:
+        """Return how many trials are left."""
+        return self.search.trials - len(self._tried)
+
+    def _finalists(self) -> Points:
+        """Return who is raced at the end: the grid's best, and the best of all."""
+        best = self._best(self.search.finalists, 1) or self._best(1, 0)
+        first = self.first or best[0]
+        return [first, *(one for one in best if one != first)]
+
+    def _kept(self) -> int:
+        """Return the trials of the last races, were they between those now best."""
+        race, finalists = self.search.race, self._finalists()
+        seeds = [len(self._own(one)) for one in finalists]
+        # Places that nobody has taken yet cost more.
+        seeds += [race[0]] * (self.search.finalists - len(seeds))
+        few = sum(max(0, race[-2] - known) for known in seeds)
+        left = half_of(len(seeds)) * (race[-1] - race[-2])
+        return few + left + BEYOND * race[0]
+
+    def _race(
+        self, points: Points, rung: int, kept: int | None = None
+    ) -> Iterator[list[Trial]]:
+        """Yield the new trials of points on the seeds of a rung, as far as they go.
+
+        So many are kept for later; those of the last races if nothing is said.
+        """
+        usual = self._kept() if self.rungs else 0
+        left = self._room() - (usual if kept is None else kept)
+        for place, point in enumerate(points):
+            known = self._own(point) if key_of(point) in self.rungs else ()
+            left -= max(0, len(self._seeds(rung)) - len(known))
+            if left < 0:
+                points = points[:place]
+                break
+        new = self._new(points, self._seeds(rung))
+        for key in map(key_of, points):
+            self.rungs[key] = max(rung, self.rungs.get(key, rung))
+        if new:
+            yield new
+
+    def _raced_out(self) -> Generator[list[Trial], None, Ranked]:
+        """Yield the last races' trials; return who has all seeds, best first.
+
+        The finalists run on the last but one number of seeds, and
+        the better half of them on all. If each diverges on some seed, the next best
+        ones are raced.
+        """
+        race, count, last = self.search.race, self.search.finalists, self._last
+        finalists = self._finalists()
+        ranked = self._ranked(finalists[:1])
+        while finalists:
+            yield from self._race(finalists, last - 1, race[-1] - race[-2])
+            able = [one for one in finalists if self.rungs[key_of(one)] >= last - 1]
+            better = [one for _, one in self._ranked(able, self._seeds(last - 1))]
+            yield from self._race(better[: half_of(len(able))], last, 0)
+            raced = self._best(len(self.rungs), last)
+            ranked = self._ranked(raced, self._seeds(last)) if raced else ranked
+            enough = math.isfinite(ranked[0][0]) or self._room() < race[-1]
+            others = self._best(count + len(finalists), 0)
+            others = [one for one in others if self.rungs[key_of(one)] < last - 1]
+            finalists = [] if enough else others[:count]
+        return ranked
+
+    def _best(self, count: int, rung: int) -> Points:
+        """Return the best points of those that have reached a rung, best first."""
+        points = [dict(key) for key, reached in self.rungs.items() if reached >= rung]
+        return [point for _, point in self._ranked(points)[:count]]
+
+    def _ranked(self, points: Iterable[Point], seeds: Sequence[int] = ()) -> Ranked:
+        """Return points behind their means, over all of their seeds if none are given.
+
+        Of equals the shorter run is better, then the one that was tried earlier.
+        """
+        places = {key: place for place, key in enumerate(self.rungs)}
+        ranked = [
+            (self._mean(one, seeds), self._length(one), places[key_of(one)], one)
+            for one in points
+        ]
+        return [
+            (mean, one) for mean, *_, one in sorted(ranked, key=lambda row: row[:3])
+        ]
+
+    def _own(self, point: Point) -> Sequence[int]:
+        """Return the seeds that a point was tried on."""
+        return self._seeds(self.rungs[key_of(point)])
+
+    def _mean(self, point: Point, seeds: Sequence[int] = ()) -> float:
+        return mean_of(self._finals(point, seeds or self._own(point)))
+
+    def _length(self, point: Point) -> int:
+        return self.line.setting(**point).batch_key.iterations()
+
+    def _gains(self, before: Point, after: Point) -> bool:
+        """Return whether a round has led to a point that is better by the tolerance."""
+        old, new = (self._finals(one, self._own(one)) for one in (before, after))
+        known = len(new) > 1 and math.isfinite(mean_of(new))
+        spread = statistics.stdev(new) if known else 0.0
+        gain = mean_of(old) - mean_of(new)
+        return before != after and gain > self.search.tolerance * spread
+
+    def _better(self, point: Point, before: Point) -> bool:
+        """Return whether a point is better than one of before, beyond their scatter."""
+        ours, theirs = (self._finals(one, self._own(one)) for one in (point, before))
+        if mean_of(ours) == math.inf or point == before:
+            return False
+        return mean_of(theirs) == math.inf or bootstrap(ours, theirs)[1] < 0.0
+
+
+def key_of(point: Point) -> Key:
+    """Return a point as the key of a mapping."""
+    return tuple(point.items())
+
+
+def half_of(count: int) -> int:
+    """Return how many finalists get all seeds: half, for a comparison two at least."""
+    return min(count, max(2, math.ceil(count / 2)))
+
+
+Ask = Callable[[str, int, Callable[[], Points]], Points]
+"""Takes the name of a case, a round, and who makes its points; returns the points.
+
+What was asked in an earlier run of the folder is asked again, whatever a library's
+random numbers are by now.
+"""
+
+
+def afresh(case: str, number: int, make: Callable[[], Points]) -> Points:
+    """Return the points of a round that nobody has asked for before."""
+    return make()
+
+
+class AskingTuner(RacingTuner):
+    """A racing tuner whose points are asked for by what they depend on.
+
+    Parameters
+    ----------
+    line, n_checkpoints, finals
+        As of a `Tuner`.
+    ask : callable
+        See `Ask`.
+
+    Attributes
+    ----------
+    space : dict from str to Axis
+        The parameters' values.
+    """
+
+    def __init__(
+        self, line: FitLine, n_checkpoints: int, finals: Finals, ask: Ask = afresh
+    ) -> None:
+        super().__init__(line, n_checkpoints, finals)
+        self.ask, self.space = ask, space_of(line)
+
+    def _asked(
+        self, what: list[Any], number: int, make: Callable[[], Iterator[Point]]
+    ) -> Points:
+        """Return the new points of a round that is named by what it depends on."""
+        name = digest(canonical([self._case(), *what]))
+        asked = self.ask(name, number, lambda: [*make()])
+        new = {key_of(one): one for one in asked if self._allowed(one)}
+        return [one for key, one in new.items() if key not in self.rungs]
+
+    def _allowed(self, point: Point) -> bool:
+        """Return whether a point, of a file maybe, is one of the space's."""
+        if list(point) != [*self.inherited, *self.space]:
+            return False
+        same = all(point[key] == value for key, value in self.inherited.items())
+        if not same or not all(a.holds(point[key]) for key, a in self.space.items()):
+            return False
+        try:
+            self.line.setting(**point)
+        except UsageError:
+            return False
+        return True
+
+    def _case(self) -> str:
+        """Return the digest of what the points of a search depend on."""
+        line, search = self.line, self.search
+        algorithm = [identity(line.algorithm), line.base["algorithm"]["params"]]
+        privacy = [line.budget, line.calibration]
+        inherited = {key: plain(value) for key, value in self.inherited.items()}
+        named = [line.problem.identity, algorithm, privacy, inherited]
+        axes = {key: [*map(plain, values)] for key, values in line.axes.items()}
+        how = [self.tune.limits, self.tune.seeds, self.tune.quantity, search.ratio]
+        return digest(canonical([named, axes, how]))
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text in hexadecimal digits."""
+    return sha256(text.encode()).hexdigest()
+
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+NEAR, CUBE = 2.0, 256
+"""Radii within which results tell of a surface; points at which it is looked at."""
+
+
+def neighbours(
+    space: Mapping[str, Axis], best: Point, factor: float
+) -> Iterator[Point]:
+    """Yield the points that differ from one in one parameter, by a factor."""
+    for key, axis in space.items():
+        for value in axis.beside(best[key], factor):
+            yield {**best, key: value}
+
+
+def trades(space: Mapping[str, Axis], best: Point, factor: float) -> Iterator[Point]:
+    """Yield the points with one parameter up by a factor, and another one down.
+
+    Good settings lie along such lines: longer runs want shorter steps, and so do larger
+    thresholds with their noise.
+    """
+    beside: dict[str, tuple[list[Any], list[Any]]] = {}
+    for key, axis in space.items():
+        near = [*axis.beside(best[key], factor)] if axis.numeric else []
+        lower = [value for value in near if value < best[key]]
+        beside[key] = lower, [value for value in near if value > best[key]]
+    for one, other in permutations(space, 2):
+        for values in product(beside[one][0], beside[other][1]):
+            yield {**best, **dict(zip((one, other), values, strict=True))}
+
+
+def sobol(
+    space: Mapping[str, Axis], best: Point, factor: float, count: int, seed: int
+) -> Iterator[Point]:
+    """Yield scrambled Sobol points of the cube around one, within a factor of it."""
+    # Not at the top: it takes half a second.
+    from scipy.stats import qmc
+
+    points = qmc.Sobol(len(space), scramble=True, rng=seed).random(count)
+    for shares in points.tolist():
+        near = zip(space.items(), shares, strict=True)
+        yield {
+            **best,
+            **{key: axis.near(best[key], factor, share) for (key, axis), share in near},
+        }
+
+
+def onward(space: Mapping[str, Axis], before: Point, best: Point) -> Iterator[Point]:
+    """Yield the points as far again as the last round went, and twice as far.
+
+    Where the best lies many radii away, steps grow with the way that led on.
+    """
+    level = {
+        key: (axis.level(before[key]), axis.level(best[key]))
+        for key, axis in space.items()
+        if axis.numeric and before[key] and best[key]
+    }
+    for times in (1.0, 2.0) if before != best else ():
+        moved = {
+            key: space[key].at(new + times * (new - old))
+            for key, (old, new) in level.items()
+            if new != old
+        }
+        if moved:
+            yield {**best, **moved}
+
+
+class Tried(NamedTuple):
+    """A point that was tried: the mean of its results, over so many seeds."""
+
+    point: Point
+    mean: float
+    seeds: int
+
+
+def modelled(
+    space: Mapping[str, Axis],
+    best: Point,
+    tried: Sequence[Tried],
+    factor: float,
+    count: int,
+) -> Iterator[Point]:
+    """Yield `count` new points within a factor of one where a fitted surface is lowest.
+
+    The surface is a quadratic in the logarithms of the parameters, fitted to what was
+    tried near by: a point is judged by all of these trials, not by its own few. Where
+    fewer points were tried than its coefficients need, there are none.
+    """
+    # Not at the top: it takes half a second.
+    from scipy.stats import qmc
+
+    keys = [key for key, axis in space.items() if axis.numeric and best[key]]
+    others = space.keys() - keys
+    origin = {key: space[key].level(best[key]) for key in keys}
+    step = {key: space[key].steps(factor) for key in keys}
+    known = {tuple(one.point.values()) for one in tried}
+    places, rows = [], []
+    for one in tried:
+        point = one.point
+        alike = all(point[key] == best[key] for key in others)
+        if not alike or not math.isfinite(one.mean) or not all(map(point.get, keys)):
+            continue
+        place = [(space[k].level(point[k]) - origin[k]) / step[k] for k in keys]
+        if max(map(abs, place), default=0.0) <= NEAR:
+            places.append(place)
+            rows.append(one)
+    surface = _quadratic(np.array(places), rows) if keys else None
+    if surface is None:
+        return
+    cube = 2.0 * qmc.Sobol(len(keys), scramble=False).random(CUBE) - 1.0
+    for place in cube[np.argsort(surface(cube), kind="stable")].tolist():
+        at = {
+            k: space[k].at(origin[k] + u * step[k])
+            for k, u in zip(keys, place, strict=True)
+        }
+        point = {**best, **at}
+        if tuple(point.values()) not in known:
+            known.add(tuple(point.values()))
+            yield point
+            count -= 1
+        if not count:
+            return
+
+
+def _quadratic(places: Array, rows: Sequence[Tried]) -> Callable[[Array], Array] | None:
+    """Return the quadratic nearest to the better half of results; None of too few."""
+    d = places.shape[1]
+    terms = (d + 1) * (d + 2) // 2
+    order = sorted(range(len(rows)), key=lambda row: rows[row].mean)
+    kept = order[: max(2 * terms, len(order) // 2)]
+    if len(kept) < 1.5 * terms:
+        return None
+
+    def features(at: Array) -> Array:
+        products = [at[:, i] * at[:, j] for i in range(d) for j in range(i, d)]
+        return np.column_stack([np.ones(len(at)), at, *products])
+
+    # The variance of a mean is inversely proportional to its number of seeds.
+    weights = np.sqrt([rows[row].seeds for row in kept])
+    means = np.array([rows[row].mean for row in kept])
+    known = features(places[kept]) * weights[:, None]
+    solution = np.linalg.lstsq(known, means * weights, rcond=1e-6)[0]
+    return lambda at: np.asarray(features(at) @ solution)
+
+
+OUTWARD = 6
+"""Settings on an end of the grid that are moved beyond it, while its best is there."""
+
+SOBOL = 2
+"""Points of a wide round beside the trades."""
+
+MODELLED = 2
+"""Points of a round that a fitted surface proposes."""
+
+BETTER, RACED = (5, 3), 4
+"""Settings of a round that are tried on the second and the third number of seeds; the
+trials without which it is not worth while."""
+
+SHRINK, SMALLEST = 0.6, 1.42
+"""The radius is multiplied by the first after a round without gain; its least value."""
+
+SMALL, QUIET = 1.65, 2
+"""So many rounds without gain at no larger a radius end the search."""
+
+
+class PatternTuner(AskingTuner):
+    """The stages of a line with `tune.search`.
+
+    Parameters
+    ----------
+    line, n_checkpoints, finals, ask
+        As of an `AskingTuner`.
+
+    References
+    ----------
+    Hooke, Jeeves, "Direct search solution of numerical and statistical problems",
+    Journal of the ACM 1961, on a lattice of powers; Jamieson, Talwalkar,
+    "Non-stochastic best arm identification and hyperparameter optimization", AISTATS
+    2016, for the race; Box, Wilson, "On the experimental attainment of optimum
+    conditions", Journal of the Royal Statistical Society B 1951, for the surface.
+    """
+
+    def tuning(self) -> Iterator[list[Trial]]:
+        """Yield the new trials of each stage up to the choice, and choose."""
+        count = self.search.finalists
+        yield from self._race(self._points(), 0)
+        first = self._best(1, 0)[0]
+        if self._mean(first) == math.inf:
+            # All are refused, or diverge: nothing tells where to go.
+            self.choice = self._choice(self._ranked([first]), self._own(first), ())
+            return
+        yield from self._grown()
+        yield from self._race(self._best(count, 0), 1)
+        self.first = before = best = (self._best(1, 1) or self._best(1, 0))[0]
+        radius, number, quiet, wide, gained = self.search.radius, 0, 0, False, True
+        while quiet < QUIET:
+            points = self._round(before, best, radius, number, wide)
+            if points is None:
+                break
+            yield from self._race(points, HALF)
+            tried = [point for point in points if key_of(point) in self.rungs]
+            better = [point for _, point in self._ranked(tried)]
+            yield from self._race(better[: math.ceil(len(better) / 2)], 0)
+            yield from self._race(self._best(BETTER[0], 0), 1)
+            yield from self._race(self._best(BETTER[1], 1), 2)
+            before, best = best, (self._best(1, 1) or [best])[0]
+            number, gained = number + 1, self._gains(before, best)
+            # Trades and the cube are for where the neighbours lead nowhere.
+            wide, done = not gained and not wide, not gained and wide
+            if done:
+                quiet += radius <= SMALL
+                radius = max(SHRINK * radius, SMALLEST)
+        yield from self._modelled()
+        beyond = [point for one in self._best(count, 1) for point in self._beyond(one)]
+        yield from self._race(beyond, 0)
+        yield from self._race(self._best(count, 0), 1)
+        ranked = yield from self._raced_out()
+        ranked, moving = yield from self._settled(ranked)
+        chosen = ranked[0][1]
+        ends = [*self._ends(chosen)]
+        gained &= not number or self._better(chosen, before)
+        moving |= quiet < QUIET and gained
+        why = (*ends, "trials") if moving else (*ends,)
+        self.choice = self._choice(ranked, self._own(chosen), why)
+
+    def _modelled(self) -> Iterator[list[Trial]]:
+        """Yield trials where a fitted surface is lowest, until these lead nowhere."""
+        radius, race, quiet = self.search.radius, self.search.race, 0
+        while quiet < QUIET and self._room() - self._kept() >= MODELLED * race[1]:
+            best = (self._best(1, 1) or self._best(1, 0))[0]
+            around = [*map(plain, best.values())]
+            known = [(point, self._own(point)) for point in map(dict, self.rungs)]
+            tried = [Tried(one, self._mean(one), len(seeds)) for one, seeds in known]
+            lowest = partial(modelled, self.space, best, tried, radius, MODELLED)
+            points = self._asked(["surface", around, len(tried)], 0, lowest)
+            if not points:
+                return
+            yield from self._race(points, 1)
+            yield from self._race(self._best(BETTER[1], 1), 2)
+            quiet = 0 if self._best(1, 1)[0] in points else quiet + 1
+
+    def _settled(
+        self, ranked: Ranked
+    ) -> Generator[list[Trial], None, tuple[Ranked, bool]]:
+        """Yield trials beyond the choice while it lies on an outermost value tried.
+
+        Return the points on all seeds, best first, and whether one beyond the choice
+        is better on fewer: there were no trials for more.
+        """
+        while beyond := self._beyond(ranked[0][1]):
+            mean, better, rung = ranked[0][0], beyond, 0
+            while better and rung <= self._last:
+                yield from self._race(better, rung, 0)
+                able = [p for p in better if self.rungs.get(key_of(p), HALF) >= rung]
+                if not able:
+                    return ranked, rung > 0
+                order = self._ranked(able, self._seeds(rung))
+                better = [point for lower, point in order[:1] if lower < mean]
+                rung += 1
+            ranked = self._ranked(self._best(len(self.rungs), self._last))
+        return ranked, False
+
+    def expected(self) -> int:
+        """Return the most trials that it may ask for."""
+        return self.search.trials + len(self.tune.report)
+
+    def _grown(self) -> Iterator[list[Trial]]:
+        """Yield trials beyond the grid while its best lies on an outermost value."""
+        before, best = math.inf, self._best(1, 0)[0]
+        while self._mean(best) < before:
+            before = self._mean(best)
+            points = [point for key in self.space for point in self._outward(best, key)]
+            new = [one for one in points if key_of(one) not in self.rungs]
+            yield from self._race([one for one in new if self._allowed(one)], 0)
+            best = self._best(1, 0)[0]
+
+    def _outward(self, best: Point, key: str) -> Iterator[Point]:
+        """Yield the best settings of an end, but of lengths, moved on by a step."""
+        axis, end, tried = self.space[key], best[key], self._values(key)
+        values = sorted(filter(None, axis.values)) if axis.numeric else []
+        if key in LENGTHS or len(values) < 2 or axis.last(end):
+            return
+        alike = [one for one in self._best(len(self.rungs), 0) if one[key] == end]
+        steps = {max(tried): values[-1] / values[-2], min(tried): values[0] / values[1]}
+        if end in steps:
+            moved = axis.at(axis.level(end) + axis.steps(steps[end]))
+            yield from ({**one, key: moved} for one in alike[:OUTWARD])
+
+    def _round(
+        self, before: Point, best: Point, radius: float, number: int, wide: bool
+    ) -> Points | None:
+        """Return the new points of a round, None if the search cannot go on."""
+        # Each costs one and a half times half of the first seeds; the best cost more.
+        room, half = self._room() - self._kept(), len(self._seeds(HALF))
+        affordable = int((room - RACED) / (1.5 * half))
+        if self._mean(best) == math.inf or affordable < 2 * len(self.space):
+            return None
+        # What they lie around is named, too: another run may be elsewhere by now.
+        points = [[*map(plain, one.values())] for one in (before, best)]
+
+        def make() -> Iterator[Point]:
+            if not wide:
+                yield from onward(self.space, before, best)
+                yield from neighbours(self.space, best, radius)
+                return
+            seed = int(digest(f"{self._case()}:{number}")[:16], 16)
+            yield from trades(self.space, best, radius)
+            yield from sobol(self.space, best, radius, SOBOL, seed)
+
+        return self._asked([points, radius, wide], number, make)[:affordable]
+
+    def _values(self, key: str) -> set[Any]:
+        """Return the values of a parameter that were tried."""
+        return {dict(point)[key] for point in self.rungs}
+
+    def _ends(self, point: Point) -> Iterator[str]:
+        """Yield where a point lies on a limit, or on the outermost value tried."""
+        for key, axis in self.space.items():
+            value = point[key]
+            if not axis.numeric or axis.last(value):
+                continue
+            if axis.limited(value):
+                yield f"{key} limit"
+            elif value == max(self._values(key)):
+                yield f"{key} top"
+            elif value == min(self._values(key)):
+                yield f"{key} bottom"
+
+    def _beyond(self, point: Point) -> Points:
+        """Return the points beside one that lie beyond all values tried."""
+        tried = {
+            end.split()[0]: self._values(end.split()[0]) for end in self._ends(point)
+        }
+        return [
+            one
+            for one in neighbours(self.space, point, SMALLEST)
+            if any(one[key] not in values for key, values in tried.items())
+            and self._allowed(one)
+        ]
 
 
 def tuners_of(

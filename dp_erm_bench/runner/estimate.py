@@ -6,9 +6,7 @@ from statistics import median
 from typing import Any
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.lines import line_of
-from dp_erm_bench.experiment.trials import Kind, Trial
-from dp_erm_bench.experiment.work import SECOND, Work
+from dp_erm_bench.experiment.lines import SECOND, Kind, Trial, Work, line_of
 from dp_erm_bench.results.store import FINISHED, Store, read_plan
 from dp_erm_bench.runner.options import EXECUTE, RunOptions
 from dp_erm_bench.runner.probe import Example, Probe, Sort, examples_of, tried

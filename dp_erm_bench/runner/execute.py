@@ -13,8 +13,7 @@ import numpy as np
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import Unsupported, UsageError, printable, traced
-from dp_erm_bench.experiment.studies import task_of
-from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.lines import Trial, task_of
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.plugins.passed import solver_digest

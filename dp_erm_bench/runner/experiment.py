@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.choice import Choice
-from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.trials import Line
+from dp_erm_bench.experiment.lines import FitLine, Line
+from dp_erm_bench.experiment.tune import Choice
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results import store, table

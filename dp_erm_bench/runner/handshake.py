@@ -26,8 +26,7 @@ from dp_erm_bench.datasets.load import (
     pin_datasets,
     pin_of,
 )
-from dp_erm_bench.experiment.lines import FitLine
-from dp_erm_bench.experiment.trials import Line
+from dp_erm_bench.experiment.lines import FitLine, Line
 from dp_erm_bench.plugins.load import place_of
 from dp_erm_bench.plugins.names import content, is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest

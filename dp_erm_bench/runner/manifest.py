@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.choice import Choice, rounded
-from dp_erm_bench.experiment.trials import Line
-from dp_erm_bench.experiment.values import consecutive
+from dp_erm_bench.experiment.lines import Line
+from dp_erm_bench.experiment.schema import consecutive
+from dp_erm_bench.experiment.tune import Choice, rounded
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.results.files import plural, unrun
 from dp_erm_bench.results.runs import (

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dp_erm_bench.errors import UsageError, refused
-from dp_erm_bench.experiment.frame import FAILED, MODES, RunnerConfig
-from dp_erm_bench.experiment.values import bytes_of
+from dp_erm_bench.experiment.schema import FAILED, MODES, RunnerConfig, bytes_of
 from dp_erm_bench.paths import machine_memory
 from dp_erm_bench.runner.engines.choice import check_engine
 
@@ -33,7 +32,7 @@ class RunOptions(RunnerConfig):
     ----------
     engine : {"local", "joblib", "dask"}
         Who carries the trials; the keys that only one of them has are those of
-        `experiment.frame.EngineConfig`.
+        `experiment.schema.EngineConfig`.
     n_jobs : int or None
         Worker processes, one thread each; 1 means one worker, not the parent. None: as
         many as the scheduler at an address has, or the active `joblib.parallel_config`

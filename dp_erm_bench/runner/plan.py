@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from dp_erm_bench.experiment.frame import FAILED
-from dp_erm_bench.experiment.grid import Tuner
-from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.lines import Trial
+from dp_erm_bench.experiment.schema import FAILED
+from dp_erm_bench.experiment.tune import Tuner
 from dp_erm_bench.runner.engines.choice import workers_of
 from dp_erm_bench.runner.estimate import Expected, costs_of
 from dp_erm_bench.runner.session import Label, Session

@@ -12,7 +12,7 @@ from itertools import pairwise
 from types import FrameType
 from typing import Any
 
-from dp_erm_bench.experiment.trials import Kind, Trial
+from dp_erm_bench.experiment.lines import Kind, Trial
 from dp_erm_bench.runner.engines.base import Engine
 from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.worker import Batch, Job, Outcome

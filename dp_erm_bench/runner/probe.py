@@ -15,9 +15,8 @@ from itertools import chain
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from dp_erm_bench.experiment.lines import SECOND, Kind, Trial
 from dp_erm_bench.experiment.parameters import algorithm_of
-from dp_erm_bench.experiment.trials import Kind, Trial
-from dp_erm_bench.experiment.work import SECOND
 from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.registry import POSED
 from dp_erm_bench.runner.options import RunOptions

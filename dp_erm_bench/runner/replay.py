@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.lines import line_of
+from dp_erm_bench.experiment.lines import Trial, line_of
 from dp_erm_bench.experiment.parameters import forget_problems
-from dp_erm_bench.experiment.trials import Trial
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.problems.base import Problem

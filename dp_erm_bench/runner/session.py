@@ -13,7 +13,7 @@ from typing import Any
 
 from dp_erm_bench.definitions import package_sources
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.lines import Trial
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.runs import check_run, new_run_id
 from dp_erm_bench.results.store import Asked, Plan, Store, finals_of

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.frame import RunnerConfig, check_setting
-from dp_erm_bench.experiment.starts import PROFILE
-from dp_erm_bench.experiment.tuned import tuned_blocks
+from dp_erm_bench.experiment.schema import RunnerConfig, check_setting
+from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
 from dp_erm_bench.results import table
 from dp_erm_bench.results.store import NAMED
 from dp_erm_bench.results.tuned import tuned

@@ -12,10 +12,8 @@ from dp_erm_bench.audit.greedy import violation_table
 from dp_erm_bench.audit.pairs import variants
 from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.schema import Block
-from dp_erm_bench.experiment.studies import Spec, Task
-from dp_erm_bench.experiment.trials import Trial
-from dp_erm_bench.experiment.values import product, seeds_of, values_of
+from dp_erm_bench.experiment.lines import Spec, Task, Trial
+from dp_erm_bench.experiment.schema import Block, points_of, seeds_of, values_of
 from dp_erm_bench.paths import spelled
 
 Parts = tuple[str, ...]
@@ -34,7 +32,7 @@ def _budgets(block: Block) -> Iterator[dict[str, Any]]:
         key: values_of(f"budget.{key}", value)
         for key, value in {**usual, **block.budget}.items()
     }
-    for point in product(axes):
+    for point in points_of(axes):
         budget = Budget(**point)
         if math.isinf(budget.epsilon):
             raise UsageError("budget.epsilon=inf: there is no noise to study")

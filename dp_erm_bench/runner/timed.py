@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from dp_erm_bench.accounting.calibration import forget_calibrations
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.experiment.studies import task_of
+from dp_erm_bench.experiment.lines import task_of
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import facts, problem_of, run_of, trajectory, warm_up

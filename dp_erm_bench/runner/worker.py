@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from dp_erm_bench.cached import vouch
 from dp_erm_bench.definitions import package_sources
 from dp_erm_bench.errors import UsageError, printable, traced
-from dp_erm_bench.experiment.trials import Trial
+from dp_erm_bench.experiment.lines import Trial
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.store import Segment, failed, finals_of
 from dp_erm_bench.runner.options import EXECUTE, own_memory

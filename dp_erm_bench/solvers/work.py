@@ -1,4 +1,4 @@
-"""What an iteration of a solver does, counted; `experiment.work` tells its time."""
+"""What an iteration of a solver does, counted; `experiment.lines` tells its time."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 
 from dp_erm_bench import __version__, registry
 from dp_erm_bench.cli.main import GROUPS, main, text
-from dp_erm_bench.experiment.frame import settings
+from dp_erm_bench.experiment.schema import settings
 
 HEAVY = {"hydra", "omegaconf", "numpy", "pandas", "numba", "yaml", "rich"}
 

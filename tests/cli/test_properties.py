@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.experiment.frame import settings as keys
+from dp_erm_bench.experiment.schema import settings as keys
 from dp_erm_bench.runner import probe
 from dp_erm_bench.runner.probe import probed
 

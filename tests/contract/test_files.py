@@ -12,8 +12,7 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.definitions import Sources, beside
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.fingerprint import code_fingerprint
-from dp_erm_bench.experiment.lines import line_of
+from dp_erm_bench.experiment.lines import code_fingerprint, line_of
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.plugins.load import load
 from dp_erm_bench.plugins.names import content

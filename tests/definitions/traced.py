@@ -24,7 +24,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.definitions import LAYERS, package_sources, summary
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.fingerprint import EXECUTE, chosen_by
+from dp_erm_bench.experiment.lines import EXECUTE, chosen_by
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.runner import execute
 

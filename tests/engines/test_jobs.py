@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.frame import RunnerConfig
+from dp_erm_bench.experiment.schema import RunnerConfig
 from dp_erm_bench.runner.engines import cluster, detach, jobs
 from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.engines.cluster import certificates, log_of, private

@@ -9,7 +9,7 @@ import pytest
 
 from dp_erm_bench.cli.main import command
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment import trials
+from dp_erm_bench.experiment import lines
 from dp_erm_bench.results.store import Store, segments_of
 from dp_erm_bench.results.table import load_results
 
@@ -131,8 +131,8 @@ def test_after_a_change_of_code_trials_run_anew_and_old_records_stay(
     assert inline(block(seed=[0, 1, 2]), append_plan=append) == 0
     before = contents(inline.folder / "segments")
     old = set(load_results(inline.folder)["trial"])
-    keyed = trials._sha
-    monkeypatch.setattr(trials, "_sha", lambda text: keyed(f"new code {text}"))
+    keyed = lines._sha
+    monkeypatch.setattr(lines, "_sha", lambda text: keyed(f"new code {text}"))
     capsys.readouterr()
     assert inline(block(seed=[0, 1]), append_plan=append) == 0
     assert "2 trials (2 run now): 2 ok" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.fingerprint import LIBRARIES
+from dp_erm_bench.experiment.lines import LIBRARIES
 from dp_erm_bench.results import runs
 from dp_erm_bench.results.runs import (
     PACKAGES,

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.lines import BatchKey, Setting, Work
+from dp_erm_bench.experiment.lines import work_of as work_of_trial
 from dp_erm_bench.experiment.parameters import algorithm_of, problem_named
-from dp_erm_bench.experiment.trials import BatchKey, Setting
-from dp_erm_bench.experiment.work import Work
-from dp_erm_bench.experiment.work import work_of as work_of_trial
 from dp_erm_bench.runner.pool import LEAST, batches_of
 
 

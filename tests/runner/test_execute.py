@@ -8,7 +8,7 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.bounds import gdp_epsilon
-from dp_erm_bench.experiment.trials import Setting, Trial
+from dp_erm_bench.experiment.lines import Setting, Trial
 from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.execute import problem_of, run_batch
 from dp_erm_bench.solvers.one_solve import SingleAnswer

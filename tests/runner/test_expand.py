@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.parameters import algorithm_of
-from dp_erm_bench.experiment.values import distinct, product, typed, values_of
+from dp_erm_bench.experiment.schema import distinct, points_of, typed, values_of
 from dp_erm_bench.problems.erm import build
 from tests.loops import each
 
@@ -214,7 +214,7 @@ def test_lines_without_data_are_listed_and_the_others_stay(block, monkeypatch):
 
 @given(st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(), max_size=4)))
 def test_the_product_has_every_point_once(axes):
-    points = [tuple(point.items()) for point in product(axes)]
+    points = [tuple(point.items()) for point in points_of(axes)]
     assert len(points) == math.prod(len(values) for values in axes.values())
     assert all(set(dict(p)) == set(axes) for p in points)
 

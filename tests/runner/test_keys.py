@@ -7,10 +7,9 @@ import pytest
 
 from dp_erm_bench import definitions
 from dp_erm_bench.constraints.polytope import Polytope
-from dp_erm_bench.experiment import fingerprint
+from dp_erm_bench.experiment import lines
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.fingerprint import code_fingerprint
-from dp_erm_bench.experiment.lines import line_of
+from dp_erm_bench.experiment.lines import code_fingerprint, line_of
 from dp_erm_bench.runner.execute import problem_of
 
 SOLVER = "dp_erm_bench.solvers.random_cd.RandomCD"
@@ -181,7 +180,7 @@ def test_a_solver_of_ones_own_is_followed_into_its_imports(tmp_path, monkeypatch
 def test_solvers_differ_and_a_library_of_another_version_counts(monkeypatch):
     before = fresh_fingerprint()
     assert before != code_fingerprint("dp_erm_bench.solvers.sgd.SGD")
-    monkeypatch.setattr(fingerprint, "_minor", lambda name: "0.1")
+    monkeypatch.setattr(lines, "_minor", lambda name: "0.1")
     assert fresh_fingerprint() != before
     monkeypatch.undo()
     assert fresh_fingerprint() == before
@@ -192,7 +191,7 @@ def test_what_is_chosen_by_its_name_is_in_the_key(block):
     norms = [{"name": "norm_ball", "norm": name} for name in ("cardinality", "range")]
     base = changed(block(algorithm={"name": "gd", "clip": 1.0}), "dataset.p", 4)
     lines = [expand([changed(base, "constraint", norm)])[0][0] for norm in norms]
-    chosen = [{*map(name_of, fingerprint.chosen_by(line.problem))} for line in lines]
+    chosen = [{*map(name_of, lines.chosen_by(line.problem))} for line in lines]
     assert chosen[0] ^ chosen[1] == {"Cardinality", "Range"}
     assert {"Logistic", "NormBall", "linear_classification"} <= chosen[0]
 

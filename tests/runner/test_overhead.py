@@ -11,7 +11,7 @@ import pytest
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import parameters
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.trials import Setting
+from dp_erm_bench.experiment.lines import Setting
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.session import Session

@@ -7,7 +7,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.api import fit
 from dp_erm_bench.errors import Unsupported, UsageError, in_python
-from dp_erm_bench.experiment.trials import Setting, Trial
+from dp_erm_bench.experiment.lines import Setting, Trial
 from dp_erm_bench.runner.execute import problem_of, run_batch
 from tests.loops import each
 from tests.serving import RISKS, constraint_of, known

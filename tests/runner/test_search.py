@@ -14,9 +14,8 @@ from test_tune import follow, phases
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.moves import Tried, modelled, onward
-from dp_erm_bench.experiment.space import Axis
-from dp_erm_bench.experiment.tune import tuners_of
+from dp_erm_bench.experiment.lines import Axis
+from dp_erm_bench.experiment.tune import Tried, modelled, onward, tuners_of
 from dp_erm_bench.results.store import ASKED, Asked
 from tests.loops import each
 
@@ -323,7 +322,7 @@ def test_what_was_asked_is_asked_again(tmp_path, monkeypatch):
     first = with_asked(tmp_path, score)
     lines = (tmp_path / ASKED).read_bytes().splitlines(keepends=True)
     assert len(lines) >= 2
-    monkeypatch.setattr("dp_erm_bench.experiment.search.sobol", lambda *given: iter(()))
+    monkeypatch.setattr("dp_erm_bench.experiment.tune.sobol", lambda *given: iter(()))
     assert with_asked(tmp_path, score) == first
     (tmp_path / ASKED).write_bytes(b"")
     assert with_asked(tmp_path, score) != first

@@ -11,8 +11,8 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.lines import study_of, task_of
 from dp_erm_bench.experiment.schema import blocks_of
-from dp_erm_bench.experiment.studies import study_of, task_of
 from dp_erm_bench.report import figure
 from dp_erm_bench.report.accounting import Accounting
 from dp_erm_bench.report.audit import Audit

@@ -8,8 +8,7 @@ from made_blocks import make_tuned
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.grid import EXTENSIONS
-from dp_erm_bench.experiment.tune import tuners_of
+from dp_erm_bench.experiment.tune import EXTENSIONS, tuners_of
 from dp_erm_bench.results.table import load_results
 
 GRID = {"step": [0.1, 0.3, 1.0], "clip": [2.0, 4.0, 8.0, 16.0]}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.frame import CLUSTERS, ENGINES, EngineConfig, RunnerConfig
+from dp_erm_bench.experiment.schema import CLUSTERS, ENGINES, EngineConfig, RunnerConfig
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.engines.jobs import check_jobs
 from dp_erm_bench.runner.handshake import Needs

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.frame import EngineConfig
+from dp_erm_bench.experiment.schema import EngineConfig
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.runner.engines.jobs import (
     SYSTEMS,

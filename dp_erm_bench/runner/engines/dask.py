@@ -19,7 +19,7 @@ from distributed import Client, KilledWorker, LocalCluster, Security, get_worker
 from distributed import Future as DaskFuture
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.frame import EngineConfig
+from dp_erm_bench.experiment.schema import EngineConfig
 from dp_erm_bench.runner.engines.base import GONE, Ending, SchedulerLost
 from dp_erm_bench.runner.engines.cluster import Jobs
 from dp_erm_bench.runner.engines.local import LocalWorkers, signals_deferred, silence

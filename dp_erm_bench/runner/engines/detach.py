@@ -16,7 +16,7 @@ from typing import Any
 
 from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.frame import EngineConfig
+from dp_erm_bench.experiment.schema import EngineConfig
 from dp_erm_bench.results.files import locked, telling, typed
 from dp_erm_bench.runner.engines.cluster import log_of
 from dp_erm_bench.runner.engines.jobs import (

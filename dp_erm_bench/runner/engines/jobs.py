@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dp_erm_bench.errors import UsageError, refused
-from dp_erm_bench.experiment.frame import EngineConfig, RunnerConfig
-from dp_erm_bench.experiment.values import bytes_of
+from dp_erm_bench.experiment.schema import EngineConfig, RunnerConfig, bytes_of
 
 NAME = "dp-erm-bench"
 WALLTIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
