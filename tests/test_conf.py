@@ -10,8 +10,7 @@ from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.app import resolved
-from dp_erm_bench.cli.compose import Composer
-from dp_erm_bench.cli.request import read
+from dp_erm_bench.cli.line import Composer, read
 from dp_erm_bench.experiment.schema import BudgetConfig, Frame, RunnerConfig
 from dp_erm_bench.registry import CHOSEN, PARTS
 from dp_erm_bench.runner.options import RunOptions

@@ -10,7 +10,7 @@ import pytest
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.api import load_problem
-from dp_erm_bench.cli.comparing import _parser
+from dp_erm_bench.cli.plots import _compare_parser
 from dp_erm_bench.experiment.lines import LONGEST
 from dp_erm_bench.experiment.schema import Search
 from dp_erm_bench.experiment.tune import BETTER, MODELLED, SOBOL
@@ -41,7 +41,7 @@ def test_comparing_is_explained_with_every_choice():
         assert f"`{measure}`" in HARNESS
     for way in WAYS:
         assert f"`--by {way}`" in HARNESS
-    for action in _parser()._actions:
+    for action in _compare_parser()._actions:
         assert all(option in HARNESS for option in action.option_strings)
 
 
@@ -68,7 +68,7 @@ def test_the_numbers_are_those_of_the_code():
 
 
 def test_the_defaults_of_the_command_are_those_of_the_rule():
-    given = _parser().parse_args(["a", "b"])
+    given = _compare_parser().parse_args(["a", "b"])
     assert Rule(given.by, given.tolerance, given.interval) == Rule()
     assert given.on == ["objective"]
 

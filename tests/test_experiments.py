@@ -10,7 +10,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.grammar import expand
+from dp_erm_bench.cli.line import expand
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.claims.lookup import NOISE, NOTHING

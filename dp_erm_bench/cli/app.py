@@ -1,28 +1,428 @@
-"""From a command line to the runner: read it once, compose, run, draw and judge."""
+"""The commands that run, tune, collect and report."""
+
+from __future__ import annotations
 
 import argparse
+import csv
+import io
+import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 from yaml import YAMLError
 
-from dp_erm_bench.cli.blocks import Block, experiment_blocks, sweep_blocks
-from dp_erm_bench.cli.compose import Composer
-from dp_erm_bench.cli.files import by_path, check_config, check_experiment, experiments
-from dp_erm_bench.cli.folders import results_folder
-from dp_erm_bench.cli.grammar import check_hydra
-from dp_erm_bench.cli.request import read
-from dp_erm_bench.cli.tuning import TUNE, run_tuned, take
-from dp_erm_bench.errors import UsageError, printable
-from dp_erm_bench.results.runs import read_manifest
+from dp_erm_bench.cli.line import (
+    Argument,
+    Block,
+    Composer,
+    by_path,
+    check_config,
+    check_experiment,
+    check_hydra,
+    experiment_blocks,
+    experiments,
+    parse,
+    read,
+    sweep_blocks,
+)
+from dp_erm_bench.cli.main import visible
+from dp_erm_bench.errors import UsageError, check_key, printable, shown
+from dp_erm_bench.experiment.schema import OF_LINES, block_keys
+from dp_erm_bench.plugins.names import is_file
+from dp_erm_bench.report.claims.lookup import NOT_JUDGED, UNJUDGED
+from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
+from dp_erm_bench.results.files import as_it_was, typed
+from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
 from dp_erm_bench.runner.options import run_options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
+"""Columns of the claims on the terminal and their share of its width."""
+
+WIDTH = 140
+LONGEST_NAME = 200
+"""Bytes of the name of a results folder."""
+
+COLOUR = {"holds": "green", "fails": "red", "better": "green", "worse": "red"}
+
+
+def report_command(arguments: Sequence[str]) -> int:
+    """Print the claims of folders and where their figures are; write one page of all.
+
+    The page is `report.html` in the folder, of several in the one that holds the first,
+    or the file that `--out` names.
+
+    Raises
+    ------
+    UsageError
+        For no such folder, damaged claims, or a page that cannot be written.
+    """
+    from dp_erm_bench.report.html.page import NAME, write_report
+
+    names, out = _out(arguments)
+    folders = _existing(names)
+    for folder in folders:
+        report(folder)
+    first = folders[0].resolve()
+    home = folders[0] if len(folders) == 1 else first.parent
+    print(f"report: {typed(write_report(folders, out or home / NAME))}")
+    return 0
+
+
+def _out(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
+    """Return the arguments without the option `--out FILE`, and its file."""
+    folders: list[str] = []
+    out = None
+    words = iter(arguments)
+    for word in words:
+        name, given, value = word.partition("=")
+        if name == "--out":
+            out = value if given else next(words, "")
+            if not out:
+                raise UsageError("--out: needs a file, as in --out results/report.html")
+        elif word.startswith("-"):
+            raise UsageError(f"{word}: no such option; report has --out FILE")
+        else:
+            folders.append(word)
+    return folders, Path(out) if out else None
+
+
+def _existing(folders: Sequence[str]) -> list[Path]:
+    if not folders:
+        raise UsageError("name at least one results folder, as in results/sweep")
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise UsageError(f"{folder}: no such folder")
+    return [Path(folder) for folder in folders]
+
+
+def collect_command(arguments: Sequence[str]) -> int:
+    """Gather the records of folders into their tables, and draw and judge again.
+
+    Nothing is imported that a manifest names and that is not part of the package: it
+    may be anyone's, and the command that made the folder names its own modules.
+
+    Raises
+    ------
+    UsageError
+        If a folder holds no plan of a run.
+    """
+    from dp_erm_bench.results.table import UNREADABLE, collect
+
+    for folder in _existing(arguments):
+        if not (folder / "plan.jsonl").is_file():
+            raise UsageError(f"{folder}: no results folder, it has no plan.jsonl")
+        collect(folder)
+        note_ended(folder)
+        config = read_manifest(folder).get("config")
+        if isinstance(config, dict) and config.get("figures"):
+            try:
+                _draw_again(folder, config)
+            except UsageError:
+                raise
+            except (*UNREADABLE, MemoryError) as error:
+                raise UsageError(
+                    f"{folder}: its manifest or its records do not fit its figures "
+                    f"({type(error).__name__}): it cannot be drawn"
+                ) from error
+            report(folder)
+        print(f"results: {folder / 'results.parquet'}", file=sys.stderr)
+    return 0
+
+
+def _draw_again(folder: Path, config: Mapping[str, Any]) -> None:
+    figures = of_today(config)["figures"]
+    entries = figures if isinstance(figures, list) else [{"kind": ".py"}]
+    if any(isinstance(one, dict) and is_file(one.get("kind")) for one in entries):
+        print(
+            f"{folder}: the manifest names a file or a module of figures that is none "
+            "of the package's; it is not imported, the command of the run draws again",
+            file=sys.stderr,
+        )
+    else:
+        draw_and_judge(folder, config)
+
+
+def report(folder: Path) -> None:
+    """Print the claims of a folder and where the figures drawn last are."""
+    claims, drawn = read_noted(folder, CLAIMS), drawn_last(folder)
+    if claims is not None and CLAIMS in drawn:
+        try:
+            print_table(_claims_table(folder.name, claims))
+            if f",{NOT_JUDGED}," in claims:
+                print(UNJUDGED)
+        except (ValueError, LookupError, AttributeError, csv.Error):
+            again = f"is damaged; dp-erm-bench collect {folder} makes it again"
+            raise UsageError(f"{folder / CLAIMS}: {again}") from None
+    for name in drawn:
+        if name != CLAIMS:
+            print(f"figure: {(folder / name).with_suffix('.pdf')} and .png")
+    if not drawn:
+        print(f"{folder}: no claims and no figures")
+
+
+def results_folder(config: Mapping[str, Any], default: str) -> Path:
+    """Return the folder of a run's results, named `default` unless a name is given.
+
+    Raises
+    ------
+    UsageError
+        If `name` is not a plain folder name, or `results_dir` can be no folder.
+    """
+    name, parent = config["name"], config["results_dir"]
+    name = default if name is None else name
+    odd = len(name.encode()) > LONGEST_NAME or not _is_written(name)
+    if Path(name).name != name or name == ".." or odd:
+        raise UsageError(
+            f"name={name.strip() or repr(name)}: must be the name of a folder, not a "
+            f"path, of at most {LONGEST_NAME} characters"
+        )
+    if not _is_written(parent):
+        raise UsageError(f"results_dir={parent!r}: must be the name of a folder")
+    above = (Path(parent), *Path(parent).absolute().parents)
+    there = next(one for one in above if one.exists())
+    if not there.is_dir():
+        raise UsageError(f"results_dir={parent}: {there} is no folder")
+    return Path(parent) / name
+
+
+def _is_written(name: str) -> bool:
+    return name.isprintable() and bool(name.strip())
+
+
+def print_table(table: Table) -> None:
+    """Print a table, of fixed width where nobody looks at a terminal."""
+    for column in table.columns:
+        cells = list(column.cells)
+        column._cells = [visible(x) if isinstance(x, str) else x for x in cells]
+    table.title = visible(table.title) if isinstance(table.title, str) else table.title
+    stream = getattr(sys.stdout, "inside", sys.stdout)
+    width = None if Console(file=stream).is_terminal else WIDTH
+    Console(file=stream, width=width).print(table)
+
+
+def _claims_table(name: str, claims: str) -> Table:
+    """Return the claims as a table for the terminal, with the counts as its title."""
+    reader = csv.DictReader(io.StringIO(claims, newline=""))
+    rows = [{key: as_it_was(cell) for key, cell in row.items()} for row in reader]
+    parts = [row["verdict"].partition(" (") for row in rows]
+    verdicts = [verdict for verdict, _, _ in parts]
+    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
+    profiles = ", ".join(sorted({row.get("profile") or "" for row in rows} - {""}))
+    about = profiles if profiles.startswith("changed") else f"profile {profiles}"
+    heading = f"{name} ({about})" if profiles else name
+    title = f"{heading}: {counts or 'no claims'}"
+    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
+    for column, share in COLUMNS.items():
+        table.add_column(column, ratio=share)
+    table.add_column("verdict", no_wrap=True)
+    for row, (verdict, _, reason) in zip(rows, parts, strict=True):
+        if reason:
+            row["measured"] = reason.removesuffix(")")
+        cells = [_cell(row.get(column, "")) for column in COLUMNS]
+        told = f"{verdict}, open" if row.get("open") else verdict
+        table.add_row(*cells, escape(told), style=COLOUR.get(verdict, ""))
+    return table
+
+
+def _cell(text: str) -> str:
+    try:
+        return f"{float(text):.4g}"
+    except ValueError:
+        return escape(text)
+
+
+TUNE = "tune"
+INSTEAD = {
+    "seed": "tune.seeds are tried on to choose, tune.report to judge the choice",
+    "experiment": "an experiment's blocks have their own `tune`; leave `tune` out",
+}
+"""Keys of other commands, and what to use in their place."""
+
+
+def take(overrides: Sequence[str]) -> tuple[dict[str, Any], str | None, list[str]]:
+    """Return what a command line asks of `tune`, its profile, and all other keys.
+
+    Raises
+    ------
+    UsageError
+        For a key that `tune` does not have, or one of other commands.
+    """
+    asked: dict[str, Any] = {}
+    profile = None
+    rest = []
+    for text in overrides:
+        key, _, typed = text.partition("=")
+        if key in INSTEAD:
+            raise UsageError(f"{text}: {INSTEAD[key]}")
+        if key == "profile":
+            profile = typed or None
+        elif key.split(".")[0] != TUNE:
+            rest.append(text)
+        else:
+            _set(asked, _list(parse(text), typed))
+    return asked, profile, rest
+
+
+def _list(argument: Argument, typed: str) -> Argument:
+    """Return an argument; `a,b` is the list [a,b], in which values may repeat."""
+    if argument.swept and "(" not in typed:
+        return parse(f"{argument.key}=[{typed}]")
+    return argument
+
+
+def _set(asked: dict[str, Any], argument: Argument) -> None:
+    """Put one key into what is asked; refuse one that there is not."""
+    key = argument.key
+    value = argument.values if argument.swept else argument.values[0]
+    _, *path = key.split(".")
+    if path and path[0] in OF_LINES:
+        if len(path) != 3:
+            raise UsageError(f"{key}: write tune.{path[0]}.ALGORITHM.PARAMETER")
+        if path[0] == "axes" and not isinstance(value, list | Mapping):
+            value = [value]
+    else:
+        own = [one for one in block_keys() if one.startswith(f"{TUNE}.")]
+        lines = [f"{TUNE}.{one}.ALGORITHM.PARAMETER" for one in OF_LINES]
+        whole = [f"{TUNE}.search"] if value is None else []
+        kept = [one for one in own if one.split(".")[1] not in OF_LINES]
+        check_key(key, [*kept, *whole, *lines])
+    part = asked
+    for name in path[:-1]:
+        part = part.setdefault(name, {})
+        if not isinstance(part, dict):
+            raise UsageError(f"{key}={shown(value)}: {TUNE}.{name} is null already")
+    if path[-1] in part:
+        raise UsageError(f"{key}: given twice; write the values as one list")
+    part[path[-1]] = value
+
+
+def run_tuned(
+    composer: Composer,
+    command: Sequence[str],
+    tune: Mapping[str, Any],
+    profile: str | None,
+) -> int:
+    """Tune the algorithms of a command line, and return its exit code.
+
+    Parameters
+    ----------
+    composer, command
+        As of `run_sweep`.
+    tune : mapping
+        What the command line asks of `tune`.
+    profile : str or None
+        The leaderboard's profile that says the rest.
+
+    Raises
+    ------
+    UsageError
+        Before anything runs.
+    """
+    # Not at the top: a wrong line is refused before numpy comes.
+    from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
+    from dp_erm_bench.report.make import draw_and_judge
+    from dp_erm_bench.runner.experiment import run_experiment
+    from dp_erm_bench.runner.options import run_options
+
+    sections, config = sweep_blocks(composer)
+    folder = results_folder(config, TUNE)
+    blocks = tuned_blocks(sections, tune, profile)
+    config |= {"blocks": blocks, "figures": figures_of(blocks), "claims": []}
+    config["profile"] = profile or PROFILE
+    options = run_options(config, tuple(command), notice=_replaced(folder, command))
+    code = run_experiment(blocks, folder.name, folder, options)
+    if options.mode == "plan" or options.detach:
+        return code
+    draw_and_judge(folder, config)
+    report(folder)
+    print_best(folder)
+    print(f"results: {folder}", file=sys.stderr)
+    return code
+
+
+def _replaced(folder: Path, command: Sequence[str]) -> str:
+    """Return what to say of the other command that a folder holds the results of."""
+    before = read_manifest(folder).get("command")
+    plain = [Path(command[0]).name, *command[1:]]
+    if not before or before == plain or "mode=plan" in command:
+        return ""
+    return (
+        f"{folder}: held the results of another command until now ({' '.join(before)})"
+        "; its trials are kept, and that command makes its table again; name=NAME "
+        "keeps both"
+    )
+
+
+def figures_of(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the figures that suit tuned blocks: curves, and the ends over epsilon."""
+    from dp_erm_bench.experiment.schema import axis_values
+
+    figures = [{"kind": "curves"}]
+    if any(len(axis_values(one["budget"].get("epsilon", 1))) > 1 for one in blocks):
+        figures.append({"kind": "curves", "x": "epsilon"})
+    return figures
+
+
+def print_best(folder: Path) -> None:
+    """Print what each line of a folder chose and how that did, the best first."""
+    from dp_erm_bench.results.tuned import tuned
+
+    try:
+        found = tuned(folder)
+    except UsageError as error:
+        print(f"dp-erm-bench: {error}", file=sys.stderr)
+        return
+    print_table(_table(folder.name, found))
+    uses = dict.fromkeys(",".join(found["uncharged"]).split(","))
+    print(
+        f"not charged: {', '.join(filter(None, uses))}; the certified epsilon is of "
+        "one run with the chosen parameters"
+    )
+
+
+def _table(name: str, found: pd.DataFrame) -> Table:
+    """Return the choices as a table for the terminal, the best of a problem in bold."""
+    runs = ", ".join(map(str, sorted(found["runs"].unique())))
+    words = f"{name}: median of {runs} runs on fresh seeds [95 % interval], best first"
+    table = Table(title=words, title_justify="left", box=box.SIMPLE_HEAD)
+    several = found["panel"].nunique() > 1
+    quantities = found["quantity"].unique()
+    heads = ["problem"] * several + ["epsilon", "algorithm", *quantities, "chosen"]
+    for head in heads:
+        table.add_column(head.replace("_", " "))
+    before: Any = None
+    for row in found.to_dict("records"):
+        problem = row["panel"], row["epsilon"]
+        marked = f"{row['median']:.3g} [{row['ci_low']:.3g}, {row['ci_high']:.3g}]"
+        judged = [marked if one == row["quantity"] else "" for one in quantities]
+        chosen = ", ".join(f"{k}={_brief(v)}" for k, v in row["chosen"].items())
+        cells = [row["panel"]] * several + [f"{row['epsilon']:g}", row["line"]]
+        ended = chosen + (f" (open: {row['open']})" if row["open"] else "")
+        style = "bold" if problem != before else ""
+        table.add_row(*map(escape, [*cells, *judged, ended]), style=style)
+        before = problem
+    return table
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return shown(value) if not isinstance(value, dict) else json.dumps(value)
+
 
 _NOISE = re.compile(
     r"^\s*(full_key:|object_type=|reference_type=|See https?://|Config search path|"
@@ -164,7 +564,7 @@ def resolved(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
 
 
 def _finish(folder: Path, config: dict[str, Any]) -> None:
-    from dp_erm_bench.cli.folders import report
+    from dp_erm_bench.cli.app import report
     from dp_erm_bench.report.make import draw_and_judge
 
     draw_and_judge(folder, config)

@@ -107,7 +107,7 @@ def test_all_rows_can_be_written(run, tmp_path):
 
 
 def test_long_tables_are_cut_and_say_so(run, monkeypatch):
-    monkeypatch.setattr("dp_erm_bench.cli.comparing.SHOWN", 1)
+    monkeypatch.setattr("dp_erm_bench.cli.plots.SHOWN", 1)
     _, said, _ = run("base", "again", "--on", "objective,epsilon_certified")
     assert "and 1 more: --csv FILE writes all" in said
 

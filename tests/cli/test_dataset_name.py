@@ -6,8 +6,7 @@ import os
 import pandas as pd
 import pytest
 
-from dp_erm_bench.cli.blocks import member, place
-from dp_erm_bench.cli.grammar import parse
+from dp_erm_bench.cli.line import member, parse, place
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import published
 from dp_erm_bench.errors import UsageError

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.grammar import _parser, expand, parse, unique
+from dp_erm_bench.cli.line import _parser, expand, parse, unique
 from dp_erm_bench.errors import UsageError
 from tests.loops import each
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dp_erm_bench.cli.grammar import INSTEAD
+from dp_erm_bench.cli.line import INSTEAD
 from dp_erm_bench.cli.main import main
 
 BY_NAME = [
@@ -324,11 +324,11 @@ KEYS = st.sampled_from(
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=KEYS, text=st.text(st.characters(exclude_categories=["C", "Z"]), max_size=8))
 def test_no_value_gives_a_traceback(key, text, line, capsys):
-    from dp_erm_bench.cli import request
+    from dp_erm_bench.cli import line
     from dp_erm_bench.errors import UsageError
 
     try:
-        request.read([f"{key}={text}"])
+        line.read([f"{key}={text}"])
     except UsageError as error:
         assert len(str(error).splitlines()) == 1
 

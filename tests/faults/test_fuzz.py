@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp_erm_bench.cli import folders
+from dp_erm_bench.cli import app
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import sealed_json, unsealed_json
@@ -214,16 +214,16 @@ def test_choices(folder):
 
 
 def test_claims(folder, capsys):
-    folders.report(folder)
+    app.report(folder)
     assert "5 holds" in capsys.readouterr().out
     path = folder / "claims.csv"
     for _, data in damages(path.read_bytes()):
         path.write_bytes(data)
         with pytest.raises(UsageError, match="claims.csv: is damaged"):
-            folders.report(folder)
+            app.report(folder)
     path.unlink()
     with pytest.raises(UsageError, match="claims.csv: cannot be read"):
-        folders.report(folder)
+        app.report(folder)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -15,7 +15,7 @@ from PIL import Image
 
 from dp_erm_bench import registry
 from dp_erm_bench.api import load_problem
-from dp_erm_bench.cli.grammar import expand
+from dp_erm_bench.cli.line import expand
 from dp_erm_bench.report.contest import FACTORS
 from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.layout import MAX_PNG_BYTES

@@ -175,8 +175,7 @@ def test_a_full_disk_at_the_end_hides_no_other_error(inline, block, monkeypatch)
 
 def test_the_digest_of_an_experiments_file_is_that_of_the_file(tmp_path):
     from dp_erm_bench.cli.app import experiment_file
-    from dp_erm_bench.cli.compose import Composer
-    from dp_erm_bench.cli.request import Request
+    from dp_erm_bench.cli.line import Composer, Request
 
     (tmp_path / "experiment").mkdir()
     file = tmp_path / "experiment" / "mine.yaml"
