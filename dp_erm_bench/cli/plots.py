@@ -15,13 +15,11 @@ from rich.table import Table
 from dp_erm_bench.cli.app import COLOUR, print_table
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
-from dp_erm_bench.report.export import FORMATS as TABLES
-from dp_erm_bench.report.export import summary, written
-from dp_erm_bench.report.layout import FORMATS, save
+from dp_erm_bench.report.layout import FORMATS, save, write_text
 from dp_erm_bench.report.plot import all_of, names_of, sheet
 from dp_erm_bench.report.style import house_style
-from dp_erm_bench.report.texts import write_text
-from dp_erm_bench.report.view import ALONG, LINE, PANEL, View, shown
+from dp_erm_bench.report.view import ALONG, LINE, PANEL, View, shown, summary, written
+from dp_erm_bench.report.view import FORMATS as TABLES
 from dp_erm_bench.results.files import csv_of, telling
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.table import load_results

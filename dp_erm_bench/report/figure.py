@@ -15,7 +15,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import absolute, is_file
 from dp_erm_bench.report.curves import Missing
-from dp_erm_bench.report.texts import now
+from dp_erm_bench.report.layout import now
 from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.runs import write_noted
 from dp_erm_bench.results.store import Store, read_plan
@@ -31,18 +31,18 @@ LinesOf = Mapping[str, Sequence[str]]
 """The lines of each panel of an experiment."""
 
 KINDS = {
-    "accounting": "dp_erm_bench.report.accounting.Accounting",
-    "audit": "dp_erm_bench.report.audit.Audit",
-    "bias_reduced": "dp_erm_bench.report.bias_reduced.BiasReduced",
+    "accounting": "dp_erm_bench.report.studies.Accounting",
+    "audit": "dp_erm_bench.report.studies.Audit",
+    "bias_reduced": "dp_erm_bench.report.studies.BiasReduced",
     "curves": "dp_erm_bench.report.plot.Curves",
-    "leaderboard": "dp_erm_bench.report.leaderboard.figures.Leaderboard",
-    "noise": "dp_erm_bench.report.noise.Noise",
-    "one_pass": "dp_erm_bench.report.one_pass.OnePass",
-    "nonzeros": "dp_erm_bench.report.nonzeros.Nonzeros",
+    "leaderboard": "dp_erm_bench.report.leaderboard.Leaderboard",
+    "noise": "dp_erm_bench.report.rates.Noise",
+    "one_pass": "dp_erm_bench.report.studies.OnePass",
+    "nonzeros": "dp_erm_bench.report.studies.Nonzeros",
     "panels": "dp_erm_bench.report.paper.Panels",
     "profile": "dp_erm_bench.report.plot.Profile",
     "rates": "dp_erm_bench.report.rates.Rates",
-    "structured": "dp_erm_bench.report.structured.Structured",
+    "structured": "dp_erm_bench.report.studies.Structured",
     "winners": "dp_erm_bench.report.plot.Winners",
 }
 WORDS = {

@@ -14,8 +14,8 @@ from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.choices import Row, read_choices
 from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
+from dp_erm_bench.report.layout import making
 from dp_erm_bench.report.style import forget
-from dp_erm_bench.report.texts import making
 from dp_erm_bench.results.files import csv_of, telling
 from dp_erm_bench.results.runs import read_manifest, write_noted, write_run
 

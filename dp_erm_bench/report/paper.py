@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report import caption, panels
+from dp_erm_bench.report import panels
 from dp_erm_bench.report.choices import CHOICES, listed, read_choices
 from dp_erm_bench.report.curves import Curves, explained
 from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
-from dp_erm_bench.report.layout import Cell, Sheet, save
+from dp_erm_bench.report.layout import Cell, Sheet, save, write_text
 from dp_erm_bench.report.panels import Panel, PanelRuns
 from dp_erm_bench.report.style import house_style
-from dp_erm_bench.report.texts import write_text
 from dp_erm_bench.results.runs import read_manifest
 
 SINGLE, SMALL = (4.4, 3.0), (2.5, 2.0)
@@ -74,11 +73,11 @@ def _singles(drawn: PanelRuns, folder: Path, profile: str) -> list[Path]:
     written: list[Path] = []
     if lines:
         cell: Cell = partial(panels.draw_passes, panel=panel, lines=lines)
-        sheet = Sheet([cell], 1, caption.caption(panel, lines, profile), SINGLE)
+        sheet = Sheet([cell], 1, panels.caption(panel, lines, profile), SINGLE)
         written += _save(sheet, folder / panel.name, [drawn])
     if over:
         cell = partial(panels.draw_epsilon, panel=panel, lines=over)
-        sheet = Sheet([cell], 1, caption.epsilon_caption(over, profile), SINGLE)
+        sheet = Sheet([cell], 1, panels.epsilon_caption(over, profile), SINGLE)
         written += _save(sheet, folder / f"{panel.name}_epsilon", [drawn])
     return written
 
@@ -90,8 +89,8 @@ def _overview(drawn: Sequence[PanelRuns], path: Path, profile: str) -> list[Path
         return []
     cells, columns = grid(ran)
     missing = ", ".join(one.panel.title for one in drawn if not one.lines)
-    text = caption.paragraphs(
-        caption.overview_caption([one.lines for one in ran], profile),
+    text = panels.paragraphs(
+        panels.overview_caption([one.lines for one in ran], profile),
         _notes(ran),
         f"Not run: {missing} (log.txt says why)." if missing else "",
     )
@@ -101,7 +100,7 @@ def _overview(drawn: Sequence[PanelRuns], path: Path, profile: str) -> list[Path
 def _save(sheet: Sheet, path: Path, ran: Sequence[PanelRuns]) -> list[Path]:
     """Save a sheet that says at its end which runs it was drawn from."""
     runs = [run for one in ran for run in one.curves]
-    text = caption.paragraphs(sheet.caption, caption.origin(runs, path.parent.parent))
+    text = panels.paragraphs(sheet.caption, panels.origin(runs, path.parent.parent))
     return save(replace(sheet, caption=text), path)
 
 
@@ -153,8 +152,8 @@ def write_log(drawing: Drawing, drawn: Sequence[PanelRuns]) -> Path:
             command = f"dp-erm-bench experiment={paper} profile={profile}"
             text += [f"{one.panel.name}: not run ({why}); then: {command}", ""]
     text += ["Choices beyond which a better setting may lie", *open_choices(beside), ""]
-    names = caption.runs_of(run for one in drawn for run in one.curves)
-    runs = [f"  runs/{name}.json: {caption.commit(beside, name)}" for name in names]
+    names = panels.runs_of(run for one in drawn for run in one.curves)
+    runs = [f"  runs/{name}.json: {panels.commit(beside, name)}" for name in names]
     text += ["Runs", *(runs or ["  unknown: the records name none"]), ""]
     if any(one.panel.authors for one in drawn):
         text += [f"Dashed curves: {panels.source()}"]
@@ -178,8 +177,8 @@ def _numbers(name: str, run: Curves) -> str:
     return (
         f"  {name}: median {run.median[-1]:.4g}, mean {run.mean[-1]:.4g}, "
         f"min {run.low[-1]:.4g}, max {run.high[-1]:.4g}; {run.n_seeds} seeds, "
-        f"{run.passes[-1]:g} passes; certified epsilon {caption.proof(run)}; "
-        f"{caption.setting(run)}"
+        f"{run.passes[-1]:g} passes; certified epsilon {panels.proof(run)}; "
+        f"{panels.setting(run)}"
     )
 
 

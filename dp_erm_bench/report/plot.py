@@ -2,26 +2,484 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
-from dp_erm_bench.report.caption import paragraphs
+from dp_erm_bench.report import style
 from dp_erm_bench.report.figure import Drawing, Figure, check_stem
 from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, save
-from dp_erm_bench.report.lines import curves_sheet
-from dp_erm_bench.report.style import forget, house_style
-from dp_erm_bench.report.view import LINE, PANEL, STATISTICS, View, shown
-from dp_erm_bench.report.winners import profiles_sheet, winners_sheet
+from dp_erm_bench.report.panels import paragraphs, told
+from dp_erm_bench.report.style import Style, forget, house_style, literal, of, reserve
+from dp_erm_bench.report.view import (
+    ALONG,
+    FACET,
+    LINE,
+    PANEL,
+    STATISTICS,
+    Shown,
+    View,
+    shown,
+    statistics,
+)
+from dp_erm_bench.results.columns import is_better_higher, words
+from dp_erm_bench.results.settings import final_rows
+from dp_erm_bench.results.statistics import FLOOR, central, quantile, resampled_medians
 from dp_erm_bench.results.table import load_results
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
+
+    from dp_erm_bench.report.curves import Array
+
+FACTORS = np.geomspace(1.0, 100.0, 201)
+TICKS = (1, 2, 5, 10, 20, 50, 100)
+WORST = 30.0
+"""Factors beyond it have one colour in the map of winners."""
+
+SHADES = (1, 2, 5, 10, 30)
+MARGINS = {"left": 0.95, "right": 0.72}
+"""Inches beside a map of winners, for the names of its rows and its colour bar."""
+
+MOST_LINES = 8
+"""More lines than these are spread over several cells."""
+
+Problem = tuple[str, float]
+
+
+def shares(
+    ratios: Mapping[str, Array], problems: int, factors: Array = FACTORS
+) -> dict[str, Array]:
+    """Return the performance profiles: the share of problems within each factor.
+
+    Parameters
+    ----------
+    ratios : mapping of str to array
+        Each line's factors over the best one of a problem, nan where it did not run.
+    problems : int
+        The number of problems.
+    factors : array
+        Factors over the best of a problem, at least 1.
+
+    References
+    ----------
+    Dolan, More, "Benchmarking optimization software with performance profiles",
+    Mathematical Programming 2002.
+    """
+    return {
+        line: (own[:, None] <= factors).sum(axis=0) / problems
+        for line, own in ratios.items()
+    }
+
+
+def draw_profiles(
+    ax: Axes, profiles: Mapping[str, Array], looks: Mapping[str, Style], dashed: str
+) -> None:
+    """Draw performance profiles over `FACTORS`.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    profiles : mapping of str to array
+        Of each line, in the order of the legend.
+    looks : mapping of str to Style
+        The lines' styles.
+    dashed : str
+        A line that is dashed.
+    """
+    for line, share in profiles.items():
+        dashes = "dashed" if line == dashed else "solid"
+        look = looks[line].curve() | {"markevery": 40, "linestyle": dashes}
+        ax.plot(FACTORS, share, drawstyle="steps-post", **look)
+    ax.set_xscale("log")
+    ax.set_xlim(1.0, FACTORS[-1])
+    ax.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    ax.minorticks_off()
+    ax.set_ylim(0.0, 1.02)
+
+
+def draw_winners(
+    ax: Axes,
+    lines: Sequence[str],
+    problems: Sequence[Problem],
+    grid: Array,
+    marks: Mapping[str, Sequence[tuple[int, int]]],
+) -> None:
+    """Draw a map of factors over the best, dark to light, with its colour bar.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on; a colour bar goes beside, within the `MARGINS`.
+    lines : sequence of str
+        The names of the rows.
+    problems : sequence of (str, float)
+        Data and epsilon of the columns, those of the same data side by side.
+    grid : ndarray of shape (len(lines), len(problems))
+        Factors, at least 1; nan where a line did not run.
+    marks : mapping of str to sequence of (int, int)
+        Rows and columns of those that win or tie, in `wins` and `ties`.
+    """
+    shown = np.log10(np.clip(grid, 1.0, WORST))
+    scale: dict[str, Any] = {"vmin": 0.0, "vmax": math.log10(WORST)}
+    image = ax.imshow(shown, cmap="viridis", aspect="auto", **scale)
+    for word, face in (("wins", "white"), ("ties", "none")):
+        y, x = zip(*marks[word], strict=True) if marks.get(word) else ((), ())
+        ax.scatter(x, y, s=14, facecolors=face, edgecolors="white", linewidths=0.9)
+    ax.grid(visible=False)
+    ax.set_yticks(range(len(lines)), lines, fontsize=7.5)
+    budgets = [f"{epsilon:g}" for _, epsilon in problems]
+    turned = 90 if sum(map(len, budgets)) > 60 else 0
+    ax.set_xticks(range(len(problems)), budgets, fontsize=6, rotation=turned)
+    ax.tick_params(length=0)
+    ax.set_xlabel(r"$\varepsilon$")
+    _group(ax, [name for name, _ in problems])
+    beside = ax.inset_axes((1.015, 0.0, 0.015, 1.0))
+    ticks = [math.log10(shade) for shade in SHADES]
+    bar = ax.figure.colorbar(image, cax=beside, ticks=ticks)
+    labels = [f"{shade:g}" for shade in SHADES[:-1]] + [f"≥ {WORST:g}"]
+    bar.ax.set_yticklabels(labels, fontsize=6.5)
+    bar.set_label("factor over the best", fontsize=7)
+
+
+def _group(ax: Axes, names: Sequence[str]) -> None:
+    """Write the names of equal neighbours above the map, with lines between them."""
+    starts = [k for k, name in enumerate(names) if not k or name != names[k - 1]]
+    room = max(3, int(100 / len(starts)))
+    for start, stop in zip(starts, [*starts[1:], len(names)], strict=True):
+        name = names[start]
+        short = name if len(name) <= room else f"{name[: room - 1]}…"
+        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
+        ax.text((start + stop - 1) / 2, -0.6, short, **look)
+        if start:
+            ax.axvline(start - 0.5, color="white", linewidth=2.5)
+
+
+def spread(lines: Sequence[str], most: int = MOST_LINES) -> list[Sequence[str]]:
+    """Return lines in as few parts of about equal length as cells may show."""
+    parts = max(1, -(-len(lines) // most))
+    ends = [round(part * len(lines) / parts) for part in range(parts + 1)]
+    return [lines[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+
+
+MOST_CELLS = 60
+SIZE = (3.0, 2.1)
+
+
+def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
+    """Return the sheet of lines, at most eight in a cell.
+
+    Parameters
+    ----------
+    views : sequence of Shown
+        The rows to draw; of several, those of a panel stand side by side, each with its
+        quantity above it.
+    width : str
+        `column`, `page`, or empty for what suits.
+
+    Raises
+    ------
+    UsageError
+        If it would have more than `MOST_CELLS` cells.
+    """
+    first, several = views[0], len(views) > 1
+    found: dict[str, list[Any]] = {}
+    for drawn in views:
+        for title, cell in _cells(drawn, several):
+            found.setdefault(title, []).append(cell)
+    cells = [cell for row in found.values() for cell in row]
+    if len(cells) > MOST_CELLS:
+        raise UsageError(
+            f"plot: {len(cells)} panels are more than {MOST_CELLS}: keep some with "
+            "where, or tell fewer apart by panel, line and facet"
+        )
+    about = ", ".join(words(one.view.y) for one in views)
+    about = f"{about} against {words(first.view.x)}"
+    said = dict.fromkeys(line for one in views for line in told(one).split("\n"))
+    more: dict[str, Any] = {"right": 0.75} if _looks(first)[1] else {}
+    more["name"] = "_".join(["curves", *(one.view.y for one in views), first.view.x])
+    columns = max(map(len, found.values())) if several else len(cells)
+    text = paragraphs(f"{about[0].upper()}{about[1:]}.", *said)
+    label = "" if several else _label(first.view.y, _mode(first))
+    return Sheet(cells, columns, text, SIZE, label, width, **more)
+
+
+def _cells(drawn: Shown, named: bool) -> Iterator[tuple[str, Any]]:
+    """Yield the cells of a view with their titles, below which a quantity is named."""
+    looks, numbers = _looks(drawn)
+    mode = _mode(drawn)
+    for (panel, facet), rows in drawn.cells.items():
+        lines = list(dict.fromkeys(rows[LINE]))
+        title = literal(", ".join(filter(None, (panel, _symbols(facet)))))
+        title = title.replace("\\$", "$")
+        for part in [lines] if numbers else spread(lines):
+            own = rows[rows[LINE].isin(part)]
+            above = f"{title}: {_label(drawn.view.y, mode)}" if named else title
+            given: dict[str, Any] = {"title": above, "rows": own}
+            yield title, partial(_cell, drawn.view, looks, mode, numbers, **given)
+
+
+def _label(y: str, mode: str) -> str:
+    """Return what stands at the axis of a quantity."""
+    return words(y) + " (linear around 0, then log)" * (mode == "symlog")
+
+
+def _symbols(facet: str) -> str:
+    return facet.replace("epsilon = ", "ε = ")
+
+
+def _looks(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]:
+    """Return the style of each line, and the scale of colour where it is a number."""
+    import pandas as pd
+    from matplotlib import colormaps, colors
+
+    lines = list(dict.fromkeys(drawn.rows[LINE]))
+    values = pd.to_numeric(pd.Series(lines), errors="coerce").to_numpy(float)
+    one = len(drawn.view.line) == 1 and len(lines) > 1 and np.isfinite(values).all()
+    if not one:
+        reserve(lines)
+        return {line: of(line) for line in lines}, None
+    at = np.log10(values) if _spans(values) else values
+    shades = 0.9 * (at - at.min()) / (at.max() - at.min())
+    mapped = [colors.to_hex(colour) for colour in colormaps["viridis"](shades)]
+    pairs = zip(lines, mapped, strict=True)
+    looks = {line: Style("_" + line, colour, "o", 3.0, 1.2) for line, colour in pairs}
+    return looks, sorted(map(float, values))
+
+
+def _spans(values: Any) -> bool:
+    """Return whether numbers are positive and so far apart that a log scale suits."""
+    return bool(min(values) > 0 and max(values) >= 8 * min(values))
+
+
+def _mode(drawn: Shown) -> str:
+    """Return the scale of the y axis: log, linear or symlog."""
+    values, y = drawn.rows["_y"].to_numpy(float), drawn.view.y
+    finite = values[np.isfinite(values)]
+    size = np.abs(finite[finite != 0])
+    if is_better_higher(y) or not size.size or size.max() < 3 * size.min():
+        return "linear"
+    if (finite > 0).all():
+        return "log"
+    return "symlog" if size.max() > 1e3 * size.min() else "linear"
+
+
+def _cell(
+    view: View,
+    looks: Mapping[str, Style],
+    mode: str,
+    numbers: list[float] | None,
+    ax: Axes,
+    title: str,
+    rows: pd.DataFrame,
+) -> None:
+    """Draw the lines of one cell with their bands."""
+    along = view.x in ALONG
+    places = sorted({*rows["_x"]}, key=lambda one: (isinstance(one, str), one))
+    texts = bool(places) and isinstance(places[0], str)
+    ends: list[float] = []
+    extent: list[float] = []
+    for line, own in rows.groupby(LINE, sort=False):
+        curve = statistics(own, view.statistic, along)
+        x = curve["x"].map(places.index) if texts else style.reached(curve["x"], places)
+        band = [_drawable(curve[name], mode) for name in ("low", "line", "high")]
+        every = max(1, len(x) // 8)
+        more: dict[str, Any] = {"markevery": every} if along else {}
+        style.draw_line(ax, np.asarray(x, dtype=float), band, looks[str(line)], **more)
+        ends.append(float(x.max()))
+        extent += [float(v) for part in band for v in part[np.isfinite(part)]]
+    ax.set_title(title)
+    ax.set_xlabel(literal(words(view.x)) if view.x != "epsilon" else words(view.x))
+    if texts:
+        turned = 30 if sum(len(str(place)) for place in places) > 24 else 0
+        ax.set_xticks(range(len(places)), [literal(str(one)) for one in places])
+        ax.tick_params(axis="x", rotation=turned)
+    else:
+        style.scale_axis(ax, [float(one) for one in places], ends if along else [])
+    if extent and mode == "log":
+        style.scale_errors(ax, (min(extent), max(extent)))
+    elif mode == "symlog":
+        size = min((abs(v) for v in extent if v), default=1.0)
+        ax.set_yscale("symlog", linthresh=size)
+    if numbers:
+        _bar(ax, numbers, ", ".join(view.line))
+
+
+def _bar(ax: Axes, values: list[float], name: str) -> None:
+    """Draw the colour bar of lines that are numbers."""
+    from matplotlib import cm, colormaps, colors
+
+    norm = (colors.LogNorm if _spans(values) else colors.Normalize)(
+        values[0], values[-1]
+    )
+    shades = colors.ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))
+    beside = ax.inset_axes((1.03, 0.0, 0.04, 1.0))
+    bar = ax.figure.colorbar(cm.ScalarMappable(norm, shades), cax=beside)
+    if len(values) <= 6:
+        bar.set_ticks(values, labels=[f"{value:g}" for value in values])
+        bar.ax.minorticks_off()
+    bar.set_label(words(name), fontsize=7)
+    bar.ax.tick_params(labelsize=6.5)
+
+
+def _drawable(values: Any, mode: str) -> Array:
+    """Return values without those that the axis cannot show."""
+    column = np.asarray(values, dtype=float)
+    good = np.isfinite(column) & ((column > 0) | (mode != "log"))
+    return np.where(good, column, np.nan)
+
+
+ROW = 0.2
+
+
+def _finals(drawn: Shown) -> pd.DataFrame:
+    """Return the median final value of every line on every problem.
+
+    A problem is a panel at an epsilon. Of accuracies and areas, what is missing to 1.
+    """
+    import pandas as pd
+
+    runs = _ends(drawn)
+    groups = runs.groupby([LINE, PANEL, "epsilon"], sort=False)["_y"]
+    medians = {key: float(quantile(own, 0.5)) for key, own in groups}
+    index = pd.MultiIndex.from_tuples(medians, names=[LINE, PANEL, "epsilon"])
+    found = pd.Series(list(medians.values()), index)
+    # Not sort=False: pandas before 3 puts values under the names of others then.
+    table: pd.DataFrame = found.unstack([PANEL, "epsilon"])
+    problems = index.droplevel(LINE).unique()
+    table = table.reindex(index=index.unique(LINE), columns=problems)
+    if min(table.shape) < 2:
+        raise UsageError(
+            "plot: profiles and winners compare lines over problems, which are panels "
+            f"at one epsilon; here are {table.shape[0]} and {table.shape[1]}"
+        )
+    return table
+
+
+def _ends(drawn: Shown) -> pd.DataFrame:
+    """Return the ends of the runs, smaller values of `_y` being better."""
+    runs = final_rows(drawn.rows.assign(epsilon=drawn.rows["epsilon"].astype(float)))
+    extra = runs[FACET].where(~runs[FACET].str.fullmatch(r"(epsilon = [^,]*)?"), "")
+    runs[PANEL] = (runs[PANEL] + ", " + extra).str.removesuffix(", ")
+    if is_better_higher(drawn.view.y):
+        runs["_y"] = 1.0 - runs["_y"]
+    return runs
+
+
+def _ratios(values: pd.DataFrame) -> pd.DataFrame:
+    """Return factors over the best line of each problem, at least 1."""
+    if (values.min() < 0).any():
+        raise UsageError("plot: factors over the best need values that are positive")
+    floored = values.clip(lower=FLOOR)
+    return floored / floored.min()
+
+
+def profiles_sheet(drawn: Shown, width: str) -> Sheet:
+    """Return the sheet of performance profiles, at most eight lines in a cell.
+
+    Parameters
+    ----------
+    drawn : Shown
+        The rows whose ends are compared.
+    width : str
+        `column`, `page`, or empty for what suits.
+
+    Raises
+    ------
+    UsageError
+        If there are not two lines and two problems, or values are negative.
+    """
+    ratios = _ratios(_finals(drawn))
+    found = shares(
+        {str(line): row.to_numpy(float) for line, row in ratios.iterrows()},
+        len(ratios.columns),
+    )
+    reserve(found)
+    looks = {line: of(line) for line in found}
+
+    def cell(ax: Axes, lines: Sequence[str]) -> None:
+        draw_profiles(ax, {line: found[line] for line in lines}, looks, "")
+        ax.set_xlabel("factor over the best")
+        ax.set_title(f"{len(ratios.columns)} problems")
+
+    cells = [partial(cell, lines=part) for part in spread([*found])]
+    text = paragraphs(
+        f"Performance profiles of the final {_measure(drawn)}: the share of problems "
+        "(a panel at one epsilon) on which the median is within a factor of the best "
+        "line's. A line that did not run on a problem reaches no factor there.",
+        told(drawn),
+    )
+    name = f"profile_{drawn.view.y}"
+    return Sheet(cells, len(cells), text, SIZE, "share of problems", width, name=name)
+
+
+def _measure(drawn: Shown) -> str:
+    name = words(drawn.view.y)
+    return f"{name}, as what it lacks to 1" if is_better_higher(drawn.view.y) else name
+
+
+def winners_sheet(drawn: Shown) -> Sheet:
+    """Return the sheet with the map of who wins where, as `profiles_sheet`."""
+    values = _finals(drawn)
+    values = values[sorted(values.columns, key=_in_order(values.columns))]
+    ratios, runs = _ratios(values), _ends(drawn)
+    lines = [str(line) for line in values.index]
+    marks = _marks(values, runs)
+    grid = ratios.to_numpy(float)
+    size = SIZE[0], ROW * (len(lines) + 1)
+    longest = max(map(len, lines))
+    names = [line if len(line) <= 40 else f"{line[:39]}…" for line in lines]
+    problems = [(literal(str(one[0])), float(one[1])) for one in values.columns]
+
+    def cell(ax: Axes) -> None:
+        shown_names = [literal(name) for name in names]
+        draw_winners(ax, shown_names, problems, grid, marks)
+        ax.set_title("\n")
+
+    text = paragraphs(
+        f"Colour: the median final {_measure(drawn)} over that of the best line of the "
+        "problem. Filled circle: the best line; ring: a median within the 95 % "
+        "bootstrap interval of the best one's. White: did not run.",
+        told(drawn),
+    )
+    margins = {**MARGINS, "left": 0.3 + 0.062 * min(longest, 40)}
+    named: dict[str, Any] = {"name": f"winners_{drawn.view.y}", **margins}
+    return Sheet([cell], 1, text, size, "", "page", exact=True, **named)
+
+
+def _in_order(problems: Iterable[Any]) -> Any:
+    """Return a key that keeps the order of panels and sorts their epsilons."""
+    panels = list(dict.fromkeys(panel for panel, _ in problems))
+    return lambda problem: (panels.index(problem[0]), problem[1])
+
+
+def _marks(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
+    """Return row and column of who wins, and of who may be as good."""
+    marks: dict[str, list[tuple[int, int]]] = {"wins": [], "ties": []}
+    groups = dict(iter(runs.groupby([LINE, PANEL, "epsilon"])["_y"]))
+    for place, problem in enumerate(values.columns):
+        column = values[problem].to_numpy(float)
+        best = int(np.nanargmin(column))
+        draws = resampled_medians(
+            groups[(values.index[best], *problem)].to_numpy(float)
+        )
+        most = central(draws, 0.95)[1]
+        marks["wins"].append((best, place))
+        near = [k for k in range(len(values)) if k != best and column[k] <= most]
+        marks["ties"] += [(k, place) for k in near]
+    return marks
+
 
 KINDS = ("curves", "profile", "winners")
 

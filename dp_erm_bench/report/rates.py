@@ -1,24 +1,327 @@
-"""Final values along n, p, epsilon or a quotient of bounds, with measured slopes."""
+"""Figures of rates: final values or noise along an axis, each with its measured slope.
+
+Noise of releases against the number of features or of iterations.
+
+Nothing is run: each solver declares its releases, the accountant calibrates them, and
+the scale of their noise is read off. The problem is logistic loss on features within
+[-1, 1]: all L_j and M_j are equal, whatever p, and L_1 = 1 on the L1 ball of radius 1.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report import figure
-from dp_erm_bench.report.caption import problem
-from dp_erm_bench.report.crosses import Cross, form, save_crosses
-from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf
-from dp_erm_bench.report.noise import Noise
-from dp_erm_bench.report.scaling import along, facts
+from dp_erm_bench.report import figure, style
+from dp_erm_bench.report.curves import Array
+from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf, check_stem
+from dp_erm_bench.report.layout import Cell, Sheet, save
+from dp_erm_bench.report.panels import origin, paragraphs, problem
+from dp_erm_bench.report.scaling import Scaling, along, facts
 from dp_erm_bench.report.style import house_style, of
 from dp_erm_bench.results.table import MEASURED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dp_erm_bench.problems.erm.problem import ERMProblem
+    from dp_erm_bench.releases.base import Release
+    from dp_erm_bench.run import Run
+
+DASHES: tuple[Any, ...] = ("dotted", "dashed", (0, (6, 2, 1, 2)), "solid")
+
+
+def form(power: float | str) -> Callable[[Array], Array]:
+    """Return a function of the axis: `log`, or a power such as -1 or -2/3."""
+    if power == "log":
+        return np.log
+    try:
+        exponent = float(Fraction(str(power)))
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(
+            f"shapes={power}: must be log, or a power such as -1 or -2/3"
+        ) from None
+    return lambda x: x**exponent
+
+
+@dataclass(frozen=True)
+class Cross:
+    """A cell of a sheet: lines along one axis beside the shapes of bounds.
+
+    Attributes
+    ----------
+    title, axis : str
+        Its title, and the label of its x axis.
+    rates : mapping of str to Scaling
+        The lines by their labels in the table, at least one.
+    shapes : mapping of str to (float, str)
+        How bounds depend on the axis up to their constants, see `form`, by label; drawn
+        through the first point of the line `anchor`.
+    anchor : str
+        A line; the first one if not given.
+    """
+
+    title: str
+    axis: str
+    rates: Mapping[str, Scaling]
+    shapes: Mapping[str, Any] = field(default_factory=dict)
+    anchor: str = ""
+
+
+def draw_cross(ax: Axes, cross: Cross) -> None:
+    """Draw median and range of each line, its slope, and the anchored shapes.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    cross : Cross
+        The cell to draw.
+    """
+    rates = cross.rates.values()
+    for line, rate in cross.rates.items():
+        band = [rate.low, rate.median, rate.high]
+        style.draw_line(ax, rate.x, band, of(line))
+    low = min(float(np.min(rate.low)) for rate in rates)
+    high = max(_top(rate) for rate in rates)
+    anchor = cross.rates.get(cross.anchor, next(iter(rates)))
+    if anchor.start.size:
+        high = max(high, min(float(np.max(anchor.start)), 2.0 * high))
+        ax.plot(anchor.x, anchor.start, color="#BBBBBB", linewidth=3, label="w = 0")
+    along = np.geomspace(anchor.x[0], anchor.x[-1], 60)
+    for place, (label, power) in enumerate(cross.shapes.items()):
+        shape = form(power)
+        values = shape(along) / shape(anchor.x[:1])[0] * anchor.median[0]
+        look: dict[str, Any] = {"linestyle": DASHES[place], "zorder": 1.2}
+        ax.plot(along, values, color="#555555", linewidth=0.9, label=label, **look)
+    ax.set_title(cross.title)
+    ax.set_xlabel(cross.axis)
+    every = sorted({float(at) for rate in rates for at in rate.x})
+    style.scale_numbers(ax, every, (low, high))
+
+
+def _top(rate: Scaling) -> float:
+    """Return the upper end to show: the band, but no far outlier."""
+    finite = rate.median[np.isfinite(rate.median)]
+    most = 10.0 * float(finite.max()) if finite.size else 1.0
+    return min(float(np.max(rate.high)), most)
+
+
+def slopes(cross: Cross) -> str:
+    """Return the measured slopes of the lines in words."""
+    values = [
+        f"{of(line).label} {rate.slope:.2f}{_interval(rate)}"
+        for line, rate in cross.rates.items()
+        if math.isfinite(rate.slope)
+    ]
+    return f"Slopes against {cross.axis}: {'; '.join(values) or 'none'}."
+
+
+def _interval(rate: Scaling) -> str:
+    """Return the bootstrap interval of the slope of a quantity, in words."""
+    return " [{:.2f}, {:.2f}]".format(*rate.interval) if rate.quantity else ""
+
+
+def save_crosses(
+    crosses: Sequence[Cross],
+    path: Path,
+    caption: str,
+    quantity: str,
+    size: tuple[float, float] = (2.9, 2.5),
+) -> list[Path]:
+    """Save cells side by side, with the measured slopes in the caption.
+
+    Parameters
+    ----------
+    crosses : sequence of Cross
+        The cells; none of them, no files.
+    path : Path
+        Folder and stem.
+    caption : str
+        The text before the slopes.
+    quantity : str
+        The label of the y axis.
+    size : (float, float)
+        Of one cell in inches.
+    """
+    if not crosses:
+        return []
+    cells: list[Cell] = [partial(draw_cross, cross=cross) for cross in crosses]
+    drawn = [rate for cross in crosses for rate in cross.rates.values()]
+    along = [cross.axis for cross in crosses]
+    measured = [
+        f"{cross.title}. " * (along.count(cross.axis) > 1) + slopes(cross)
+        for cross in crosses
+    ]
+    text = paragraphs(caption, *measured, origin(drawn, path.parent.parent))
+    return save(Sheet(cells, len(cells), text, size, quantity), path)
+
+
+AXES = ("p", "n_iter")
+
+
+class Calibrated(NamedTuple):
+    """The noise of a release: its scale, and the epsilon that is certified for it."""
+
+    release: Release
+    scale: float
+    epsilon_certified: float
+
+
+@dataclass(frozen=True)
+class Released:
+    """The release of one line of the figure.
+
+    Attributes
+    ----------
+    algorithm : str
+        Name of its yaml.
+    release : str
+        Name of the solver's release.
+    parameters : mapping
+        The solver's parameters beside its number of iterations.
+    per_feature : bool
+        Whether an iteration touches one coordinate, so that a pass has p of them.
+    calibration : str
+        The calibration of its noise.
+    """
+
+    algorithm: str
+    release: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    per_feature: bool = False
+    calibration: str = "certified"
+
+    def __post_init__(self) -> None:
+        """Refuse an algorithm that there is not."""
+        registry.check_choice("algorithm", self.algorithm, registry.names("algorithm"))
+
+
+@dataclass(frozen=True)
+class Noise(Figure):
+    """Noise of releases along `p` (its deviation) or `n_iter` (its scale).
+
+    Attributes
+    ----------
+    name, title, label : str
+        Of the file and of the claims on it; above the cell; along its axis.
+    axis : str
+        `p`: deviations on one number, in units of an entry of the mean gradient.
+        `n_iter`: scales, as the releases have them.
+    values : tuple of float
+        Of the axis, increasing.
+    lines : mapping of str to Released
+        The releases, by label.
+    about : str
+        The caption; not needed beside other cells.
+    n, p, n_iter, epsilon, constraint
+        The problem, the passes over it and the budget, delta being 1/n^2.
+    """
+
+    name: str
+    title: str
+    axis: str
+    label: str
+    values: tuple[int, ...]
+    lines: dict[str, Released]
+    about: str = ""
+    n: int = 1000
+    p: int = 20
+    n_iter: int = 10
+    epsilon: float = 1.0
+    constraint: str = "none"
+
+    def __post_init__(self) -> None:
+        """Refuse invalid names and axes."""
+        check_stem(self.name)
+        registry.check_choice("axis", self.axis, list(AXES))
+
+    def check(self, lines: LinesOf) -> None:
+        """Refuse parameters and releases that an algorithm does not have."""
+        for line, what in self.lines.items():
+            run = self._run(what, self.n_iter, self._problem(2), 1.0)
+            names = [release.name for release in run.releases]
+            registry.check_choice(f"line {line}: release", what.release, names)
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw the noise of each release on a sheet of its own."""
+        quantity = "noise, standard deviation" if self.axis == "p" else "noise, scale"
+        path = drawing.path(self.name)
+        with house_style():
+            return save_crosses([self.cross()], path, self.about, quantity, (4.4, 3.0))
+
+    def cross(self) -> Cross:
+        """Return the cell of a sheet, with all lines."""
+        x = np.array(self.values, float)
+        rates = {
+            line: Scaling(x, tuple(self.along(line)[:, None])) for line in self.lines
+        }
+        return Cross(self.title, self.label, rates)
+
+    def along(self, line: str, values: Sequence[int] = ()) -> Array:
+        """Return the noise of one line along the axis, shape (len(values),)."""
+        at = values or self.values
+        if self.axis == "p":
+            return np.array([self._deviation(line, p) for p in at])
+        return np.array([self.calibrated(line, n_iter).scale for n_iter in at])
+
+    def calibrated(self, line: str, n_iter: int, p: int | None = None) -> Calibrated:
+        """Return the noise of one line at some iterations, of p features if given."""
+        what = self.lines[line]
+        run = self._run(what, n_iter, self._problem(p or self.p), what.calibration)
+        (release,) = (one for one in run.releases if one.name == what.release)
+        calibration, size = run.calibration, float(np.max(release.sensitivity))
+        scale = calibration.z * release.weight * size
+        return Calibrated(release, scale, calibration.epsilon_certified)
+
+    def _problem(self, p: int) -> ERMProblem:
+        from dp_erm_bench.audit.accounting import unit_problem
+
+        constraint = registry.build("constraint", self.constraint)
+        return replace(unit_problem(self.n, p), constraint=constraint)
+
+    def _run(
+        self, what: Released, n_iter: int, problem: ERMProblem, noise: str | float
+    ) -> Run:
+        """Return a run that has declared its releases; a multiplier costs no time."""
+        from dp_erm_bench.run import Run
+
+        fixed = {"n_iter": n_iter, "smoothness": "public", **what.parameters}
+        solver = registry.build("algorithm", what.algorithm, **fixed)
+        budget = Budget(self.epsilon, "1/n^2")
+        return Run(problem, [solver], budget, noise, ["figure"])
+
+    def _deviation(self, line: str, p: int) -> float:
+        n_iter = self.n_iter * (p if self.lines[line].per_feature else 1)
+        noise = self.calibrated(line, n_iter, p)
+        return noise.scale * _unit(noise.release, self._problem(p))
+
+
+def _unit(release: Release, problem: ERMProblem) -> float:
+    """Return the deviation on an entry of the mean gradient at scale 1."""
+    from dp_erm_bench.releases.gaussian import Gaussian
+    from dp_erm_bench.releases.laplace import Laplace
+    from dp_erm_bench.releases.noisy_max import NoisyMax
+
+    if isinstance(release, NoisyMax):
+        # Of Gumbel noise; a score is the gradient's entry by the root of M_j.
+        M = float(problem.smoothness.columns[0])
+        return math.pi / math.sqrt(6.0) * math.sqrt(M)
+    if isinstance(release, Laplace):
+        return math.sqrt(2.0)
+    # A sum over the records rather than their mean.
+    return 1.0 if type(release) is Gaussian else 1.0 / problem.n
+
 
 SYMBOLS = {
     "p": "p",
@@ -31,7 +334,7 @@ SYMBOLS = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class RateCell:
     """One cell: the lines of a panel along an axis.
 
     Attributes
@@ -95,7 +398,7 @@ class Rates(Figure):
 
     name: str
     about: str
-    cells: tuple[Cell, ...]
+    cells: tuple[RateCell, ...]
     notes: tuple[str, ...] = ()
     beside: tuple[Noise, ...] = ()
     size: tuple[float, ...] = (2.9, 2.5)

@@ -16,7 +16,7 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.figure import Drawing
-from dp_erm_bench.report.one_pass import OUTSIDE, PRINTED, SHUFFLED, SINGLE, OnePass
+from dp_erm_bench.report.studies import OUTSIDE, SHUFFLED, SINGLE, THEOREM, OnePass
 
 PRINTED_NOISE = 16 * math.sqrt(-math.log(1e-7))
 """Of e = 1 / (2 sqrt(n)) and d = 1e-7, whatever n is."""
@@ -46,12 +46,12 @@ def test_scales_are_those_of_the_accountants():
     assert printed == pytest.approx(6.4 * math.log(3e8))
     figure = OnePass("noise", "", "noise", (10_000,), epsilon=10.0, falling=True)
     scales = figure.scales(10_000)
-    assert scales[PRINTED] == printed and scales[SINGLE] == replaced
-    assert scales[SHUFFLED] < scales[SINGLE] < scales[PRINTED]
+    assert scales[THEOREM] == printed and scales[SINGLE] == replaced
+    assert scales[SHUFFLED] < scales[SINGLE] < scales[THEOREM]
     with pytest.raises(Unsupported, match="epsilon=1: the printed constant needs"):
         certified_scale(10_000, 1.0, 1e-8, calibration="paper")
     fixed = OnePass("noise", "", "noise", (10_000,)).scales(10_000)
-    assert PRINTED not in fixed and fixed[SINGLE] > 0.0
+    assert THEOREM not in fixed and fixed[SINGLE] > 0.0
     assert fixed[OUTSIDE] == pytest.approx(0.64 * math.log(3e8))
 
 

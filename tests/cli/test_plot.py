@@ -285,7 +285,7 @@ def test_accuracies_are_better_the_higher_they_are():
     frame = made(lines=2, epsilons=(1.0, 2.0))
     frame["test_accuracy"] = np.where(frame["line"].str.contains("1.5"), 0.9, 0.6)
     view = View(y="test_accuracy")
-    from dp_erm_bench.report.winners import _finals, _marks
+    from dp_erm_bench.report.plot import _finals, _marks
 
     drawn = shown(frame, view)
     values = _finals(drawn)

@@ -11,8 +11,7 @@ import dp_erm_bench
 from dp_erm_bench import load_results
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.registry import POPULATION
-from dp_erm_bench.report.export import summary, written
-from dp_erm_bench.report.view import View, shown
+from dp_erm_bench.report.view import View, shown, summary, written
 from dp_erm_bench.results.columns import page
 from dp_erm_bench.results.files import as_it_was, csv_of
 from tests.cli.test_plot import SWEEP, made
@@ -113,7 +112,7 @@ def test_any_name_is_a_cell(kind, name):
 def test_what_cannot_be_exported_is_a_sentence(folder, given, why, capsys, monkeypatch):
     if "nowhere" in given:
         monkeypatch.setattr(
-            "dp_erm_bench.report.texts.write_atomic",
+            "dp_erm_bench.report.layout.write_atomic",
             lambda *_: (_ for _ in ()).throw(OSError(2, "no")),
         )
     assert why in said(capsys, "export", folder, *given.split(), code=2)

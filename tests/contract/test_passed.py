@@ -16,8 +16,8 @@ from dp_erm_bench.contract.runs import require
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.errors import UncheckedSolver
 from dp_erm_bench.plugins import passed
-from dp_erm_bench.report.caption import origin
 from dp_erm_bench.report.curves import Curves
+from dp_erm_bench.report.panels import origin
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.table import NAME, load_results
 from tests.contract.own import SOUND

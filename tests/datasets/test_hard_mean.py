@@ -16,7 +16,7 @@ from dp_erm_bench.datasets.hard_mean import (
 )
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report.figure import Drawing
-from dp_erm_bench.report.nonzeros import Nonzeros, nonzeros
+from dp_erm_bench.report.studies import Nonzeros, nonzeros
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 

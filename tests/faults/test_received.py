@@ -13,8 +13,8 @@ from dp_erm_bench.cli.main import CONTROLS, main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report import figure
-from dp_erm_bench.report.audit import Audit
-from dp_erm_bench.report.caption import commit
+from dp_erm_bench.report.panels import commit
+from dp_erm_bench.report.studies import Audit
 from dp_erm_bench.results.files import LOCK, sealed
 from dp_erm_bench.results.runs import read_manifest, read_run, write_run
 from dp_erm_bench.results.store import segments_of

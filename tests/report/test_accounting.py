@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.audit.greedy import INSTANCES, violation_table
-from dp_erm_bench.report import accounting
+from dp_erm_bench.report import studies
 from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
@@ -25,14 +25,14 @@ def sheets(monkeypatch):
     """What would be saved."""
     seen = []
     monkeypatch.setattr(
-        accounting, "save", lambda sheet, path: seen.append(sheet) or [path]
+        studies, "save", lambda sheet, path: seen.append(sheet) or [path]
     )
     return seen
 
 
 def draw(table, folder):
     folder.mkdir(exist_ok=True)
-    return accounting.Accounting().draw(Drawing(table, folder, "accounting", {}))
+    return studies.Accounting().draw(Drawing(table, folder, "accounting", {}))
 
 
 def drawn(cell):
@@ -61,7 +61,7 @@ def test_without_rows_the_violation_alone_is_computed(
     table, sheets, tmp_path, monkeypatch
 ):
     computed = functools.partial(violation_table, INSTANCES, (1.0, 30.0))
-    monkeypatch.setattr(accounting, "violation_table", computed)
+    monkeypatch.setattr(studies, "violation_table", computed)
     draw(table[:0], tmp_path)
     (cell,) = sheets[0].cells
     assert len(lines(cell)) == len(INSTANCES) + 1
@@ -107,8 +107,8 @@ def test_the_caption_names_budget_and_adjacency(table, sheets, tmp_path):
 
 
 def test_without_epsilon_one_the_middle_is_drawn():
-    assert accounting.middle([0.1, 10.0, 3.0, 0.1]) == 3.0
-    assert accounting.middle([0.1, 1.0]) == 1.0
+    assert studies.middle([0.1, 10.0, 3.0, 0.1]) == 3.0
+    assert studies.middle([0.1, 1.0]) == 1.0
 
 
 PRINTED = {"study": "noise", "form": "printed", "accountant": "paper", "n_iter": 50}

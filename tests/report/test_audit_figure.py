@@ -11,9 +11,9 @@ from matplotlib.image import imread
 from dp_erm_bench.audit.profile import Verdict, row
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.report import layout
-from dp_erm_bench.report.audit import Audit
 from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.layout import fill
+from dp_erm_bench.report.studies import Audit
 
 FOUND = Verdict(8.0, 1e-6, 1.5, 5.0, -0.2, 0.9999, 20_000, "ok")
 BROKEN = Verdict(8.0, 1e-6, 4.5, 12.0, 0.3, 0.9999, 20_000, "VIOLATION")

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dp_erm_bench.report import scales
+from dp_erm_bench.report import style
 from dp_erm_bench.report.style import STYLES, of
 from tests.loops import each
 from tests.report.papers import mangold2022, mangold2023
@@ -27,7 +27,7 @@ PANELS = [*mangold2022.PANELS, *mangold2023.PANELS, *mangold2023.figure("rules")
     ],
 )
 def test_error_ticks_are_few_round_and_inside(low, high):
-    ticks = scales.error_ticks(low, high)
+    ticks = style.error_ticks(low, high)
     assert 3 <= len(ticks) <= 10
     assert ticks == sorted(set(ticks))
     assert low <= ticks[0] and ticks[-1] <= high
@@ -38,7 +38,7 @@ def test_error_ticks_are_few_round_and_inside(low, high):
 
 @pytest.mark.parametrize("end", [0.5, 1.0, 3.0, 5.0, 7.0, 20.0, 30.0, 50.0])
 def test_pass_ticks_end_at_the_last_pass(end):
-    ticks = scales.pass_ticks(end)
+    ticks = style.pass_ticks(end)
     assert ticks[0] == 0
     assert ticks[-1] == end
     assert (np.diff(ticks) > 0).all()
@@ -62,8 +62,8 @@ def test_lines_of_a_panel_differ_in_colour_marker_and_label(panel):
 
 
 def test_authors_curves_have_the_colour_of_ours_but_thin_and_dashed():
-    for style in STYLES.values():
-        ours, theirs = style.curve(), style.authors()
+    for one in STYLES.values():
+        ours, theirs = one.curve(), one.authors()
         assert theirs["color"] == ours["color"]
         assert theirs["linewidth"] < ours["linewidth"]
         assert theirs["linestyle"] != "-"
@@ -83,7 +83,7 @@ def test_ticks_of_numbers_do_not_crowd(values):
     from matplotlib.figure import Figure
 
     ax = Figure().add_subplot()
-    scales.scale_numbers(ax, [float(value) for value in values], (0.1, 1.0))
+    style.scale_numbers(ax, [float(value) for value in values], (0.1, 1.0))
     ticks = ax.get_xticks()
     assert set(ticks) <= set(values)
     assert ticks[0] == values[0]
@@ -96,5 +96,5 @@ def test_long_numbers_are_rounded_on_the_axis():
     from matplotlib.figure import Figure
 
     ax = Figure().add_subplot()
-    scales.scale_numbers(ax, [0.0315944, 2.15381], (0.1, 1.0))
+    style.scale_numbers(ax, [0.0315944, 2.15381], (0.1, 1.0))
     assert ax.get_xticks().tolist() == [0.0316, 2.15]

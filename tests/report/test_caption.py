@@ -6,7 +6,7 @@ import re
 import pandas as pd
 import pytest
 
-from dp_erm_bench.report import caption
+from dp_erm_bench.report import panels
 from dp_erm_bench.report.curves import curves
 from dp_erm_bench.report.panels import Panel, look_up
 from dp_erm_bench.results.runs import write_run
@@ -27,7 +27,7 @@ def text(tabulate):
 
     def build(first=None, second=None):
         table = tabulate(first or {}, {"line": "DP-SGD authors", **(second or {})})
-        return caption.caption(PANEL, look_up(table, PANEL).lines, "smoke")
+        return panels.caption(PANEL, look_up(table, PANEL).lines, "smoke")
 
     return build
 
@@ -84,12 +84,12 @@ def test_delta_that_is_not_one_over_n_squared(tabulate):
     table = tabulate({})
     table["delta"] = 1e-3
     run = curves(table, "log1", "DP-CD cyclic")
-    assert caption.budget(run.facts).startswith("delta = 0.001, ")
+    assert panels.budget(run.facts).startswith("delta = 0.001, ")
 
 
 def test_no_penalty(tabulate):
     run = curves(tabulate({"penalty": "none"}), "log1", "DP-CD cyclic")
-    assert caption.problem(run.facts).endswith("logistic loss, no penalty.")
+    assert panels.problem(run.facts).endswith("logistic loss, no penalty.")
 
 
 def test_epsilon_caption(tabulate):
@@ -98,7 +98,7 @@ def test_epsilon_caption(tabulate):
         {"line": "DP-CD cyclic over epsilon", "epsilon": 0.1, "certified": 0.097},
         {"line": "DP-CD cyclic over epsilon", "epsilon": 10.0, "certified": 9.9},
     )
-    found = caption.epsilon_caption(look_up(table, PANEL).over_epsilon, "default")
+    found = panels.epsilon_caption(look_up(table, PANEL).over_epsilon, "default")
     assert "DP-CD, cyclic: 0.097 at 0.1, 0.99 at 1, 9.9 at 10." in found
     assert "Passes as chosen at epsilon = 1." in found
     assert "Uncharged: smoothness, tuning." in found
@@ -111,7 +111,7 @@ def test_epsilon_caption(tabulate):
 )
 def test_unproved_epsilon_is_named_in_the_overview(tabulate, certified, exceeds):
     table = tabulate({}, {"line": "DP-SGD authors", "certified": certified})
-    found = caption.overview_caption([look_up(table, PANEL).lines], "default")
+    found = panels.overview_caption([look_up(table, PANEL).lines], "default")
     last = found.splitlines()[-1]
     assert last.startswith("Certified epsilon above the nominal one or unknown:")
     assert last.endswith("DP-SGD, authors' noise." if exceeds else "no line.")
@@ -124,7 +124,7 @@ def test_overview_lists_every_problem_and_all_uncharged_uses(tabulate):
     )
     panels = [PANEL, Panel("log2", "log2", PANEL.lines)]
     lines = [look_up(table, panel).lines for panel in panels]
-    found = caption.overview_caption(lines, "default")
+    found = panels.overview_caption(lines, "default")
     assert re.search(r"log1: n x p.*log2: n x p", found)
     assert "Uncharged: smoothness, standardisation, tuning." in found
 
@@ -133,19 +133,19 @@ def test_overview_names_other_epsilons(tabulate):
     other = Panel("log2", "log2", PANEL.lines, epsilon=10.0)
     table = tabulate({}, {"panel": "log2", "epsilon": 10.0})
     lines = [look_up(table, panel).lines for panel in (PANEL, other)]
-    found = caption.overview_caption(lines, "default")
+    found = panels.overview_caption(lines, "default")
     assert "epsilon = 1 (where a title says so, 10), delta" in found
-    assert "epsilon = 1, delta" in caption.overview_caption(lines[:1], "default")
+    assert "epsilon = 1, delta" in panels.overview_caption(lines[:1], "default")
 
 
 def test_overview_without_uncharged_uses(tabulate):
     lines = look_up(tabulate({"uncharged": pd.NA}), PANEL).lines
-    assert "Uncharged: none." in caption.overview_caption([lines], "default")
+    assert "Uncharged: none." in panels.overview_caption([lines], "default")
 
 
 def test_setting_is_readable(tabulate):
     run = curves(tabulate({"passes": 20.0}), "log1", "DP-CD cyclic")
-    assert caption.setting(run) == "clip=1.25, passes=20, step=0.5"
+    assert panels.setting(run) == "clip=1.25, passes=20, step=0.5"
 
 
 RUN = "01700000000000000000-here-"
@@ -174,7 +174,7 @@ def manifest(folder, run, git):
 def test_the_caption_leads_to_the_runs_and_their_commits(drawn, tmp_path):
     manifest(tmp_path, f"{RUN}1", {"commit": "0123456789", "dirty": False})
     manifest(tmp_path, f"{RUN}2", {"commit": "abcdefabcd", "dirty": True})
-    found = caption.origin(drawn([f"{RUN}1"], [f"{RUN}2", f"{RUN}1"]), tmp_path)
+    found = panels.origin(drawn([f"{RUN}1"], [f"{RUN}2", f"{RUN}1"]), tmp_path)
     assert found == (
         f"Computed by runs/{RUN}2 (commit abcdefa, with changes), "
         f"{RUN}1 (commit 0123456)."
@@ -184,7 +184,7 @@ def test_the_caption_leads_to_the_runs_and_their_commits(drawn, tmp_path):
 
 
 def test_of_many_runs_the_latest_are_named_and_the_rest_is_in_the_log(drawn, tmp_path):
-    found = caption.origin(drawn([f"{RUN}{n}" for n in range(5)]), tmp_path)
+    found = panels.origin(drawn([f"{RUN}{n}" for n in range(5)]), tmp_path)
     assert re.findall(r"here-(\d)", found) == ["4", "3", "2"]
     assert found.count("commit unknown") == 3
     assert found.endswith("; 2 more in log.txt.")
@@ -192,10 +192,10 @@ def test_of_many_runs_the_latest_are_named_and_the_rest_is_in_the_log(drawn, tmp
 
 @pytest.mark.parametrize("names", [[], [""], [None], [pd.NA, ""]])
 def test_records_of_versions_without_runs_name_none(drawn, tmp_path, names):
-    assert caption.origin(drawn(names), tmp_path) == ""
+    assert panels.origin(drawn(names), tmp_path) == ""
 
 
 @pytest.mark.parametrize("environment", [None, {}, {"git": None}])
 def test_a_run_outside_a_checkout_has_no_commit(tmp_path, environment):
     write_run(tmp_path, {"run": f"{RUN}1", "environment": environment})
-    assert caption.commit(tmp_path, f"{RUN}1") == "commit unknown"
+    assert panels.commit(tmp_path, f"{RUN}1") == "commit unknown"

@@ -9,12 +9,12 @@ import pytest
 from dp_erm_bench.report.claims.judge import COMMON, check_claims
 from dp_erm_bench.report.claims.lookup import NOISE
 from dp_erm_bench.report.claims.measures import MEASURES
-from dp_erm_bench.report.noise import Noise, Released
+from dp_erm_bench.report.rates import Noise, Released
 from tests.loops import each
 
 LIGHT = """
 import sys
-import dp_erm_bench.report.make, dp_erm_bench.report.paper, dp_erm_bench.report.noise
+import dp_erm_bench.report.make, dp_erm_bench.report.paper, dp_erm_bench.report.rates
 print(*(name for name in ("pandas", "matplotlib", "numba") if name in sys.modules))
 """
 LINES = {"size_1": ["a", "b"], "size_9": ["a", "b"]}

@@ -14,15 +14,18 @@ from PIL import Image
 
 from dp_erm_bench.cli.main import command, main
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report.html import chapter as chapters
 from dp_erm_bench.report.html import page, parts
-from dp_erm_bench.report.html.chapter import chapter
-from dp_erm_bench.report.html.outcomes import failures, results
-from dp_erm_bench.report.html.page import report_page, write_report
+from dp_erm_bench.report.html import page as chapters
+from dp_erm_bench.report.html.page import (
+    chapter,
+    failures,
+    report_page,
+    results,
+    write_report,
+)
 from dp_erm_bench.report.html.parts import Room
-from dp_erm_bench.report.layout import Sheet, save
+from dp_erm_bench.report.layout import Sheet, making, mark, save
 from dp_erm_bench.report.make import digest_of, draw_and_judge
-from dp_erm_bench.report.texts import making, mark
 from dp_erm_bench.results.runs import read_manifest, write_noted, write_run
 from dp_erm_bench.results.table import load_results
 from tests.report import browser
@@ -302,10 +305,10 @@ def test_results_mark_what_is_not_certified(tabulate):
     ],
 )
 def test_odd_tables_are_pictures_or_sentences(sweep, change, monkeypatch):
-    from dp_erm_bench.report.html import chapter
+    from dp_erm_bench.report.html import page
 
-    table = chapter.load_results(sweep)
-    monkeypatch.setattr(chapter, "load_results", lambda folder: change(table))
+    table = page.load_results(sweep)
+    monkeypatch.setattr(page, "load_results", lambda folder: change(table))
     text = report_page([sweep])
     checked(text)
     assert 'class="note"' in text or "data:image/png" in text

@@ -6,11 +6,18 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from dp_erm_bench.report import contest, crosses, paper
-from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, save
-from dp_erm_bench.report.scales import draw_line, scale_passes
-from dp_erm_bench.report.style import Style, forget, house_style, literal, of, reserve
-from dp_erm_bench.report.texts import latex, plain
+from dp_erm_bench.report import paper, plot, rates
+from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, latex, plain, save
+from dp_erm_bench.report.style import (
+    Style,
+    draw_line,
+    forget,
+    house_style,
+    literal,
+    of,
+    reserve,
+    scale_passes,
+)
 from tests.report.papers import mangold2022, mangold2023
 from tests.report.test_draw import panel_lines
 
@@ -49,7 +56,7 @@ def test_no_line_band_or_panel_was_lost(name, tabulate, tmp_path, monkeypatch):
         found[path.name] = counted(sheet)
         return []
 
-    for module in (paper, crosses):
+    for module in (paper, rates):
         monkeypatch.setattr(module, "save", keep)
     module = {"mangold2022": mangold2022, "mangold2023": mangold2023}[name]
     panels = [panel for f in module.figures for panel in getattr(f, "panels", ())]
@@ -157,7 +164,7 @@ def test_a_map_of_winners_has_epsilon_and_a_colour_bar():
     ax = Figure().add_subplot()
     problems = [("a", 0.1), ("a", 1.0), ("b", 1.0)]
     grid = np.array([[1.0, 2.0, np.nan], [3.0, 1.0, 100.0]])
-    contest.draw_winners(ax, ["x", "y"], problems, grid, {"wins": [(0, 0)]})
+    plot.draw_winners(ax, ["x", "y"], problems, grid, {"wins": [(0, 0)]})
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.1", "1", "1"]
     assert ax.get_xlabel() == r"$\varepsilon$"
     (bar,) = ax.child_axes
@@ -167,9 +174,9 @@ def test_a_map_of_winners_has_epsilon_and_a_colour_bar():
 @pytest.mark.parametrize("lines", [0, 1, 8, 9, 12, 60])
 def test_no_cell_has_more_than_eight_lines(lines):
     names = [str(k) for k in range(lines)]
-    parts = contest.spread(names)
+    parts = plot.spread(names)
     assert [name for part in parts for name in part] == names
-    assert all(len(part) <= contest.MOST_LINES for part in parts)
+    assert all(len(part) <= plot.MOST_LINES for part in parts)
 
 
 def test_a_line_that_nobody_planned_looks_like_none_that_somebody_did():

@@ -16,24 +16,27 @@ from PIL import Image
 from dp_erm_bench import registry
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.cli.line import expand
-from dp_erm_bench.report.contest import FACTORS
 from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
-from dp_erm_bench.report.leaderboard.figures import STYLES, Leaderboard, title
-from dp_erm_bench.report.leaderboard.page import page, published
-from dp_erm_bench.report.leaderboard.standings import (
+from dp_erm_bench.report.leaderboard import (
     BOARDS,
     COLUMNS,
     HELD_OUT,
+    STYLES,
     ZERO,
+    Leaderboard,
     boards,
+    page,
     problems,
     profile,
+    published,
     references,
     standings,
+    title,
     winners,
 )
 from dp_erm_bench.report.make import check_report
+from dp_erm_bench.report.plot import FACTORS
 from tests.serving import RISKS
 
 UNRANKED = {"one_pass_sgd", "bias_reduced_sgd", "dual_frank_wolfe", "boosting"}
@@ -412,7 +415,7 @@ def test_every_algorithm_has_a_style_of_its_own():
 
 
 def test_the_page_names_what_it_does_not_rank():
-    text = (files("dp_erm_bench.report.leaderboard") / "page.md").read_text()
+    text = (files("dp_erm_bench.report") / "leaderboard.md").read_text()
     for name in UNRANKED:
         assert f"`{name}`" in text
 

@@ -7,17 +7,18 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.problems.erm.build import problem_from_arrays
-from dp_erm_bench.report import crosses
+from dp_erm_bench.report import rates
 from dp_erm_bench.report.claims.judge import evaluate
-from dp_erm_bench.report.claims.rates import mean_bound
-from dp_erm_bench.report.crosses import Cross, draw_cross, slopes
+from dp_erm_bench.report.claims.measures import mean_bound
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.figure import looked_up
 from dp_erm_bench.report.layout import Sheet, fill
-from dp_erm_bench.report.quotients import norm_quotient, quotients
+from dp_erm_bench.report.rates import Cross, draw_cross, slopes
 from dp_erm_bench.report.scaling import (
     Scaling,
     along,
+    norm_quotient,
+    quotients,
     scaling,
     slope,
 )
@@ -360,11 +361,11 @@ def test_scaling_names_the_runs_behind_it(tabulate):
 
 def test_the_caption_of_crosses_names_the_runs(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(crosses, "save", lambda sheet, path: said.append(sheet) or [])
-    rates = {LINE: Scaling(X, (X, X, X, X), runs=("7-here-1",))}
-    for one in (rates, {LINE: Scaling(X, (X, X, X, X))}):
+    monkeypatch.setattr(rates, "save", lambda sheet, path: said.append(sheet) or [])
+    named = {LINE: Scaling(X, (X, X, X, X), runs=("7-here-1",))}
+    for one in (named, {LINE: Scaling(X, (X, X, X, X))}):
         cross = Cross("title", "n", one)
-        crosses.save_crosses([cross], tmp_path / "figures" / "x", "About.", "risk")
+        rates.save_crosses([cross], tmp_path / "figures" / "x", "About.", "risk")
     named, unnamed = (sheet.caption.splitlines() for sheet in said)
     assert named[-1] == "Computed by runs/7-here-1 (commit unknown)."
     assert unnamed == named[:-1]

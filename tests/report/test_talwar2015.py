@@ -10,11 +10,10 @@ from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.bounds import mu_for
-from dp_erm_bench.report import crosses
+from dp_erm_bench.report import rates
 from dp_erm_bench.report.claims.judge import evaluate
-from dp_erm_bench.report.crosses import Cross, draw_cross
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
-from dp_erm_bench.report.rates import Cell
+from dp_erm_bench.report.rates import Cross, RateCell, draw_cross
 from dp_erm_bench.report.scaling import Scaling, scaling
 from dp_erm_bench.report.style import STYLES
 from tests.report.papers import talwar2015
@@ -73,7 +72,7 @@ def captions(monkeypatch):
     found = {}
     monkeypatch.setattr("dp_erm_bench.report.paper.save", lambda *_: [])
 
-    def keep(crosses, path, caption, quantity, size):
+    def keep(rates, path, caption, quantity, size):
         found[path.stem] = caption
         return []
 
@@ -125,7 +124,7 @@ def test_noise_that_nobody_certifies_proves_nothing(table, tmp_path, captions):
 
 def test_slopes_name_their_cell_where_an_axis_comes_twice(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(crosses, "save", lambda sheet, path: said.append(sheet) or [])
+    monkeypatch.setattr(rates, "save", lambda sheet, path: said.append(sheet) or [])
     x = np.array([1.0, 10.0])
     falling = Scaling(x, (np.array([1.0]), np.array([0.1])))
     alone = Scaling(x[1:], (np.array([0.1]),))
@@ -134,7 +133,7 @@ def test_slopes_name_their_cell_where_an_axis_comes_twice(tmp_path, monkeypatch)
         Cross("two", "n", {"Output gamma": alone}),
         Cross("three", "p", {"AMP": falling}),
     ]
-    crosses.save_crosses(cells, tmp_path / "figures" / "x", "About.", "risk")
+    rates.save_crosses(cells, tmp_path / "figures" / "x", "About.", "risk")
     assert said[0].caption.splitlines() == [
         "About.",
         "one. Slopes against n: AMP -1.00.",
@@ -204,7 +203,7 @@ def test_captions_are_about_what_ran(table, tmp_path, captions):
 def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp_path):
     import matplotlib.pyplot as plt
 
-    asked = Cell("a9a", "epsilon", "t", ("Objective Gaussian", "AMP"))
+    asked = RateCell("a9a", "epsilon", "t", ("Objective Gaussian", "AMP"))
     table = skip(table, asked.lines[0], (0.01, 0.1), "no")
     rates = {one: scaling(table, "a9a", one, "epsilon") for one in asked.lines}
     assert rates["Objective Gaussian"].x.tolist() == [1.0]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dp_erm_bench import __version__
-from dp_erm_bench.report.caption import commit
+from dp_erm_bench.report.panels import commit
 from dp_erm_bench.results import files
 from dp_erm_bench.results.runs import read_manifest, read_run
 from dp_erm_bench.results.table import load_results

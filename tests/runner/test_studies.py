@@ -14,9 +14,8 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import study_of, task_of
 from dp_erm_bench.experiment.schema import blocks_of
 from dp_erm_bench.report import figure
-from dp_erm_bench.report.accounting import Accounting
-from dp_erm_bench.report.audit import Audit
 from dp_erm_bench.report.make import draw_and_judge
+from dp_erm_bench.report.studies import Accounting, Audit
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner.execute import run_batch

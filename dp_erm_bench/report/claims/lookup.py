@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.report.curves import Curves, curves
 from dp_erm_bench.report.figure import figures_of
-from dp_erm_bench.report.noise import Noise
-from dp_erm_bench.report.rates import noises
+from dp_erm_bench.report.rates import Noise, noises
 from dp_erm_bench.report.scaling import Scaling, along
 
 if TYPE_CHECKING:

@@ -3,21 +3,494 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dp_erm_bench import __version__, registry
-from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report.html.chapter import AUDITS, audits, chapter
-from dp_erm_bench.report.html.parts import Room, prose
+from dp_erm_bench.errors import UsageError, printable
+from dp_erm_bench.report import panels
+from dp_erm_bench.report.choices import CHOICES, read_choices
+from dp_erm_bench.report.claims.lookup import NOT_JUDGED, SMOKE, UNJUDGED
+from dp_erm_bench.report.html.parts import (
+    Cell,
+    Panel,
+    Picture,
+    Room,
+    Table,
+    cell,
+    mapping,
+    of_csv,
+    picture,
+    prose,
+    table,
+)
+from dp_erm_bench.report.layout import plain, save, write_text
+from dp_erm_bench.report.make import CLAIMS, captions_of, digest_of, drawn_last
 from dp_erm_bench.report.panels import source
-from dp_erm_bench.report.texts import write_text
+from dp_erm_bench.report.plot import all_of, sheet
+from dp_erm_bench.report.style import house_style
+from dp_erm_bench.report.view import FIRST, View
 from dp_erm_bench.results.files import telling
-from dp_erm_bench.results.runs import now
+from dp_erm_bench.results.runs import is_noted, now, read_manifest, read_noted
+from dp_erm_bench.results.settings import final_rows
+from dp_erm_bench.results.statistics import quantile
+from dp_erm_bench.results.table import COLUMNS, UNREADABLE, is_stale, load_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def words_of(value: Any) -> str:
+    """Return a value of a manifest, or a list of them, as one line."""
+    parts = value if isinstance(value, list) else [value]
+    return printable(" ".join(map(str, parts)), 1000)
+
+
+def facts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a manifest says of its run: machine, commit and versions."""
+    environment = mapping(manifest.get("environment"))
+    git = mapping(environment.get("git"))
+    commit = str(git.get("commit") or "")
+    said = {
+        "command": words_of(manifest.get("command") or ""),
+        "profile": manifest.get("profile"),
+        "started": manifest.get("started"),
+        "ended": manifest.get("ended"),
+        "outcome": manifest.get("outcome"),
+        "machine": environment.get("cpu"),
+        "cores": environment.get("cpus_usable"),
+        "system": environment.get("platform"),
+        "commit": commit and commit + " with changes" * bool(git.get("dirty")),
+        "python": environment.get("python"),
+        **mapping(environment.get("packages")),
+    }
+    for key, value in said.items():
+        if value not in (None, ""):
+            yield printable(str(key), 60), printable(str(value), 1000)
+
+
+def about(manifest: Mapping[str, Any], folder: Path) -> str:
+    """Return what the file of an experiment of the package says at its head."""
+    named = [*mapping(manifest.get("experiment_file")), manifest.get("experiment")]
+    stems = [Path(str(name)).stem for name in (*named, folder.name)]
+    known = [name for name in stems if name in registry.built_in("experiment")]
+    if not known:
+        return ""
+    path = registry.conf_dir() / "experiment" / f"{known[0]}.yaml"
+    words = []
+    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+        if not line.startswith("#"):
+            break
+        words.append(line.removeprefix("#").strip())
+    return " ".join(words)
+
+
+RAN = ("ok", "diverged")
+"""Statuses of trials that have a result."""
+
+TUNE = "tune"
+GROUP = ["panel", "line", "epsilon"]
+SAME = ("delta", "adjacency", "calibration", "accountant")
+"""Columns that are alike in all runs of a line, as a rule."""
+
+
+def results(rows: pd.DataFrame, room: Room) -> Table:
+    """Return the ends of the runs that judge, and what is certified of them.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        What `load_results` returns.
+    room : Room
+        Of the page.
+
+    Returns
+    -------
+    Table
+        Per panel, line and epsilon: the median of the first of `FIRST` that there is,
+        the largest certified epsilon, and all uses of the data that nobody charged.
+    """
+    ends = final_rows(rows[rows["status"].isin(RAN) & rows["phase"].ne(TUNE)])
+    y = next((name for name in FIRST if name in ends and ends[name].notna().any()), "")
+    found = []
+    for key, own in ends.groupby(GROUP, sort=False, dropna=False):
+        values = own[y].dropna() if y else ()
+        median = float(quantile(values, 0.5)) if len(values) else ""
+        proved = own["epsilon_certified"]
+        nominal = float(own["epsilon"].iloc[0])
+        known = bool(proved.notna().all())
+        within = known and bool(proved.max() <= nominal * (1 + 1e-6))
+        uses = {use for text in own["uncharged"].dropna() for use in text.split(",")}
+        shown = [cell(value) for value in (*key, len(own), median)]
+        largest = proved.max() if known else "unknown"
+        shown += [cell(largest, "" if within else "open")]
+        shown += [cell(", ".join(sorted(uses - {""})) or "nothing")]
+        alike = (own[name].dropna().unique() for name in SAME)
+        found.append([*shown, *(cell(", ".join(map(_text, one))) for one in alike)])
+    head = [*GROUP, "runs", f"median {y}".strip(), "certified epsilon", "not charged"]
+    return table([*head, *SAME], found, room)
+
+
+def failures(rows: pd.DataFrame, room: Room) -> Table:
+    """Return how many trials have no result, by status and reason."""
+    failed = final_rows(rows[rows["status"].ne("ok")])
+    reasons = [str(text).partition("\n")[0] for text in failed["message"].fillna("")]
+    counts = Counter(zip(failed["status"], reasons, strict=True)).most_common()
+    lines = ((cell(count), *map(cell, key)) for key, count in counts)
+    return table(["trials", "status", "reason"], lines, room)
+
+
+def _text(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+UNTOLD = "No caption: its figure is none of the experiment's of the package."
+EPSILON = "_epsilon"
+"""End of the name of a panel's second picture."""
+
+
+@dataclass
+class Gallery:
+    """The panels of a folder.
+
+    Attributes
+    ----------
+    id : str
+        What the ids of its panels begin with.
+    room : Room
+        Of the page.
+    panels : list of Panel
+    notes : list of str
+        Sentences on what cannot be shown.
+    """
+
+    id: str
+    room: Room
+    panels: list[Panel] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def fill(
+        self, folder: Path, loaded: pd.DataFrame | None, figures: Iterable[str]
+    ) -> None:
+        """Take a folder's pictures, each into its panel.
+
+        Parameters
+        ----------
+        folder : Path
+        loaded : DataFrame or None
+            Its table; what `dp-erm-bench plot` draws of it stands in for pictures.
+        figures : iterable of str
+            The panels that claims name: each has an element, with a picture or not.
+        """
+        try:
+            names = [name for name in drawn_last(folder) if name.endswith(".png")]
+        except UsageError as error:
+            names = []
+            self.notes.append(reason(error))
+        told = self._captions(folder, loaded) if names else {}
+        noted = "" if loaded is None else digest_of(loaded)
+        found = [
+            picture(folder / name, folder, self.room, told.get(stem, UNTOLD), noted)
+            for name in names
+            for stem in [Path(name).stem]
+        ]
+        if not found and loaded is not None:
+            found = [*self._plots(folder, loaded)]
+        labels = () if loaded is None else loaded["panel"].dropna().unique()
+        named = dict.fromkeys(figures)
+        known = {*map(str, labels), *named}
+        for one in found:
+            stem = one.name.removesuffix(EPSILON)
+            name = one.name if one.name in known or stem not in known else stem
+            self.panel(name).pictures.append(one)
+        for name in named:
+            self.panel(name)
+        for panel in self.panels:
+            panel.authors = _authors(panel.name, self.room)
+            if not panel.pictures:
+                panel.also = [*self._also(panel.name, known)]
+
+    def _captions(self, folder: Path, loaded: pd.DataFrame | None) -> dict[str, str]:
+        """Return the captions that the table makes, none after a note on why not."""
+        if loaded is None:
+            return {}
+        try:
+            return captions_of(folder, loaded)
+        except (UsageError, *UNREADABLE, MemoryError) as error:
+            self.notes.append(f"captions cannot be made: {reason(error)}")
+            return {}
+
+    def panel(self, name: str) -> Panel:
+        """Return the panel of a name, a new one if there is none yet."""
+        shown = printable(name, 200)
+        for panel in self.panels:
+            if panel.name == shown:
+                return panel
+        self.panels.append(Panel(f"{self.id}-p{len(self.panels) + 1}", shown))
+        return self.panels[-1]
+
+    def _also(self, name: str, known: set[str]) -> Iterator[tuple[str, str]]:
+        """Yield the panels of a family, else the pictures that are of several."""
+        drawn = [panel for panel in self.panels if panel.pictures]
+        family = [panel for panel in drawn if panel.name.startswith(f"{name}_")]
+        several = [panel for panel in drawn if panel.name not in known]
+        for panel in family or several:
+            yield panel.id, panel.name
+
+    def _plots(self, folder: Path, loaded: pd.DataFrame) -> Iterator[Picture]:
+        """Yield what `plot` draws of a folder, without writing into it."""
+        try:
+            kinds = [*all_of(loaded, View(folder=folder))]
+        except (UsageError, *UNREADABLE) as error:
+            self.notes.append(f"nothing is drawn: {reason(error)}")
+            return
+        for kind, asked in kinds:
+            try:
+                with TemporaryDirectory() as home, house_style():
+                    one = sheet(loaded, asked, kind)
+                    path = Path(home) / f"{one.name}.png"
+                    save(one, path.with_suffix(""), ("png",))
+                    told = plain(one.caption)
+                    yield picture(path, Path(home), self.room, told, None)
+            except (UsageError, *UNREADABLE) as error:
+                self.notes.append(f"{kind}: {reason(error)}")
+
+
+def reason(error: BaseException) -> str:
+    """Return an error as a sentence of the page."""
+    kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
+    return printable(f"{kind}{error}", 500)
+
+
+def _authors(panel: str, room: Room) -> Table | None:
+    """Return where the authors' curves of a panel begin and end."""
+    rows = []
+    for name, (line, band) in panels.decoded(panel).items():
+        numbers = line[0, 1], *line[-1], *band[-1, 1:]
+        rows.append([cell(name), *(cell(float(number)) for number in numbers)])
+    head = ["authors' curve", "at w = 0", "passes", "relative error", "low", "high"]
+    return table(head, rows, room) if rows else None
+
+
+CLAIM = ("statement", "measured", "threshold", "value")
+"""Columns of claims.csv that are shown as they are."""
+
+CHOICE = ("panel", "line", "epsilon", "chosen", "mean", "settings", "trials")
+AUDITS = "audits.csv"
+
+
+@dataclass
+class Chapter:
+    """What the report says of a results folder.
+
+    Attributes
+    ----------
+    id, name : str
+    about : str
+        What its experiment is, of one that is part of the package.
+    notes : list of str
+        Sentences that a reader has to know first.
+    facts : list of (str, str)
+        Command, machine, commit, versions.
+    verdicts : mapping of str to int
+        How many claims have each verdict.
+    panels : list of Panel
+    claims, choices, results, failures, audits : Table or None
+    open : int
+        The number of open choices.
+    """
+
+    id: str
+    name: str
+    about: str = ""
+    notes: list[str] = field(default_factory=list)
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    verdicts: dict[str, int] = field(default_factory=dict)
+    panels: list[Panel] = field(default_factory=list)
+    claims: Table | None = None
+    choices: Table | None = None
+    results: Table | None = None
+    failures: Table | None = None
+    audits: Table | None = None
+    open: int = 0
+
+
+def chapter(folder: Path, number: int, room: Room) -> Chapter:
+    """Return the chapter of a folder, with a sentence for all that it lacks.
+
+    Parameters
+    ----------
+    folder : Path
+        A results folder of anyone's: nothing that it names is imported or run.
+    number : int
+        Of the chapter, from 1: its ids begin with it.
+    room : Room
+        Of the page.
+    """
+    manifest = read_manifest(folder)
+    made = Chapter(f"c{number}", printable(folder.resolve().name))
+    made.facts = [*facts(manifest)]
+    made.about = about(manifest, folder)
+    loaded = _loaded(folder, made)
+    _versions(manifest, made)
+    claims = _claims(folder, made)
+    gallery = Gallery(made.id, room, made.panels, made.notes)
+    gallery.fill(folder, loaded, [row["figure"] for row in claims])
+    if claims:
+        made.claims = _claims_table(claims, made, gallery)
+    _choices(folder, made, room)
+    if loaded is not None:
+        made.results = _guarded(made, "its results", lambda: results(loaded, room))
+        made.failures = _guarded(made, "its trials", lambda: failures(loaded, room))
+    made.audits = _audits(folder, made, room)
+    _unnoted(folder, made)
+    return made
+
+
+def _guarded(made: Chapter, what: str, make: Any) -> Table | None:
+    """Return a table of a folder's rows, or say that they do not fit."""
+    try:
+        found: Table | None = make()
+    except (UsageError, *UNREADABLE) as error:
+        made.notes.append(f"{what} cannot be shown: {reason(error)}")
+        return None
+    return found if found is not None and found.rows else None
+
+
+def _loaded(folder: Path, made: Chapter) -> pd.DataFrame | None:
+    """Return the table of a folder, None after a note on why there is none."""
+    try:
+        if (folder / "results.parquet").is_file() and is_stale(folder):
+            made.notes.append(
+                "records were added after its table: the pictures and claims below may "
+                f"be older; dp-erm-bench collect {folder} makes them again"
+            )
+        loaded = load_results(folder).reindex(columns=[*COLUMNS])
+    except (UsageError, *UNREADABLE) as error:
+        made.notes.append(reason(error))
+        return None
+    if loaded.empty:
+        made.notes.append("no trial of this folder has a record yet")
+        return None
+    if not loaded["status"].isin(RAN).any():
+        made.notes.append(
+            "no trial ended with a result; their reasons are listed below"
+        )
+    return loaded
+
+
+def _versions(manifest: Mapping[str, Any], made: Chapter) -> None:
+    """Note which version and which profile a folder is of."""
+    version = manifest.get("version")
+    if manifest and version != __version__:
+        made.notes.append(
+            f"recorded by version {printable(str(version or 'unknown'), 40)} of "
+            f"dp_erm_bench, shown by {__version__}"
+        )
+    if manifest.get("profile") == SMOKE:
+        made.notes.append(UNJUDGED)
+    changes = manifest.get("config")
+    if changed := mapping(changes).get("changes"):
+        made.notes.append(f"not the experiment as it is: changed {words_of(changed)}")
+
+
+def _claims(folder: Path, made: Chapter) -> list[Mapping[str, str]]:
+    """Return the rows of claims.csv, none after a note if it is damaged."""
+    try:
+        columns, rows = of_csv(read_noted(folder, CLAIMS) or "")
+    except UsageError as error:
+        made.notes.append(reason(error))
+        return []
+    if rows and not {"figure", "statement", "verdict"} <= set(columns):
+        made.notes.append(f"{CLAIMS}: is damaged")
+        return []
+    return rows
+
+
+def _claims_table(
+    claims: Sequence[Mapping[str, str]], made: Chapter, gallery: Gallery
+) -> Table:
+    """Return the claims, each with a link to its panel."""
+    rows = []
+    for row in claims:
+        verdict, _, reason = row["verdict"].partition(" (")
+        verdict = printable(verdict, 40)
+        made.verdicts[verdict] = made.verdicts.get(verdict, 0) + 1
+        known = verdict.replace(" ", "-") if verdict.replace(" ", "").isalpha() else ""
+        panel = gallery.panel(row["figure"])
+        cells = [cell(panel.name, href=panel.id), cell(verdict, known)]
+        cells += [cell(row.get(name, "")) for name in CLAIM]
+        rows.append(
+            [*cells, cell(reason.removesuffix(")")), _open(row.get("open", ""))]
+        )
+    head = ["panel", "verdict", *CLAIM, "why not", "open choices"]
+    if NOT_JUDGED in made.verdicts and UNJUDGED not in made.notes:
+        made.notes.append(UNJUDGED)
+    return table(head, rows, gallery.room)
+
+
+def _open(words: str) -> Cell:
+    return cell(words, "open" if words else "")
+
+
+def _choices(folder: Path, made: Chapter, room: Room) -> None:
+    """Fill in the choices, the open ones marked and first."""
+    try:
+        rows = read_choices(folder) or []
+    except UsageError as error:
+        made.notes.append(reason(error))
+        return
+    ordered = sorted(rows, key=lambda row: not row["open"])
+    made.open = sum(bool(row["open"]) for row in rows)
+    cells = [
+        [*(cell(row.get(name) or "") for name in CHOICE), _open(row["open"])]
+        for row in ordered
+    ]
+    if cells:
+        made.choices = table([*CHOICE, "open"], cells, room)
+
+
+def _audits(folder: Path, made: Chapter, room: Room) -> Table | None:
+    """Return the statistical audits of a folder, None after a note if damaged."""
+    try:
+        text = read_noted(folder, AUDITS)
+    except UsageError as error:
+        made.notes.append(reason(error))
+        return None
+    return audits(text, room) if text else None
+
+
+def _unnoted(folder: Path, made: Chapter) -> None:
+    """Note which tables nobody can tell from edited ones."""
+    names = [
+        name
+        for name in (CLAIMS, CHOICES, AUDITS)
+        if (folder / name).is_file() and not is_noted(folder, name)
+    ]
+    if names:
+        made.notes.append(
+            f"{', '.join(names)}: not noted when written, so that nobody can tell "
+            "whether what is shown of it was edited"
+        )
+
+
+def audits(text: str, room: Room) -> Table:
+    """Return the statistical audits that a CSV holds."""
+    columns, rows = of_csv(text)
+    cells: Iterable[list[Cell]] = (
+        [cell(row[name], row[name] if row[name] == "ok" else "") for name in columns]
+        for row in rows
+    )
+    return table([printable(name, 40) for name in columns], cells, room)
+
 
 LARGEST = 15_000_000
 """Bytes of a report."""

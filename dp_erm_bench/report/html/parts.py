@@ -22,8 +22,7 @@ from markdown_it import MarkdownIt
 
 from dp_erm_bench.errors import printable
 from dp_erm_bench.paths import content_of
-from dp_erm_bench.report.layout import NOTED
-from dp_erm_bench.report.texts import mark
+from dp_erm_bench.report.layout import NOTED, mark
 from dp_erm_bench.results.files import as_it_was
 
 LARGEST_PICTURE = 1_000_000

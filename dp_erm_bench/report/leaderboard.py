@@ -1,0 +1,664 @@
+"""The leaderboard: standings, figures, its page of Markdown and its small table."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pandas as pd
+
+from dp_erm_bench.errors import number
+from dp_erm_bench.report import plot, style
+from dp_erm_bench.report.figure import Drawing, Figure
+from dp_erm_bench.report.layout import Sheet, save, write_text
+from dp_erm_bench.report.paper import open_choices
+from dp_erm_bench.report.style import Style
+from dp_erm_bench.results import statistics
+from dp_erm_bench.results.files import csv_of
+from dp_erm_bench.results.runs import read_manifest
+from dp_erm_bench.results.settings import final_rows, worst_if_lost
+from dp_erm_bench.results.statistics import FLOOR, Array, quantile
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+ZERO = "w = 0"
+"""The vector that needs no data: what an algorithm must beat."""
+
+NOT_PRIVATE = {"base_rate": "base rate", "optimum": "optimum"}
+"""The models that a table has beside them, and their names here."""
+
+LIKELY = 0.95
+MEDIANS = {
+    **{"objective": ("objective", math.inf), "test_risk": ("test_risk", math.inf)},
+    "accuracy": ("test_accuracy", 0.0),
+    **{"balanced_accuracy": ("balanced_accuracy", 0.0), "auc": ("auc", 0.0)},
+}
+"""Columns that are medians of a table's, and what a run that was lost is worth."""
+
+HELD_OUT = tuple(MEDIANS)[1:]
+COLUMNS = (
+    *("panel", "epsilon", "line", "status", "reason"),
+    *("median", "low", "high", *MEDIANS, "seconds", "runs", "batch"),
+    *("zero", "majority", "factor", "beats_zero", "place"),
+)
+WINS, TIES, LOSES = "wins", "ties", ""
+BOARDS = {"l2": "l2 penalty", "l1": "L1 ball"}
+"""Endings of the panels: problems whose objectives may be compared in kind."""
+
+
+def standings(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per problem, epsilon and algorithm.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table of a leaderboard: its panels are the problems, its lines the
+        algorithms, each tuned and reported at every epsilon, or skipped.
+
+    Returns
+    -------
+    DataFrame
+        `COLUMNS`. `status` is ok or skipped (with the `reason`); `median`, `low` and
+        `high` (10 and 90 % quantiles) of the relative error, runs that were lost
+        counting as infinite; `MEDIANS` of the last checkpoint, of which `test_risk` is
+        the mean loss of held-out records; `factor`, the median over the best one of
+        the problem, w = 0 included; `beats_zero`, whether the 95 % bootstrap interval
+        of the median lies below the error of w = 0 (yes), above (no) or around it
+        (tie); `place`: of those that beat w = 0, wins for the best, ties for those
+        that the bootstrap cannot tell from it.
+    """
+    reports = table[table["phase"] != "tune"]
+    finals = final_rows(reports)
+    finals = finals.assign(error=worst_if_lost(finals, "relative_error"))
+    ranking: list[dict[str, Any]] = []
+    for panel, epsilon, rows in problems(finals):
+        starts = reports[(reports["panel"] == panel) & (reports["iteration"] == 0)]
+        # At w = 0 all margins are 0: the accuracy is the share of one class.
+        zero, share = (
+            _centre(starts[of]) for of in ("relative_error", "test_accuracy")
+        )
+        same = {"panel": panel, "epsilon": epsilon, "zero": zero}
+        same["majority"] = max(share, 1.0 - share)
+        own = {str(line): runs for line, runs in rows.groupby("line", sort=False)}
+        ranked = [{**same, "line": line, **_line(runs)} for line, runs in own.items()]
+        _compare(ranked, [runs["error"].to_numpy(float) for runs in own.values()])
+        ranking += ranked
+    return pd.DataFrame(ranking, columns=list(COLUMNS))
+
+
+def problems(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
+    """Yield panel, epsilon and rows of every problem, in the order of the rows."""
+    for key, own in rows.groupby(["panel", "epsilon"], sort=False):
+        panel, epsilon = cast("tuple[str, float]", key)
+        yield str(panel), float(epsilon), own
+
+
+def boards(ranking: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the standings by board, without boards on which nothing ran."""
+    parts = {b: ranking[ranking["panel"].str.endswith(f"_{b}")] for b in BOARDS}
+    return {b: rows for b, rows in parts.items() if (rows["status"] == "ok").any()}
+
+
+def _centre(column: pd.Series[float]) -> float:
+    """Return the median of the values that are not missing, nan if all are."""
+    values = column.dropna().to_numpy(float)
+    return float(quantile(values, 0.5)) if len(values) else math.nan
+
+
+def _median(column: pd.Series[float], lost: float) -> float:
+    """Return the median of runs of which some are lost, nan if it was not measured."""
+    return _centre(column.fillna(lost) if column.notna().any() else column)
+
+
+def references(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what to compare standings with, in their columns: three rows a problem.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table of a leaderboard.
+
+    Returns
+    -------
+    DataFrame
+        ``w = 0`` at epsilon 0, of status ``no data``; ``base rate``, which answers the
+        share of each class in the training part, and ``optimum``, both at epsilon
+        infinite and of status ``not private``. Numbers that the table has not are nan.
+    """
+    found: list[dict[str, Any]] = []
+    for panel, rows in table.groupby("panel", sort=False):
+        starts = rows[rows["iteration"] == 0]
+        zero = {name: _centre(starts[of]) for name, (of, _) in MEDIANS.items()}
+        share = zero["accuracy"]
+        # All its scores are equal, and it answers one class.
+        zero |= {"accuracy": max(share, 1.0 - share), "balanced_accuracy": 0.5}
+        zero |= {"auc": 0.5, "median": _centre(starts["relative_error"])}
+        first = {"panel": str(panel), "epsilon": 0.0, "line": ZERO, "status": "no data"}
+        found.append(first | zero)
+        models = _models(rows)
+        for name, line in NOT_PRIVATE.items():
+            own = seen if isinstance(seen := models.get(name), dict) else {}
+            row = {key: number(own.get(of)) for key, (of, _) in MEDIANS.items()}
+            if name == "optimum":
+                row |= {"objective": _centre(rows["optimum"]), "median": 0.0}
+            named = {"epsilon": math.inf, "line": line, "status": "not private"}
+            found.append({"panel": str(panel), **named, **row})
+    return pd.DataFrame(found, columns=list(COLUMNS))
+
+
+def _models(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the measures of the models of a problem, whatever a table says of them."""
+    for text in rows["references"].dropna().unique():
+        with contextlib.suppress(ValueError, RecursionError):
+            models = json.loads(str(text))
+            if isinstance(models, dict) and models:
+                return models
+    return {}
+
+
+def _line(runs: pd.DataFrame) -> dict[str, Any]:
+    """Return the columns that one line has by itself on one problem at one epsilon."""
+    skipped = runs[runs["status"] == "skipped"]
+    if len(skipped):
+        reason = str(skipped["message"].iloc[0])
+        return {"status": "skipped", "reason": reason, "place": LOSES}
+    errors = runs["error"].to_numpy(float)
+    spread = {"median": 0.5, "low": 0.1, "high": 0.9}
+    return {
+        **{name: float(quantile(errors, q)) for name, q in spread.items()},
+        "status": "ok",
+        "reason": "",
+        **{name: _median(runs[of], lost) for name, (of, lost) in MEDIANS.items()},
+        "seconds": float(quantile(runs["seconds"].to_numpy(float), 0.5)),
+        "runs": float(len(runs)),
+        "batch": float(runs["batch_size"].max()),
+        "place": LOSES,
+    }
+
+
+def _compare(ranked: Sequence[dict[str, Any]], errors: Sequence[Array]) -> None:
+    """Add factor, place and beats_zero, which depend on the other lines and w = 0."""
+    ran = [
+        (row, statistics.resampled_medians(own, sample))
+        for sample, (row, own) in enumerate(zip(ranked, errors, strict=True))
+        if row["status"] == "ok"
+    ]
+    least = min((row[of] for row, _ in ran for of in ("zero", "median")), default=0.0)
+    for row, draws in ran:
+        row["factor"] = max(row["median"], FLOOR) / max(least, FLOOR)
+        low, high = statistics.central(draws, LIKELY)
+        beaten, better = high < row["zero"], low > row["zero"]
+        row["beats_zero"] = "yes" if beaten else "no" if better else "tie"
+    able = [one for one in ran if one[0]["beats_zero"] == "yes"]
+    if able:
+        best, best_draws = min(able, key=lambda one: float(one[0]["median"]))
+        for row, draws in able:
+            near = _near(draws, best_draws)
+            row["place"] = WINS if row is best else TIES if near else LOSES
+
+
+def _near(draws: Array, best: Array) -> bool:
+    """Return whether a median may be as small as the best one.
+
+    The samples are not paired: each algorithm has noise of its own.
+    """
+    lost = ~np.isfinite(draws) | ~np.isfinite(best)
+    gap = np.where(lost, math.inf, np.where(lost, 0.0, draws) - np.where(lost, 0, best))
+    return statistics.central(gap, LIKELY)[0] <= 0.0
+
+
+def winners(ranking: pd.DataFrame) -> Iterator[tuple[str, float, list[str]]]:
+    """Yield problem, epsilon and the algorithms that win or tie, the best one first.
+
+    Parameters
+    ----------
+    ranking : DataFrame
+        What `standings` returns.
+    """
+    for panel, epsilon, rows in problems(ranking):
+        first = rows[rows["place"] != LOSES].sort_values(["median"], kind="stable")
+        yield panel, epsilon, [str(line) for line in first["line"]]
+
+
+def profile(ranking: pd.DataFrame, factors: Array) -> dict[str, Array]:
+    """Return the performance profiles of the algorithms and of w = 0.
+
+    Parameters
+    ----------
+    ranking : DataFrame
+        What `standings` returns, or some of its problems.
+    factors : array
+        Factors over the best of a problem, at least 1.
+
+    Returns
+    -------
+    dict of str to array
+        Share of the problems (dataset and epsilon) within each factor; what is
+        skipped is within none. Lines that were skipped everywhere are left out.
+    """
+    grouped = ranking.groupby(["panel", "epsilon"], sort=False)
+    ran = ranking[ranking["status"] == "ok"]
+    least = grouped[["median", "zero"]].min().min(axis=1).clip(lower=FLOOR)
+    by_line = {str(line): rows["factor"] for line, rows in ran.groupby("line")}
+    zero = grouped["zero"].first().clip(lower=FLOOR) / least
+    ratios = {line: own.to_numpy(float) for line, own in by_line.items()}
+    ratios[ZERO] = zero.to_numpy(float)
+    return plot.shares(ratios, len(grouped), factors)
+
+
+def published(ranking: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
+    """Return standings and references without reasons, to four digits: below 150 kB."""
+    import pandas as pd
+
+    rows = pd.concat([part.astype(ranking.dtypes) for part in (ranking, models)])
+    columns = rows.drop(columns=["reason", "runs", "batch"])
+    numbers = columns.select_dtypes(float)
+    return columns.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
+
+
+def page(
+    ranking: pd.DataFrame,
+    models: pd.DataFrame,
+    table: pd.DataFrame,
+    profile: str,
+    open_choices: Sequence[str],
+    manifest: Mapping[str, Any],
+) -> str:
+    """Return the page: leaderboard.md, and board.md for each of its boards, filled in.
+
+    Parameters
+    ----------
+    ranking, models : DataFrame
+        The results of `standings` and `references`.
+    table : DataFrame
+        The tidy table behind the ranking.
+    profile : str
+        The profile that was run.
+    open_choices : sequence of str
+        A line of text for each choice beyond which a better one may lie.
+    manifest : mapping
+        Of the latest run: machine, commit, what could not run.
+    """
+    environment = manifest.get("environment") or {}
+    git = environment.get("git") or {}
+    origin = [environment.get("cpu"), git.get("commit", "")[:7]]
+    batch = ranking["batch"].max()
+    uses = {u for text in table["uncharged"].dropna() for u in text.split(",")} - {""}
+    missing = {(m["dataset"], m["reason"]) for m in manifest.get("not_run") or ()}
+    parts = boards(ranking)
+    lines = [f"- {name}: {reason}" for name, reason in sorted(missing)]
+    return _template("leaderboard").substitute(
+        profile=profile,
+        made="".join(f", {word}" for word in origin if word),
+        runs="?" if ranking["runs"].isna().all() else int(ranking["runs"].max()),
+        beyond=sum("/" in line for line in open_choices),
+        tuned=int(ranking["status"].eq("ok").sum()),
+        batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
+        uncharged=", ".join(sorted(uses)) or "none",
+        boards="".join(_board(*one, models, table) for one in parts.items()),
+        missing="\n## Not run\n\n" + "\n".join(lines) + "\n" if lines else "",
+    )
+
+
+def _template(name: str) -> Template:
+    path = Path(__file__).with_name(f"{name}.md")
+    return Template(path.read_text(encoding="utf-8").removesuffix("\n"))
+
+
+def _board(
+    board: str, rows: pd.DataFrame, models: pd.DataFrame, table: pd.DataFrame
+) -> str:
+    """Return the part of one board."""
+    problems = [ran for _, ran in rows.groupby("panel", sort=False)]
+    return _template("board").substitute(
+        title=BOARDS[board],
+        total=rows.groupby(["panel", "epsilon"]).ngroups,
+        summary=_summary(rows),
+        places=_places(rows),
+        nothing=_nothing(rows, models),
+        problems="".join(_problem_section(ran, models, table) for ran in problems),
+    )
+
+
+def _summary(rows: pd.DataFrame) -> str:
+    """Return wins, ties and medians of each algorithm over the problems of a board."""
+    lines = []
+    for line, ran in rows[rows["status"] == "ok"].groupby("line"):
+        won, tied = (int((ran["place"] == place).sum()) for place in (WINS, TIES))
+        beats = int((ran["beats_zero"] == "yes").sum())
+        factor, seconds = (float(quantile(ran[c], 0.5)) for c in ("factor", "seconds"))
+        cells = (line, len(ran), won, tied, beats, _number(factor))
+        lines.append((-won, -tied, *cells, f"{1e3 * seconds:.1f}"))
+    head = ("algorithm", "ran", "wins", "ties", "beats w = 0", "factor", "ms")
+    return _table(head, [row[2:] for row in sorted(lines)])
+
+
+def _places(rows: pd.DataFrame) -> str:
+    """Return the winners of each problem as a table."""
+    epsilons = sorted(set(rows["epsilon"]))
+    cells: dict[str, dict[float, str]] = {}
+    for panel, epsilon, lines in winners(rows):
+        first = f"**{lines[0]}**" if lines else "*w = 0*"
+        rest = f" ({', '.join(lines[1:])})" if lines[1:] else ""
+        cells.setdefault(panel, {})[epsilon] = first + rest
+    head = ("problem", *(f"epsilon = {e:g}" for e in epsilons))
+    body = [(p, *(by.get(e, "") for e in epsilons)) for p, by in cells.items()]
+    return _table(head, body)
+
+
+def _nothing(rows: pd.DataFrame, models: pd.DataFrame) -> str:
+    """Return the problems on which no algorithm beats w = 0, or the classes alone."""
+    accurate = rows["accuracy"] > rows["majority"]
+    base = models[models["line"] == NOT_PRIVATE["base_rate"]]
+    risks = rows["panel"].map(base.set_index("panel")["test_risk"])
+    verdicts = {
+        "objective": rows["beats_zero"] == "yes",
+        "test risk (the base rate is as good)": rows["test_risk"] < risks,
+        "test accuracy (the larger class is as good)": accurate,
+    }
+    if risks.isna().all():  # a table of before has no references
+        del verdicts["test risk (the base rate is as good)"]
+    lines = []
+    for word, better in verdicts.items():
+        where: dict[str, list[str]] = {}
+        for panel, epsilon, ran in problems(rows):
+            if not better[ran.index].any():
+                where.setdefault(panel, []).append(f"{epsilon:g}")
+        named = [f"{panel} at epsilon {', '.join(e)}" for panel, e in where.items()]
+        lines.append(f"- By {word}: {'; '.join(named) or '-'}")
+    return "\n".join(lines)
+
+
+def _problem_section(
+    rows: pd.DataFrame, models: pd.DataFrame, table: pd.DataFrame
+) -> str:
+    """Return the section of one problem: errors, then what held-out records say."""
+    panel = rows["panel"].iloc[0]
+    epsilons = sorted(set(rows["epsilon"]))
+    ran = rows[rows["status"] == "ok"]
+    middle = epsilons[len(epsilons) // 2]
+    errors, held_out = [], []
+    for line, own in ran.groupby("line"):
+        by = {row["epsilon"]: row for row in own.to_dict("records")}
+        at = [by.get(epsilon) for epsilon in epsilons]
+        time = f"{1e3 * by[middle]['seconds']:.1f}" if middle in by else "-"
+        errors.append((str(line), *map(_error, at), time))
+        held_out.append((str(line), *map(_held_out, at)))
+    if len(ran):
+        zero = _number(ran["zero"].iloc[0])
+        errors.append(("*w = 0*", *[zero] * len(epsilons), "0"))
+    for row in models[models["panel"] == panel].to_dict("records"):
+        name = row["line"] + f", {row['status']}" * (row["line"] != ZERO)
+        held_out.append((f"*{name}*", *[_held_out(row)] * len(epsilons)))
+    head = ("algorithm", *(f"epsilon = {e:g}" for e in epsilons))
+    parts = (
+        _facts(table[table["panel"] == panel]),
+        "",
+        _table((*head, f"ms at {middle:g}"), errors),
+        "Held-out records: test risk / accuracy / balanced accuracy / AUC.\n",
+        _table(head, held_out),
+        *_skipped(rows),
+        "",
+    )
+    return f"\n### {panel}\n\n" + "\n".join(parts)
+
+
+def _error(row: Mapping[Hashable, Any] | None) -> str:
+    """Return median and quantiles of the error, bold for a winner."""
+    if row is None:
+        return "-"
+    low, high = _number(row["low"]), _number(row["high"])
+    text = f"{_number(row['median'])} [{low}, {high}]"
+    return f"**{text}**" if row["place"] != LOSES else text
+
+
+def _held_out(row: Mapping[Hashable, Any] | None) -> str:
+    """Return the medians of what held-out records say, in the order of `HELD_OUT`."""
+    values = [math.nan if row is None else float(row[name]) for name in HELD_OUT]
+    if all(map(math.isnan, values)):
+        return "-"
+    risk, *shares = values
+    words = [_number(risk), *(f"{share:.3f}" for share in shares)]
+    return " / ".join(words).replace("nan", "-")
+
+
+def _facts(runs: pd.DataFrame) -> str:
+    """Return data, size and objective of a problem."""
+    ok = runs[runs["n"].notna()]
+    if ok.empty:
+        return "No run."
+    one = ok.iloc[0]
+    form = ", standardised" if one["standardise"] else ""
+    penalty = "" if one["penalty"] == "none" else f", l2 penalty {one['strength']:g}"
+    ball = "" if one["constraint"] == "none" else f", constraint {one['constraint']}"
+    return (
+        f"{one['dataset']}{form}: n x p = {one['n']:.0f} x {one['p']:.0f}, "
+        f"{one['loss']} loss{penalty}{ball}; options `{one['dataset_options']}`."
+    )
+
+
+def _skipped(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield a line per algorithm that was skipped, with the reason."""
+    skipped = rows[rows["status"] == "skipped"]
+    for line, own in skipped.groupby("line", sort=False):
+        where = ", ".join(f"{e:g}" for e in own["epsilon"])
+        yield f"- skipped: {line} at epsilon {where}: {own['reason'].iloc[0]}"
+
+
+def _number(value: float) -> str:
+    """Return a number to three digits."""
+    if not math.isfinite(value):
+        return f"{value}"
+    return f"{value:.3g}" if value < 1e4 else f"{value:.0e}"
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[object]]) -> str:
+    """Return a table of Markdown."""
+    rows = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows) + "\n"
+
+
+LOOKS: dict[str, tuple[Any, ...]] = {
+    "greedy_cd": (style.GREEN, "P", 5.5),
+    "random_cd": (style.BLUE, "o"),
+    "sgd": (style.VERMILLION, "^"),
+    "svrg": (style.GREY, "*", 6.0),
+    "gd": (style.ORANGE, "v"),
+    "frank_wolfe": ("#332288", "h"),
+    "mirror_descent": (style.SKY, "s", 4.5, 1.6, "mirror"),
+    "output_perturbation": (style.PURPLE, "D", 4.0, 1.6, "output"),
+    "objective_perturbation": ("#882255", "d", 4.5, 1.6, "objective"),
+    "approximate_minima_perturbation": ("#DDAA88", "p", 4.5, 1.6, "AMP"),
+    "permutation_sgd": (style.BROWN, "X", 4.5, 1.6, "permutation"),
+    ZERO: (style.BLACK, "", 0.0),
+}
+STYLES = {line: Style(line, *look) for line, look in LOOKS.items()}
+"""The style of each algorithm; `family` is a name that fits into a margin."""
+
+PROFILE, SMALL, WIDTH, ROW = (3.6, 2.6), (2.0, 1.6), 8.6, 0.21
+CAPTIONS = {
+    "profiles": "Performance profiles: a problem is a dataset at one epsilon; its best "
+    "is the smallest median of all algorithms and of w = 0. What an algorithm refuses "
+    "counts as never reached.",
+    "heat": "Colour: the error over the best one of the problem, w = 0 included, from "
+    f"1 (dark) to {plot.WORST:g} and more (light). Filled circle: wins; ring: "
+    "within noise of the winner; both only where w = 0 is beaten. White: refused. AMP, "
+    "output, objective: perturbation; permutation: permutation_sgd.",
+    "error": "Dashed: w = 0. Errors above 10 times that are left out.",
+    "risk": "Mean loss of held-out records, without penalty. Dashed: the base rate; "
+    "dotted: the optimum; neither is private. Risks above twice log 2 are left out.",
+    "accuracy": "Dashed: share of the larger class in the test set; dotted: the "
+    "optimum, not private.",
+    "auc": "Area under the ROC curve of held-out records. Dashed: without data; "
+    "dotted: the optimum, not private.",
+}
+PROBLEMS = {
+    "error": ("median", "relative error"),
+    "risk": ("test_risk", "test risk"),
+    "accuracy": ("accuracy", "test accuracy"),
+    "auc": ("auc", "test AUC"),
+}
+"""Figures with axes for each problem: the column of the standings, and its words."""
+
+
+@dataclass(frozen=True)
+class Leaderboard(Figure):
+    """The leaderboard; a panel of the experiment is a dataset with a board's name."""
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw the leaderboard; return the files written, no figures if nothing ran.
+
+        leaderboard.md and leaderboard.csv go beside the folder of the figures.
+        """
+        table, folder, name = drawing.table, drawing.folder, drawing.profile
+        ranking, beside = standings(table), folder.parent
+        models = references(table)
+        beyond, manifest = open_choices(beside), read_manifest(beside)
+        log = "\n".join(["Choices beyond which a better setting may lie", *beyond, ""])
+        texts = {
+            beside / "leaderboard.md": page(
+                ranking, models, table, name, beyond, manifest
+            ),
+            beside / "leaderboard.csv": csv_of(published(ranking, models)),
+            folder / "log.txt": log,
+        }
+        written = [write_text(path, text) for path, text in texts.items()]
+        with style.house_style():
+            for stem, sheet in _sheets(ranking, models, name).items():
+                written += save(sheet, folder / f"leaderboard_{stem}")
+        return written
+
+
+def _sheets(
+    ranking: pd.DataFrame, models: pd.DataFrame, profile: str
+) -> dict[str, Sheet]:
+    """Return the sheets of a profile's standings by name, none where nothing ran."""
+    parts = boards(ranking)
+    if not parts:
+        return {}
+    panels = ranking[ranking["status"] == "ok"].groupby("panel", sort=False)
+    columns, first = min(4, len(panels)), next(iter(parts.values()))
+    size = WIDTH, ROW * (max(rows["line"].nunique() for rows in parts.values()) + 1)
+    # Tables of earlier versions lack some.
+    seen = [of for of in PROBLEMS.items() if ranking[of[1][0]].notna().any()]
+    kinds: tuple[tuple[Any, ...], ...] = (
+        ("profiles", _profile, first, len(parts), PROFILE, "share of problems"),
+        ("heat", _factors, first, 1, size, ""),
+        *(
+            (stem, partial(_problem, column, models), ranking, columns, SMALL, words)
+            for stem, (column, words) in seen
+        ),
+    )
+    sheets = {}
+    for stem, draw, about, *shape in kinds:
+        groups = [*(parts.items() if about is first else panels)]
+        if stem != "heat":
+            groups = [part for group in groups for part in _facets(*group)]
+        cells = [partial(draw, name=name, rows=rows) for name, rows in groups]
+        text = f"{_about(about, profile)}\n{CAPTIONS[stem]}"
+        across, size, quantity = shape
+        wide: dict[str, Any] = {"width": "page"}
+        wide |= {"exact": True, **plot.MARGINS} if stem == "heat" else {}
+        sheets[stem] = Sheet(cells, across, text, size, quantity, **wide)
+    return sheets
+
+
+def _facets(name: str, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return a panel once, or several times with some of the lines marked as drawn.
+
+    Its ``facet`` is what its title ends with, empty if it is there once.
+    """
+    ran = set(rows.loc[rows["status"] == "ok", "line"])
+    parts = plot.spread([line for line in STYLES if line in ran])
+    told = [
+        f" ({k} of {len(parts)})" if len(parts) > 1 else ""
+        for k, _ in enumerate(parts, 1)
+    ]
+    return [
+        (name, rows.assign(drawn=rows["line"].isin(part), facet=facet))
+        for part, facet in zip(parts, told, strict=True)
+    ]
+
+
+def _about(ranking: pd.DataFrame, profile: str) -> str:
+    """Return the first paragraph of every caption of the leaderboard."""
+    runs = int(ranking["runs"].max())
+    return (
+        f"Medians of {runs} report runs at settings tuned on other seeds, uncharged "
+        f"(profile {profile}), of the last iterate. Errors are F(w)/F* - 1."
+    )
+
+
+def _profile(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+    """Draw the share of problems within each factor of the best."""
+    shares = profile(rows, plot.FACTORS)
+    own = {ZERO, *rows.loc[rows["drawn"], "line"]}
+    lines = [line for line in STYLES if line in shares and line in own]
+    plot.draw_profiles(ax, {line: shares[line] for line in lines}, STYLES, ZERO)
+    ax.set_xlabel("factor over the best error")
+    count = rows.groupby(["panel", "epsilon"]).ngroups
+    ax.set_title(f"{BOARDS[name]}: {count} problems{rows['facet'].iloc[0]}")
+
+
+def _factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+    """Draw every algorithm's factor over the best on every problem of a board."""
+    problems = list(dict.fromkeys(zip(rows["panel"], rows["epsilon"], strict=True)))
+    lines = [line for line in STYLES if line in set(rows["line"]) or line == ZERO]
+    grid = np.full((len(lines), len(problems)), math.nan)
+    marks: dict[str, list[tuple[int, int]]] = {"wins": [], "ties": []}
+    for row in rows[rows["status"] == "ok"].to_dict("records"):
+        at = lines.index(row["line"]), problems.index((row["panel"], row["epsilon"]))
+        grid[at] = row["factor"]
+        grid[-1, at[1]] = row["factor"] * row["zero"] / row["median"]
+        if row["place"] in marks:
+            marks[row["place"]].append(at)
+    names = [STYLES[line].family or line for line in lines]
+    data = [(panel.rpartition("_")[0], epsilon) for panel, epsilon in problems]
+    plot.draw_winners(ax, names, data, grid, marks)
+    ax.set_title(f"{BOARDS[name]}\n")
+
+
+def _problem(
+    column: str, models: pd.DataFrame, ax: Axes, name: str, rows: pd.DataFrame
+) -> None:
+    """Draw a column of the standings of one problem against epsilon."""
+    epsilons = sorted(set(rows["epsilon"]))
+    own = models[models["panel"] == name].set_index("line")
+    base = {
+        "median": float(rows["zero"].iloc[0]),
+        "test_risk": float(own[column][NOT_PRIVATE["base_rate"]]),
+        "accuracy": float(rows["majority"].iloc[0]),
+        "auc": 0.5,
+    }[column]
+    most = {"median": 10.0 * base, "test_risk": 2.0 * math.log(2.0)}
+    shown = rows[rows["drawn"] & ~(rows[column] > most.get(column, math.inf))]
+    for line in (line for line in STYLES if line in set(shown["line"])):
+        points = shown[shown["line"] == line].sort_values("epsilon")
+        look = STYLES[line].curve() | {"linewidth": 1.1, "markersize": 3.5}
+        ax.plot(points["epsilon"], points[column], **look)
+    ax.axhline(base, color=style.BLACK, linewidth=1.0, linestyle="dashed")
+    if column != "median":
+        end = float(own[column][NOT_PRIVATE["optimum"]])
+        ax.axhline(end, color=style.BLACK, linewidth=1.0, linestyle="dotted")
+    ax.set_title(title(name) + rows["facet"].iloc[0])
+    ax.set_xlabel(r"$\varepsilon$")
+    style.scale_epsilon(ax, epsilons)
+    if column == "median":
+        errors = [base, *shown[column].clip(lower=1e-6)]
+        style.scale_errors(ax, (min(errors), max(errors)))
+
+
+def title(panel: str) -> str:
+    """Return dataset and kind of a panel."""
+    dataset, _, board = panel.rpartition("_")
+    return f"{dataset}, {BOARDS[board]}"

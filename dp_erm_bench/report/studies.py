@@ -1,0 +1,674 @@
+"""Figures of studies: what is computed, or audited, without a sweep of fits.
+
+Noise scales and lengths of one pass over half of the records, against n.
+
+Nothing is run: accountants are asked, and public schedules drawn.
+
+Widths of structured norms, true epsilons of printed noise, gaps of a dual.
+
+Nothing is run: closed forms are evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.audit import bias_reduced, single_use, structured
+from dp_erm_bench.audit.greedy import violation_table
+from dp_erm_bench.audit.profile import FALSE_ALARM, Row, row, verdict
+from dp_erm_bench.audit.statistic import named_attack
+from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.spec import dataset_spec
+from dp_erm_bench.errors import DataUnavailable, Unsupported, UsageError
+from dp_erm_bench.plugins.names import is_file
+from dp_erm_bench.releases.printed import arora2020_scale
+from dp_erm_bench.report import style
+from dp_erm_bench.report.curves import Array
+from dp_erm_bench.report.figure import Drawing, Facts, Figure, Study, check_stem
+from dp_erm_bench.report.layout import Cell, Sheet, save
+from dp_erm_bench.report.panels import paragraphs
+from dp_erm_bench.report.rates import Cross, save_crosses
+from dp_erm_bench.report.scaling import Scaling
+from dp_erm_bench.report.style import (
+    BLACK,
+    BLUE,
+    ORANGE,
+    VERMILLION,
+    Style,
+    house_style,
+    of,
+    scale_numbers,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+THEOREM, SINGLE, SHUFFLED = "printed theorem", "single use", "shuffling (not certified)"
+OUTSIDE = "printed constant outside its range (a study)"
+
+
+@dataclass(frozen=True)
+class OnePass(Figure):
+    """What one pass needs along the number of records n.
+
+    Attributes
+    ----------
+    name, title : str
+        Of the file; above the cell.
+    quantity : {'noise', 'steps'}
+        Noise scales in units of L by three ways of accounting, under ``replace_one``;
+        or tau / n, the steps until half of the records are read, beside log 2.
+    values : tuple of int
+        Of n, increasing.
+    epsilon : float
+        The budget at every n; or, with ``falling``, that times 1 / sqrt(n).
+    falling : bool
+    delta : float
+    seeds : int
+        Passes whose steps are counted.
+    about : str
+        The caption.
+    """
+
+    QUANTITIES: ClassVar[tuple[str, ...]] = ("noise", "steps")
+
+    name: str
+    title: str
+    quantity: str
+    values: tuple[int, ...]
+    epsilon: float = 1.0
+    falling: bool = False
+    delta: float = 1e-8
+    seeds: int = 100
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse invalid names and quantities."""
+        check_stem(self.name)
+        registry.check_choice("quantity", self.quantity, list(self.QUANTITIES))
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw one cell on a sheet of its own."""
+        steps = self.quantity == "steps"
+        label = r"steps / $n$" if steps else r"noise scale / $L$"
+        lines = self.steps() if steps else self.noise()
+        cross = Cross(self.title, "$n$", lines)
+        path = drawing.path(self.name)
+        with house_style():
+            return save_crosses([cross], path, self.about, label, (4.4, 3.0))
+
+    def budget(self, n: int) -> float:
+        """Return the epsilon at n."""
+        return self.epsilon / math.sqrt(n) if self.falling else self.epsilon
+
+    def noise(self) -> dict[str, Scaling]:
+        """Return the noise scales by label; without points where one has no answer."""
+        rows: dict[str, list[tuple[int, float]]] = {}
+        for n in self.values:
+            for label, scale in self.scales(n).items():
+                if math.isfinite(scale):
+                    rows.setdefault(label, []).append((n, scale))
+        return {label: _scaling(points) for label, points in rows.items()}
+
+    def scales(self, n: int) -> dict[str, float]:
+        """Return the noise scales at n, not a number where there is none."""
+        budget = self.budget(n), self.delta
+        try:
+            printed = {
+                THEOREM: single_use.certified_scale(n, *budget, calibration="paper")
+            }
+        except Unsupported:
+            printed = {OUTSIDE: arora2020_scale(n, *budget)}
+        return {
+            **printed,
+            SINGLE: single_use.certified_scale(n, *budget),
+            SHUFFLED: single_use.shuffled_scale(n, *budget),
+        }
+
+    def steps(self) -> dict[str, Scaling]:
+        """Return tau / n of the seeds, and log 2."""
+        x = np.array(self.values, np.float64)
+        drawn = tuple(single_use.steps_over_n(n, self.seeds) for n in self.values)
+        limit = tuple(np.array([math.log(2.0)]) for _ in self.values)
+        return {"steps of a pass": Scaling(x, drawn), "log 2": Scaling(x, limit)}
+
+
+def _scaling(points: list[tuple[int, float]]) -> Scaling:
+    """Return a line through points (n, value)."""
+    x: Array = np.array([n for n, _ in points], np.float64)
+    return Scaling(x, tuple(np.array([value]) for _, value in points))
+
+
+@dataclass(frozen=True)
+class BiasReduced(Figure):
+    """What single batches and the estimator are biased by, or steps against n.
+
+    Attributes
+    ----------
+    name, title : str
+        Of the file; above the cell.
+    quantity : {'bias', 'steps'}
+        Lengths of biases against the size of a batch; or steps of `seeds` runs to the
+        printed end at epsilon = 1.
+    values : tuple of int
+        Sizes of batches, or of n, increasing.
+    delta : float
+    seeds : int
+    least, most : tuple of float
+        The paper's bounds on the expected steps at the values of n.
+    about : str
+        The caption.
+    """
+
+    QUANTITIES: ClassVar[tuple[str, ...]] = ("bias", "steps")
+
+    name: str
+    title: str
+    quantity: str
+    values: tuple[int, ...]
+    delta: float = 1e-8
+    seeds: int = 100
+    least: tuple[float, ...] = ()
+    most: tuple[float, ...] = ()
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse invalid names and quantities."""
+        check_stem(self.name)
+        registry.check_choice("quantity", self.quantity, list(self.QUANTITIES))
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw one cell on a sheet of its own."""
+        bias = self.quantity == "bias"
+        cross = Cross(
+            self.title, "records of a batch" if bias else "$n$", self.lines(bias)
+        )
+        label = "length of the bias" if bias else "steps"
+        path = drawing.path(self.name)
+        with house_style():
+            return save_crosses([cross], path, self.about, label, (4.4, 3.0))
+
+    def lines(self, bias: bool) -> dict[str, Scaling]:
+        """Return the lines by label."""
+        if not bias:
+            drawn = [
+                bias_reduced.stopping_times(n, 1.0, self.delta, self.seeds)
+                for n in self.values
+            ]
+            bounds = {"lower bound of the mean": self.least}
+            bounds |= {"upper bound of the mean": self.most}
+            found = {"steps of a run": Scaling(self._x, tuple(drawn))}
+            return found | {k: self._line(v) for k, v in bounds.items() if v}
+        single = [bias_reduced.batch_bias(k) for k in self.values]
+        length, limit = bias_reduced.estimator_bias()
+        return {
+            "a batch": self._line(single),
+            "the estimator": self._line([length] * len(single)),
+            "its upper 95 % limit": self._line([limit] * len(single)),
+        }
+
+    @property
+    def _x(self) -> np.ndarray:
+        return np.array(self.values, np.float64)
+
+    def _line(self, values: list[float] | tuple[float, ...]) -> Scaling:
+        return Scaling(self._x, tuple(np.array([value]) for value in values))
+
+
+RIDGE = 0.01
+LABELS = {"width": "Gaussian width", "gap": "dual gap"}
+AXES = {"width": "$p$", "output": "$n$", "selection": "weight $C$", "gap": "$T$"}
+
+
+@dataclass(frozen=True)
+class Structured(Figure):
+    """What statements on structured norms come to along one number.
+
+    Attributes
+    ----------
+    name, title : str
+        Of the file; above the cell.
+    quantity : {'width', 'output', 'selection', 'gap'}
+        Gaussian widths of |P|(F) over p; true epsilons at 1e-5 of output noise over n,
+        and of one noisy choice over the weight C of a record, where 1 is claimed; gaps
+        of Frank-Wolfe on a dual over its steps.
+    values : tuple of int
+        Of p, n, C or T, increasing.
+    norms : tuple of str
+        Of `audit.structured.NAMES`, for widths; the first one, for gaps.
+    about : str
+        The caption.
+    """
+
+    QUANTITIES: ClassVar[tuple[str, ...]] = tuple(AXES)
+
+    name: str
+    title: str
+    quantity: str
+    values: tuple[int, ...]
+    norms: tuple[str, ...] = structured.NAMES
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse invalid names and quantities."""
+        check_stem(self.name)
+        registry.check_choice("quantity", self.quantity, list(self.QUANTITIES))
+        for name in self.norms:
+            registry.check_choice("norms", name, list(structured.NAMES))
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw one cell on a sheet of its own."""
+        label = LABELS.get(self.quantity, r"true $\varepsilon$ (claimed: 1)")
+        cross = Cross(self.title, AXES[self.quantity], self.lines())
+        path = drawing.path(self.name)
+        with house_style():
+            return save_crosses([cross], path, self.about, label, (4.4, 3.0))
+
+    def lines(self) -> dict[str, Scaling]:
+        """Return the numbers by label."""
+        found: dict[str, Callable[[int], float]] = {}
+        if self.quantity == "width":
+            found = {name: partial(structured.width, name) for name in self.norms}
+        elif self.quantity == "output":
+            printed = structured.printed_output_epsilon
+            ours = structured.ridge_output_epsilon
+            found["printed"] = printed
+            found["four times the printed"] = partial(printed, factor=4.0)
+            found["ours, with a ridge"] = partial(ours, ridge=RIDGE)
+        elif self.quantity == "selection":
+            exact = structured.selection_epsilon
+            found = {k: partial(exact, noise=k) for k in structured.NOISES}
+        else:
+            most = max(self.values)
+            for rule in structured.STEPS:
+                gaps = structured.dual_gaps(self.norms[0], rule, most)
+                found[f"step {rule}"] = partial(_least, gaps)
+        return {label: self.line(value) for label, value in found.items()}
+
+    def line(self, value: Callable[[int], float]) -> Scaling:
+        """Return a line through the values of a function."""
+        ends = tuple(np.array([value(one)]) for one in self.values)
+        return Scaling(np.array(self.values, np.float64), ends)
+
+
+def _least(gaps: Array, steps: int) -> float:
+    """Return the least gap of so many steps, at least one of rounding."""
+    return max(float(gaps[:steps].min()), 1e-16)
+
+
+SHARES = np.linspace(0.0, 1.0, 201)
+
+
+@dataclass(frozen=True)
+class Nonzeros(Figure):
+    """How many non-zeros the records of datasets have.
+
+    Attributes
+    ----------
+    name, title : str
+        Of the file; above the cell.
+    datasets : tuple of str
+        Names of datasets, or of sets of LIBSVM.
+    about : str
+        The caption.
+    """
+
+    name: str
+    title: str
+    datasets: tuple[str, ...]
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse invalid names."""
+        check_stem(self.name)
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw the shares of records with at most so many non-zeros.
+
+        Data that cannot be had are named in the caption.
+        """
+        lines, missing = dict[str, Array](), list[str]()
+        for name in self.datasets:
+            try:
+                counts, p = nonzeros(name)
+            except DataUnavailable as why:
+                missing.append(f"{name}: {why}")
+            else:
+                lines[f"{name} (p = {p})"] = counts
+        if not lines:
+            return []
+        told = [
+            f"{label}: median {np.median(counts):.0f}, most {counts.max():.0f}"
+            for label, counts in lines.items()
+        ]
+        text = [self.about, f"{'; '.join(told)}."]
+        text += [f"Not drawn: {'; '.join(missing)}."] if missing else []
+        cell = partial(draw_shares, title=self.title, lines=lines)
+        sheet = Sheet([cell], 1, paragraphs(*text), (4.4, 3.0), "share of records")
+        with house_style():
+            return save(sheet, drawing.path(self.name))
+
+
+def nonzeros(name: str) -> tuple[Array, int]:
+    """Return the non-zeros of each record of a dataset, and p.
+
+    Raises
+    ------
+    DataUnavailable
+        If the data cannot be had here.
+    """
+    own = name in registry.names("dataset")
+    spec = dataset_spec(name) if own else dataset_spec("libsvm", set=name)
+    X = load_dataset({**spec, "test_fraction": 0.0}).X
+    return np.diff(csr_array(X).indptr).astype(np.float64), int(X.shape[1])
+
+
+def draw_shares(ax: Axes, title: str, lines: dict[str, Array]) -> None:
+    """Draw the share of records with at most so many non-zeros, a line a dataset."""
+    for label, counts in lines.items():
+        at = np.quantile(np.maximum(counts, 1.0), SHARES)
+        ax.plot(at, SHARES, label=label, color=of(label).colour)
+    ax.set_title(title)
+    ax.set_xlabel("non-zeros of a record")
+    ax.set_xscale("log")
+    ax.set_ylim(0.0, 1.0)
+
+
+# By form and accountant; "best" is the line at 1.
+LINES = {
+    ("printed", "paper"): Style("as printed", style.BLACK, "X", 5.5),
+    ("printed", "authors"): Style("authors' DP-SGD", style.VERMILLION, "^"),
+    ("printed", "pld"): Style("printed form, PLD", style.PURPLE, "D", 4.0),
+    ("default", "zcdp"): Style("zCDP, closed form", style.ORANGE, "v"),
+    ("default", "rdp"): Style("RDP", style.BLUE, "o"),
+    ("default", "pld"): Style("PLD", style.SKY, "s", 4.0),
+    ("default", "exact"): Style("exact (Gaussian)", style.GREY, "x", 5.0),
+    ("default", "best"): Style("what we use", style.GREEN, "", 0.0, 2.0),
+}
+# Shades, so that nothing looks like an accountant.
+OF_EPSILON = (("#9ECAE1", "<"), ("#4292C6", "h"), ("#08519C", ">"))
+OF_INSTANCE = (("#8C510A", "*", 6.0), ("#D8A25A", "p", 4.5), ("#543005", "8", 4.5))
+TITLES = {"greedy_cd": "DP-GCD", "random_cd": "DP-CD", "sgd": "DP-SGD"}
+PRINTED = ("greedy_cd", "random_cd")
+SIZE = (2.7, 2.2)
+SMALLEST = 1e-2
+XLABELS = {
+    "n_iter": r"iterations $T$",
+    "kappa": r"spread $\kappa$ of $L_j / \sqrt{M_j}$",
+}
+
+
+@dataclass(frozen=True)
+class Accounting(Study):
+    """Noise by accountant, and what printed constants are worth."""
+
+    file = "accounting.csv"
+
+    def rows(self, recorded: Iterable[Facts]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of all parts of the study."""
+        for _, facts in recorded:
+            yield from facts["rows"]
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw the study on one sheet.
+
+        Of several adjacencies or deltas of `audit.accounting.noise_rows` the most
+        frequent is drawn. Rows of `audit.greedy.violation_table` are computed where
+        there are none.
+        """
+        import pandas as pd
+
+        noise, broken = (_with(drawing.table, of) for of in ("accountant", "factor"))
+        for column in ("adjacency", "delta"):
+            if len(noise):
+                noise = noise[noise[column] == noise[column].mode().iloc[0]]
+        if broken.empty:
+            broken = pd.DataFrame(violation_table())
+        ran = {name: noise[noise["algorithm"] == name] for name in TITLES}
+        ran = {name: rows for name, rows in ran.items() if len(rows)}
+        drawn = [(_relative, name) for name in ran]
+        drawn += [(_proved, name) for name in PRINTED if name in ran]
+        cells: list[Cell] = [partial(f, name=name, rows=ran[name]) for f, name in drawn]
+        cells.append(partial(_violations, rows=broken))
+        sheet = Sheet(cells, min(3, len(cells)), caption(noise), SIZE, "ratio")
+        with style.house_style():
+            return save(sheet, drawing.folder / "accounting")
+
+
+def _with(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return the rows that have a value of a column."""
+    return table[table[column].notna()] if column in table else table[:0]
+
+
+def middle(values: Sequence[float]) -> float:
+    """Return the epsilon that is drawn alone: 1, else the middle one."""
+    ordered = sorted(set(values))
+    return 1.0 if 1.0 in ordered else ordered[len(ordered) // 2]
+
+
+def _relative(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+    """Draw each accountant's noise over ours against T."""
+    epsilon = middle(rows["epsilon"].tolist())
+    rows = rows[(rows["epsilon"] == epsilon) & rows["z"].notna()]
+    lines = [
+        (look, rows[(rows["form"] == form) & (rows["accountant"] == accountant)])
+        for (form, accountant), look in LINES.items()
+    ]
+    title = rf"{TITLES[name]}: noise / ours, $\varepsilon = {epsilon:g}$"
+    _draw(ax, title, rows, lines, "n_iter", "relative", claimed=False)
+
+
+def _proved(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+    """Draw the epsilon proved for the printed constant over the nominal one."""
+    rows = rows[(rows["accountant"] == "paper") & rows["epsilon_proved"].notna()]
+    rows = rows.assign(proved=rows["epsilon_proved"] / rows["epsilon"])
+    lines = [
+        (
+            Style(rf"$\varepsilon = {epsilon:g}$", *look),
+            rows[rows["epsilon"] == epsilon],
+        )
+        for look, epsilon in zip(OF_EPSILON, sorted(set(rows["epsilon"])), strict=False)
+    ]
+    title = rf"{TITLES[name]} as printed: proved $\varepsilon$ / claimed"
+    _draw(ax, title, rows, lines, "n_iter", "proved")
+
+
+def _violations(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw delta(epsilon) over the claimed delta against the spread kappa."""
+    lines = []
+    groups = rows.groupby(["delta", "rivals", "n_iter"], sort=False)
+    for look, (_, line) in zip(OF_INSTANCE, groups, strict=False):
+        facts = line.iloc[0]
+        label = (
+            f"$m = {facts['rivals']:g}$, $T = {facts['n_iter']:g}$, "
+            rf"$\delta = 10^{{{round(math.log10(facts['delta']))}}}$"
+        )
+        lines.append((Style(label, *look), line[line["factor"] >= SMALLEST]))
+    title = r"DP-GCD as printed: $\delta(\varepsilon)$ / claimed"
+    _draw(ax, title, rows, lines, "kappa", "factor")
+
+
+def _draw(
+    ax: Axes,
+    title: str,
+    rows: pd.DataFrame,
+    lines: Iterable[tuple[Style, pd.DataFrame]],
+    x: str,
+    y: str,
+    claimed: bool = True,
+) -> None:
+    """Draw lines on log scales, above the level that is claimed if there is one."""
+    drawn = [1.0] if claimed else []
+    for look, line in lines:
+        line = line.sort_values(x)
+        if claimed or len(line):
+            ax.plot(line[x], line[y], **look.curve())
+        drawn += line[y].tolist()
+    if claimed:
+        level: dict[str, Any] = {"linestyle": "dashed", "label": "claimed"}
+        ax.axhline(1.0, color=style.GREY, linewidth=1.0, **level)
+    ax.set_title(title)
+    ax.set_xlabel(XLABELS[x])
+    scale_numbers(ax, sorted(set(rows[x])), (min(drawn), max(drawn)))
+
+
+def caption(noise: pd.DataFrame) -> str:
+    """Return the caption: the panels, and the budget of their rows."""
+    last = (
+        "Last panel: one coordinate with L = 1 / kappa among m with L = 1 (all M = 1), "
+        "one record replaced: delta(1) of what is released, from below, over the delta "
+        "that is claimed at epsilon = 1. Above the dashed line the printed noise is "
+        "not private as claimed."
+    )
+    if noise.empty:
+        return last
+    budget = noise.iloc[0]
+    return (
+        f"delta = {budget['delta']:g}, adjacency {budget['adjacency']}. "
+        "Upper row: noise scale / sensitivity that each accountant asks for, over "
+        "that of calibration = certified. DP-GCD as printed has Laplace noise "
+        "inside the selection, ours Gumbel noise on the scores. DP-CD: T counts "
+        "coordinate steps. DP-SGD: Poisson samples of expected size 1 of n = 1000, "
+        "the authors' noise.\n"
+        "As printed: the smallest epsilon that we can prove, exact for DP-CD, an "
+        f"upper bound for DP-GCD, with equal L_j / sqrt(M_j).\n{last}"
+    )
+
+
+# Colour, marker and place within a row.
+ADJACENCIES = {
+    "replace_one": ("replace one", BLUE, "o", 0.17),
+    "zero_out": ("zero out", ORANGE, "s", -0.17),
+}
+ROW, WIDTH = 0.23, 3.0
+
+
+@dataclass(frozen=True)
+class Audit(Study):
+    """Every audit as the interval from its lower bounds to the claim."""
+
+    file = "audits.csv"
+
+    def rows(self, recorded: Iterable[Facts]) -> Iterator[Row]:
+        """Yield one row per audit: its guarantee, and the bounds that its runs prove.
+
+        Only chunks of which both neighbours are recorded count, so that an audit that
+        is not finished yet is judged on what there is.
+        """
+        by_audit: dict[str, dict[int, dict[int, list[float]]]] = {}
+        for spec, facts in recorded:
+            how = {"algorithm": spec["algorithm"], "budget": spec["budget"]}
+            sides = by_audit.setdefault(json.dumps(how, sort_keys=True), {0: {}, 1: {}})
+            sides[spec["dataset"]["side"]][spec["seed"]] = facts["statistics"]
+        alpha = FALSE_ALARM / max(1, len(by_audit))
+        for words, sides in by_audit.items():
+            if both := sorted(set(sides[0]) & set(sides[1])):
+                first, second = (
+                    np.concatenate([sides[side][chunk] for chunk in both])
+                    for side in (0, 1)
+                )
+                yield _judged(json.loads(words), first, second, alpha)
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw one panel per epsilon; return the files written, none without a row."""
+        table = drawing.table
+        if table.empty:
+            return []
+        # Certified within the last digits of a budget.
+        nominal = table["epsilon"].map(lambda e: f"{e:.3g}").astype(float)
+        labels = [_label(audit) for _, audit in table.iterrows()]
+        rows = table.assign(label=labels, nominal=nominal)
+        names = list(dict.fromkeys(rows["label"]))
+        cells: list[Cell] = [partial(_names, names=names)]
+        cells += [
+            partial(_bounds, rows=rows[rows["nominal"] == epsilon], names=names)
+            for epsilon in sorted(set(nominal))
+        ]
+        size = WIDTH, ROW * (len(names) + 1)
+        # As wide as its rows of text need.
+        sheet = Sheet(cells, len(cells), _caption(rows), size, quantity="", exact=True)
+        with house_style():
+            return save(sheet, drawing.folder / "audit")
+
+
+def _judged(how: Mapping[str, Any], first: Array, second: Array, alpha: float) -> Row:
+    name, params = how["algorithm"]["name"], how["algorithm"]["params"]
+    if is_file(name):  # a plan may be anyone's: what it names is not imported
+        raise UsageError(f"algorithm={name}: a plan must name no file")
+    adjacency = how["budget"]["adjacency"]
+    attack = named_attack(name, params, Budget(**how["budget"]))
+    return row(name, params, adjacency, verdict(first, second, attack.guarantee, alpha))
+
+
+def _label(audit: Any) -> str:
+    """Return the algorithm with the parameters that tell its variants apart."""
+    params = json.loads(audit["params"])
+    words = [
+        f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}"
+        for k, v in sorted(params.items())
+        if k != "n_iter"
+    ]
+    return ", ".join([audit["algorithm"], *words])
+
+
+def _names(ax: Axes, names: list[str]) -> None:
+    look: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 8}
+    ax.set_axis_off()
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    for place, name in enumerate(names):
+        ax.text(1.1, place, name, transform=ax.get_yaxis_transform(), **look)
+
+
+def _bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
+    for adjacency, (label, colour, marker, shift) in ADJACENCIES.items():
+        audits = rows[rows["adjacency"] == adjacency]
+        y = audits["label"].map(names.index).to_numpy() - shift
+        shaped, bound = audits["gaussian"], audits["lower_bound"]
+        claim = audits["epsilon"]
+        left = shaped.fillna(bound)
+        dots: dict[str, Any] = {"color": colour, "ms": 4.5, "ls": "none"}
+        ax.hlines(y, left, claim, colors=colour, lw=1.0)
+        ax.plot(shaped, y, marker, label=f"{label}: if Gaussian", **dots)
+        ax.plot(bound, y, marker, mfc="white", label=f"{label}: at delta", **dots)
+        ax.plot(claim, y, "|", color=BLACK, ms=7, ls="none", label="claimed")
+        broken = (audits["verdict"] == "VIOLATION").to_numpy()
+        if broken.any():
+            cross = {**dots, "color": VERMILLION, "ms": 9, "mew": 2.0}
+            ax.plot(left[broken], y[broken], "x", label="VIOLATION", **cross)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.set_xlim(left=-0.03 * float(rows["epsilon"].max()))
+    ax.set_yticks(range(len(names)), [""] * len(names))
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel(r"$\varepsilon$")
+
+
+def _caption(rows: pd.DataFrame) -> str:
+    runs = sorted(set(rows["runs"]))
+    count = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
+    deltas = ", ".join(f"{d:.2g}" for d in sorted(set(rows["delta"])))
+    alarm = (1.0 - rows["confidence"]).sum()
+    broken = int((rows["verdict"] == "VIOLATION").sum())
+    return "\n".join(
+        (
+            f"{len(rows)} audits on worst-case neighbours, {count} runs a side, "
+            f"delta = {deltas}; white-box likelihood ratio of all released values.",
+            f"Verdicts are of the profile test: {broken} of {len(rows)} refuted "
+            f"(probability of a false one in the whole table: at most {alarm:.2g}).",
+            "Lower bounds on epsilon, each with confidence "
+            f"{float(rows['confidence'].min()):.4g}. Hollow: at delta, weak for every "
+            "mechanism at small delta. Filled: from the same rates if the profile has "
+            "a Gaussian's shape, which sums of many releases nearly have.",
+        )
+    )
