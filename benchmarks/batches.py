@@ -14,7 +14,7 @@ from dp_erm_bench.api import one_thread
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.pool import batches_of
+from dp_erm_bench.runner.session import batches_of
 
 BALL = {"penalty": "none", "constraint": {"name": "l1_ball", "radius": 1.0}}
 CASES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (

@@ -22,7 +22,7 @@ from dp_erm_bench.experiment.lines import FitLine, Trial
 from dp_erm_bench.experiment.tune import TUNING_CHECKPOINTS, tuners_of
 from dp_erm_bench.results.store import finals_of
 from dp_erm_bench.runner.execute import run_batch
-from dp_erm_bench.runner.pool import batches_of
+from dp_erm_bench.runner.session import batches_of
 
 BATCH = 32
 APART = 10_000

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
-from dp_erm_bench.runner.answers import Answer
-from dp_erm_bench.runner.ledger import Ledger
-from dp_erm_bench.runner.losses import LastWords
-from dp_erm_bench.runner.pool import Pool
+from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger
+from dp_erm_bench.runner.session import Pool
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome
 
 

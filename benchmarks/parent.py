@@ -16,10 +16,9 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import Trial
 from dp_erm_bench.experiment.schema import EngineConfig
 from dp_erm_bench.results.store import encoded
-from dp_erm_bench.runner.answers import Answer, packed, unpacked
 from dp_erm_bench.runner.execute import run_batch
-from dp_erm_bench.runner.ledger import Ledger
-from dp_erm_bench.runner.pool import Pool
+from dp_erm_bench.runner.ledger import Answer, Ledger, packed, unpacked
+from dp_erm_bench.runner.session import Pool
 from dp_erm_bench.runner.worker import Batch, Job, Outcome
 
 HOSTS = 1000

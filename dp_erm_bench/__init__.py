@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dp_erm_bench.report.plot import plot
     from dp_erm_bench.results.columns import COLUMNS
     from dp_erm_bench.results.table import load_results
+    from dp_erm_bench.runner.experiment import sweep, tune
     from dp_erm_bench.runner.replay import replay
-    from dp_erm_bench.runner.sweeps import sweep, tune
 
 __version__ = "0.1.0"
 __all__ = [
@@ -47,8 +47,8 @@ _HOMES = {
     "load_results": "dp_erm_bench.results.table",
     "plot": "dp_erm_bench.report.plot",
     "replay": "dp_erm_bench.runner.replay",
-    "sweep": "dp_erm_bench.runner.sweeps",
-    "tune": "dp_erm_bench.runner.sweeps",
+    "sweep": "dp_erm_bench.runner.experiment",
+    "tune": "dp_erm_bench.runner.experiment",
 }
 
 

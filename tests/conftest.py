@@ -78,15 +78,15 @@ def forked_workers(request, monkeypatch):
         return
     if request.node.get_closest_marker("real_workers"):
         return
-    from dp_erm_bench.runner import probe, process
+    from dp_erm_bench.runner import host, plan
 
-    real = process.start
+    real = host.start
 
     def start(*given, **more):
         return request.getfixturevalue("warm").worker(real)(*given, **more)
 
-    monkeypatch.setattr(process, "start", start)
-    monkeypatch.setattr(probe, "start", start)
+    monkeypatch.setattr(host, "start", start)
+    monkeypatch.setattr(plan, "start", start)
 
 
 def pytest_configure() -> None:

@@ -20,7 +20,7 @@ from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.optimum import certified as optimum
-from dp_erm_bench.runner import process, worker
+from dp_erm_bench.runner import host, worker
 from tests.privacy.made import law_of
 
 BUDGET = Budget(1.0, 1e-6)
@@ -313,7 +313,7 @@ def test_a_task_brings_the_secret_of_its_run(tmp_path):
 
 @pytest.mark.parametrize(("owner", "secret"), [("", "the run's"), ("a file", "")])
 def test_a_solver_from_outside_never_has_the_secret(owner, secret):
-    sent, one = [], object.__new__(process.Worker)
+    sent, one = [], object.__new__(host.Worker)
     one.owner, one.pipe = "", SimpleNamespace(send=sent.append)
     job = worker.Job("folder", "1", "fakes.bowl", secret="the run's")
     one.give([(SimpleNamespace(owner=owner, trial=None),)], job)

@@ -19,7 +19,7 @@ from dp_erm_bench.results.compare import MEASURES, RANK, WAYS, Rule
 from dp_erm_bench.results.statistics import FLOOR, RESAMPLES
 from dp_erm_bench.results.store import FAILED, FINISHED
 from dp_erm_bench.run import Run
-from dp_erm_bench.runner.manifest import OPEN
+from dp_erm_bench.runner.experiment import OPEN
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.solvers.random_cd import RandomCD
 

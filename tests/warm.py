@@ -19,7 +19,7 @@ import tempfile
 import traceback
 from multiprocessing import Pipe
 
-from dp_erm_bench.runner import process
+from dp_erm_bench.runner import host
 
 MODULES = (
     "dp_erm_bench.cli.app",
@@ -102,10 +102,10 @@ class Server:
         return subprocess.CompletedProcess(typed, code, *said)
 
     def worker(self, real):
-        """Return what starts workers here, as `runner.process.start` does."""
+        """Return what starts workers here, as `runner.host.start` does."""
 
         def start(module, arguments, own, quiet=False):
-            environment = {**os.environ, **process.ONE_THREAD, **own}
+            environment = {**os.environ, **host.ONE_THREAD, **own}
             if not self.fits(environment):
                 return real(module, arguments, own, quiet)
             pipe, theirs = Pipe()

@@ -1,4 +1,11 @@
-"""Run the blocks of an experiment or of an ad-hoc sweep.
+"""Run the blocks of an experiment or sweep, and write its manifest and choices.
+
+What a run writes beside its records: its manifest and `choices.csv`.
+
+The manifest says what was asked, with what, when, and what came of it; the choices what
+each tuned line chose, and whether a grid was too small.
+
+Run the blocks of an experiment or of an ad-hoc sweep.
 
 A block is a plain mapping: `panel` and `line` (labels), `dataset` (a name or a mapping
 with `name` and overrides of its yaml), `loss`, `penalty`, `constraint` ("auto", a name,
@@ -8,31 +15,226 @@ and parameters), `budget` (`epsilon`, `delta`, `adjacency`), `calibration`, and 
 Where a parameter is a list by nature, a list of lists is the axis.
 """
 
+from __future__ import annotations
+
 import contextlib
+import csv
+import dataclasses
+import importlib
+import io
+import json
+import math
+import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment.lines import FitLine, Line
-from dp_erm_bench.experiment.tune import Choice
+from dp_erm_bench.experiment.schema import RunnerConfig, check_setting, consecutive
+from dp_erm_bench.experiment.tune import Choice, rounded
+from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
 from dp_erm_bench.paths import remove_parts
+from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.results import store, table
-from dp_erm_bench.results.files import check_writable, locked, plural, telling, typed
-from dp_erm_bench.results.runs import check_run, note_ended, read_manifest
-from dp_erm_bench.results.store import FINISHED
-from dp_erm_bench.runner.manifest import doubts, plain_command, recorded, write_choices
-from dp_erm_bench.runner.options import RunOptions
+from dp_erm_bench.results.files import (
+    check_writable,
+    locked,
+    plural,
+    telling,
+    typed,
+    unrun,
+)
+from dp_erm_bench.results.runs import (
+    check_run,
+    environment,
+    note_ended,
+    now,
+    read_manifest,
+    write_noted,
+    write_run,
+)
+from dp_erm_bench.results.store import FINISHED, FORMAT, NAMED
+from dp_erm_bench.results.tuned import tuned
+from dp_erm_bench.runner.engines.choice import ACTIVE
+from dp_erm_bench.runner.host import Worker
+from dp_erm_bench.runner.options import RunOptions, run_options
 from dp_erm_bench.runner.plan import print_plan
-from dp_erm_bench.runner.process import Worker
-from dp_erm_bench.runner.progress import awaited
-from dp_erm_bench.runner.session import Blocks, Session
+from dp_erm_bench.runner.session import Blocks, Session, awaited
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     pass
+
+LEAST_RANGE = 3
+OPEN = {
+    "top": "{} {:.3g} is the highest value tried",
+    "bottom": "{} {:.3g} is the lowest value tried",
+    "limit": "{} {:.3g} is its limit",
+    "trials": "the search ran out of trials",
+}
+"""What the words of `Choice.open` say."""
+
+ELSEWHERE = ("config", "command", "files")
+"""Options that are not in the manifest's section of options."""
+
+CHOICES = "choices.csv"
+SHOWN = 3
+"""Open choices that a run names."""
+HEADER = (
+    "experiment,panel,line,dataset,standardise,algorithm,params,epsilon,delta,adjacency,"
+    "calibration,quantity,chosen,mean,scatter,lead_low,lead_high,seeds,settings,trials,"
+    "open,extended\n"
+)
+
+
+@contextlib.contextmanager
+def recorded(session: Session) -> Iterator[dict[str, Any]]:
+    """Write a run's manifest when it starts, and again when it ends or is ended.
+
+    Yields
+    ------
+    dict
+        Its content, to be completed by the run.
+
+    Raises
+    ------
+    UsageError
+        If the folder cannot be written to: before anything runs.
+    """
+    clock = time.monotonic()
+    manifest = _asked(session)
+    write_run(session.folder, manifest)
+    outcome = "failed"
+    try:
+        yield manifest
+        outcome = "complete"
+    except (KeyboardInterrupt, SystemExit):
+        outcome = "interrupted"
+        raise
+    finally:
+        seconds = round(time.monotonic() - clock, 3)
+        manifest |= {"ended": now(), "seconds": seconds, "outcome": outcome}
+        manifest |= {"trials_run": session.ran, "counts": session.counts()}
+        manifest |= session.pool.facts() if session.pool else {}
+        # A run that fails has its own sentence; a full disk must not hide it.
+        quiet = () if outcome == "complete" else (UsageError,)
+        with contextlib.suppress(*quiet):
+            check_run(session.folder, session.run)
+            write_run(session.folder, manifest)
+
+
+def _asked(session: Session) -> dict[str, Any]:
+    """Return what a manifest says of a run before it starts."""
+    options = session.options
+    shown = {k: v for k, v in vars(options).items() if k not in ELSEWHERE}
+    blocks = [_short(dict(block)) for block in session.blocks]
+    return {
+        "run": session.run,
+        "experiment": session.name,
+        "profile": options.profile,
+        "version": importlib.import_module("dp_erm_bench").__version__,
+        "format": FORMAT,
+        "command": plain_command(options.command),
+        "started": now(),
+        "ended": None,
+        "outcome": "running",
+        "drawn": [],
+        "not_run": [dataclasses.asdict(one) for one in session.missing],
+        "damaged": session.damaged,
+        "options": shown,
+        "environment": environment(),
+        "experiment_file": dict(options.files),
+        "solver_files": solver_files(session.lines),
+        "config": options.config,
+        "blocks": None if options.config.get("blocks") else blocks,
+    }
+
+
+def solver_files(lines: Iterable[Line]) -> dict[str, str]:
+    """Return the SHA-256 of the solvers' files, with the modules beside them."""
+    names = sorted({line.algorithm for line in lines if is_file(line.algorithm)})
+    return {f"{label(name)}.py": content(name) for name in names}
+
+
+def _short(value: Any) -> Any:
+    """Spell consecutive integers, such as ten thousand seeds, as a range."""
+    if isinstance(value, Mapping):
+        return {key: _short(one) for key, one in value.items()}
+    if not isinstance(value, list | tuple):
+        return value
+    if len(value) >= LEAST_RANGE and consecutive(value):
+        return f"range({value[0]},{value[-1] + 1})"
+    return [_short(one) for one in value]
+
+
+def plain_command(command: Sequence[str]) -> list[str]:
+    """Return a command line without the folder of its program."""
+    return [os.path.basename(command[0]), *command[1:]] if command else []
+
+
+def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> None:
+    """Write one row per choice; parameters as JSON, see `Choice` for the columns."""
+    text = io.StringIO()
+    text.write(HEADER)
+    rows = csv.writer(text, lineterminator="\n")
+    for choice in choices:
+        rows.writerow(map(unrun, _row(experiment, choice)))
+    write_noted(folder, CHOICES, text.getvalue().encode())
+
+
+def _row(experiment: str, choice: Choice) -> list[Any]:
+    line, dataset = choice.line, choice.line.problem.spec["dataset"]
+    standardise = bool(dataset.get("standardise", False))
+    params = json.dumps(dict(line.params), sort_keys=True)
+    chosen = json.dumps(choice.values, sort_keys=True)
+    budget = [line.budget[key] for key in ("epsilon", "delta", "adjacency")]
+    where = [experiment, line.panel, line.line, dataset["name"], standardise]
+    how = [label(line.algorithm), params, *budget, line.calibration]
+    lead = ("", "") if choice.lead is None else choice.lead
+    scatter = "" if math.isnan(choice.scatter) else rounded(choice.scatter)
+    result = [choice.quantity, chosen, rounded(choice.mean), scatter, *lead]
+    spent = [len(choice.finals), choice.n_settings, len(choice.tried)]
+    ends = ["; ".join(choice.open), "; ".join(choice.extended)]
+    return [*where, *how, *result, *spent, *ends]
+
+
+def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence per line whose choice is none, and one of all that are open.
+
+    `skipped` tells of each skipped trial why.
+    """
+    choices, beyond = list(choices), []
+    for choice in choices:
+        where = f"{choice.line.panel} / {choice.line.line}"
+        where += f" (epsilon {choice.line.budget['epsilon']})"
+        reasons = [skipped.get(key) for key in choice.tried]
+        if all(reasons):
+            yield f"{where}: every setting was skipped: {reasons[0]}"
+        elif choice.mean == math.inf:
+            yield f"{where}: no setting had a finite mean"
+        elif choice.open:
+            beyond.append(f"{where}: {', '.join(_reasons(choice))}")
+    if beyond:
+        named = "; ".join([*beyond[:SHOWN], *["..."] * (len(beyond) > SHOWN)])
+        yield (
+            f"open: {len(beyond)} of {plural(len(choices), 'choice')}, a better "
+            f"setting may lie beyond: {named} (column open of {CHOICES})"
+        )
+
+
+def _reasons(choice: Choice) -> Iterator[str]:
+    """Yield in words why a choice is open."""
+    for end in choice.open:
+        *keys, why = end.split()
+        yield OPEN[why].format(*keys, *(choice.values[key] for key in keys))
 
 
 def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions) -> int:
@@ -195,3 +397,123 @@ def _print_missing(session: Session) -> None:
     reasons = (f"{one.dataset}: {one.reason}" for one in session.missing)
     for reason in dict.fromkeys(reasons):
         print(f"not run: {reason}")
+
+
+def sweep(
+    lines: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    folder: str | Path = "results/sweep",
+    **runner: Any,
+) -> pd.DataFrame:
+    """Run every trial of some lines that is not recorded yet; return their table.
+
+    It does what a command line does: trials run in worker processes, and what was
+    interrupted goes on when it is called again.
+
+    Parameters
+    ----------
+    lines : mapping or sequence of mapping
+        With the keys of an experiment's blocks: ``dataset``, ``algorithm``, ``budget``,
+        ``seed`` and so on, as in experiments/*.yaml; a list is an axis.
+    folder : str or Path
+        The results folder; trials of earlier sweeps stay in its table.
+    **runner
+        Keys of ``runner``, as ``n_jobs`` and ``engine``. Without ``engine`` the backend
+        of an active ``joblib.parallel_config`` hosts the workers, else threads.
+
+    Returns
+    -------
+    DataFrame
+        As of `load_results`: a row per checkpoint; ``status`` tells what failed.
+
+    Raises
+    ------
+    UsageError
+        Before anything runs, for a key or a value that is wrong.
+    DataUnavailable
+        If there is no dataset.
+    """
+    sections = _sections(lines)
+    options = _options(sections, runner, append_plan=True)
+    run_experiment(sections, Path(folder).name, Path(folder), options)
+    return table.load_results(folder)
+
+
+def tune(
+    lines: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    folder: str | Path = "results/tune",
+    search: Mapping[str, Any] | None = None,
+    profile: str = PROFILE,
+    **runner: Any,
+) -> pd.DataFrame:
+    """Tune each algorithm of some lines on each problem; return how the choices did.
+
+    It does what ``dp-erm-bench tune`` does, without its figures. Tuning reads the data
+    and is not charged.
+
+    Parameters
+    ----------
+    lines : mapping or sequence of mapping
+        As of `sweep`, without ``seed``. One value of an algorithm's parameter fixes
+        it; a list is where its search starts.
+    folder : str or Path
+        The results folder; trials that it has already are not run again.
+    search : mapping, optional
+        Keys of ``tune`` that replace the usual ones, as ``{"quantity":
+        "test_accuracy", "search": {"trials": 100}}``; see docs/tuning.md.
+    profile : {'published', 'default', 'paper', 'smoke'}
+        Of the leaderboard, whose grids, limits, seeds and searches are the usual ones.
+    **runner
+        As of `sweep`.
+
+    Returns
+    -------
+    DataFrame
+        As `results.tuned.tuned` says: a row per problem, epsilon and algorithm, the
+        best first.
+
+    Raises
+    ------
+    UsageError, DataUnavailable
+        As `sweep`.
+    """
+    blocks = tuned_blocks(_sections(lines), search or {}, profile)
+    options = _options(blocks, runner, append_plan=False)
+    run_experiment(blocks, Path(folder).name, Path(folder), options)
+    return tuned(folder)
+
+
+def _options(
+    sections: Sequence[Mapping[str, Any]], runner: Mapping[str, Any], append_plan: bool
+) -> RunOptions:
+    """Return the options of a call from Python; `runner` has some of the keys."""
+    chosen = {key: check_setting(f"runner.{key}", one) for key, one in runner.items()}
+    from dp_erm_bench.runner.engines.joblib import is_active  # imports joblib
+
+    if "engine" not in chosen and is_active():
+        chosen = {"engine": "joblib", "backend": ACTIVE, **chosen}
+    if chosen.get("backend") == ACTIVE:
+        # As many as its parallel_config says.
+        chosen = {"n_jobs": None, **chosen}
+    config = {"runner": asdict(RunnerConfig()) | chosen, "mode": "run", "profile": None}
+    text = json.dumps(sections, sort_keys=True, default=str)
+    name = "dp_erm_bench.sweep" if append_plan else "dp_erm_bench.tune"
+    command = (name, sha256(text.encode()).hexdigest()[:NAMED])
+    return run_options(config, command, append_plan=append_plan)
+
+
+def _sections(lines: Any) -> list[dict[str, Any]]:
+    """Return lines as blocks; a UsageError if one is no mapping."""
+    alone = isinstance(lines, str | Mapping) or not isinstance(lines, Iterable)
+    sections = [_plain(one) for one in ([lines] if alone else lines)]
+    if not all(isinstance(one, dict) for one in sections):
+        raise UsageError(f"lines={lines!r:.80}: must be a mapping, or a list of them")
+    return sections
+
+
+def _plain(value: Any) -> Any:
+    """Return a block's value in Python's own types; numpy's and ranges are others."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(one) for one in value]
+    return value.tolist() if hasattr(value, "tolist") else value

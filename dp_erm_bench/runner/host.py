@@ -1,4 +1,6 @@
-"""Hosts: a task runs in a child of the process that was asked, which outlives it.
+"""Processes of one thread, and hosts: a task runs in a child that a host outlives.
+
+Hosts: a task runs in a child of the process that was asked, which outlives it.
 
 What carries tasks about (a thread of this process, a process of joblib, a worker of
 Dask on another machine) calls `hosted`; it imports neither of them. However a child
@@ -8,20 +10,252 @@ ends, its host returns an `Answer`.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import secrets
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from dp_erm_bench import paths
+from dp_erm_bench.cached import RUN, run_folder
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
 from dp_erm_bench.results.store import traces_of
-from dp_erm_bench.runner.answers import Answer, Death, packed
-from dp_erm_bench.runner.process import PATIENCE, Worker
-from dp_erm_bench.runner.worker import Batch, Job, Outcome
+from dp_erm_bench.runner.ledger import Answer, Death, packed, understood
+from dp_erm_bench.runner.worker import Batch, Job, Outcome, Report
+
+THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS}
+"""Environment of a process that runs trials, set before it imports numpy."""
+
+SERVE = (
+    "import sys; sys.path[:] = sys.argv[{0}:]; from {1} import serve; "
+    "serve(*sys.argv[1:{0}])"
+)
+PATIENCE = 1.0
+"""Seconds after which a worker is looked at though it has said nothing."""
+
+MARK = "DP_ERM_BENCH_WORKER"
+"""Variable in a worker's environment, inherited by all that is started in it."""
+
+GRACE = 1.0
+"""Seconds beyond its time limit after which the parent ends a worker."""
+
+ROUNDS = 10
+"""So often a worker's processes are looked for: one may start another meanwhile."""
+
+SOON = 0.02
+"""Seconds after which one is looked at that can say nothing any more."""
+
+MOST = 1 << 24
+"""Bytes of a line; a report has fewer."""
+
+
+def start(
+    module: str, arguments: Sequence[str], own: Mapping[str, str], quiet: bool = False
+) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Return a process of one thread, and the end of its pipe that stays here.
+
+    It runs `serve(handle, *arguments)` of a module, with this process's `sys.path`. It
+    is started by hand, not by `multiprocessing`: that would import the user's main
+    module again, and cannot set the environment of the new process alone.
+
+    Parameters
+    ----------
+    module : str
+        Its dotted name.
+    arguments : sequence of str
+        What `serve` gets beside the file descriptor of its end of a pipe.
+    own : mapping
+        Its environment, beside that of this process.
+    quiet : bool
+        Whether what it prints is dropped.
+    """
+    pipe, theirs = Pipe()
+    handle, process = theirs.fileno(), None
+    said = subprocess.DEVNULL if quiet else None
+    code = SERVE.format(len(arguments) + 2, module)
+    try:
+        with theirs, interrupts_held():
+            process = subprocess.Popen(
+                [sys.executable, "-c", code, str(handle), *arguments, *sys.path],
+                env={**os.environ, **ONE_THREAD, RUN: str(run_folder()), **own},
+                stdin=subprocess.DEVNULL,
+                pass_fds=(handle,),
+                stdout=said,
+                stderr=said,
+            )
+    except BaseException:
+        # A Ctrl-C that was held back: nobody else knows of the process yet.
+        pipe.close()
+        if process is not None:
+            process.kill()
+            process.wait()
+        raise
+    return process, pipe
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Let what is started here never hear of Ctrl-C: that is its parent's to handle."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Worker:
+    """A process of one thread that runs one task at a time.
+
+    Parameters
+    ----------
+    execute : str
+        Dotted name of the function that runs a batch, imported at once.
+
+    Attributes
+    ----------
+    pid : int
+        The id of the process.
+    task : sequence of tuple of Trial
+        What it is at; empty if it is idle.
+    owner : str
+        The solver from outside the package that it has run, empty if none. It runs no
+        other code then: what a solver does to its process is felt by itself alone.
+    run : str
+        The run whose tasks it has had, empty if none.
+    fresh : bool
+        Whether it has never had a task.
+    overdue : bool
+        Whether it was ended here since it took longer than it may.
+    hears : bool
+        Whether its end of the pipe is open.
+    report : Report or None
+        On its task.
+    """
+
+    def __init__(self, execute: str = "") -> None:
+        self.task: Sequence[Batch] = ()
+        self.owner, self.run = "", ""
+        self.overdue, self.fresh, self.hears = False, True, True
+        self.report: Report | None = None
+        self._said = b""
+        self._limit: float | None = None
+        self._due = float("inf")
+        self._mark = secrets.token_hex(8)
+        self._closing = threading.Lock()
+        service = ("dp_erm_bench.runner.worker", [str(os.getpid()), execute])
+        try:
+            self._process, self.pipe = start(*service, {MARK: self._mark})
+        except OSError as error:
+            raise UsageError(f"no worker can be started: {error.strerror}") from None
+        self.pid = self._process.pid
+
+    def give(self, task: Sequence[Batch], job: Job) -> None:
+        """Send a task; should the worker be dead, its report will be None."""
+        self.task, self.fresh = task, False
+        self.owner, self.run = self.owner or task[0][0].owner, job.run
+        self.report, self._limit, self._due = None, job.limit, float("inf")
+        if self.owner:
+            # Its code could seal what it likes for the others.
+            job = job._replace(secret="")
+        with contextlib.suppress(OSError):
+            self.pipe.send((task, job))
+
+    def _patience(self) -> float:
+        """Return the seconds after which it is to be looked at."""
+        due = max(0.0, self._due - time.monotonic())
+        return min(PATIENCE, due) if self.hears else SOON
+
+    def _spoke(self, ready: Sequence[object]) -> bool:
+        """Return whether it has reported, or died; `ready` are the pipes to read.
+
+        It is ended if it takes longer than it may.
+        """
+        if self.pipe in ready:
+            self._listen()
+        if self.report is None and time.monotonic() > self._due:
+            self.overdue = True
+            self.kill()
+        if self.report is None and self._process.poll() is not None:
+            with contextlib.suppress(OSError):
+                while self.report is None and self.hears and self.pipe.poll():
+                    self._listen()
+            return True
+        return self.report is not None
+
+    def _listen(self) -> None:
+        """Take in what it says: beats, a report, and what is none of both."""
+        try:
+            said = os.read(self.pipe.fileno(), 1 << 16)
+        except OSError:
+            said = b""
+        self.hears = bool(said)
+        *lines, rest = (self._said + said).split(b"\n")
+        self._said = rest if len(rest) < MOST else b""
+        if lines and self._limit is not None:
+            self._due = time.monotonic() + self._limit + GRACE
+        for line in filter(None, lines):
+            self.report = self.report or understood(line, self.task)
+
+    def wait(self, wanted: Callable[[], bool]) -> Report | None:
+        """Wait for its report while that is wanted; None if it dies, or is ended."""
+        ready: Sequence[object] = ()
+        while not self._spoke(ready):
+            if not wanted():
+                self.kill()
+            ready = wait([self.pipe] if self.hears else [], self._patience())
+        return self.report
+
+    def kill(self) -> None:
+        """End it at once, and what a solver has started; a thread may wait for it."""
+        self._process.kill()
+        self._process.wait()
+        if self.owner:
+            end_strays(self._mark)
+
+    def end(self, patience: float = PATIENCE) -> int:
+        """Let it go, by force if it does not; return its exit code.
+
+        What a solver has started ends with it. Threads may end it at the same time:
+        closed twice, its descriptor could already be another's.
+        """
+        with self._closing:
+            self.pipe.close()
+        try:
+            self._process.wait(0.0 if self.fresh else patience)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        code = self._process.wait()
+        if self.owner:
+            end_strays(self._mark)
+        return code
+
+
+def end_strays(mark: str) -> None:
+    """Kill every process whose environment has a worker's mark (on Linux).
+
+    One that was started in an environment of its own is missed.
+    """
+    sought = f"{MARK}={mark}".encode()
+    for _ in range(ROUNDS):
+        strays = False
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            # It may be another user's, or gone; what was killed has none any more.
+            with contextlib.suppress(OSError):
+                if sought in path.read_bytes().split(b"\0"):
+                    strays = True
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+        if not strays:
+            return
 
 
 class Children:

@@ -1,21 +1,338 @@
-"""What is still to run, and which trial is to blame, whatever carries the tasks."""
+"""What is still to run, what hosts answer, and which trial is to blame for a loss."""
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dp_erm_bench.errors import UsageError, printable
-from dp_erm_bench.results.store import Segment, failed
-from dp_erm_bench.runner.answers import Answer, Death
-from dp_erm_bench.runner.losses import LastWords, Losses
-from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome
+from dp_erm_bench.registry import QUANTITIES
+from dp_erm_bench.results import files
+from dp_erm_bench.results.store import STATUSES, Segment, failed
+from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome, Report
+
+LONGEST = 200
+"""Characters of what an answer says of its host, or of what is wrong with it."""
+
+WRONG = (TypeError, LookupError, AttributeError, OverflowError)
+"""Raised by lines of JSON whose values are of other types than ours."""
+
+
+class Death(NamedTuple):
+    """How a child ended in the middle of a task.
+
+    Attributes
+    ----------
+    code : int
+        Its exit code; minus the number of the signal that ended it.
+    overdue : bool
+        Whether its host ended it, since it took longer than it may.
+    begun : dict of str to float
+        When it began each trial, in seconds since 1970.
+    """
+
+    code: int
+    overdue: bool
+    begun: dict[str, float]
+
+    @property
+    def ending(self) -> str:
+        """Return the name of the signal that ended it, or its exit code."""
+        names = {-number: number.name for number in signal.Signals}
+        return names.get(self.code, f"exit code {self.code}")
+
+
+class Answer(NamedTuple):
+    """What a host says of a task.
+
+    Attributes
+    ----------
+    number : int
+        The task's.
+    outcomes : list of Outcome
+        Of the trials that are recorded.
+    seconds : float
+        What their batches took.
+    problem : str
+        Why nothing more can be recorded; empty if it can.
+    death : Death or None
+        How the child ended; None if it lives.
+    lines : bytes
+        Marks and records that belong into the results folder; empty where the child
+        wrote them there itself.
+    host : str
+        Machine and process id of the host.
+    """
+
+    number: int
+    outcomes: list[Outcome]
+    seconds: float = 0.0
+    problem: str = ""
+    death: Death | None = None
+    lines: bytes = b""
+    host: str = ""
+
+
+def packed(answer: Answer) -> bytes:
+    """Return an answer as lines of JSON: what it says, then marks and records.
+
+    The outcomes do not travel: they are those of the records.
+    """
+    head = answer._asdict() | {"outcomes": None, "lines": None}
+    return files.sealed(files.line(head)) + answer.lines
+
+
+def unpacked(data: Any, task: Sequence[Batch]) -> Answer:
+    """Return the answer on a task that travelled as lines.
+
+    Raises
+    ------
+    ValueError
+        If it is no whole answer on this task: a line is damaged, of a trial that the
+        task has not, or the second record of one.
+    """
+    if not isinstance(data, bytes):
+        raise ValueError("an answer must be bytes")
+    first, *lines = data.splitlines(keepends=True) or [b""]
+    keys = {trial.key for batch in task for trial in batch}
+    head = files.parsed(first) if files.is_sealed(first) else None
+    outcomes: list[Outcome] = []
+    try:
+        answer = _head(dict(head or {}))
+        checked = b"".join(_checked(lines, keys, outcomes))
+    except WRONG as error:
+        reason = printable(str(error), LONGEST)
+        raise ValueError(f"a value of an answer: {reason}") from None
+    if not (outcomes or answer.death or answer.problem):
+        raise ValueError("an answer says nothing")
+    return answer._replace(outcomes=outcomes, lines=checked)
+
+
+def _head(head: dict[str, Any]) -> Answer:
+    """Return an answer without its lines; every value is of its type."""
+    death = head.pop("death")
+    if death is not None:
+        code, overdue, begun = death
+        times = {str(key): float(time) for key, time in begun.items()}
+        death = Death(int(code), bool(overdue), times)
+    number, seconds = int(head["number"]), float(head["seconds"])
+    problem = printable(str(head["problem"]), 5 * LONGEST)
+    host = printable(str(head["host"]), LONGEST)
+    return Answer(number, [], seconds, problem, death, b"", host)
+
+
+def _checked(
+    lines: Iterable[bytes], keys: set[str], outcomes: list[Outcome]
+) -> Iterator[bytes]:
+    """Yield marks and records of these keys; collect the outcomes of the records."""
+    left = set(keys)
+    for line in lines:
+        content = files.parsed(line)
+        if content is None:
+            raise ValueError("a line of an answer holds no object")
+        if line.startswith(files.BEGIN):
+            begun = [str(key) for key in content["begin"]]
+            if not keys.issuperset(begun):
+                raise ValueError("a mark of an answer is of another task")
+            yield files.line({"begin": begun, "time": float(content["time"])})
+        elif _is_record(line, content) and content["key"] in left:
+            left.remove(content["key"])
+            outcomes.append(Outcome.of(content))
+            yield line
+        else:
+            raise ValueError("a record of an answer is damaged, or of another task")
+
+
+def _is_record(line: bytes, content: dict[str, Any]) -> bool:
+    """Return whether a line is whole, and would be found in the results folder."""
+    found = files.RECORD.match(line) and files.is_sealed(line)
+    columns = content.get("trajectory")
+    lists = isinstance(columns, dict) and all(type(c) is list for c in columns.values())
+    return bool(found) and lists and content.get("status") in STATUSES
+
+
+def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
+    """Return the report of a worker on a task that a line holds; None if it is none.
+
+    Whoever wrote the line: every value is of its type, and the outcomes are those of
+    the first batches of the task.
+    """
+    try:
+        outcomes, batches, seconds, problem, full = json.loads(text)
+        found = [
+            Outcome(str(key), _status(status), _finals(finals), str(message))
+            for key, status, finals, message in outcomes
+        ]
+        report = Report(found, int(batches), float(seconds), str(problem), bool(full))
+        due = [trial.key for batch in task[: report.batches] for trial in batch]
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    whole = due == [one.key for one in found] and 0 <= report.seconds < math.inf
+    return report if whole else None
+
+
+def _status(status: Any) -> str:
+    if status not in STATUSES:
+        raise ValueError(f"{status!r}: no status")
+    return str(status)
+
+
+def _finals(finals: Any) -> dict[str, float]:
+    return {name: float(finals[name]) for name in QUANTITIES if name in finals}
+
+
+LOSSES = 3
+"""A batch is to blame for the ends of its hosts after so many at least."""
+
+CHANCE = 1e-3
+"""Aimed at: the probability that hosts which end by themselves have a trial accused."""
+
+COMMONEST = 0.5
+"""Largest part of tasks that is believed to be lost by chance."""
+
+IN_A_ROW = 40
+"""So many hosts, and `LOSSES` per slot, lost without any answer end the run.
+
+More than `Losses.enough` ever asks for: up to 34 in a run of 10^7 batches.
+"""
+
+
+class LastWords(NamedTuple):
+    """The machine of a host that was lost, and the end of its log.
+
+    `joint`: with it all other tasks at work were lost, whoever is to blame.
+    """
+
+    host: str
+    log: str = ""
+    joint: bool = False
+
+
+class Losses:
+    """Count tasks that were lost with their hosts.
+
+    Jobs are preempted and machines fail by nobody's fault, so that a batch is to blame
+    only after losses in a row, as a task of its own, that are no chance.
+
+    Attributes
+    ----------
+    told : dict of int to LastWords
+        What is known of the hosts of lost tasks, by the task's number.
+    stakes : int
+        Batches of the run that could be accused; the ledger counts them.
+    joint : bool
+        Whether the end of one host has ever ended all tasks at work.
+    machines : int
+        On which there are hosts now. One that loses all its hosts accuses nobody: a
+        batch is to blame only for losses on several, up to `LOSSES`, if there are any.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[int, LastWords] = {}
+        self.stakes, self.joint, self.machines = 0, False, 1
+        self._hosts: defaultdict[str, list[str]] = defaultdict(list)
+        self._longest: dict[str, float] = {}
+        self._tasks = self._lost = self._in_a_row = 0
+        self._seconds = 0.0
+
+    def last_words(self, number: int) -> LastWords:
+        """Return what is known of the host of a lost task."""
+        return self.told.pop(number, LastWords("an unknown host"))
+
+    def hosts(self, batch: Batch) -> Sequence[str]:
+        """Return the machines that a batch was lost with."""
+        return self._hosts.get(batch[0].key, ())
+
+    def answered(self, batches: Sequence[Batch], probe: bool, seconds: float) -> None:
+        """Count a task that came back; `probe`: its only batch was lost before."""
+        self._in_a_row = 0
+        if probe:
+            self._forget(batches[0])
+        else:
+            self._tasks += 1
+            self._seconds += seconds
+
+    def bereft(self, probe: bool, slots: int, last: LastWords, seconds: float) -> None:
+        """Count a task that was lost with its host after some time.
+
+        Raises
+        ------
+        UsageError
+            If one host after the other was lost, and none answered.
+        """
+        self._in_a_row += 1
+        self.joint |= last.joint
+        if self._in_a_row > IN_A_ROW + LOSSES * slots:
+            raise UsageError(
+                f"{self._in_a_row} hosts in a row were lost and none answered, the "
+                f"last {last.host}; what is recorded stays"
+            )
+        if not probe:
+            self._tasks += 1
+            self._lost += 1
+            self._seconds += seconds
+
+    def blamed(self, batch: Batch, host: str, seconds: float) -> int:
+        """Take down that a batch was lost with a host as a task of its own.
+
+        Parameters
+        ----------
+        batch : tuple of Trial
+            The batch.
+        host : str
+            The machine.
+        seconds : float
+            How long the batch had been there.
+
+        Returns
+        -------
+        int
+            How often it was, if that is no chance, and the count begins anew; else 0.
+        """
+        key = batch[0].key
+        self._hosts[key].append(host)
+        longest = max(self._longest.get(key, 0.0), seconds)
+        self._longest[key] = longest
+        times, places = len(self._hosts[key]), len(set(self._hosts[key]))
+        if times < self.enough(longest) or places < min(LOSSES, self.machines):
+            return 0
+        self._forget(batch)
+        # These losses are explained, and say nothing against the hosts.
+        self._in_a_row = max(self._in_a_row - times, 0)
+        return times
+
+    def enough(self, seconds: float = 0.0) -> int:
+        """Return the number of losses of a batch, in a row, that is no chance.
+
+        Hosts that end by themselves lose a batch with probability q, and one of N
+        batches k times in a row with at most N q^k: that is to be at most `CHANCE`. N
+        are all batches of the run, so that it holds for all of it, not for each
+        moment. q is the part of the tasks that were lost, or, if it is more, the
+        probability that a host ends within the longest time that the batch was at
+        work: long batches are lost more often than short ones. One of the losses that
+        q is estimated from may be the suspect's own; to the others two standard
+        deviations are added, for there may be few.
+        """
+        others = float(max(self._lost - 1, 0))
+        if others == 0.0:
+            return LOSSES
+        others += 2 * math.sqrt(others)
+        by_time = -math.expm1(-others * seconds / max(self._seconds, 1e-9))
+        rate = min(max(others / self._tasks, by_time), COMMONEST)
+        stakes = max(self.stakes, self._tasks)
+        return max(LOSSES, math.ceil(math.log(CHANCE / stakes) / math.log(rate)))
+
+    def _forget(self, batch: Batch) -> None:
+        self._hosts.pop(batch[0].key, None)
+        self._longest.pop(batch[0].key, None)
+
 
 GROWTH = 4
 STILLBORN = 5

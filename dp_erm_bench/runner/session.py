@@ -1,30 +1,377 @@
-"""One run of an experiment: what is asked, planned, recorded, and to do."""
+"""One run of an experiment: planned, carried out, recorded, shown."""
 
+from __future__ import annotations
+
+import contextlib
 import functools
 import itertools
+import math
 import secrets
+import signal
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from dp_erm_bench.definitions import package_sources
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.lines import Trial
+from dp_erm_bench.experiment.lines import Kind, Trial
 from dp_erm_bench.experiment.tune import tuners_of
+from dp_erm_bench.results.files import plural
 from dp_erm_bench.results.runs import check_run, new_run_id
-from dp_erm_bench.results.store import Asked, Plan, Store, finals_of
+from dp_erm_bench.results.store import FAILED, Asked, Plan, Store, finals_of
+from dp_erm_bench.runner.engines.base import Engine
 from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.handshake import needs_of
+from dp_erm_bench.runner.host import Worker
+from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.pool import Pool, batches_of, work_of
-from dp_erm_bench.runner.process import Worker
-from dp_erm_bench.runner.progress import Progress
-from dp_erm_bench.runner.summary import Reasons
-from dp_erm_bench.runner.worker import Batch, Job
+from dp_erm_bench.runner.worker import Batch, Job, Outcome
+
+LEAST = 2
+"""Smaller batches are not made for balance: their kernels would be slower."""
+
+GAIN = 3.0
+"""A batch is not split below so many times the work that its trials share."""
+
+
+def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
+    """Return batches of trials that may share one, the longest work first.
+
+    The batches depend on the trials only, never on the number of workers, so that
+    any number of workers computes the same bits.
+
+    Parameters
+    ----------
+    planned : iterable of Trial
+        Trials without repeated keys.
+    most : int
+        Most trials in a batch.
+    aim : float
+        Work of one batch, without what its trials share; 1e8 is about a second.
+    """
+    kinds: defaultdict[Kind, list[Trial]] = defaultdict(list)
+    for one in planned:
+        kinds[one.kind].append(one)
+    batches: list[Batch] = []
+    for members in kinds.values():
+        # Parts of nearly equal length.
+        count = _count(members[0], len(members), most, aim)
+        cuts = [len(members) * i // count for i in range(count + 1)]
+        batches += [tuple(members[a:b]) for a, b in pairwise(cuts)]
+    return sorted(batches, key=work_of, reverse=True)
+
+
+def work_of(batch: Batch) -> float:
+    """Return the work of a batch, in the unit of `Trial.work`."""
+    return batch[0].work.batch(len(batch))
+
+
+def batch_size(one: Trial, members: int, most: int, aim: float) -> int:
+    """Return the most trials in a batch of `members` trials of the kind of one."""
+    return math.ceil(members / _count(one, members, most, aim))
+
+
+def _count(one: Trial, members: int, most: int, aim: float) -> int:
+    """Return the number of batches of some trials of a kind."""
+    if not one.setting.batch_key.batchable:
+        return members
+    own, shared = one.work
+    # Each part of a batch would do again what its trials share.
+    size = most if own <= 0 else int(min(max(aim, GAIN * shared) / own, most))
+    return math.ceil(members / max(size, min(LEAST, most)))
+
+
+class Pool:
+    """The workers of a run: what they do is in a ledger, and an engine carries it.
+
+    Any number of workers, one too, are processes: all compute the same bits, and a
+    crash never reaches the parent.
+
+    Parameters
+    ----------
+    engine : Engine
+        Who carries the tasks.
+    job : Job
+        What the workers must know.
+    """
+
+    def __init__(self, engine: Engine, job: Job) -> None:
+        self.engine, self._ledger = engine, Ledger(job)
+        self._on_sigterm: Any = None
+        self._engines = contextlib.ExitStack()
+        self._started = False
+        self._hosts: defaultdict[str, set[str]] = defaultdict(set)
+        self._lost = 0
+
+    def __enter__(self) -> Pool:
+        """Have SIGTERM end the run as Ctrl-C does."""
+        if threading.current_thread() is threading.main_thread():
+            self._on_sigterm = signal.signal(signal.SIGTERM, _terminated)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """End the workers, at once after an exception."""
+        self._engines.__exit__(*error)
+        self._ledger.close()
+        if self._on_sigterm is not None:
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def run(self, batches: Iterable[Batch]) -> Iterator[list[Outcome]]:
+        """Yield the outcomes of batches as they come in, those of a task together.
+
+        The engine starts with the first: who has nothing to do asks no cluster.
+
+        Raises
+        ------
+        UsageError
+            If the results folder cannot be written, no worker can be started, or all
+            of them are lost.
+        """
+        if not self._started:
+            self._engines.enter_context(self.engine)
+            self._ledger.slots, self._started = self.engine.slots, True
+        self._ledger.add(batches)
+        while len(self._ledger):
+            for number, answer in self.engine.answers(self._ledger):
+                if answer is None:
+                    self._lost += 1
+                else:
+                    machine, _, process = answer.host.rpartition(":")
+                    self._hosts[machine].add(process)
+                if outcomes := self._ledger.settle(number, answer):
+                    yield outcomes
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a manifest says of hosts.
+
+        `hosts`: how many have answered on each machine, and its kind of CPU where it
+        was told; `lost_tasks`: how many were lost with theirs.
+        """
+        hosts: dict[str, dict[str, Any]] = {}
+        for machine, ones in sorted(self._hosts.items()):
+            cpu = self.engine.cpus.get(machine)
+            hosts[machine] = {"hosts": len(ones), **({"cpu": cpu} if cpu else {})}
+        return {"hosts": hosts, "lost_tasks": self._lost}
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+OTHERS = ("skipped", "diverged")
+SHOWN = 8
+"""Reasons of a status that are listed."""
+MOST = 1000
+"""Records of earlier runs that are read for their reasons."""
+
+
+class Reasons:
+    """Why trials are not ok: distinct first lines of messages with their counts."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {}
+        self.first: dict[str, str] = {}
+        self.earlier: dict[str, str] = {}
+
+    def add(self, status: str, message: str) -> None:
+        """Count a trial of a status; the first message of each is kept whole."""
+        line = message.partition("\n")[0]
+        self.counts.setdefault(status, Counter())[line] += 1
+        self.first.setdefault(status, message)
+
+    def recorded(self, key: str, status: str) -> None:
+        """Note a trial that an earlier run has left with a status."""
+        if status not in ("ok", "planned"):
+            self.earlier[key] = status
+
+    def lines(self, store: Store) -> Iterator[str]:
+        """Yield a line per status, and one per reason where there are several.
+
+        Of what earlier runs have left, `MOST` records are read.
+        """
+        keys = [*self.earlier][:MOST]
+        for key, record in zip(keys, store.records(keys), strict=True):
+            self.add(self.earlier[key], str((record or {}).get("message", "")))
+        for status in (*FAILED, *OTHERS):
+            found = self.counts.get(status)
+            if not found:
+                continue
+            total, several = f"{status}: {found.total()} trials", len(found) > 1
+            if status in FAILED:
+                yield f"{total}, the first: {self.first[status]}"
+            else:
+                yield total if several else f"{total}: {self.first[status]}"
+            if several:
+                for reason, number in found.most_common(SHOWN):
+                    yield f"  {number} x {reason}"
+                if len(found) > SHOWN:
+                    yield f"  and {plural(len(found) - SHOWN, 'other reason')}"
+        if unread := len(self.earlier) - len(keys):
+            yield f"and {plural(unread, 'trial')} that ended so in earlier runs"
+
+
+STEPS = 20
+QUIET = 0.5
+"""Seconds between two lines at least, the last line excepted."""
+
+FIRST, PAUSE = 3.0, 60.0
+"""Seconds from the start to the first line, and between two of them at most."""
+
+
+def say(text: str) -> None:
+    """Print a line on stderr; that nobody can read it is no reason to end a sweep."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def awaited(text: str, enabled: bool) -> Iterator[None]:
+    """Say what is done within, if that takes more than `FIRST` seconds."""
+    timer = threading.Timer(FIRST, say, [text])
+    timer.daemon = True
+    if enabled:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class Progress:
+    """Count trials done and failed, and show them.
+
+    Parameters
+    ----------
+    title : str
+        What is counted.
+    enabled : bool
+        Whether to show anything.
+    total : int
+        Trials expected; it grows if more are announced.
+    workers : function, optional
+        Returns how many there are; it is not shown without.
+    begun : float, optional
+        When the run began, by `time.monotonic`; now by default. Elsewhere than on a
+        terminal there is a line `FIRST` seconds after that, and then at least every
+        `PAUSE` seconds, be it that no trial has ended.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        enabled: bool,
+        total: int,
+        workers: Callable[[], int] | None = None,
+        begun: float | None = None,
+    ) -> None:
+        self.title, self.enabled, self.total = title, enabled, total
+        self._workers = workers
+        self.done = self.failed = self.ran = self.announced = 0
+        self._bar: Any = None
+        self._task: Any = None
+        self._step = 0
+        self._start = self._last = time.monotonic()
+        self._begun = self._start if begun is None else begun
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._clock = threading.Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> Progress:
+        """Open the bar if stderr is a terminal."""
+        if self.enabled and sys.stderr.isatty():
+            from rich import progress
+            from rich.console import Console
+
+            columns = (progress.BarColumn(), progress.MofNCompleteColumn())
+            self._bar = progress.Progress(
+                "{task.description}",
+                *columns,
+                "{task.fields[failed]} failed{task.fields[alive]}",
+                progress.TimeRemainingColumn(),
+                console=Console(file=getattr(sys.stderr, "inside", sys.stderr)),
+                refresh_per_second=5,
+            )
+            fields = {"failed": 0, "alive": self._alive()}
+            self._task = self._bar.add_task(self.title, total=self.total, **fields)
+            self._bar.start()
+        elif self.enabled:
+            self._clock.start()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Close the bar, stop the clock."""
+        self._over.set()
+        if self._bar is not None:
+            self._bar.stop()
+        elif self.enabled:
+            self._clock.join()
+
+    def _tick(self) -> None:
+        # What is recorded already is counted in no time.
+        due = max(QUIET, self._begun + FIRST - time.monotonic())
+        while not self._over.wait(due):
+            with self._lock:
+                since = time.monotonic() - self._last
+                if self._last == self._start or since >= PAUSE:
+                    # Who counts workers may be at it when one comes.
+                    with contextlib.suppress(RuntimeError):
+                        self._print()
+                    since = 0.0
+            due = PAUSE - since
+
+    def announce(self, recorded: int, todo: int) -> None:
+        """Count the trials of a round: those recorded earlier are done."""
+        self.announced += recorded + todo
+        self.total = max(self.total, self.announced)
+        self.done += recorded
+        self._step = STEPS * self.done // max(self.total, 1)
+        if self._bar is not None:
+            self._bar.update(self._task, total=self.total, completed=self.done)
+
+    def advance(self, statuses: Iterable[str]) -> None:
+        """Count the trials of a batch."""
+        statuses = list(statuses)
+        self.done += len(statuses)
+        self.ran += len(statuses)
+        self.failed += sum(status in FAILED for status in statuses)
+        if self._bar is not None:
+            fields = {"failed": self.failed, "alive": self._alive()}
+            self._bar.update(self._task, completed=self.done, **fields)
+        elif self.enabled:
+            self._line()
+
+    def _line(self) -> None:
+        step = STEPS * self.done // max(self.total, 1)
+        with self._lock:
+            soon = time.monotonic() - self._last < QUIET and self.done < self.total
+            if step != self._step and not soon:
+                self._step = step
+                self._print()
+
+    def _print(self) -> None:
+        self._last = time.monotonic()
+        spent, left = self._last - self._start, "time left not known yet"
+        if self.ran:
+            left = f"{spent / self.ran * (self.total - self.done):.0f} s left"
+        say(
+            f"{self.title}: {100 * self.done // max(self.total, 1)} % "
+            f"({self.done} of {self.total} trials, {self.failed} failed"
+            f"{self._alive()}, {spent:.0f} s, {left})"
+        )
+
+    def _alive(self) -> str:
+        """Return how many workers there are, to follow other words."""
+        if self._workers is None:
+            return ""
+        number = self._workers()
+        return f", {number} worker{'s' * (number != 1)}"
+
 
 Label = tuple[str, str]
 """Panel and line."""

@@ -15,7 +15,7 @@ from dp_erm_bench.experiment.lines import task_of
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import facts, problem_of, run_of, trajectory, warm_up
-from dp_erm_bench.runner.probe import OVER, Probe
+from dp_erm_bench.runner.plan import OVER, Probe
 from dp_erm_bench.runner.worker import Batch
 from dp_erm_bench.solvers.runs import checkpoints_of
 

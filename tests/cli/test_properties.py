@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from dp_erm_bench import registry
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.experiment.schema import settings as keys
-from dp_erm_bench.runner import probe
-from dp_erm_bench.runner.probe import probed
+from dp_erm_bench.runner import plan
+from dp_erm_bench.runner.plan import probed
 
 EXAMPLES = int(os.environ.get("DP_ERM_BENCH_EXAMPLES", "0"))
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -61,7 +61,7 @@ def away(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(probe, "probed", seldom)
+        patch.setattr(plan, "probed", seldom)
         yield folder
 
 

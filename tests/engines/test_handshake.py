@@ -14,13 +14,12 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store, encoded, failed
 from dp_erm_bench.runner import handshake
-from dp_erm_bench.runner.answers import Answer, packed
-from dp_erm_bench.runner.engines import admission, choice, refusals, remote
+from dp_erm_bench.runner.engines import admission, choice, remote
+from dp_erm_bench.runner.engines.admission import difference, lacking, parsed
 from dp_erm_bench.runner.engines.base import Ending
-from dp_erm_bench.runner.engines.refusals import difference, lacking, parsed
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.handshake import Needs, expected, introduce, needs_of
-from dp_erm_bench.runner.ledger import Ledger
+from dp_erm_bench.runner.ledger import Answer, Ledger, packed
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.worker import Job
 
@@ -129,7 +128,7 @@ def test_an_answer_of_another_kind_is_refused(answer):
 
 
 def test_a_large_answer_is_refused_unread(monkeypatch):
-    monkeypatch.setattr(refusals, "LARGEST", 10)
+    monkeypatch.setattr(admission, "LARGEST", 10)
     with pytest.raises(ValueError, match="must be a text"):
         parsed(introduce(b"[]"))
 

@@ -11,7 +11,7 @@ from dp_erm_bench.results import table
 from dp_erm_bench.results.files import check_writable
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import collect, load_results
-from dp_erm_bench.runner import manifest as outputs
+from dp_erm_bench.runner import experiment as outputs
 from dp_erm_bench.runner import session
 
 STAYS = "what is recorded stays"

@@ -13,7 +13,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.erm.population import FreshSample
 from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.results.table import load_results
-from dp_erm_bench.runner.sweeps import sweep
+from dp_erm_bench.runner.experiment import sweep
 from tests.loops import each
 
 BALL = {"name": "l2_ball", "radius": 1.0}

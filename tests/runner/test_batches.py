@@ -9,7 +9,7 @@ from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import BatchKey, Setting, Work
 from dp_erm_bench.experiment.lines import work_of as work_of_trial
 from dp_erm_bench.experiment.parameters import algorithm_of, problem_named
-from dp_erm_bench.runner.pool import LEAST, batches_of
+from dp_erm_bench.runner.session import LEAST, batches_of
 
 
 def planned(group, count, work=1.0, batchable=True, n_checkpoints=51):

@@ -12,8 +12,8 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.runner import experiment, host
 from dp_erm_bench.runner.experiment import early_worker
+from dp_erm_bench.runner.host import Worker
 from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.process import Worker
 
 pytestmark = pytest.mark.real_workers
 

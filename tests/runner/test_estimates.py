@@ -12,11 +12,11 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.store import Store, read_plan
-from dp_erm_bench.runner import estimate, plan, probe
+from dp_erm_bench.runner import plan
 from dp_erm_bench.runner.execute import run_batch
 from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.pool import batch_size, batches_of
-from dp_erm_bench.runner.probe import Probe, probed
+from dp_erm_bench.runner.plan import Probe, probed
+from dp_erm_bench.runner.session import batch_size, batches_of
 from dp_erm_bench.runner.timed import Clock
 from tests.contract.own import SOUND
 from tests.loops import each
@@ -180,7 +180,7 @@ def test_what_never_ends_costs_its_own_estimate_only(
     assert begin in SOUND
     (tmp_path / "wild.py").write_text(SOUND.replace(begin, wrong + begin, 1))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(probe, "PATIENCE", 1.0)
+    monkeypatch.setattr(plan, "PATIENCE", 1.0)
     pin = registry.pinned(str(tmp_path / "wild.py"))
     algorithm = {"name": pin, "clip": 1.0}
     wild, tame = (
@@ -192,15 +192,15 @@ def test_what_never_ends_costs_its_own_estimate_only(
 
 def test_what_only_the_first_batches_take_is_told_once(block, tmp_path, monkeypatch):
     """Of three trials that are named, and twenty of their kind that are not yet."""
-    probe = Probe(3, load=6.0, proof=1.0, cold=2.0, first=0.3)
+    plan = Probe(3, load=6.0, proof=1.0, cold=2.0, first=0.3)
     monkeypatch.setattr(
-        estimate, "tried", lambda examples: {e.sort: (e, probe) for e in examples}
+        plan, "tried", lambda examples: {e.sort: (e, plan) for e in examples}
     )
     (line,), _ = expand([block()])
     trials = list(line.sweep(51))
     later = [(trials[0], 20, 20.0)]
     given = (Store(tmp_path), trials, trials, later, RunOptions())
-    costs, _ = estimate.costs_of(*given)
+    costs, _ = plan.costs_of(*given)
     (each,) = costs.values()
     assert 23 * each == pytest.approx(23 * 0.1 + 6.0 + 2.0 + 1.0)
 

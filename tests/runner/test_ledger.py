@@ -15,10 +15,16 @@ from benchmarks.cluster import Cluster, accused, made
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
 from dp_erm_bench.results.store import Segment, Store, failed
-from dp_erm_bench.runner.answers import Answer, Death, packed, unpacked
-from dp_erm_bench.runner.ledger import Ledger
-from dp_erm_bench.runner.losses import LOSSES, LastWords
-from dp_erm_bench.runner.pool import Pool
+from dp_erm_bench.runner.ledger import (
+    LOSSES,
+    Answer,
+    Death,
+    LastWords,
+    Ledger,
+    packed,
+    unpacked,
+)
+from dp_erm_bench.runner.session import Pool
 from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome
 from tests.loops import each
 

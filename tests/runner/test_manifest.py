@@ -11,7 +11,7 @@ from dp_erm_bench.report.panels import commit
 from dp_erm_bench.results import files
 from dp_erm_bench.results.runs import read_manifest, read_run
 from dp_erm_bench.results.table import load_results
-from dp_erm_bench.runner import manifest, session
+from dp_erm_bench.runner import experiment, session
 
 SOLVER = '''
 from dp_erm_bench.solvers.random_cd import RandomCD
@@ -81,7 +81,7 @@ def test_the_blocks_of_an_experiment_are_not_told_twice(inline, block):
     ],
 )
 def test_only_consecutive_integers_are_a_range(seeds, told):
-    assert manifest._short(seeds) == told
+    assert experiment._short(seeds) == told
 
 
 def test_every_row_leads_to_a_manifest_of_the_run_that_computed_it(inline, block):
@@ -114,7 +114,7 @@ def test_a_solver_of_ones_own_is_named_by_its_content(tmp_path):
         file.write_text(text)
         line = type("Line", (), {"algorithm": registry.pinned(str(file))})
         other = type("Line", (), {"algorithm": "random_cd"})
-        (found,) = manifest.solver_files([line, other, line]).items()
+        (found,) = experiment.solver_files([line, other, line]).items()
         assert found[0] == "mine.py"
         digests.append(found[1])
     assert digests[0] != digests[1]
@@ -161,7 +161,7 @@ def test_while_it_runs_it_is_running(inline, block, monkeypatch):
 
 def test_a_full_disk_at_the_end_hides_no_other_error(inline, block, monkeypatch):
     def stop(*given):
-        monkeypatch.setattr(manifest, "write_run", full)
+        monkeypatch.setattr(experiment, "write_run", full)
         raise ArithmeticError("the first error")
 
     def full(*given):

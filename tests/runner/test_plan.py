@@ -7,9 +7,8 @@ from dp_erm_bench.experiment import parameters
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.problems.erm import build
 from dp_erm_bench.results.store import Segment, Store
-from dp_erm_bench.runner import estimate
-from dp_erm_bench.runner.estimate import costs_of
-from dp_erm_bench.runner.plan import duration, wall
+from dp_erm_bench.runner import plan
+from dp_erm_bench.runner.plan import costs_of, duration, wall
 
 CHEAP, DEAR = 0.25, 600.0
 
@@ -99,7 +98,7 @@ def test_other_parameters_of_the_algorithm_are_scaled_by_work(block, tmp_path):
     scale = each(more[0], 3) / each(known[0], 1)
     assert found == pytest.approx([CHEAP] * 3 + [CHEAP * scale] * 3)
     assert scale != 1
-    assert basis == f"{estimate.SAME}; {estimate.SCALED}"
+    assert basis == f"{plan.SAME}; {plan.SCALED}"
 
 
 def test_another_sweep_of_the_folder_tells_too(inline, block, capsys):
@@ -110,10 +109,10 @@ def test_another_sweep_of_the_folder_tells_too(inline, block, capsys):
     other = planned(block(dataset={"name": "log1", "n": 120, "p": 5}))
     basis, found = costs(inline.folder, other)
     scale = each(other[0], 3) / each(planned(block())[0], 1)
-    assert basis == estimate.SCALED
+    assert basis == plan.SCALED
     assert found[0] == pytest.approx(seconds * scale, rel=0.9)
     greedy = planned(block(algorithm={"name": "greedy_cd", "clip": 1.0}))
-    assert costs(inline.folder, greedy)[0] == estimate.GUESSED
+    assert costs(inline.folder, greedy)[0] == plan.GUESSED
 
 
 def test_failures_and_other_checkpoints_are_no_measure(block, tmp_path):
@@ -122,13 +121,13 @@ def test_failures_and_other_checkpoints_are_no_measure(block, tmp_path):
     failed = {"key": trials[0].key, "status": "timeout", "message": "too long"}
     segment.append([failed], DEAR)
     segment.close()
-    assert costs(tmp_path, trials)[0] == estimate.GUESSED
+    assert costs(tmp_path, trials)[0] == plan.GUESSED
     record(tmp_path, planned(block(), rows=2), [DEAR] * 3)
     both = [*trials, *planned(block(), rows=2)]
     seconds, basis = costs_of(Store(tmp_path), both, trials)
     scale = each(trials[0], 3) / each(planned(block(), rows=2)[0], 1)
     assert seconds[trials[0].kind] == pytest.approx(DEAR * scale)
-    assert basis == estimate.SCALED
+    assert basis == plan.SCALED
 
 
 def test_few_records_are_read_however_many_there_are(block, tmp_path, monkeypatch):
@@ -140,7 +139,7 @@ def test_few_records_are_read_however_many_there_are(block, tmp_path, monkeypatc
         Store, "records", lambda self, keys: asked.extend(keys) or records(self, keys)
     )
     costs_of(Store(tmp_path), trials, trials[-1:])
-    assert 0 < len(asked) <= 2 * estimate.SAMPLE
+    assert 0 < len(asked) <= 2 * plan.SAMPLE
 
 
 def test_a_tuned_line_counts_the_rounds_to_come(run, tuned, capsys):

@@ -18,10 +18,10 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
-from dp_erm_bench.runner import execute, host, process, worker
-from dp_erm_bench.runner.answers import understood, unpacked
+from dp_erm_bench.runner import execute, host, worker
 from dp_erm_bench.runner.engines.joblib import JoblibEngine
-from dp_erm_bench.runner.pool import Pool
+from dp_erm_bench.runner.ledger import understood, unpacked
+from dp_erm_bench.runner.session import Pool
 from dp_erm_bench.runner.worker import Job
 
 pytestmark = pytest.mark.real_workers
@@ -82,7 +82,7 @@ def test_workers_have_one_thread(run, block):
 def test_workers_that_cannot_start_end_the_run_with_a_sentence(
     block, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(process.sys, "executable", shutil.which("false"))
+    monkeypatch.setattr(host.sys, "executable", shutil.which("false"))
     job = Job(str(tmp_path), "1", "fakes.bowl")
     with pytest.raises(UsageError, match=r"n_jobs=2: 5 workers in a row .*code 1"):
         with Pool(JoblibEngine(2), job) as pool:
@@ -198,9 +198,9 @@ def test_a_process_that_cannot_be_made_is_one_sentence(monkeypatch):
     def refused(*command, **options):
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    monkeypatch.setattr(process.subprocess, "Popen", refused)
+    monkeypatch.setattr(host.subprocess, "Popen", refused)
     with pytest.raises(UsageError, match="no worker can be started: Resource temp"):
-        process.Worker()
+        host.Worker()
 
 
 @pytest.mark.parametrize("error", [UsageError("no worker"), OSError(28, "no room")])

@@ -3,8 +3,8 @@ import time
 
 import pytest
 
-from dp_erm_bench.runner import progress
-from dp_erm_bench.runner.progress import Progress
+from dp_erm_bench.runner import session
+from dp_erm_bench.runner.session import Progress
 
 
 def lines(capsys):
@@ -12,7 +12,7 @@ def lines(capsys):
 
 
 def test_a_line_per_twentieth_on_a_pipe(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "QUIET", 0.0)
+    monkeypatch.setattr(session, "QUIET", 0.0)
     with Progress("study", True, 1000) as shown:
         shown.announce(0, 1000)
         for _ in range(1000):
@@ -46,7 +46,7 @@ def test_a_reader_that_is_gone_ends_no_sweep(monkeypatch, error):
         def write(self, text):
             raise error
 
-    monkeypatch.setattr(progress.sys, "stderr", Gone())
+    monkeypatch.setattr(session.sys, "stderr", Gone())
     with Progress("study", True, 2) as shown:
         shown.announce(0, 2)
         shown.advance(["ok", "ok"])
@@ -77,7 +77,7 @@ def test_a_terminal_gets_a_bar(monkeypatch):
 
 
 def test_a_log_has_a_line_soon_though_no_trial_has_ended(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "FIRST", 0.05)
+    monkeypatch.setattr(session, "FIRST", 0.05)
     with Progress("study", True, 8) as shown:
         shown.announce(0, 8)
         time.sleep(0.9)
@@ -86,8 +86,8 @@ def test_a_log_has_a_line_soon_though_no_trial_has_ended(capsys, monkeypatch):
 
 
 def test_a_log_has_a_line_again_and_its_estimate_is_measured(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "FIRST", 0.05)
-    monkeypatch.setattr(progress, "PAUSE", 0.2)
+    monkeypatch.setattr(session, "FIRST", 0.05)
+    monkeypatch.setattr(session, "PAUSE", 0.2)
     with Progress("study", True, 1000) as shown:
         shown.announce(0, 1000)
         shown._start -= 10.0
@@ -101,7 +101,7 @@ def test_a_log_has_a_line_again_and_its_estimate_is_measured(capsys, monkeypatch
 
 
 def test_the_first_line_counts_from_the_start_of_the_run(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "FIRST", 5.0)
+    monkeypatch.setattr(session, "FIRST", 5.0)
     with Progress("study", True, 8, begun=time.monotonic() - 5.0) as shown:
         shown.announce(2, 6)
         time.sleep(0.9)
@@ -109,9 +109,9 @@ def test_the_first_line_counts_from_the_start_of_the_run(capsys, monkeypatch):
 
 
 def test_what_takes_long_before_the_first_trial_is_said(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "FIRST", 0.05)
-    with progress.awaited("study: reading data, planning", True):
+    monkeypatch.setattr(session, "FIRST", 0.05)
+    with session.awaited("study: reading data, planning", True):
         time.sleep(0.3)
-    with progress.awaited("other: reading data, planning", True):
+    with session.awaited("other: reading data, planning", True):
         pass
     assert lines(capsys) == ["study: reading data, planning"]

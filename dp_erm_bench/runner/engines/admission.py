@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+import pickle
+import pkgutil
 import queue
+import secrets
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from dp_erm_bench.errors import UsageError, printable
-from dp_erm_bench.runner.engines.base import GONE, Ending
+from dp_erm_bench.plugins.names import label
+from dp_erm_bench.runner import handshake, shipping
+from dp_erm_bench.runner.engines.base import GONE, Ending, SchedulerLost
 from dp_erm_bench.runner.engines.dask import Connection
-from dp_erm_bench.runner.engines.refusals import difference, lacking, parsed, title
-from dp_erm_bench.runner.engines.shipper import Caller, Shipper, Tell
 from dp_erm_bench.runner.handshake import (
+    CPU,
+    DATA,
+    FEATURES,
+    FILE,
     MACHINE,
+    STALE,
     Needs,
     expected,
     introduce,
@@ -23,6 +34,290 @@ from dp_erm_bench.runner.handshake import (
     spelled,
 )
 from dp_erm_bench.runner.worker import Batch, Job
+
+LARGEST = 1 << 24
+"""Characters of an introduction that is read."""
+
+DIGITS = 12
+"""Digits of a digest in a sentence."""
+
+SHOWN = 5
+"""Features of a CPU in a sentence."""
+
+Introduction = Mapping[str, str]
+
+
+def parsed(answer: object) -> dict[str, str]:
+    """Return the introduction in an answer.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if not isinstance(answer, str) or len(answer) > LARGEST:
+        raise ValueError("it must be a text")
+    found = json.loads(answer)
+    if not isinstance(found, dict):
+        raise ValueError("it must be a JSON object")
+    if not all(isinstance(value, str) for value in found.values()):
+        raise ValueError("its values must be texts")
+    if not {MACHINE, CPU, FEATURES, STALE} <= found.keys():
+        raise ValueError("it must name its machine and CPU")
+    return {key: printable(value) for key, value in found.items()}
+
+
+def lacking(theirs: Introduction, ours: Introduction) -> list[str]:
+    """Return the keys of data and files that a worker does not have as it should."""
+    wanted = [key for key in ours if key.startswith((DATA, FILE))]
+    return [key for key in wanted if theirs.get(key) != ours[key]]
+
+
+def difference(theirs: Introduction, ours: Introduction, mixed: bool = False) -> str:
+    """Return the first difference of a worker, and what to do; empty if there is none.
+
+    Data and files are left out: see `lacking`.
+
+    Parameters
+    ----------
+    theirs, ours : mapping
+        The worker's introduction, and the `expected` one.
+    mixed : bool
+        Whether there may be several kinds of CPU.
+    """
+    if theirs[STALE]:
+        return "its dp_erm_bench has changed since it was started: start it again"
+    for start, sentence in SENTENCES.items():
+        if mixed and start in (CPU, FEATURES):
+            continue
+        for key in sorted(k for k in {**ours, **theirs} if k.startswith(start)):
+            there, here = theirs.get(key, ""), ours.get(key, "")
+            if there != here:
+                return sentence(printable(key[len(start) :], 100), there, here)
+    return ""
+
+
+def title(key: str) -> str:
+    """Return the name of a dataset or a file as a sentence has it."""
+    if key.startswith(DATA):
+        return f"dataset {json.loads(key.removeprefix(DATA))['name']}"
+    return f"file {label(key.removeprefix(FILE))}.py"
+
+
+def _package(name: str, there: str, here: str) -> str:
+    return (
+        f"its dp_erm_bench differs in {name} ({_digests(there, here)}): install the "
+        "same sources there and start it again"
+    )
+
+
+def _version(name: str, there: str, here: str) -> str:
+    has = f"{name} {there}" if there else f"no {name}"
+    return f"it has {has}, here is {here or 'none'}: install the same there"
+
+
+def _setting(name: str, there: str, here: str) -> str:
+    values = f"{name}={there or 'unset'} there, {here or 'unset'} here"
+    return f"{values}: set the same and start it again"
+
+
+def _cpu(name: str, there: str, here: str) -> str:
+    return (
+        f"its CPU is {there}, here is {here}: numbers would differ in their last bits; "
+        "runner.mixed_cpus=true allows several kinds of CPU"
+    )
+
+
+def _features(name: str, there: str, here: str) -> str:
+    apart = sorted({*there.split(",")} ^ {*here.split(",")})
+    names = dict.fromkeys(feature.lstrip("+-") for feature in apart)
+    more = ", ..." if len(names) > SHOWN else ""
+    text = ", ".join([*names][:SHOWN]) + more
+    return (
+        f"its CPU differs in features ({text}): numbers would differ in their last "
+        "bits; runner.mixed_cpus=true allows several kinds of CPU"
+    )
+
+
+def _solver(name: str, there: str, here: str) -> str:
+    return (
+        f"algorithm={name} comes from an installed package, which differs there "
+        f"({_digests(there, here)}): install the same there and start it again"
+    )
+
+
+def _digests(there: str, here: str) -> str:
+    return f"sha256 {there[:DIGITS] or 'none'}, here {here[:DIGITS] or 'none'}"
+
+
+SENTENCES = {
+    handshake.PACKAGE: _package,
+    handshake.VERSION: _version,
+    handshake.SETTING: _setting,
+    CPU: _cpu,
+    FEATURES: _features,
+    handshake.SOLVER: _solver,
+}
+"""What is said of a difference, by the start of its key; the first one is told."""
+
+
+PAUSE = 1.0
+"""Seconds between two looks whether the worker that is waited for is there."""
+
+Call = Callable[[bytes], str]
+Tell = Callable[[Ending], None]
+
+
+class Gone(Exception):
+    """The worker that was called is no longer there."""
+
+
+class Caller:
+    """Has workers call functions of this package, which they import themselves.
+
+    Attributes
+    ----------
+    present : collection of str
+        The addresses of the workers that are there.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.present: Collection[str] = ()
+        self._name = secrets.token_hex(8)
+
+    def find(self, address: str, call: Call, tell: Tell) -> None:
+        """Have a worker import a function; it ends at a call of one that it lacks.
+
+        Raises
+        ------
+        SchedulerLost
+            If nothing can be sent.
+        """
+        name = f"{call.__module__}:{call.__qualname__}"
+        self.start(address, pkgutil.resolve_name, name, tell)
+
+    def start(
+        self, address: str, call: Callable[[Any], Any], argument: Any, tell: Tell
+    ) -> None:
+        """Have a worker call a function; `tell` hears of the end in another thread.
+
+        Raises
+        ------
+        SchedulerLost
+            If nothing can be sent.
+        """
+        # Until it has ended it is held here: else the scheduler forgets it.
+        held: list[Any] = []
+
+        def ended(ending: Ending) -> None:
+            held.clear()
+            tell(ending)
+
+        key = f"dp-erm-bench-{self._name}-{secrets.token_hex(8)}"
+        held.append(self.connection.submit(address, key, (call, argument), ended))
+
+    def wait(self, address: str, call: Call, argument: bytes) -> Any:
+        """Return what a function returns on a worker.
+
+        Raises
+        ------
+        UsageError
+            If it fails there.
+        Gone
+            If the worker is.
+        SchedulerLost
+            If the scheduler does not answer.
+        """
+        told: queue.SimpleQueue[Ending] = queue.SimpleQueue()
+        self.start(address, call, argument, told.put)
+        while True:
+            try:
+                ending = told.get(timeout=PAUSE)
+                break
+            except queue.Empty:
+                if address not in self.present:
+                    raise Gone from None
+        if ending.cancelled:
+            raise SchedulerLost(ending.problem)
+        if ending.problem:
+            raise UsageError(ending.problem.partition("\n")[0])
+        return ending.value
+
+
+class Shipper:
+    """Sends workers what they lack: to one at a time, after asking it again.
+
+    So several that share a cache get it once.
+
+    Parameters
+    ----------
+    caller : Caller
+    needs : Needs
+        What the run needs.
+    ours : mapping
+        The introduction of a worker that lacks nothing.
+    """
+
+    def __init__(self, caller: Caller, needs: Needs, ours: Mapping[str, str]) -> None:
+        self.caller, self.needs, self.ours = caller, needs, ours
+        self._orders: queue.SimpleQueue[tuple[str, Tell]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def send(self, address: str, tell: Tell) -> None:
+        """Have a worker be sent what it lacks; `tell` hears its new introduction."""
+        if self._thread is None:
+            # What it waits for may never come: it must not keep the process.
+            self._thread = threading.Thread(target=self._serve, daemon=True)
+            self._thread.start()
+        self._orders.put((address, tell))
+
+    def _serve(self) -> None:
+        while True:
+            self._serve_one(*self._orders.get())
+
+    def _serve_one(self, address: str, tell: Tell) -> None:
+        try:
+            tell(Ending(self._sent(address)))
+        except Gone:
+            return
+        except SchedulerLost as error:
+            tell(Ending(problem=str(error), cancelled=True))
+        except Exception as error:  # of this thread nobody else would hear
+            tell(Ending(problem=str(error) or type(error).__name__))
+
+    def _sent(self, address: str) -> Any:
+        """Return the introduction of a worker once it has what it lacked."""
+        needs = json.dumps(self.needs).encode()
+        theirs = parsed(self.caller.wait(address, introduce, needs))
+        keys = lacking(theirs, self.ours)
+        for key in keys:
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    self._send_one(address, key, Path(folder))
+                except UsageError as error:
+                    why = f"{title(key)} cannot be sent there: {error}"
+                    raise UsageError(why) from None
+        return self.caller.wait(address, introduce, needs)
+
+    def _send_one(self, address: str, key: str, folder: Path) -> None:
+        if key.startswith(DATA):
+            pin = next(one for one in self.needs.datasets if DATA + one.text == key)
+            freight = shipping.data_freight(pin)
+            parts = shipping.data_parts(pin, folder)
+        else:
+            group, file = next(one for one in self.needs.files if FILE + one[1] == key)
+            freight = shipping.file_freight(group, file)
+            parts = shipping.file_parts(group, file)
+        for part in parts:
+            sent = pickle.dumps((freight, *part))
+            if problem := self.caller.wait(address, shipping.receive, sent):
+                raise UsageError(problem)
+        if problem := self.caller.wait(
+            address, shipping.arrived, pickle.dumps(freight)
+        ):
+            raise UsageError(problem)
+
 
 GRACE = 5.0
 """Seconds in which another worker may come where all that are there were refused."""

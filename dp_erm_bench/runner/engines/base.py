@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, Self
 
-from dp_erm_bench.runner.answers import Answer, unpacked
-from dp_erm_bench.runner.ledger import Ledger
-from dp_erm_bench.runner.losses import LastWords
+from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger, unpacked
 
 
 class SchedulerLost(Exception):

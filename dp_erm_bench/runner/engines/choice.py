@@ -19,7 +19,7 @@ from dp_erm_bench.runner.handshake import Needs
 if TYPE_CHECKING:
     from dp_erm_bench.runner.engines.base import Engine
     from dp_erm_bench.runner.engines.dask import Connection
-    from dp_erm_bench.runner.process import Worker
+    from dp_erm_bench.runner.host import Worker
 
 HANG = {
     "dask": "runner=dask, which uses Dask's own client",

@@ -21,8 +21,12 @@ from distributed import Future as DaskFuture
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import EngineConfig
 from dp_erm_bench.runner.engines.base import GONE, Ending, SchedulerLost
-from dp_erm_bench.runner.engines.cluster import Jobs
-from dp_erm_bench.runner.engines.local import LocalWorkers, signals_deferred, silence
+from dp_erm_bench.runner.engines.cluster import (
+    Jobs,
+    LocalWorkers,
+    signals_deferred,
+    silence,
+)
 
 SETTINGS = {
     # A task whose worker is lost comes back to the ledger, which knows what to do.

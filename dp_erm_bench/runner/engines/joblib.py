@@ -15,13 +15,10 @@ import joblib
 from joblib import parallel
 from joblib.parallel import ParallelBackendBase
 
-from dp_erm_bench.runner.answers import Answer
 from dp_erm_bench.runner.engines.base import believed
 from dp_erm_bench.runner.engines.choice import ACTIVE, hanging
-from dp_erm_bench.runner.host import children, hosted, shipped
-from dp_erm_bench.runner.ledger import Ledger
-from dp_erm_bench.runner.losses import LastWords
-from dp_erm_bench.runner.process import PATIENCE, Worker
+from dp_erm_bench.runner.host import PATIENCE, Worker, children, hosted, shipped
+from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger
 from dp_erm_bench.runner.worker import Batch, Job
 
 HANGING = {

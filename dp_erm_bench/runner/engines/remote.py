@@ -13,13 +13,11 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 from dp_erm_bench.errors import UsageError, printable
-from dp_erm_bench.runner.answers import Answer
 from dp_erm_bench.runner.engines.admission import Admission
 from dp_erm_bench.runner.engines.base import GONE, Ending, SchedulerLost, believed
 from dp_erm_bench.runner.engines.dask import Connection, Future, wish
 from dp_erm_bench.runner.host import shipped
-from dp_erm_bench.runner.ledger import Ledger
-from dp_erm_bench.runner.losses import LastWords
+from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger
 
 LOOK = 1.0
 """Seconds between two looks at who is there."""
