@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from dp_erm_bench import Diverged
 from dp_erm_bench.api import fit
-from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.datasets.base import Bounds, norms
 from dp_erm_bench.datasets.bounds import clipped
 from dp_erm_bench.datasets.prepare import Recipe, prepare

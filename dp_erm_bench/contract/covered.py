@@ -33,9 +33,8 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.covering import MOST, resized, within
-from dp_erm_bench.contract.families import BLANK, CORNERS, FAMILIES, LARGE, sized
+from dp_erm_bench.contract.cases import MOST, Case, resized, within
+from dp_erm_bench.contract.problems import BLANK, CORNERS, FAMILIES, LARGE, sized
 from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver

@@ -13,8 +13,14 @@ from unittest.mock import patch
 import numpy as np
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.contract.candidate import STEPS, Candidate
-from dp_erm_bench.contract.runs import DELTA, NotApplicable, require, run_at
+from dp_erm_bench.contract.candidate import (
+    DELTA,
+    STEPS,
+    Candidate,
+    NotApplicable,
+    require,
+    run_at,
+)
 from dp_erm_bench.errors import BudgetExhausted, Unsupported, UsageError
 from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.releases.adjacency import Adjacency

@@ -8,7 +8,14 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.contract.candidate import Candidate, Subject
+from dp_erm_bench.contract.candidate import (
+    DELTA,
+    Candidate,
+    NotApplicable,
+    Subject,
+    require,
+    run_at,
+)
 from dp_erm_bench.contract.problems import (
     curved_losses,
     gap,
@@ -16,7 +23,6 @@ from dp_erm_bench.contract.problems import (
     objectives,
     problem_of,
 )
-from dp_erm_bench.contract.runs import DELTA, NotApplicable, require, run_at
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.adjacency import Adjacency

@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from dp_erm_bench.accounting.certify import delta_at
 from dp_erm_bench.audit.guarantee import GRID
 from dp_erm_bench.audit.profile import candidates, excess, rates
-from dp_erm_bench.contract.candidate import Candidate
+from dp_erm_bench.contract.candidate import Candidate, NotApplicable, require, run_at
 from dp_erm_bench.contract.cases import Case, varied
-from dp_erm_bench.contract.families import CORNERS, LARGE
+from dp_erm_bench.contract.problems import CORNERS, LARGE
 from dp_erm_bench.contract.replay import LONGER, corners
-from dp_erm_bench.contract.runs import NotApplicable, require, run_at
 from dp_erm_bench.contract.side import Side
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanism, Mechanisms, Release

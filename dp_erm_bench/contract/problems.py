@@ -1,10 +1,20 @@
-"""The small problems that algorithms are checked on; the yaml files list them."""
+"""The small problems that algorithms are checked on, and neighbours of each.
+
+Neighbouring problems: one record is exchanged, or set to zero.
+
+Each family is made so that the record decides something that a solver may look at
+beside its mechanisms: the largest or the median norm, the scale of a column, whether a
+column is empty or constant, the classes, the range of the labels, a rank.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +25,14 @@ from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
+from dp_erm_bench.registry import build
 from dp_erm_bench.releases.adjacency import Adjacency
 
 Array = NDArray[np.float64]
 Parts = tuple[str, str, str]
 RADIUS = np.array([1.0, 2.0, 0.5, 3.0, 1.0, 0.3])
-CORNERS = RADIUS[:4]
+CORNER = RADIUS[:4]
 
 
 def objectives(constrained: bool = False) -> list[Parts]:
@@ -115,10 +127,10 @@ def neighbours(
     coordinate flipped, or all; or it is zero.
     """
     rng = np.random.default_rng(0)
-    X = CORNERS * np.sign(rng.normal(size=(8, 4)))
+    X = CORNER * np.sign(rng.normal(size=(8, 4)))
     y = np.sign(rng.normal(size=8))
-    X[0], y[0] = CORNERS * [1.0, 1.0, -1.0, 1.0], 1.0
-    bounds = Bounds(CORNERS, float(np.linalg.norm(CORNERS)), 1.0)
+    X[0], y[0] = CORNER * [1.0, 1.0, -1.0, 1.0], 1.0
+    bounds = Bounds(CORNER, float(np.linalg.norm(CORNER)), 1.0)
     signs = [*(1.0 - 2.0 * np.eye(4)), -np.ones(4)]
     if adjacency is Adjacency.ZERO_OUT:
         signs = [np.zeros(4)]
@@ -154,3 +166,264 @@ def gap(problem: ERMProblem, w: Array) -> Array:
     best = problem.optimum.value
     assert best is not None
     return np.asarray(problem.value(w) / best - 1.0)
+
+
+LABEL = 2.0
+FAR = 100.0
+"""Times the clipping threshold's scale: records where no bounds are declared."""
+STRENGTH = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class RecordChange:
+    """The records of D, and the one that is another on D'.
+
+    Attributes
+    ----------
+    X : array of shape (n, p)
+        Features on D.
+    y : array of shape (n,)
+        Labels on D.
+    record : int
+        Row of the changed record.
+    other : array of shape (p,) or None
+        Its features on D'; None: those on D.
+    label : float or None
+        Its label on D'; None: that on D.
+    sparse : bool
+        Whether X is stored as a sparse matrix.
+    bounded : bool
+        Whether bounds of the records are declared.
+    nonzeros : int or None
+        The most entries of a record that are not zero, where that is declared.
+    """
+
+    X: Array
+    y: Array
+    record: int
+    other: Array | None = None
+    label: float | None = None
+    sparse: bool = False
+    bounded: bool = True
+    nonzeros: int | None = None
+
+
+class Neighbours(NamedTuple):
+    """Two problems of one class and where their records differ."""
+
+    first: Any
+    second: Any
+    record: int
+
+
+def radius(p: int) -> Array:
+    """Return the declared bounds of the columns."""
+    return np.resize([1.0, 2.0, 0.5, 3.0, 1.5], p)
+
+
+def _aligned(rng: np.random.Generator, n: int, p: int, size: float) -> RecordChange:
+    """Return small records whose gradients point one way: what moves all adds up."""
+    y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
+    jitter = 0.6 + 0.4 * rng.random((n, p))
+    X = size * radius(p) * y[:, None] * jitter
+    record = 2 * int(rng.integers(n // 2)) + 1  # so that the classes are unequal then
+    return RecordChange(X, y, record, _corner(p), -float(y[record]))
+
+
+def _corner(p: int) -> Array:
+    return radius(p) * np.where(np.arange(p) % 3 == 1, -1.0, 1.0)
+
+
+def _cloud(rng: np.random.Generator, n: int) -> RecordChange:
+    """Return records within the bounds, every other one of a class."""
+    X, record = rng.uniform(-1.0, 1.0, (n, 4)) * radius(4), int(rng.integers(n))
+    return RecordChange(X, np.where(np.arange(n) % 2 == 0, 1.0, -1.0), record)
+
+
+def outlier(rng: np.random.Generator, n: int = 10, p: int = 4) -> RecordChange:
+    """Move a record to the corner where all others are tiny; its label, too."""
+    return _aligned(rng, n, p, 0.05)
+
+
+def lone(rng: np.random.Generator) -> RecordChange:
+    """Fill an empty column, and end a constant one, by one record."""
+    base = _aligned(rng, 9, 5, 0.5)
+    base.X[:, 3], base.X[:, 4] = 0.0, 0.7
+    other = np.append(base.X[base.record, :3], [2.5, -1.0])
+    return replace(base, other=other, label=None)
+
+
+def clusters(rng: np.random.Generator) -> RecordChange:
+    """Move the record that is the median of two clusters to the other one."""
+    base = _aligned(rng, 11, 4, 0.06)
+    order = rng.permutation(11)
+    base.X[order[:5]] *= 15.0
+    record = int(order[5])
+    return RecordChange(base.X, base.y, record, 15.0 * base.X[record])
+
+
+def flipped(rng: np.random.Generator) -> RecordChange:
+    """Flip a label that decides which class is the larger."""
+    base = _cloud(rng, 12)
+    return replace(base, label=-float(base.y[base.record]))
+
+
+def one_class(rng: np.random.Generator) -> RecordChange:
+    """Flip the only label of its class."""
+    return replace(_cloud(rng, 7), y=np.ones(7), label=-1.0)
+
+
+def duplicate(rng: np.random.Generator) -> RecordChange:
+    """Give the records another rank by one that was a copy of its neighbour."""
+    X = np.outer(rng.uniform(0.3, 1.0, 13), 0.5 * radius(6))
+    y = np.where(rng.random(13) < 0.5, 1.0, -1.0)
+    record = int(rng.integers(13))
+    X[record - 1] = X[record]
+    other = 0.9 * radius(6) * np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
+    return RecordChange(X, y, record, other)
+
+
+def empty(rng: np.random.Generator) -> RecordChange:
+    """Set the only record that is not zero, with the other label than ``outlier``."""
+    X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
+    return RecordChange(X, y, 2 * int(rng.integers(2)) + 1, radius(4))
+
+
+def interior(rng: np.random.Generator) -> RecordChange:
+    """Replace a record of a cloud by another one."""
+    X = np.clip(0.3 * rng.normal(size=(15, 6)), -1.0, 1.0) * radius(6)
+    y = np.where(X @ rng.normal(size=6) > 0.0, 1.0, -1.0)
+    record = int(rng.integers(15))
+    other = np.clip(0.6 * rng.normal(size=6), -1.0, 1.0) * radius(6)
+    return RecordChange(X, y, record, other)
+
+
+def ranged(rng: np.random.Generator) -> RecordChange:
+    """Widen the range of labels that are numbers."""
+    return replace(_cloud(rng, 9), y=rng.uniform(-0.1, 0.1, 9), label=LABEL)
+
+
+def unbounded(rng: np.random.Generator) -> RecordChange:
+    """Move a record a hundred times as far, where no bounds are declared."""
+    base = _aligned(rng, 14, 4, 0.3)
+    return replace(base, other=FAR * _corner(4), bounded=False)
+
+
+def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
+    base = _aligned(rng, n, p, 0.2)
+    filled = rng.random((n, p)) < 0.15
+    filled[:, p - 1] = False  # a column that the record alone will fill
+    other = np.where(rng.random(p) < 0.3, _corner(p), 0.0)
+    other[p - 1] = _corner(p)[p - 1]
+    X = np.where(filled, base.X, 0.0)
+    most = max(np.count_nonzero(X, axis=1).max(), np.count_nonzero(other))
+    # Public, as if it had been known before: it holds of both.
+    return replace(base, X=X, other=other, sparse=True, nonzeros=min(int(most) + 1, p))
+
+
+def blank(rng: np.random.Generator) -> RecordChange:
+    """Flip a label where the bounds say that there is nothing but labels."""
+    y = np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
+    return RecordChange(np.zeros((6, 2)), y, 2, label=-1.0)
+
+
+FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
+    "outlier": outlier,
+    "lone column": lone,
+    "clusters": clusters,
+    "flipped label": flipped,
+    "one class": one_class,
+    "duplicate": duplicate,
+    "empty": empty,
+    "interior": interior,
+    "range of labels": ranged,
+    "one column": partial(_aligned, n=6, p=1, size=0.1),
+    "no bounds": unbounded,
+    "sparse": partial(_scattered, n=60, p=34),
+    "wide": partial(outlier, n=8, p=30),
+    "many": partial(outlier, n=1302, p=5),
+    "sparse and many": partial(_scattered, n=1102, p=27),
+    "very many": partial(outlier, n=12_008, p=3),
+}
+LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
+CORNERS = "corners"
+BLANK = "blank"
+
+
+def sized(family: str, n: int, p: int) -> str:
+    """Return the name of a family of other sizes: n >= 2 records of p features.
+
+    They are as in ``sparse`` where the family is sparse, else as in ``outlier``.
+    """
+    kind = "sparse" if "sparse" in family else "outlier"
+    return f"{kind} of {n} records, {p} features"
+
+
+def _change_of(family: str) -> RecordChange:
+    rng = np.random.default_rng([7, len(family)])
+    kind, of, sizes = family.partition(" of ")
+    if family == BLANK:
+        return blank(rng)
+    if not of or family in FAMILIES:
+        return FAMILIES[family](rng)
+    n, p = (int(part.split()[0]) for part in sizes.split(","))
+    make = _scattered if kind == "sparse" else outlier
+    return make(rng, n=n, p=p)
+
+
+@lru_cache(maxsize=512)
+def neighbours_of(
+    family: str, adjacency: Adjacency, parts: Parts, strength: float = STRENGTH
+) -> Neighbours:
+    """Return the neighbours of a family; ``corners k`` are those at the extremes.
+
+    Under ``zero_out`` the features of the record that stands out are zero on D'.
+    """
+    if family.startswith(CORNERS):
+        # A record of zeros is a replacement, too: the family may say so.
+        _, number, *kind = family.split()
+        corners = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
+        return Neighbours(*corners[int(number)], 0)
+    change = _change_of(family)
+    X, y, Z, z = change.X, change.y, change.X.copy(), change.y.copy()
+    if change.other is not None:
+        Z[change.record] = change.other
+    if change.label is not None:
+        z[change.record] = change.label
+    if adjacency is Adjacency.ZERO_OUT:
+        # So that neither family begins with a problem that the other one ends with.
+        X, y, Z = Z, z, Z.copy()
+        Z[change.record] = 0.0
+    size = 0.0 if family == BLANK else 1.0
+    first, second = (
+        _problem(change, *data, size * radius(X.shape[1]), parts, strength)
+        for data in ((X, y), (Z, z))
+    )
+    return Neighbours(first, second, change.record)
+
+
+def _problem(
+    change: RecordChange,
+    X: Array,
+    y: Array,
+    bound: Array,
+    parts: Parts,
+    strength: float,
+) -> ERMProblem:
+    from scipy.sparse import csc_array
+
+    loss = build("loss", parts[0])
+    if loss.classification:
+        y = np.where(y < 0.0, -1.0, 1.0)
+    declared = Bounds(bound, float(np.linalg.norm(bound)), LABEL, change.nonzeros)
+    features, bounds = (
+        csc_array(X) if change.sparse else X,
+        declared if change.bounded else None,
+    )
+    data = dataset_from_arrays(features, y, bounds=bounds)
+    problem = objective_problem(data, *parts, strength=strength)
+    if change.bounded:
+        return problem.with_smoothness("public")
+    # As if published: without bounds the constants would come from the data.
+    constants = np.atleast_2d(loss.smoothness * np.square(bound))
+    return problem.with_released(ReleasedSmoothness(constants, "declared"))

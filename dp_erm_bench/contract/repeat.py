@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.contract.candidate import Candidate, Subject
+from dp_erm_bench.contract.candidate import (
+    Candidate,
+    NotApplicable,
+    Subject,
+    require,
+    run_at,
+)
 from dp_erm_bench.contract.cases import Case, varied
-from dp_erm_bench.contract.families import LARGE
-from dp_erm_bench.contract.runs import NotApplicable, require, run_at
+from dp_erm_bench.contract.problems import LARGE
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.releases.streams import stream_seeds

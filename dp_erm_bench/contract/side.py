@@ -1,32 +1,254 @@
-"""One side of a replay: a run on D, or one on D' that is told the answers of D.
+"""One side of a replay, and what two sides show: queries, samples, reads.
+
+Public stand-ins for secrets in replays: samples, coins, orders, linear terms.
+
+A record's coin falls by a public pattern, in which it is present or not. The released
+value of a perturbed objective is the minimiser w of F(w) + (ridge/2) norm2(w)^2 +
+b.w / n, b being secret: the run on D' is told the b' that has the same w there (step 1
+of ``privacy.objective``). b' - b is the change of the gradients' sum at w, which the
+declared sensitivity bounds; all that is computed from w is equal.
+
+One side of a replay: a run on D, or one on D' that is told the answers of D.
 
 What a solver draws itself (``plan``) belongs to the same trial on both sides; the
 noise does not: who looks at a mechanism's stream sees another one on D'.
+
+What a replay shows of records that are charged for a sample, or for being read once.
+
+The accounts of both sides are compared: which queries move with the exchanged record.
 """
 
 from __future__ import annotations
 
+import collections
+import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dp_erm_bench.contract import hidden, reads, told
-from dp_erm_bench.contract.candidate import Candidate
+from dp_erm_bench.contract import reads, told
+from dp_erm_bench.contract.candidate import Candidate, run_at
 from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.contract.problems import CORNERS, Neighbours
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.releases.base import Array, Mechanisms, Query
+from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
+from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.releases.base import Mechanisms, Query, Seed
+from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeMechanism
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.nested import NestedMechanism, with_inside
-from dp_erm_bench.releases.sampling import SamplingMechanism
+from dp_erm_bench.releases.sampling import Batch, Indices, SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
+from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.recount import Witness
-from dp_erm_bench.trust.replay import Log, Writer
+from dp_erm_bench.trust.replay import Log, Writer, changes
+
+Array = NDArray[np.float64]
+NEAR = 1e-9
+"""Distance to the exact minimiser that is sought."""
+EQUAL = 1e-5
+"""Allowed difference of published minimisers, which are solved to a tolerance."""
+
+
+def spread_of(
+    release: InsideNoisyMax, gradient: Array, score: Callable[[Array], Array]
+) -> float:
+    """Return max_i s_i / min_j s_j for the slopes of scores, times sensitivities.
+
+    A score is the absolute value of an affine function less a constant: far out it is a
+    line, and its slope is read off there.
+    """
+    size = np.broadcast_to(np.asarray(release.sensitivity), gradient.shape)
+    far = 1e3 * (1.0 + np.abs(gradient))
+    slopes = np.abs(score(gradient + 2.0 * far) - score(gradient + far)) / far
+    moved = slopes * size
+    moved = np.where(np.isfinite(moved) & (moved > 0.0), moved, np.nan)
+    if np.isnan(moved).all():
+        return 1.0
+    return float(np.nanmax(np.nanmax(moved, axis=1) / np.nanmin(moved, axis=1)))
+
+
+def public_samples(
+    mechanism: SamplingMechanism,
+    record: int,
+    turned: bool,
+    done: collections.Counter[tuple[str, int]],
+) -> Callable[[int, int, int], Batch]:
+    """Return a sampler for a mechanism, with the changed record by a public pattern.
+
+    Samples of coins are the record alone, all records, or as the coins fall. Each has
+    a positive probability, so that a proof for all samples covers these. Of a sample
+    of fixed size the record takes the place of another one.
+
+    Parameters
+    ----------
+    mechanism : SamplingMechanism
+    record : int
+        Row of the record in which the neighbours differ.
+    turned : bool
+        Whether it is present exactly where the pattern says that it is not.
+    done : Counter
+        The samples so far of each release and trial, in all of repeated runs.
+    """
+    plain, name = mechanism.sample, mechanism.release.name
+    fixed = isinstance(mechanism, FixedSizeMechanism)
+    held = placed if fixed else tossed
+
+    def sample(trial: int, n: int, steps: int) -> Batch:
+        plain(trial, n, steps)
+        samples = []
+        for use in range(done[name, trial], done[name, trial] + steps):
+            rng = np.random.default_rng([zlib.crc32(name.encode()), trial, use])
+            is_in = present(name, trial, use) != turned
+            samples.append(held(rng, mechanism.rate, n, record, is_in))
+        done[name, trial] += steps
+        offsets = np.cumsum([0, *(one.size for one in samples)])
+        return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
+
+    return sample
+
+
+def tossed(
+    rng: np.random.Generator, rate: float, n: int, record: int, is_in: bool
+) -> Indices:
+    """Return a sample of coins that holds the record or does not."""
+    chosen = rng.integers(4)
+    held = rng.random(n) < (0.0, 1.0, rate, rate)[chosen]
+    held[record] = is_in
+    return np.flatnonzero(held)
+
+
+def placed(
+    rng: np.random.Generator, rate: float, n: int, record: int, is_in: bool
+) -> Indices:
+    """Return a sample of fixed size, the record at a place of another one or not."""
+    size = round(rate * n)
+    others = np.delete(np.arange(n), record)[rng.permutation(n - 1)]
+    place = int(rng.integers(size))
+    if size == n:
+        return np.insert(others, place, record)
+    held = others[:size]
+    if is_in:
+        held[place] = record
+    return held
+
+
+def present(name: str, trial: int, use: int) -> bool:
+    """Return whether the exchanged record is in a sample of D."""
+    # Not a checksum, which is linear: two names would get equal or opposite coins.
+    return sha256(f"{name}/{trial}/{use}".encode()).digest()[0] & 1 == 1
+
+
+def public_order(
+    mechanism: SingleUseMechanism, record: int, family: str
+) -> Callable[[int], Indices]:
+    """Return an order of the records, for both sides, with a public place of one.
+
+    It is the last one read at the extremes. In other families it is not read at all in
+    one of four; else it is anywhere among those that are.
+    """
+    release = mechanism.release
+    m, n = release.fresh, release.records
+
+    def order(trial: int) -> Indices:
+        seed = zlib.crc32(f"{release.name}/{family}/{n}".encode())
+        rng = np.random.default_rng([seed, trial])
+        others = rng.permutation(n)
+        others = others[others != record]
+        place = m - 1 if family.startswith(CORNERS) else int(rng.integers(m))
+        if not family.startswith(CORNERS) and seed % 4 == 0 and m < n:
+            place = int(rng.integers(m, n))
+        return np.insert(others, place, record)
+
+    return order
+
+
+def public_coins(family: str, mechanism: NestedMechanism) -> Seed:
+    """Return seeds of what mechanisms draw that make others, equal on both sides.
+
+    These are the coins that stop repeated runs, and the kinds of a run's steps.
+    """
+    run = mechanism.identity.partition("/")[2]
+    return stream_seeds([f"{family}/{run}" if run else family], "number of runs")
+
+
+@dataclass
+class Matched:
+    """The term b' and the violation by the declaration.
+
+    Attributes
+    ----------
+    term : array of shape (B, p)
+    ratio : float
+        norm2(b' - b) / declared sensitivity.
+    complaint : str
+        Empty if the curvature is charged.
+    """
+
+    term: Array
+    ratio: float
+    complaint: str = ""
+
+
+def matched(
+    neighbours: Neighbours, run: Run, terms: Sequence[Array], log: Log
+) -> list[Matched]:
+    """Return the terms of D' for the terms of a run on D."""
+    releases = [mechanism.release for mechanism in run.mechanisms.values()]
+    secret = [release for release in releases if release.secret]
+    # The first value that was computed from the minimiser.
+    answer = log.exchanges[0].query.value if log.exchanges else log.iterates[-1]
+    return [
+        _of_term(neighbours, release, term, np.atleast_2d(answer))
+        for release, term in zip(secret, terms, strict=False)
+    ]
+
+
+def _of_term(
+    neighbours: Neighbours, release: Any, term: Array, answer: Array
+) -> Matched:
+    problem, other = neighbours.first, neighbours.second
+    # A curvature is log(1 + beta / (n modulus)).
+    scale, own = problem.record_smoothness / problem.n, problem.penalty.strong_convexity
+    grown = float(np.expm1(release.curvature))
+    claimed = scale / grown if grown > 0.0 else np.inf
+    ridges = [_ridge(problem, b, w) for b, w in zip(term, answer, strict=False)]
+    modulus = next((ridge + own for ridge in ridges if ridge is not None), claimed)
+    complaint = ""
+    if claimed > modulus * (1 + 1e-6):
+        complaint = (
+            f"release {release.name} charges a curvature of {release.curvature:.3g}; "
+            f"that of its objective is {np.log1p(scale / modulus):.3g}"
+        )
+    if not np.isfinite(modulus):
+        return Matched(term, 0.0, complaint or "release charges no curvature")
+    moved = np.empty_like(term)
+    for b, row in zip(term, moved, strict=True):
+        w = minimise_perturbed(problem, b / problem.n, max(0.0, modulus - own), NEAR).w
+        row[:] = b + problem.n * (problem.gradient(w) - other.gradient(w))
+    change = float(np.linalg.norm(moved - term, axis=1).max())
+    return Matched(moved, change / float(np.max(release.sensitivity)), complaint)
+
+
+def _ridge(problem: ERMProblem, b: Array, w: Array) -> float | None:
+    """Return the ridge for which w is the minimiser, None if several may be."""
+    plain = problem.penalty.quadratic and not problem.constraint.bounded
+    size = float(w @ w)
+    if not plain or size == 0.0:
+        return None
+    slope = problem.gradient(w) + problem.penalty.strong_convexity * w + b / problem.n
+    ridge = -float(slope @ w) / size
+    rest = np.linalg.norm(slope + ridge * w)
+    near = rest <= 1e-6 * (np.linalg.norm(b) / problem.n + 1e-6)
+    return ridge if near and ridge > -1e-9 else None
+
 
 HEARD = 1e-3
 """Part by which rounding may reduce the noise that is read off an answer."""
@@ -76,7 +298,7 @@ class Account:
     log: Log = field(default_factory=Log)
     complaints: list[str] = field(default_factory=list)
     terms: list[Array] = field(default_factory=list)
-    matched: list[hidden.Matched] = field(default_factory=list)
+    matched: list[Matched] = field(default_factory=list)
     sampled: dict[str, bool] = field(default_factory=dict)
     read: dict[str, list[bool]] = field(default_factory=dict)
     told: told.Told = field(default_factory=list)
@@ -173,7 +395,7 @@ class Side:
             self._compare_compiled()
         if account.terms:
             how = (self.neighbours, run, account.terms, account.log)
-            account.matched = hidden.matched(*how)
+            account.matched = matched(*how)
 
     def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
         """Return the run of the case; ``made`` is called with its mechanisms."""
@@ -216,19 +438,19 @@ class Side:
             if self.case.z and not np.isfinite(mechanism.scale).all():
                 raise Unsupported(f"release {name} has no finite sensitivity")
             if isinstance(mechanism, NestedMechanism):
-                mechanism.seeds = hidden.public_coins(self.case.family, mechanism)
+                mechanism.seeds = public_coins(self.case.family, mechanism)
                 mechanism.listen = self._sample
             if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
                 how = (mechanism, self.neighbours.record, turned, self.samples)
-                sample = reads.listening(hidden.public_samples(*how))
+                sample = reads.listening(public_samples(*how))
                 setattr(mechanism, "sample", sample)  # noqa: B010
                 if mechanism.rate < 1.0:
                     self.account.sampled[name] = mechanism.halved
             if isinstance(mechanism, SingleUseMechanism):
                 record, m = self.neighbours.record, mechanism.release.fresh
                 if mechanism.release.drawn:
-                    order = hidden.public_order(mechanism, record, self.case.family)
+                    order = public_order(mechanism, record, self.case.family)
                     setattr(mechanism, "permutation", order)  # noqa: B010
                 orders = map(mechanism.permutation, range(mechanisms.batch))
                 self.account.read[name] = [record in order[:m] for order in orders]
@@ -248,7 +470,7 @@ class Side:
         score: Callable[[Array], Array],
     ) -> Array:
         """Return the query, its scores' spread compared with the one charged."""
-        least = hidden.spread_of(release, gradient, score)
+        least = spread_of(release, gradient, score)
         if not release.spread >= least * (1 - 1e-6):
             sizes = f"a spread of {release.spread:.3g}, its scores have {least:.3g}"
             self._complain(f"release {release.name} charges {sizes}")
@@ -283,3 +505,59 @@ class Side:
             if not np.abs(one - other).max(initial=0.0) <= DRIFT * size:
                 self._complain("compiled steps are other ones")
                 return
+
+
+SLACK, STILL, HALF = 1e-7, 1e-7, 0.5
+"""Rounding in a change / its sensitivity, and in a change that must be 0; the
+part of a sensitivity that a sampled record's own term may have under replace_one."""
+
+
+def too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
+    """Yield the sums over samples whose terms are too large for ``replace_one``.
+
+    Its law needs each record's own term within half of the sensitivity; a bound on
+    the difference of two terms of one sign says nothing of that
+    (``releases/sampling.py``).
+    """
+    for name in sorted(name for name, halved in first.sampled.items() if halved):
+        ratio = ratios.get(name, 0.0)
+        if HALF + SLACK < ratio <= 1.0 + SLACK:
+            yield (
+                f"release {name}: a record's own term is {ratio:.3g} times the "
+                f"declared sensitivity, at most {HALF} is charged for a sample under "
+                "replace_one"
+            )
+
+
+def moves_of(first: Account, second: Account, name: str) -> Iterator[NDArray[np.bool_]]:
+    """Yield for each use of a release which trials' queries move, (B,)."""
+    queries, others = (
+        [one.query for one in side.log.exchanges if one.query.name == name]
+        for side in (first, second)
+    )
+    for one, other in zip(queries, others, strict=False):
+        if one.value.shape == other.value.shape:
+            yield changes(one, other).max(axis=1, initial=0.0) > STILL
+        else:
+            yield np.zeros(len(one.value), np.bool_)
+
+
+def unsampled(first: Account, second: Account) -> Iterator[str]:
+    """Yield the releases that change with a record outside their samples."""
+    for name in sorted(first.sampled):
+        for use, moved in enumerate(moves_of(first, second, name)):
+            absent = [not present(name, b, use) for b in range(len(moved))]
+            if moved[absent].any():
+                yield f"release {name} moves with a record that is not in its sample"
+                break
+
+
+def read_again(first: Account, second: Account) -> Iterator[str]:
+    """Yield the releases that read a record twice, or one that they were not handed."""
+    for name, read in sorted(first.read.items()):
+        moves = sum(moves_of(first, second, name), np.zeros(len(read), np.int64))
+        for count, handed in zip(moves.tolist(), read, strict=True):
+            if count > handed:
+                times = "once" if handed else "no time"
+                yield f"release {name} reads a record {count} times, {times} is charged"
+                break

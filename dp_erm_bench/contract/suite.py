@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dp_erm_bench.contract import declared, limits, outside, repeat, replay
-from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.covered import names_in, sources_of, squeezed
-from dp_erm_bench.contract.runs import (
+from dp_erm_bench.contract.candidate import (
+    Candidate,
     ContractError,
     NotAllRun,
     NotApplicable,
     require,
 )
+from dp_erm_bench.contract.covered import names_in, sources_of, squeezed
 from dp_erm_bench.contract.told import silenced
 
 OK, FAILS, NOT_ALL_RUN, EXEMPT = "ok", "FAILS", "not all run", "does not apply"

@@ -13,8 +13,7 @@ from dp_erm_bench.accounting.bounds import rdp_epsilon
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import profile_epsilon
-from dp_erm_bench.contract.candidate import STEPS, Subject, candidate_of
-from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.contract.candidate import STEPS, Subject, candidate_of, run_at
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms

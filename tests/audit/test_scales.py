@@ -9,8 +9,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.audit.accounting import unit_problem
-from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.contract.candidate import candidate_of, run_at
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.noisy_max import NoisyMax

@@ -15,10 +15,8 @@ from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
-from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.families import FAMILIES
-from dp_erm_bench.contract.problems import instance, neighbours, problem_of
-from dp_erm_bench.contract.runs import NotApplicable, require
+from dp_erm_bench.contract.candidate import NotApplicable, candidate_of, require
+from dp_erm_bench.contract.problems import FAMILIES, instance, neighbours, problem_of
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.plugins.names import GROUP
 from dp_erm_bench.releases.adjacency import Adjacency

@@ -7,9 +7,8 @@ import pytest
 
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.cases import varied
-from dp_erm_bench.contract.hidden import present
-from dp_erm_bench.contract.replay import all_cases
-from dp_erm_bench.contract.replayed import replayed
+from dp_erm_bench.contract.replay import all_cases, replayed
+from dp_erm_bench.contract.side import present
 from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.one_solve import OneSolve

@@ -6,11 +6,16 @@ from unittest.mock import patch
 import pytest
 
 from dp_erm_bench.contract import replay
-from dp_erm_bench.contract.candidate import Candidate, candidate_of
+from dp_erm_bench.contract.candidate import (
+    Candidate,
+    ContractError,
+    NotAllRun,
+    NotApplicable,
+    candidate_of,
+)
 from dp_erm_bench.contract.cases import PAIRS, Case, params_of, varied
 from dp_erm_bench.contract.covered import Watch, directed, sources_of, unrun
-from dp_erm_bench.contract.families import FAMILIES
-from dp_erm_bench.contract.runs import ContractError, NotAllRun, NotApplicable
+from dp_erm_bench.contract.problems import FAMILIES
 from dp_erm_bench.contract.side import Side
 from dp_erm_bench.contract.suite import EXEMPT, FAILS, NOT_ALL_RUN, OK
 from dp_erm_bench.registry import build

@@ -12,7 +12,7 @@ import pytest
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
-from dp_erm_bench.contract.runs import require
+from dp_erm_bench.contract.candidate import require
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.errors import UncheckedSolver
 from dp_erm_bench.plugins import passed

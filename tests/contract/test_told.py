@@ -11,8 +11,7 @@ import pytest
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import told
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.replay import all_cases
-from dp_erm_bench.contract.replayed import replayed
+from dp_erm_bench.contract.replay import all_cases, replayed
 from dp_erm_bench.contract.suite import EXEMPT, FAILS, OK, Check
 from tests.contract.corpus import BROKEN, Made, at, before_loop
 from tests.contract.own import DECLARED, SOUND, START, STEP, broken, check_named, few

@@ -2,8 +2,7 @@
 
 import pytest
 
-from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.runs import ContractError
+from dp_erm_bench.contract.candidate import ContractError, candidate_of
 from dp_erm_bench.contract.suite import CHECKS, EXEMPT, FAILS, OK
 from tests.contract.own import (
     DECLARED,

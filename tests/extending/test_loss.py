@@ -12,7 +12,7 @@ from dp_erm_bench import fit, load_results, problem_from_arrays, registry
 from dp_erm_bench import replay as replay_trial
 from dp_erm_bench.contract import replay
 from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.replayed import replayed
+from dp_erm_bench.contract.replay import replayed
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.kernels.losses import residuals

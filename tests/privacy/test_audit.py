@@ -6,9 +6,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.contract.problems import neighbours
 from dp_erm_bench.contract.replay import CLIP, LOUD
-from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms

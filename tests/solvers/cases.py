@@ -9,16 +9,14 @@ from unittest.mock import patch
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract import replay
-from dp_erm_bench.contract.candidate import Candidate, Subject, candidate_of
-from dp_erm_bench.contract.cases import varied
-from dp_erm_bench.contract.covering import pairwise_covering
+from dp_erm_bench.contract.candidate import Candidate, Subject, candidate_of, run_at
+from dp_erm_bench.contract.cases import pairwise_covering, varied
 from dp_erm_bench.contract.problems import (
     curved_losses,
     objectives,
     separable_penalties,
 )
 from dp_erm_bench.contract.replay import corners
-from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.run import Run
 
 ALGORITHMS = registry.names("algorithm")

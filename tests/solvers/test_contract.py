@@ -6,8 +6,8 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract import limits
+from dp_erm_bench.contract.candidate import NotApplicable
 from dp_erm_bench.contract.problems import problem_of
-from dp_erm_bench.contract.runs import NotApplicable
 from dp_erm_bench.contract.suite import CHECKS
 from dp_erm_bench.errors import UsageError
 from tests.solvers.cases import (

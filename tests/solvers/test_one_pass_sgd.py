@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.contract.problems import problem_of
-from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.releases.adjacency import Adjacency

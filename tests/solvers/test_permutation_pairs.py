@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem

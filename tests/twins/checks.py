@@ -11,8 +11,7 @@ from dp_erm_bench.audit.accounting import unit_problem
 from dp_erm_bench.audit.profile import OK, verdict
 from dp_erm_bench.audit.statistic import AuditError, attack_on
 from dp_erm_bench.contract import limits
-from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.contract.candidate import Candidate, run_at
 from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.errors import BudgetExhausted
 from dp_erm_bench.releases.adjacency import Adjacency

@@ -6,8 +6,8 @@ import numpy as np
 from scipy import stats
 
 from dp_erm_bench.audit.minimisers import _terms
+from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.contract.problems import neighbours
-from dp_erm_bench.contract.runs import run_at
 from dp_erm_bench.problems.erm.oracles import DenseOracle
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax

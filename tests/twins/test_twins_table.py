@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.contract import suite
-from dp_erm_bench.contract.runs import run_at
+from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.renyi_filter import RenyiFilter
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
