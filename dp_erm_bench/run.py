@@ -26,8 +26,7 @@ from dp_erm_bench.accounting.calibration import (
     shared_mechanisms,
     with_shares,
 )
-from dp_erm_bench.accounting.prefix import calibrated_prefix
-from dp_erm_bench.accounting.repeated import LIU_TALWAR, printed_runs
+from dp_erm_bench.accounting.repeated import LIU_TALWAR, calibrated_prefix, printed_runs
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Oracle, Problem
 from dp_erm_bench.releases.base import Mechanisms, Release, make_mechanisms

@@ -1,5 +1,14 @@
 """The white-box statistic of a run: the log-likelihood ratio of all it released.
 
+Exact densities of what is published without a query: perturbed minimisers.
+
+The minimiser w of sum_i phi(x_i.w, y_i) + (m n / 2) norm2(w)^2 + b.w has b = -grad of
+the rest, a smooth bijection of w, so that with A the Hessian of the rest
+
+    log p(w) = log p_b(b(w)) + log det A(w).
+
+phi may have a second derivative that jumps: A is needed almost everywhere only.
+
 A run on one of two neighbours is recorded: the answer of each mechanism. Then the
 solver is run on both neighbours with these answers in place of its own, which gives its
 queries along the same trajectory. As answer t, given the earlier
@@ -23,6 +32,8 @@ secret), S is the log-ratio of the exact densities of its last iterate, by
 ``minimisers``. What is a query plus noise has the log-ratio of its twin.
 """
 
+from __future__ import annotations
+
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -32,10 +43,11 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.guarantee import CLAIM, Guarantee, guarantee_of
-from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.pairs import Pair, audited_solver, worst_pair
+from dp_erm_bench.audit.profile import CLAIM, Guarantee, guarantee_of
+from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.releases.base import Array, Intercept, Mechanisms, Query
 from dp_erm_bench.releases.nested import NestedMechanism, with_inside
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism, Runs
@@ -45,6 +57,39 @@ from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.prefix import Prefixed
 from dp_erm_bench.trust.twins.base import Answered, required_twin
+
+
+def log_density(
+    solver: Any, problem: Problem, mechanisms: Mechanisms, w: Array
+) -> Array:
+    """Return the log-density of each minimiser up to a constant, (B, p) to (B,).
+
+    The solver has a method ``modulus(problem)``, the m above; psi is an l2 penalty, or
+    none. Noise that is added to the minimiser afterwards is left out, which costs
+    power at most.
+
+    Raises
+    ------
+    Unsupported
+        For problems of another class than `ERMProblem`.
+    """
+    if not isinstance(problem, ERM):
+        raise Unsupported(f"audit: no density is known of a secret on {problem.kind}")
+    (mechanism,) = (m for m in mechanisms.values() if m.release.secret)
+    modulus = float(solver.modulus(problem))
+    terms = [_terms(problem, modulus, row) for row in w]
+    b, volumes = np.array([t[0] for t in terms]), np.array([t[1] for t in terms])
+    size = np.linalg.norm(b / mechanism.scale, axis=1)
+    return np.asarray(required_twin(mechanism.release).log_noise(size) + volumes)
+
+
+def _terms(problem: ERM, modulus: float, w: Array) -> tuple[Array, float]:
+    """Return b(w) and log det A(w)."""
+    n = problem.n
+    hessian = problem.hessian(w) + n * modulus * np.eye(w.size)
+    b = -n * (problem.gradient(w) + modulus * w)
+    return b, float(np.linalg.slogdet(hessian)[1])
+
 
 Answers = list[tuple[str, Any]]
 

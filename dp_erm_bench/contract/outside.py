@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.accounting.certify import delta_at
-from dp_erm_bench.audit.guarantee import GRID
-from dp_erm_bench.audit.profile import candidates, excess, rates
+from dp_erm_bench.audit.profile import GRID, candidates, excess, rates
 from dp_erm_bench.contract.candidate import Candidate, NotApplicable, require, run_at
 from dp_erm_bench.contract.cases import Case, varied
 from dp_erm_bench.contract.problems import CORNERS, LARGE

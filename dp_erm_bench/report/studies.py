@@ -24,8 +24,8 @@ from scipy.sparse import csr_array
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit import bias_reduced, single_use, structured
-from dp_erm_bench.audit.greedy import violation_table
+from dp_erm_bench.audit import papers
+from dp_erm_bench.audit.papers import violation_table
 from dp_erm_bench.audit.profile import FALSE_ALARM, Row, row, verdict
 from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.datasets.load import load_dataset
@@ -126,21 +126,19 @@ class OnePass(Figure):
         """Return the noise scales at n, not a number where there is none."""
         budget = self.budget(n), self.delta
         try:
-            printed = {
-                THEOREM: single_use.certified_scale(n, *budget, calibration="paper")
-            }
+            printed = {THEOREM: papers.certified_scale(n, *budget, calibration="paper")}
         except Unsupported:
             printed = {OUTSIDE: arora2020_scale(n, *budget)}
         return {
             **printed,
-            SINGLE: single_use.certified_scale(n, *budget),
-            SHUFFLED: single_use.shuffled_scale(n, *budget),
+            SINGLE: papers.certified_scale(n, *budget),
+            SHUFFLED: papers.shuffled_scale(n, *budget),
         }
 
     def steps(self) -> dict[str, Scaling]:
         """Return tau / n of the seeds, and log 2."""
         x = np.array(self.values, np.float64)
-        drawn = tuple(single_use.steps_over_n(n, self.seeds) for n in self.values)
+        drawn = tuple(papers.steps_over_n(n, self.seeds) for n in self.values)
         limit = tuple(np.array([math.log(2.0)]) for _ in self.values)
         return {"steps of a pass": Scaling(x, drawn), "log 2": Scaling(x, limit)}
 
@@ -204,15 +202,15 @@ class BiasReduced(Figure):
         """Return the lines by label."""
         if not bias:
             drawn = [
-                bias_reduced.stopping_times(n, 1.0, self.delta, self.seeds)
+                papers.stopping_times(n, 1.0, self.delta, self.seeds)
                 for n in self.values
             ]
             bounds = {"lower bound of the mean": self.least}
             bounds |= {"upper bound of the mean": self.most}
             found = {"steps of a run": Scaling(self._x, tuple(drawn))}
             return found | {k: self._line(v) for k, v in bounds.items() if v}
-        single = [bias_reduced.batch_bias(k) for k in self.values]
-        length, limit = bias_reduced.estimator_bias()
+        single = [papers.batch_bias(k) for k in self.values]
+        length, limit = papers.estimator_bias()
         return {
             "a batch": self._line(single),
             "the estimator": self._line([length] * len(single)),
@@ -247,7 +245,7 @@ class Structured(Figure):
     values : tuple of int
         Of p, n, C or T, increasing.
     norms : tuple of str
-        Of `audit.structured.NAMES`, for widths; the first one, for gaps.
+        Of `audit.papers.NAMES`, for widths; the first one, for gaps.
     about : str
         The caption.
     """
@@ -258,7 +256,7 @@ class Structured(Figure):
     title: str
     quantity: str
     values: tuple[int, ...]
-    norms: tuple[str, ...] = structured.NAMES
+    norms: tuple[str, ...] = papers.NAMES
     about: str = ""
 
     def __post_init__(self) -> None:
@@ -266,7 +264,7 @@ class Structured(Figure):
         check_stem(self.name)
         registry.check_choice("quantity", self.quantity, list(self.QUANTITIES))
         for name in self.norms:
-            registry.check_choice("norms", name, list(structured.NAMES))
+            registry.check_choice("norms", name, list(papers.NAMES))
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw one cell on a sheet of its own."""
@@ -280,20 +278,20 @@ class Structured(Figure):
         """Return the numbers by label."""
         found: dict[str, Callable[[int], float]] = {}
         if self.quantity == "width":
-            found = {name: partial(structured.width, name) for name in self.norms}
+            found = {name: partial(papers.width, name) for name in self.norms}
         elif self.quantity == "output":
-            printed = structured.printed_output_epsilon
-            ours = structured.ridge_output_epsilon
+            printed = papers.printed_output_epsilon
+            ours = papers.ridge_output_epsilon
             found["printed"] = printed
             found["four times the printed"] = partial(printed, factor=4.0)
             found["ours, with a ridge"] = partial(ours, ridge=RIDGE)
         elif self.quantity == "selection":
-            exact = structured.selection_epsilon
-            found = {k: partial(exact, noise=k) for k in structured.NOISES}
+            exact = papers.selection_epsilon
+            found = {k: partial(exact, noise=k) for k in papers.NOISES}
         else:
             most = max(self.values)
-            for rule in structured.STEPS:
-                gaps = structured.dual_gaps(self.norms[0], rule, most)
+            for rule in papers.STEPS:
+                gaps = papers.dual_gaps(self.norms[0], rule, most)
                 found[f"step {rule}"] = partial(_least, gaps)
         return {label: self.line(value) for label, value in found.items()}
 
@@ -425,7 +423,7 @@ class Accounting(Study):
         """Draw the study on one sheet.
 
         Of several adjacencies or deltas of `audit.accounting.noise_rows` the most
-        frequent is drawn. Rows of `audit.greedy.violation_table` are computed where
+        frequent is drawn. Rows of `audit.papers.violation_table` are computed where
         there are none.
         """
         import pandas as pd

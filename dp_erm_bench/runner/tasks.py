@@ -8,8 +8,8 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.accounting import noise_rows
-from dp_erm_bench.audit.greedy import violation_table
 from dp_erm_bench.audit.pairs import variants
+from dp_erm_bench.audit.papers import violation_table
 from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.lines import Spec, Task, Trial
@@ -68,7 +68,7 @@ class AccountingTask(Task):
         T, numbers of iterations.
     violation : bool
         Whether to compute in its place where the printed noise of greedy coordinate
-        descent is too small (``audit.greedy``).
+        descent is too small (``audit.papers``).
     """
 
     lengths: tuple[int, ...] = (1, 10, 50, 100, 1000, 10000)

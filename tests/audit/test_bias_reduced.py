@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dp_erm_bench.audit.bias_reduced import (
+from dp_erm_bench.audit.papers import (
     batch_bias,
     estimator_bias,
     private_means,

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.guarantee import guarantee_of
 from dp_erm_bench.audit.pairs import Pair
-from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
+from dp_erm_bench.audit.profile import OK, VIOLATION, guarantee_of, verdict
 from dp_erm_bench.audit.statistic import Attack
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays

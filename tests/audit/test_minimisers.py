@@ -8,9 +8,8 @@ from scipy import integrate
 from scipy.special import ndtr
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.minimisers import log_density
 from dp_erm_bench.audit.profile import OK, VIOLATION, verdict
-from dp_erm_bench.audit.statistic import attack_on
+from dp_erm_bench.audit.statistic import attack_on, log_density
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem

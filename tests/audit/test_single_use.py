@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.accounting.bounds import gdp_epsilon
-from dp_erm_bench.audit.single_use import (
+from dp_erm_bench.audit.papers import (
     certified_scale,
     shuffled_epsilon,
     shuffled_scale,

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from dp_erm_bench.accounting.bounds import mu_for
-from dp_erm_bench.audit import structured
+from dp_erm_bench.audit import papers
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.norms.cardinality import Cardinality
 from dp_erm_bench.report.claims.measures import MEASURES
@@ -33,35 +33,35 @@ def jump(n):
     ("n", "moved", "epsilon"), [(100, 4.6517, 10.4), (1000, 7.0911, 90.8)]
 )
 def test_the_optimum_jumps_as_a_root_on_one_axis_says(n, moved, epsilon):
-    found, strength = structured.two_records(n)
+    found, strength = papers.two_records(n)
     assert found == pytest.approx(moved, abs=1e-4)
     assert found == pytest.approx(jump(n), abs=1e-6)
     assert found > 10 * 2.0 / strength
-    assert structured.printed_output_epsilon(n, 4.0) == pytest.approx(epsilon, rel=0.01)
+    assert papers.printed_output_epsilon(n, 4.0) == pytest.approx(epsilon, rel=0.01)
 
 
 @pytest.mark.parametrize("n", [100, 10_000])
 @pytest.mark.parametrize("ridge", [0.001, 0.1])
 def test_with_a_ridge_no_optimum_moves_further_than_proved(n, ridge):
-    moved, _ = structured.two_records(n, ridge)
+    moved, _ = papers.two_records(n, ridge)
     assert 0.0 < moved <= 2.0 / (n * ridge)
-    assert 0.0 < structured.ridge_output_epsilon(n, ridge) <= 1.0
+    assert 0.0 < papers.ridge_output_epsilon(n, ridge) <= 1.0
 
 
 @pytest.mark.parametrize(
     ("weight", "epsilon"), [(1, 0.069), (10, 0.625), (100, 3.131), (1000, 5.585)]
 )
 def test_the_printed_noise_of_a_choice_forgets_the_curvature(weight, epsilon):
-    exact = structured.selection_epsilon
+    exact = papers.selection_epsilon
     assert exact(weight, "printed") == pytest.approx(epsilon, abs=2e-3)
     assert exact(weight, "corrected") <= 1.0
     with pytest.raises(UsageError, match="noise=none"):
         exact(weight, "none")
 
 
-@pytest.mark.parametrize("name", structured.NAMES)
+@pytest.mark.parametrize("name", papers.NAMES)
 def test_gaps_are_certificates_and_the_printed_step_is_behind(name):
-    gaps = {rule: structured.dual_gaps(name, rule, 400) for rule in structured.STEPS}
+    gaps = {rule: papers.dual_gaps(name, rule, 400) for rule in papers.STEPS}
     assert min(row.min() for row in gaps.values()) >= -1e-12
     usual = np.minimum.accumulate(gaps["2/(t+2)"])
     assert gaps["1/(t+2)"].min() >= 5.0 * usual[-1]
@@ -71,13 +71,13 @@ def test_gaps_are_certificates_and_the_printed_step_is_behind(name):
 
 
 def test_a_perturbed_objective_shifts_the_dual_set_not_its_solution():
-    through_set, through_point = structured.shifted_dual()
+    through_set, through_point = papers.shifted_dual()
     assert through_set <= 1e-9 and through_point >= 0.1
 
 
-@pytest.mark.parametrize("name", structured.NAMES)
+@pytest.mark.parametrize("name", papers.NAMES)
 def test_widths_are_those_of_draws(name):
-    assert structured.width_error(name, 12) <= 4.0
+    assert papers.width_error(name, 12) <= 4.0
 
 
 def test_no_measure_of_claims_has_the_name_of_another():
@@ -109,15 +109,15 @@ def defined(module):
     "name",
     [
         pytest.param(name, marks=[pytest.mark.slow] if k else [])
-        for k, name in enumerate(structured.NAMES)
+        for k, name in enumerate(papers.NAMES)
     ],
 )
 def test_the_bound_is_the_least_over_ridges(name):
     n, p, kappa, radius, budget = 4000, 20, 0.01, 3.0, (1.0, 1e-8)
-    least = structured.output_bound(name, n, p, kappa, radius, budget)
+    least = papers.output_bound(name, n, p, kappa, radius, budget)
     noise = 2.0 / (n * mu_for(*budget))
     at = [
-        noise / ridge * (math.sqrt(2.0 / math.pi) + kappa * structured.width(name, p))
+        noise / ridge * (math.sqrt(2.0 / math.pi) + kappa * papers.width(name, p))
         + ridge * radius**2 / 2.0
         for ridge in np.geomspace(1e-4, 10.0, 2000)
     ]

@@ -8,9 +8,17 @@ import pytest
 from dp_erm_bench.accounting.bounds import gdp_epsilon, mu_for
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.certify import certify
-from dp_erm_bench.audit.guarantee import Guarantee, guarantee_of
 from dp_erm_bench.audit.pairs import audited_solver, worst_pair
-from dp_erm_bench.audit.profile import OK, VIOLATION, candidates, excess, rates, verdict
+from dp_erm_bench.audit.profile import (
+    OK,
+    VIOLATION,
+    Guarantee,
+    candidates,
+    excess,
+    guarantee_of,
+    rates,
+    verdict,
+)
 from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from tests.privacy.made import law_of

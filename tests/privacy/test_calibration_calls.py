@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_erm_bench.accounting import certify, lattice, least
+from dp_erm_bench.accounting import certify, least, pld
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate, computed
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -39,13 +39,13 @@ def asked(monkeypatch):
 def sizes(monkeypatch):
     """The length of every array that was transformed."""
     seen = []
-    original = lattice.Composition.tilted
+    original = pld.Composition.tilted
 
     def listen(self, t, low, size):
         seen.append(size)
         return original(self, t, low, size)
 
-    monkeypatch.setattr(lattice.Composition, "tilted", listen)
+    monkeypatch.setattr(pld.Composition, "tilted", listen)
     return seen
 
 
@@ -81,7 +81,7 @@ def test_pld_is_searched_from_the_renyi_answer(asked, sizes, times, epsilon):
     assert found.accountant == "pld"
     assert len(asked) <= 6
     assert all(0.8 * found.z < z < 1.3 * found.z for (z,) in asked)
-    assert max(sizes) <= lattice.LARGEST / 2
+    assert max(sizes) <= pld.LARGEST / 2
 
 
 @each_adjacency
@@ -98,14 +98,14 @@ def test_samples_are_searched_coarsely_first(
     fine = [call for call in asked if len(call) == 1]
     assert len(asked) <= 16 and len(fine) <= 5
     assert all(0.9 * found.z < z < 1.1 * found.z for (z,) in fine)
-    assert max(sizes) <= lattice.LARGEST
+    assert max(sizes) <= pld.LARGEST
 
 
 @each_adjacency
 def test_many_tiny_batches_stay_small(asked, sizes, adjacency):
     events = (law_of("poisson_gaussian", 50 * 45312, rate=1 / 45312),)
     noise_of(events, 1.0, adjacency, 1 / 45312**2)
-    assert len(asked) <= 16 and max(sizes) <= lattice.LARGEST / 2
+    assert len(asked) <= 16 and max(sizes) <= pld.LARGEST / 2
 
 
 SAMPLED = st.builds(

@@ -10,9 +10,13 @@ from scipy import integrate, special
 
 from dp_erm_bench.accounting.bounds import gdp_epsilon
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.lattice import Composition, discretised
 from dp_erm_bench.accounting.least import certified_multiplier
-from dp_erm_bench.accounting.pld import pld_deltas, pld_epsilon
+from dp_erm_bench.accounting.pld import (
+    Composition,
+    discretised,
+    pld_deltas,
+    pld_epsilon,
+)
 from dp_erm_bench.releases import losses as laws
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.law import Law

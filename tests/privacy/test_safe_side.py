@@ -13,7 +13,7 @@ from dp_erm_bench.accounting.bounds import rdp_epsilon
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import certify
-from dp_erm_bench.accounting.prefix import largest
+from dp_erm_bench.accounting.repeated import largest
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.bounds import SLACK
 from dp_erm_bench.datasets.prepare import dataset_from_arrays

@@ -5,7 +5,7 @@ from unittest.mock import patch
 import numpy as np
 from scipy import stats
 
-from dp_erm_bench.audit.minimisers import _terms
+from dp_erm_bench.audit.statistic import _terms
 from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.contract.problems import neighbours
 from dp_erm_bench.problems.erm.oracles import DenseOracle

@@ -145,7 +145,7 @@ def share_of_bound(
     delta: float,
 ) -> float:
     """Return the largest quotient of one-pass SGD's mean and bound over n records."""
-    from dp_erm_bench.audit.single_use import certified_scale, excess_bound
+    from dp_erm_bench.audit.papers import certified_scale, excess_bound
 
     found = runs.along(line, axis)
     records = [int(n) for n in found.x]
@@ -170,65 +170,65 @@ def _drawn(study: Lookup) -> Structured:
 @says("|Monte Carlo less closed form| / its standard error, the largest", NOTHING)
 def width_error(study: Lookup) -> float:
     """Return the largest error of a figure's Gaussian widths, in standard errors."""
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
 
     drawn = _drawn(study)
-    return max(structured.width_error(k, p) for k in drawn.norms for p in drawn.values)
+    return max(papers.width_error(k, p) for k in drawn.norms for p in drawn.values)
 
 
 @says("slope of the width of {norm} from p = {p} on, log-log least squares", NOTHING)
 def width_slope(study: Lookup, norm: str, p: int) -> float:
     """Return the slope of a Gaussian width in the number of coordinates."""
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
 
     along = np.array([one for one in _drawn(study).values if one >= p])
-    widths = np.array([structured.width(norm, one) for one in along.tolist()])
+    widths = np.array([papers.width(norm, one) for one in along.tolist()])
     return slope_of(along.astype(np.float64), widths)
 
 
 @says("epsilon(1e-5) of {factor} times the printed noise, n = {n}", NOTHING)
 def printed_output_epsilon(_: Lookup, n: int, factor: float) -> float:
     """Return the true epsilon of printed output noise on two neighbours."""
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
 
-    return structured.printed_output_epsilon(n, factor)
+    return papers.printed_output_epsilon(n, factor)
 
 
 @says("least quotient of the epsilons of printed noise at successive n", NOTHING)
 def printed_output_growth(study: Lookup) -> float:
     """Return the least factor by which the true epsilon grows along n."""
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
 
     along = _drawn(study).values
-    found = np.array([structured.printed_output_epsilon(n) for n in along])
+    found = np.array([papers.printed_output_epsilon(n) for n in along])
     return float((found[1:] / found[:-1]).min())
 
 
 @says("largest epsilon(1e-5) of our noise with a ridge, over n", NOTHING)
 def ridge_output_epsilon(study: Lookup) -> float:
     """Return the largest true epsilon of our output noise on the same neighbours."""
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
     from dp_erm_bench.report.studies import RIDGE
 
     along = _drawn(study).values
-    return max(structured.ridge_output_epsilon(n, RIDGE) for n in along)
+    return max(papers.ridge_output_epsilon(n, RIDGE) for n in along)
 
 
 @says("exact epsilon(1e-5) of {noise} noise, C = {weight}", NOTHING)
 def noisy_choice_epsilon(_: Lookup, weight: float, noise: str) -> float:
     """Return the exact epsilon of a noisy choice among two vertices."""
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
 
-    return structured.selection_epsilon(weight, noise)
+    return papers.selection_epsilon(weight, noise)
 
 
 @says("slope of the least gap so far against T, {norm}", NOTHING)
 def gap_slope(study: Lookup, norm: str) -> float:
     """Return the slope of Frank-Wolfe's gap with the step 2/(t+2)."""
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
 
     along = np.array(_drawn(study).values)
-    gaps = structured.dual_gaps(norm, "2/(t+2)", int(along.max()))
+    gaps = papers.dual_gaps(norm, "2/(t+2)", int(along.max()))
     least = np.minimum.accumulate(gaps)[along - 1]
     return slope_of(along.astype(np.float64), least)
 
@@ -236,21 +236,19 @@ def gap_slope(study: Lookup, norm: str) -> float:
 @says("least gap of the step 1/(t+2) / that of 2/(t+2), {norm}, most steps", NOTHING)
 def gap_ratio(study: Lookup, norm: str) -> float:
     """Return how far the printed step is behind at the end of the figure."""
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
 
     steps = max(_drawn(study).values)
-    usual, printed = (
-        structured.dual_gaps(norm, rule, steps) for rule in structured.STEPS
-    )
+    usual, printed = (papers.dual_gaps(norm, rule, steps) for rule in papers.STEPS)
     return float(printed.min() / usual.min())
 
 
 @says("largest entry of the difference, through the shifted {shifted}", NOTHING)
 def shifted_dual(_: Lookup, shifted: str) -> float:
     """Return how far a reading of Proposition 2 is from the perturbed minimiser."""
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
 
-    return dict(zip(("set", "point"), structured.shifted_dual(), strict=True))[shifted]
+    return dict(zip(("set", "point"), papers.shifted_dual(), strict=True))[shifted]
 
 
 @says("largest mean excess risk of {line} / its bound, over {axis}")
@@ -265,11 +263,11 @@ def share_of_output_bound(
     delta: float,
 ) -> float:
     """Return the largest quotient of output perturbation's mean and bound over n."""
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
 
     found, budget = runs.along(line, axis), (epsilon, delta)
     bounds = [
-        structured.output_bound(line, int(n), p, kappa, radius, budget) for n in found.x
+        papers.output_bound(line, int(n), p, kappa, radius, budget) for n in found.x
     ]
     return float((found.mean / bounds).max())
 
@@ -279,10 +277,10 @@ def width_order(runs: Lookup, axis: str, p: int) -> float:
     """Return the rank correlation of Gaussian widths and excess risks of all norms."""
     from scipy.stats import spearmanr
 
-    from dp_erm_bench.audit import structured
+    from dp_erm_bench.audit import papers
 
-    ends = [runs.along(name, axis).mean[-1] for name in structured.NAMES]
-    widths = [structured.width(name, p) for name in structured.NAMES]
+    ends = [runs.along(name, axis).mean[-1] for name in papers.NAMES]
+    widths = [papers.width(name, p) for name in papers.NAMES]
     return float(spearmanr(widths, ends).statistic)
 
 
@@ -432,7 +430,7 @@ def selection_epsilon(noise: Lookup, line: str, n_iter: int) -> float:
 )
 def violated(_: Lookup, kappa: float, rivals: int, n_iter: int, delta: float) -> float:
     """Return delta(1) / delta of the printed greedy noise on unequal coordinates."""
-    from dp_erm_bench.audit.greedy import Instance, violation
+    from dp_erm_bench.audit.papers import Instance, violation
 
     return violation(Instance(kappa, rivals, n_iter, delta))
 
@@ -440,7 +438,7 @@ def violated(_: Lookup, kappa: float, rivals: int, n_iter: int, delta: float) ->
 @says("|mean of tau / n less log 2|, n = {n}, {seeds} passes", NOTHING)
 def length_of_a_pass(_: Lookup, n: int, seeds: int) -> float:
     """Return how far the mean steps of one-pass SGD are from n log 2, over n."""
-    from dp_erm_bench.audit.single_use import steps_over_n
+    from dp_erm_bench.audit.papers import steps_over_n
 
     return abs(float(steps_over_n(n, seeds).mean()) - math.log(2.0))
 
@@ -448,7 +446,7 @@ def length_of_a_pass(_: Lookup, n: int, seeds: int) -> float:
 @says("share of passes of more than 2 n steps, n = {n}, {seeds} passes", NOTHING)
 def long_passes(_: Lookup, n: int, seeds: int) -> float:
     """Return the share of passes of one-pass SGD that are longer than proved."""
-    from dp_erm_bench.audit.single_use import steps_over_n
+    from dp_erm_bench.audit.papers import steps_over_n
 
     return float((steps_over_n(n, seeds) > 2.0).mean())
 
@@ -456,7 +454,7 @@ def long_passes(_: Lookup, n: int, seeds: int) -> float:
 @says("upper 95 % limit of the estimator's bias / the bias of a batch of 2", NOTHING)
 def share_of_bias(_: Lookup) -> float:
     """Return the upper limit of bias-reduced SGD's bias over a batch of two's."""
-    from dp_erm_bench.audit.bias_reduced import batch_bias, estimator_bias
+    from dp_erm_bench.audit.papers import batch_bias, estimator_bias
 
     return estimator_bias()[1] / batch_bias(2)
 
@@ -464,7 +462,7 @@ def share_of_bias(_: Lookup) -> float:
 @says("mean steps to the printed end, n = {n}, {seeds} runs", NOTHING)
 def mean_steps(_: Lookup, n: int, delta: float, seeds: int) -> float:
     """Return the mean steps of bias-reduced SGD as printed at epsilon = 1."""
-    from dp_erm_bench.audit.bias_reduced import stopping_times
+    from dp_erm_bench.audit.papers import stopping_times
 
     return float(stopping_times(n, 1.0, delta, seeds).mean())
 
