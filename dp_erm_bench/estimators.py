@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_erm_bench.api import fit, problem_from_arrays
 from dp_erm_bench.datasets.base import Bounds, Uncharged
-from dp_erm_bench.datasets.bounds import clipped, declared_bounds
+from dp_erm_bench.datasets.prepare import clipped, declared_bounds
 from dp_erm_bench.errors import UndeclaredBounds, UsageError, refused
 
 Array = NDArray[np.float64]

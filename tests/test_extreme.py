@@ -12,8 +12,7 @@ from dp_erm_bench import Diverged
 from dp_erm_bench.api import fit
 from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.datasets.base import Bounds, norms
-from dp_erm_bench.datasets.bounds import clipped
-from dp_erm_bench.datasets.prepare import Recipe, prepare
+from dp_erm_bench.datasets.prepare import Recipe, clipped, prepare
 from dp_erm_bench.errors import NotSolved, UsageError
 from dp_erm_bench.kernels.projections import project
 from dp_erm_bench.problems.erm.build import problem_from_arrays

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Uncharged
-from dp_erm_bench.datasets.libsvm import parse_svmlight
-from dp_erm_bench.datasets.published import (
+from dp_erm_bench.datasets.libsvm import (
     DECOMPRESS,
     decompressed,
     most_unpacked,
+    parse_svmlight,
     sha256,
     unpacks_too_much,
 )

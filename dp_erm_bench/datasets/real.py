@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.datasets import libsvm
-from dp_erm_bench.datasets.published import Published, Raw, python_call
+from dp_erm_bench.datasets.libsvm import Published, Raw, python_call
 
 ELECTRICITY_ID = 151
 MADELON = ("madelon", "madelon_test")

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp_erm_bench.datasets.base import Usual
-from dp_erm_bench.datasets.bounds import Declared, declared_by
-from dp_erm_bench.datasets.intercept import KEY as INTERCEPT
-from dp_erm_bench.datasets.prepare import Recipe
+from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
+from dp_erm_bench.datasets.prepare import Declared, Recipe, declared_by
 from dp_erm_bench.datasets.records import are_words, as_number, words_of
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import entering
@@ -273,7 +272,7 @@ def check_classes(
 
 def _check_fresh(value: Any, loader: Any, test_fraction: float) -> None:
     """Refuse fresh records that there are not."""
-    from dp_erm_bench.datasets.spherical import LAWS  # it imports this
+    from dp_erm_bench.datasets.synthetic import LAWS
 
     known = getattr(loader, "__name__", "") in LAWS
     if value is None:

@@ -1,8 +1,13 @@
-"""Generated datasets, and the checks of what they are generated with."""
+"""Generated datasets: of papers' experiments, of known laws, hard ones."""
 
+from __future__ import annotations
+
+import functools
 import math
+from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.datasets.spec import number, refused
@@ -235,3 +240,246 @@ def check_numbers(least: float = 0.0, **numbers: object) -> None:
         if not math.isfinite(number(value)) or number(value) < least:
             allowed = "finite" if least == -math.inf else f"finite and >= {least:g}"
             raise refused(key, value, f"a number, {allowed}")
+
+
+NODES = 200
+
+
+def median_regression(
+    seed: int, n: int = 2000, p: int = 5, norm: float = 1.0, noise: float = 0.5
+) -> tuple[Array, Array, Array]:
+    """Draw a linear regression with Laplace noise: w is the population's median.
+
+    Features are uniform on the unit sphere, labels x.w plus noise, so that the expected
+    absolute loss is least at w (``problems.population``).
+
+    Parameters
+    ----------
+    seed : int
+        Of the generator; the order of the draws is w, X, noise.
+    n, p : int
+        Records and features.
+    norm : float
+        norm2(w), of uniform direction.
+    noise : float
+        Scale of the Laplace noise, its mean absolute value.
+
+    Returns
+    -------
+    X : array of shape (n, p)
+    y : array of shape (n,)
+    w : array of shape (p,)
+    """
+    check_records(n, p)
+    check_numbers(norm=norm, noise=noise)
+    rng = np.random.default_rng(seed)
+    w = norm * _on_sphere(rng, 1, p)[0]
+    X = _on_sphere(rng, n, p)
+    return X, X @ w + noise * rng.laplace(size=n), w
+
+
+def _on_sphere(rng: np.random.Generator, n: int, p: int) -> Array:
+    """Return n points, uniform on the unit sphere; rounding leaves none outside."""
+    X = rng.standard_normal((n, p))
+    lengths = np.linalg.norm(X, axis=1, keepdims=True)
+    return np.asarray(X / (lengths * (1.0 + 1e-15 * p)))
+
+
+@dataclass(frozen=True, eq=False)
+class MedianLaw:
+    """The law of a record of `median_regression`.
+
+    Parameters
+    ----------
+    w : array of shape (p,)
+        The population's minimiser, of which the labels are drawn.
+    noise : float
+        Scale b of the Laplace noise e.
+    """
+
+    w: Array
+    noise: float
+
+    def excess_absolute(self, w: Array) -> Array:
+        """Return E|y - x.w| - E|e| for points w, (B, p) to (B,).
+
+        y - x.w is e + t with t = s u, s = norm2(w* - w) and u an entry of a uniform
+        point of the sphere, and E|e + t| = |t| + b exp(-|t| / b). With u = sin(a) the
+        density of a is proportional to cos(a)^(p - 2), which Gauss and Legendre's rule
+        integrates to rounding.
+        """
+        p, b = self.w.size, self.noise
+        apart = np.linalg.norm(w - self.w, axis=-1)[..., None]
+        u, weights = _half_sphere(p)
+        t = apart * u
+        change = b * np.expm1(-t / b) if b > 0.0 else np.zeros_like(t)
+        return np.asarray((t + change) @ weights)
+
+    def draw(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+        """Return features, (n, p), and labels, (n,), of n fresh records."""
+        X = _on_sphere(rng, n, self.w.size)
+        return X, X @ self.w + self.noise * rng.laplace(size=n)
+
+
+@functools.cache
+def _half_sphere(p: int) -> tuple[Array, Array]:
+    """Return values and weights of the absolute first entry of a uniform point."""
+    if p == 1:
+        return np.ones(1), np.ones(1)
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    angles = 0.25 * np.pi * (nodes + 1.0)
+    weights = weights * np.cos(angles) ** (p - 2)
+    return np.sin(angles), weights / weights.sum()
+
+
+LAWS = {median_regression.__name__: MedianLaw}
+"""Laws of generators, by name: made of the true weights and the noise."""
+
+
+RULES = ("pure", "approximate", "all")
+DELTA = 1e-8
+MU = 0.19606656
+"""The Gaussian differential privacy of epsilon = 1 at that delta."""
+
+
+def hard_mean(
+    seed: int,
+    n: int = 1000,
+    p: int = 1000,
+    nonzeros: int = 8,
+    blocks: int | str = "approximate",
+) -> tuple[csc_array, Array]:
+    """Draw records of norm 1 on disjoint blocks of coordinates.
+
+    Record i has entries +-1 / sqrt(s) on block i mod K. The signs belong to the block,
+    so that the mean has K s entries of size 1 / (K sqrt(s)).
+
+    Parameters
+    ----------
+    seed : int
+        Of the generator of the signs.
+    n, p : int
+        Records and coordinates.
+    nonzeros : int
+        s, the coordinates of a block; that of the bounds, too.
+    blocks : int, 'pure', 'approximate' or 'all'
+        K; by the rules n / (s log p) and n / sqrt(s log(1 / delta)), where the mean is
+        as long as what epsilon = 1, delta = 1e-8 hides, and at most p / s; or p / s.
+
+    Returns
+    -------
+    X : sparse array of shape (n, p)
+    y : array of shape (n,)
+        Zeros: there are no labels.
+
+    References
+    ----------
+    Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
+    sparse gradients", NeurIPS 2024, lower bounds of section 4.
+    """
+    blocks = _blocks(n, p, nonzeros, blocks)
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (blocks, nonzeros))
+    own = np.arange(n) % blocks
+    columns = own[:, None] * nonzeros + np.arange(nonzeros)
+    values = signs[own] / math.sqrt(nonzeros)
+    rows = np.repeat(np.arange(n), nonzeros)
+    X = csc_array((values.ravel(), (rows, columns.ravel())), shape=(n, p))
+    return X, np.zeros(n)
+
+
+def linear_hard(
+    seed: int, n: int = 1000, p: int = 1000, nonzeros: int = 8, blocks: int = 0
+) -> tuple[csc_array, Array]:
+    """Draw records of `hard_mean` and labels of 1, for the loss linear on a ball.
+
+    F(w) = -<mean, w> over the unit ball has the minimum -norm2(mean), at mean /
+    norm2(mean), whose entries are equal: the many coordinates of the noise take from
+    them what a projection does not give back.
+
+    Parameters
+    ----------
+    seed, n, p, nonzeros
+        As of `hard_mean`.
+    blocks : int
+        K. By default (0) 4 / lam^2, and at most p / s: the mean is lam / 2 long, the
+        worst there is for output perturbation by the best ridge lam (``hard_ridge``).
+
+    Returns
+    -------
+    X : sparse array of shape (n, p)
+    y : array of shape (n,)
+        Ones.
+    """
+    check_records(n, 1)
+    check_count("p", p, 1)
+    check_count("nonzeros", nonzeros, 1, p)
+    if blocks == 0 and not isinstance(blocks, bool):
+        ideal = round(4.0 / hard_ridge(n, p, nonzeros) ** 2)
+        blocks = max(1, min(ideal, p // nonzeros))
+    X, _ = hard_mean(seed, n, p, nonzeros, blocks)
+    return X, np.ones(n)
+
+
+def sparse_classification(
+    seed: int, n: int = 1000, p: int = 200, nonzeros: int = 4, scale: float = 8.0
+) -> tuple[csc_array, Array]:
+    """Draw a linear classification of sparse records of norm 1, with logistic labels.
+
+    Parameters
+    ----------
+    seed : int
+        Of the generator; the order of the draws is columns, signs, w, labels.
+    n, p : int
+        Records and features.
+    nonzeros : int
+        Entries +-1 / sqrt(s) of a record, on columns drawn without replacement; s of
+        the bounds, too.
+    scale : float
+        Standard deviation of the true weights.
+
+    Returns
+    -------
+    X : sparse array of shape (n, p)
+    y : array of shape (n,), -1 and +1
+    """
+    check_records(n, p)
+    check_count("nonzeros", nonzeros, 1, p)
+    check_numbers(scale=scale)
+    rng = np.random.default_rng(seed)
+    columns = np.argpartition(rng.random((n, p)), nonzeros - 1, axis=1)[:, :nonzeros]
+    values = rng.choice([-1.0, 1.0], (n, nonzeros)) / math.sqrt(nonzeros)
+    rows = np.repeat(np.arange(n), nonzeros)
+    X = csc_array((values.ravel(), (rows, columns.ravel())), shape=(n, p))
+    scores = X @ (scale * rng.standard_normal(p))
+    return X, np.where(rng.logistic(size=n) < scores, 1.0, -1.0)
+
+
+def hard_ridge(n: int, p: int, nonzeros: int, mu: float = MU) -> float:
+    """Return the ridge that balances both errors of Algorithm 6 on the unit ball.
+
+    With noise of deviation 2 / (lam n mu) the error is at most a / lam + lam / 2, a =
+    2 sqrt(s) 2 / (n mu) sqrt(2 log(2 p / 0.1)): the bound on its largest entry fails
+    with probability 0.1. It is least at lam = sqrt(2 a), and sqrt(2 a) there.
+    """
+    widest = math.sqrt(2.0 * math.log(20.0 * p))
+    return math.sqrt(2.0 * 2.0 * math.sqrt(nonzeros) * 2.0 / (n * mu) * widest)
+
+
+def _blocks(n: int, p: int, nonzeros: int, blocks: int | str) -> int:
+    """Return K, everything being checked."""
+    check_records(n, 1)
+    check_count("p", p, 1)
+    check_count("nonzeros", nonzeros, 1, p)
+    most = p // nonzeros
+    rules = {
+        "pure": n / nonzeros / math.log(max(p, 2)),
+        "approximate": n / math.sqrt(-nonzeros * math.log(DELTA)),
+        "all": most,
+    }
+    if isinstance(blocks, str) and blocks in rules:
+        blocks = max(1, min(round(rules[blocks]), most))
+    if isinstance(blocks, bool) or not isinstance(blocks, int):
+        raise refused("blocks", blocks, f"an integer, or {' or '.join(RULES)}")
+    if not 1 <= blocks <= most:
+        raise refused("blocks", blocks, f"from 1 to p / nonzeros = {most}")
+    return blocks

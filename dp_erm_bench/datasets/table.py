@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.datasets.base import MISSING, check_headings, is_missing
-from dp_erm_bench.datasets.intercept import check_names
+from dp_erm_bench.datasets.prepare import check_names
 from dp_erm_bench.datasets.records import (
     BOOLEANS,
     EXACT,

@@ -19,8 +19,7 @@ from dp_erm_bench.datasets.base import (
     numbers,
     table_of,
 )
-from dp_erm_bench.datasets.bounds import declared_bounds
-from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.datasets.prepare import dataset_from_arrays, declared_bounds
 from dp_erm_bench.datasets.spec import identifying
 from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.paths import digest

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.datasets.derived import kept
+from dp_erm_bench.datasets.base import kept
 from dp_erm_bench.plugins.names import origin
 from dp_erm_bench.releases.l1_laplace import L1Laplace
 from dp_erm_bench.solvers import one_solve

@@ -8,7 +8,7 @@ import pytest
 
 from dp_erm_bench.cli.line import member, parse, place
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.datasets import published
+from dp_erm_bench.datasets import libsvm
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import datasets_of
 from dp_erm_bench.experiment.lines import line_of
@@ -123,7 +123,7 @@ def test_a_wrong_dataset_is_refused_in_one_sentence(
 def test_a_dataset_without_file_is_not_run_with_the_way_to_get_it(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(published, "reachable", lambda host: False)
+    monkeypatch.setattr(libsvm, "reachable", lambda host: False)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert main(["dataset=mtp"]) != 0

@@ -13,10 +13,9 @@ import scipy.sparse as sp
 
 from dp_erm_bench import load_problem, load_results
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.datasets import load, published
-from dp_erm_bench.datasets.arrays import own_dataset
+from dp_erm_bench.datasets import libsvm, load
 from dp_erm_bench.datasets.base import as_features
-from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.load import load_dataset, own_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError, heading
 from dp_erm_bench.experiment.parameters import problem_named
@@ -775,8 +774,8 @@ def csr_parts(indices, shape):
 @pytest.mark.parametrize("suffix", ["bz2", "xz", "gz"])
 def test_what_unpacks_to_more_than_is_stated_is_refused(tmp_path, suffix, monkeypatch):
     made = import_module({"bz2": "bz2", "xz": "lzma", "gz": "gzip"}[suffix])
-    monkeypatch.setattr(published, "SMALL", 1 << 20)
-    monkeypatch.setattr(published, "RATIO", 10)
+    monkeypatch.setattr(libsvm, "SMALL", 1 << 20)
+    monkeypatch.setattr(libsvm, "RATIO", 10)
     path = tmp_path / f"data.svm.{suffix}"
     path.write_bytes(made.compress(b"0" * (1 << 24)))
     tracemalloc.start()
@@ -790,8 +789,8 @@ def test_what_unpacks_to_more_than_is_stated_is_refused(tmp_path, suffix, monkey
 
 
 def test_an_archive_that_unpacks_to_more_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(published, "SMALL", 1 << 16)
-    monkeypatch.setattr(published, "RATIO", 10)
+    monkeypatch.setattr(libsvm, "SMALL", 1 << 16)
+    monkeypatch.setattr(libsvm, "RATIO", 10)
     y = np.ones(1 << 20)
     np.savez_compressed(tmp_path / "a.npz", X=np.zeros((y.size, 2)), y=y)
     with pytest.raises(UsageError, match="unpack to more than"):

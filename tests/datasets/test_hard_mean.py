@@ -7,7 +7,7 @@ import pytest
 from dp_erm_bench import fit, load_problem
 from dp_erm_bench.accounting.bounds import mu_for
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.datasets.hard_mean import (
+from dp_erm_bench.datasets.synthetic import (
     MU,
     hard_mean,
     hard_ridge,

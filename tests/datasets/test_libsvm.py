@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from dp_erm_bench.cached import user_folder
-from dp_erm_bench.datasets import libsvm, load, published
+from dp_erm_bench.datasets import libsvm, load
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
@@ -48,7 +48,7 @@ def client(monkeypatch, no_mirror):
     names = {"toy": "binary", "toys": "regression", "many": "multilabel"}
     entries = {name: Entry(name, task) for name, task in names.items()}
     monkeypatch.setattr(libsvm, "catalogue", lambda: entries)
-    monkeypatch.setattr(published, "reachable", lambda host: True)
+    monkeypatch.setattr(libsvm, "reachable", lambda host: True)
     return entries
 
 
@@ -92,7 +92,7 @@ def test_a_regression_is_one(mirror):
 def test_the_mirror_is_what_libsvmdata_would_have_given(mirror, monkeypatch, tmp_path):
     from libsvmdata.core import ALL_DATASETS
 
-    from dp_erm_bench.datasets.published import open_mirror
+    from dp_erm_bench.datasets.libsvm import open_mirror
 
     entry = ALL_DATASETS["heart_scale"]
     raw = tmp_path / "raw"
@@ -188,7 +188,7 @@ def test_a_failed_download_leaves_nothing_and_says_so(client):
 
 
 def test_without_network_the_sentence_names_both_ways(client, monkeypatch):
-    monkeypatch.setattr(published, "reachable", lambda host: False)
+    monkeypatch.setattr(libsvm, "reachable", lambda host: False)
     with pytest.raises(DataUnavailable, match=r"DP_ERM_BENCH_DATA .*fetch_dataset"):
         loaded("toy")
 
@@ -250,7 +250,7 @@ def test_the_packages_own_download_is_used_and_equals_the_mirror(
 ):
     import libsvmdata.abstraction
 
-    from dp_erm_bench.datasets.published import open_mirror
+    from dp_erm_bench.datasets.libsvm import open_mirror
 
     content, asked = open_mirror().read("heart_scale"), []
     expected = loaded("heart_scale")
@@ -260,7 +260,7 @@ def test_the_packages_own_download_is_used_and_equals_the_mirror(
         path.write_bytes(content)
 
     monkeypatch.setattr(libsvmdata.abstraction, "download", download)
-    monkeypatch.setattr(published, "reachable", lambda host: True)
+    monkeypatch.setattr(libsvm, "reachable", lambda host: True)
     monkeypatch.delenv("DP_ERM_BENCH_DATA")
     folder = seeded("my heart_scale")
     before = sorted(folder.iterdir())

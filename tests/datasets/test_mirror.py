@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dp_erm_bench.datasets.published import open_mirror
+from dp_erm_bench.datasets.libsvm import open_mirror
 from dp_erm_bench.errors import DataUnavailable
 
 

@@ -13,8 +13,7 @@ import pytest
 from dp_erm_bench import fit, load_problem, load_results, problem_from_arrays
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import load
-from dp_erm_bench.datasets.arrays import own_dataset
-from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.load import load_dataset, own_dataset
 from dp_erm_bench.datasets.spec import asked, check_spec, dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import problem_named

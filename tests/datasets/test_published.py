@@ -6,8 +6,8 @@ import pytest
 import scipy.sparse as sp
 
 from dp_erm_bench.cached import user_folder
-from dp_erm_bench.datasets import libsvm, published, real
-from dp_erm_bench.datasets.published import Published
+from dp_erm_bench.datasets import libsvm, real
+from dp_erm_bench.datasets.libsvm import Published
 from dp_erm_bench.datasets.real import Bundled
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.paths import cache_dir
@@ -30,7 +30,7 @@ def toy(**changes):
 
 @pytest.fixture
 def online(monkeypatch):
-    monkeypatch.setattr(published, "reachable", lambda host: True)
+    monkeypatch.setattr(libsvm, "reachable", lambda host: True)
 
 
 def test_the_mirror_goes_before_the_network(make_mirror, online):
@@ -109,10 +109,10 @@ def test_reachable_is_an_answer_of_any_kind(monkeypatch, answer, expected):
         return types.SimpleNamespace(close=lambda: None)
 
     monkeypatch.undo()
-    published.reachable.cache_clear()
-    monkeypatch.setattr(published.urllib.request, "urlopen", urlopen)
-    assert published.reachable("https://toy.example") is expected
-    published.reachable.cache_clear()
+    libsvm.reachable.cache_clear()
+    monkeypatch.setattr(libsvm.urllib.request, "urlopen", urlopen)
+    assert libsvm.reachable("https://toy.example") is expected
+    libsvm.reachable.cache_clear()
 
 
 def test_the_fingerprint_of_a_bundled_dataset_names_the_version():
@@ -136,7 +136,7 @@ def test_the_commands_of_the_real_datasets_are_python(loader, no_mirror):
 def test_california_through_its_client_equals_the_mirror(mirror, monkeypatch, tmp_path):
     import joblib
 
-    from dp_erm_bench.datasets.published import open_mirror
+    from dp_erm_bench.datasets.libsvm import open_mirror
 
     content = open_mirror().read("california_housing")
     table = np.array([line.split(b",") for line in content.split()], dtype=float)

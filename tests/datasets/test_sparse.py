@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.cached import user_folder
 from dp_erm_bench.datasets.base import Bounds, Dataset, norms, parts
-from dp_erm_bench.datasets.bounds import Declared, column_max
 from dp_erm_bench.datasets.libsvm import compact
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.datasets.prepare import (
+    Declared,
     Recipe,
+    column_max,
     dataset_from_arrays,
     mean_squares,
     prepare,

@@ -15,8 +15,7 @@ from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.accounting.repeated import largest
 from dp_erm_bench.datasets.base import Bounds
-from dp_erm_bench.datasets.bounds import SLACK
-from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.datasets.prepare import SLACK, dataset_from_arrays
 from dp_erm_bench.errors import NotSampled, NotSolved
 from dp_erm_bench.problems.erm import perturbed
 from dp_erm_bench.problems.erm.build import build_problem

@@ -9,8 +9,7 @@ import pytest
 from scipy import sparse
 
 from dp_erm_bench import fit, load_problem, problem_from_arrays, registry
-from dp_erm_bench.datasets.base import Bounds, Dataset
-from dp_erm_bench.datasets.derived import once
+from dp_erm_bench.datasets.base import Bounds, Dataset, once
 from dp_erm_bench.datasets.load import forget_datasets
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty

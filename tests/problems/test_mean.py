@@ -6,7 +6,7 @@ from scipy.sparse import csr_array, random_array
 
 from dp_erm_bench import load_problem, problem_from_arrays, problem_from_records
 from dp_erm_bench.datasets.base import Bounds
-from dp_erm_bench.datasets.bounds import Declared, clipped
+from dp_erm_bench.datasets.prepare import Declared, clipped
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import line_of

@@ -8,7 +8,7 @@ from scipy import integrate, optimize, special
 
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.datasets.spherical import MedianLaw, median_regression
+from dp_erm_bench.datasets.synthetic import MedianLaw, median_regression
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.erm.population import FreshSample
 from dp_erm_bench.registry import POPULATION

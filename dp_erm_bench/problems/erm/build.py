@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets import base
-from dp_erm_bench.datasets.arrays import own_dataset
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Usual
-from dp_erm_bench.datasets.bounds import declared_bounds
-from dp_erm_bench.datasets.load import load_dataset
+from dp_erm_bench.datasets.load import load_dataset, own_dataset
+from dp_erm_bench.datasets.prepare import declared_bounds
 from dp_erm_bench.datasets.spec import UNLABELLED
 from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.losses.base import Loss

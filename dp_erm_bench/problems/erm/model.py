@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Dataset, Features
-from dp_erm_bench.datasets.intercept import KEY as INTERCEPT
+from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
 from dp_erm_bench.datasets.records import first_odd, from_zero, spelling
 from dp_erm_bench.datasets.spec import asked, check_spec
 from dp_erm_bench.datasets.table import indicators

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.datasets.base import Array, Bounds, Dataset
-from dp_erm_bench.datasets.derived import is_read_only, once
+from dp_erm_bench.datasets.base import Array, Bounds, Dataset, is_read_only, once
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.kernels.lengths import norm2, unscaled
 from dp_erm_bench.losses.base import Loss

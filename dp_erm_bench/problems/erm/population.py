@@ -17,7 +17,7 @@ import numpy as np
 from dp_erm_bench.datasets.base import Array, Features
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.datasets.spec import FRESH, LAW
-from dp_erm_bench.datasets.spherical import LAWS, MedianLaw
+from dp_erm_bench.datasets.synthetic import LAWS, MedianLaw
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.registry import POPULATION

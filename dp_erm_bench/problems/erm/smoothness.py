@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Array, Dataset, Uncharged, norms
-from dp_erm_bench.datasets.bounds import scaled
-from dp_erm_bench.datasets.derived import once
+from dp_erm_bench.datasets.base import Array, Dataset, Uncharged, norms, once
+from dp_erm_bench.datasets.prepare import scaled
 from dp_erm_bench.errors import Unsupported, UsageError, refused
 from dp_erm_bench.kernels.lengths import USUAL
 from dp_erm_bench.losses.base import Loss
