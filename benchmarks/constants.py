@@ -14,14 +14,14 @@ from benchmarks.measure import Row, print_table
 from dp_erm_bench import load_problem
 from dp_erm_bench.api import one_thread
 from dp_erm_bench.experiment.lines import FitLine, Trial
+from dp_erm_bench.problems.erm import objective
 from dp_erm_bench.problems.erm import problem as problems
-from dp_erm_bench.problems.erm import smoothness
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.runner import execute
 
 COUNTED = (
-    (smoothness, "_largest_eigenvalue"),
-    (smoothness, "mean_squares"),
+    (objective, "_largest_eigenvalue"),
+    (objective, "mean_squares"),
     (problems, "certified_optimum"),
 )
 ALGORITHMS = ("gd", "greedy_cd")

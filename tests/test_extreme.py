@@ -16,7 +16,7 @@ from dp_erm_bench.datasets.prepare import Recipe, clipped, prepare
 from dp_erm_bench.errors import NotSolved, UsageError
 from dp_erm_bench.kernels.projections import project
 from dp_erm_bench.problems.erm.build import problem_from_arrays
-from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
+from dp_erm_bench.problems.erm.objective import ReleasedSmoothness
 from dp_erm_bench.problems.mean import problem_from_records
 from dp_erm_bench.releases.adjacency import Adjacency
 from tests.loops import each

@@ -9,7 +9,7 @@ import numpy as np
 from dp_erm_bench.contract import suite
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.prepare import Recipe
-from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
+from dp_erm_bench.problems.erm.objective import ReleasedSmoothness
 from dp_erm_bench.releases.adjacency import Adjacency
 from tests.loops import each
 from tests.privacy.made import built_in

@@ -24,8 +24,8 @@ from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.objective import ReleasedSmoothness
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
 from dp_erm_bench.registry import build
 from dp_erm_bench.releases.adjacency import Adjacency
 

@@ -23,10 +23,9 @@ from typing import Any
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.plugins.names import origin, sources
 from dp_erm_bench.problems.base import Oracle, Problem
-from dp_erm_bench.problems.erm.objective import ERM
+from dp_erm_bench.problems.erm.objective import ERM, Smoothness
 from dp_erm_bench.problems.erm.oracles import DenseOracle, GramOracle, SparseOracle
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.smoothness import Smoothness
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.solvers.base import Solver
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm.objective import ReleasedSmoothness
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanisms
 from dp_erm_bench.releases.l1_laplace import L1Laplace, Shared
@@ -28,9 +28,9 @@ def smoothness_releases(
     ----------
     problem : Problem
     kind : str
-        Of the constants, one of ``problems.erm.smoothness.KINDS``.
+        Of the constants, one of ``problems.erm.objective.KINDS``.
     source : {'auto', 'declared', 'data'}
-        The source of the b_j, see ``problems.erm.smoothness.square_bounds``.
+        The source of the b_j, see ``problems.erm.objective.square_bounds``.
     adjacency : Adjacency
 
     References

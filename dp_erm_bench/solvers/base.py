@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm.objective import KINDS, SOURCES
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.smoothness import KINDS, SOURCES
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.solvers.refusals import objective_refusal
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms

@@ -20,7 +20,7 @@ from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError, heading
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.paths import cache_dir
-from dp_erm_bench.problems.erm.model import feature_names
+from dp_erm_bench.problems.erm.problem import feature_names
 from tests.loops import each
 
 X = np.array([[0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 1.0, 0.0]])

@@ -16,7 +16,7 @@ from dp_erm_bench.contract.replay import replayed
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.kernels.losses import residuals
-from dp_erm_bench.problems.erm import declared
+from dp_erm_bench.problems.erm import objective
 
 FILE = Path(__file__).parent / "loss" / "tilted.py"
 SOURCE = FILE.read_text()
@@ -137,7 +137,7 @@ def test_a_loss_that_is_not_what_it_says_is_refused_in_a_sentence(name, tmp_path
 @pytest.mark.parametrize("name", registry.names("loss"))
 def test_the_losses_of_the_package_pass_the_same_check(name, monkeypatch):
     loss = registry.build("loss", name)
-    assert list(declared._wrong_loss(loss)) == []
+    assert list(objective._wrong_loss(loss)) == []
 
 
 @pytest.mark.parametrize(

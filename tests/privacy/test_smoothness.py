@@ -8,7 +8,7 @@ from dp_erm_bench.accounting.calibration import shared_mechanisms
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.smoothness import clipped_squares, square_bounds
+from dp_erm_bench.problems.erm.objective import clipped_squares, square_bounds
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from tests.privacy.replaying import replay_audit

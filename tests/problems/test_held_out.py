@@ -19,7 +19,7 @@ from dp_erm_bench.datasets.base import as_features
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.held_out import auc
+from dp_erm_bench.problems.erm.problem import auc
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))

@@ -13,17 +13,17 @@ from dp_erm_bench.datasets.base import Bounds, Dataset, once
 from dp_erm_bench.datasets.load import forget_datasets
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty
+from dp_erm_bench.problems.erm import objective
 from dp_erm_bench.problems.erm import problem as problems
-from dp_erm_bench.problems.erm import smoothness
+from dp_erm_bench.problems.erm.objective import ReleasedSmoothness
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.smoothness import ReleasedSmoothness
 from dp_erm_bench.runner import execute
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 
 COUNTED = [
-    *((smoothness, name) for name in ("_largest_eigenvalue", "mean_squares")),
-    *((smoothness, name) for name in ("largest_entries", "_clipped_squares")),
+    *((objective, name) for name in ("_largest_eigenvalue", "mean_squares")),
+    *((objective, name) for name in ("largest_entries", "_clipped_squares")),
     (problems, "certified_optimum"),
 ]
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace_one"}
@@ -160,9 +160,9 @@ def test_values_are_those_of_nothing_kept():
         problem = own_problem(form)
         for _ in range(2):
             constants, X = problem.with_smoothness("data").smoothness, problem.dataset.X
-            exact = 0.25 * smoothness.mean_squares(X)
+            exact = 0.25 * objective.mean_squares(X)
             np.testing.assert_array_equal(constants.columns, exact)
-            assert constants.norm == 0.25 * smoothness._largest_eigenvalue(X)
+            assert constants.norm == 0.25 * objective._largest_eigenvalue(X)
 
 
 def test_nobody_can_change_what_is_kept():

@@ -10,7 +10,7 @@ from dp_erm_bench.api import load_problem
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.datasets.synthetic import MedianLaw, median_regression
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.erm.population import FreshSample
+from dp_erm_bench.problems.erm.problem import FreshSample
 from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner.experiment import sweep

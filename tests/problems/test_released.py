@@ -10,13 +10,13 @@ from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.losses.logistic import Logistic
 from dp_erm_bench.losses.squared import Squared
-from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.problems.erm.smoothness import (
+from dp_erm_bench.problems.erm.objective import (
     ReleasedSmoothness,
     Smoothness,
     clipped_squares,
     square_bounds,
 )
+from dp_erm_bench.problems.erm.problem import ERMProblem
 
 RADIUS = np.array([1.0, 2.0, 0.0, 5.0])
 LOSSES = [Logistic(), Squared()]

@@ -10,8 +10,8 @@ from dp_erm_bench import registry
 from dp_erm_bench.contract.problems import curved_losses
 from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.problems.erm import smoothness as module
-from dp_erm_bench.problems.erm.smoothness import Smoothness
+from dp_erm_bench.problems.erm import objective as module
+from dp_erm_bench.problems.erm.objective import Smoothness
 from tests.loops import each
 
 NAMES = curved_losses()

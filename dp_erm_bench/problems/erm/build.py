@@ -18,9 +18,8 @@ from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import ALLOWED, Penalty
 from dp_erm_bench.plugins.names import is_file, label, named_in
-from dp_erm_bench.problems.erm.declared import check_loss
-from dp_erm_bench.problems.erm.model import feature_names
-from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.problems.erm.objective import check_loss
+from dp_erm_bench.problems.erm.problem import ERMProblem, feature_names
 
 HIDDEN = ("name", "_target_", "file", "content")
 """Keys of a part's spec that are no parameters."""

@@ -1,7 +1,33 @@
-"""The objective: a dataset, a loss, a penalty and a constraint."""
+"""The objective: a dataset, a loss, a penalty, a constraint, and their constants.
 
+Whether losses, penalties and constraints from outside the package are what they say.
+
+Sensitivities rest on a loss's G (`lipschitz`) wherever nothing is clipped, and on
+`monotone`; the accounting of objective perturbation on H (`smoothness`) and `convex`.
+That of a published minimiser rests on a penalty's modulus of strong convexity, and
+bounds on derivatives on the largest margin over the domain. Wrong ones make a certified
+epsilon wrong, so each is compared with what the part itself computes: a loss on a wide
+grid, the others at random points. That finds mistakes, and is no proof: between the
+points of the grid, beyond margins of 10^6 and labels of 40, the constants are the
+author's word.
+
+Smoothness constants of the data term: public, from the data, or published.
+
+Nothing here is private by itself: ``releases.smoothness`` adds the noise.
+
+What depends on the features alone is kept with the dataset (`once`), so that all
+problems, batches and fits on it share it. It is not kept on disk: to check an
+eigenvalue that was read costs as much as computing it, since a vector shows only that
+the largest one is no smaller.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -9,22 +35,463 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.datasets.base import Array, Bounds, Dataset, is_read_only, once
-from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.kernels.lengths import norm2, unscaled
+from dp_erm_bench.datasets.base import (
+    Array,
+    Bounds,
+    Dataset,
+    Uncharged,
+    is_read_only,
+    norms,
+    once,
+)
+from dp_erm_bench.datasets.prepare import scaled
+from dp_erm_bench.errors import Unsupported, UsageError, refused
+from dp_erm_bench.kernels.lengths import USUAL, norm2, unscaled
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.losses.squared import Squared
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
 from dp_erm_bench.plugins.names import origin
-from dp_erm_bench.problems.erm.declared import check_intercept, check_loss, check_set
-from dp_erm_bench.problems.erm.smoothness import (
-    ReleasedSmoothness,
-    Smoothness,
-    clipped_squares,
-    largest_entries,
-    square_bounds,
-)
+
+ENTRIES = 10**6
+"""Numbers of one set of random points at most."""
+
+SLACK = 1e-9
+ROUNDED = 1.0 + 1e-6
+"""Times a constant of a loss: what rounding may make of it."""
+
+PLACES = 20
+"""Cells of the largest change, and as many of the largest slope, are halved at once."""
+
+_LABELS = (-40.0, -3.5, -1.0, 0.0, 0.25, 1.0, 2.0, 30.0)
+_SIZES = np.concatenate([np.logspace(-6, 0, 60), np.linspace(1, 50, 981), [1e3, 1e6]])
+_GRID = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
+
+
+@functools.cache
+def check_loss(loss: Loss) -> None:
+    """Refuse a loss from outside the package that breaks its declarations.
+
+    Raises
+    ------
+    UsageError
+        With the first violation and its place.
+    """
+    wrong = loss.uncompiled or next(_wrong_loss(loss), None)
+    if wrong:
+        raise UsageError(wrong)
+
+
+def check_intercept(
+    constant: float, p: int, penalty: Penalty, constraint: Constraint
+) -> None:
+    """Refuse a domain that leaves the last of p weights, an intercept's, one sign.
+
+    Raises
+    ------
+    UsageError
+        Naming the constant, the penalty or the constraint, and the range.
+    """
+    ranges: dict[str, Any] = {}
+    if constraint.bounded:
+        last = np.zeros((2, p))
+        last[:, -1] = 1.0, -1.0
+        ends = constraint.linear_minimiser(last)[:, -1]
+        ranges[f"constraint={constraint.name}"] = ends
+    if isinstance(penalty, SeparablePenalty):
+        ranges[f"penalty={penalty.name}"] = penalty.lower, penalty.upper
+    for part, (least, most) in ranges.items():
+        if not least < 0.0 < most:
+            raise UsageError(
+                f"dataset.intercept={constant:g}: has no meaning with {part}, which "
+                f"leaves its weight in [{least:g}, {most:g}], one sign only"
+            )
+
+
+def check_set(part: Penalty | Constraint, p: int, bounds: Bounds | None) -> None:
+    """Refuse a penalty or a constraint from outside that breaks its declarations.
+
+    Raises
+    ------
+    UsageError
+        With the first violation.
+    """
+    if isinstance(part, Penalty):
+        _check_modulus(part, p)
+    columns = np.ones(p) if bounds is None else bounds.columns
+    norm = math.sqrt(p) if bounds is None else bounds.norm
+    bound = part.largest_margin(columns, norm)
+    random = np.random.default_rng(0)
+    x = columns * random.choice([-1.0, 1.0], (max(2, min(50, ENTRIES // p)), p))
+    x[0] = columns
+    sizes = norm2(x, axis=-1, keepdims=True)
+    x *= np.minimum(1.0, norm / np.maximum(sizes, 1e-300))
+    if math.isfinite(bound):
+        # What is far in the direction of x is nearest to where x.w is largest.
+        if isinstance(part, Penalty):
+            key, nearest = "penalty", part.prox(1e6 * x, 0.0)
+        else:
+            key, nearest = "constraint", part.project(1e6 * x)
+        reached = np.abs((nearest * x).sum(axis=1)).max()
+        if reached > bound * (1.0 + SLACK):
+            raise UsageError(
+                f"{key}={part.name}: largest_margin={bound:g} is exceeded by "
+                f"|x.w|={reached:g} of a record within the bounds"
+            )
+
+
+def _wrong_loss(loss: Loss) -> Iterator[str]:
+    says = f"loss={loss.name}"
+    for key in ("lipschitz", "smoothness"):
+        constant: Any = getattr(loss, key, None)
+        least = 0.0 if key == "smoothness" else 1e-300
+        if not isinstance(constant, int | float) or not constant >= least:
+            allowed = "0, " * (least == 0.0) + "a number > 0, or infinite"
+            yield f"{says}: {key}={constant} must be {allowed}"
+    labels = [label for label in _LABELS if _allowed(loss, label)]
+    if not labels:
+        yield f"{says}: check_labels refuses each of the labels {_LABELS}"
+    for label in labels:
+        z = _refined(loss, label)
+        y = np.full(z.size, label)
+        values = [loss.value(y, z), loss.derivative(y, z), loss.second_derivative(y, z)]
+        if any(v.shape != z.shape or not np.isfinite(v).all() for v in values):
+            yield f"{says}: is not a finite number for each margin at label {label:g}"
+            return
+        size, within = np.abs(values[1]), "lipschitz_within is exceeded"
+        checks = _compared(loss, z, *values)
+        for margin in (1e-3, 0.05, 0.5, 2.0, 20.0):
+            bound = loss.lipschitz_within(margin, abs(label))
+            steep = (np.abs(z) <= margin) & (size > bound * ROUNDED)
+            checks.append((within, z, steep))
+        for sentence, margins, wrong in checks:
+            if wrong.any():
+                at = margins[np.argmax(wrong)]
+                yield f"{says}: {sentence} at margin {at:g}, label {label:g}"
+        if not _each_by_itself(loss, y, z, values[1]):
+            yield (
+                f"{says}: its derivative at label {label:g} depends on the other "
+                "records, or is another one when compiled"
+            )
+
+
+def _allowed(loss: Loss, label: float) -> bool:
+    try:
+        loss.check_labels(np.array([label]))
+    except UsageError:
+        return False
+    return True
+
+
+def _refined(loss: Loss, label: float) -> Array:
+    """Return the grid around a label, with more points where the slope changes most."""
+    z = np.unique(np.concatenate([_GRID, _GRID + label]))
+    for _ in range(30):
+        widths = np.diff(z)
+        changes = np.abs(np.diff(loss.derivative(np.full(z.size, label), z)))
+        changes[widths < 1e-6] = 0.0
+        # By slope alone, the places of a steep stretch would hide a steeper short one.
+        near = changes * (widths < 1.0)
+        steep = np.argsort(changes / widths)[-PLACES:]
+        most = np.unique([*steep, *np.argsort(near)[-PLACES:]])
+        # Unique: at a kink they end at neighbouring numbers.
+        z = np.unique(np.insert(z, most + 1, 0.5 * (z[most] + z[most + 1])))
+    return z
+
+
+def _compared(
+    loss: Loss, z: Array, v: Array, d: Array, dd: Array
+) -> list[tuple[str, Array, Any]]:
+    """Return the possible faults, each with margins and whether it occurs there.
+
+    ``v``, ``d`` and ``dd`` are the values and both derivatives at z, in order.
+    """
+    step, least, most = np.diff(z), np.minimum(d[1:], d[:-1]), np.maximum(d[1:], d[:-1])
+    # What rounding of values and of derivatives makes of their differences.
+    blur = 1e-12 * np.maximum(np.abs(v[1:]), np.abs(v[:-1])) + 1e-12
+    fuzz = 1e-12 * np.maximum(np.abs(least), np.abs(most)) + 1e-12
+    G, H, size = loss.lipschitz, loss.smoothness, np.abs(d)
+    bend, change, slope = 0.0 if loss.convex else H * step, np.diff(v), np.diff(d)
+    low, high = (least - bend - fuzz) * step - blur, (most + bend + fuzz) * step + blur
+    above = size > G * ROUNDED
+    bent = np.append(slope < -fuzz, False) | (dd < 0.0)
+    signs = (d > 0.0) & (d.min() < 0.0)
+    return [
+        ("derivative is not that of value", z[1:], (change < low) | (change > high)),
+        (
+            f"lipschitz={G:g} is exceeded by |derivative|={size.max():g}",
+            z,
+            above & (size == size.max()),
+        ),
+        (
+            f"smoothness={H:g} is exceeded by the derivative's change",
+            z[1:],
+            np.abs(slope) > H * ROUNDED * step + fuzz,
+        ),
+        (
+            f"smoothness={H:g} is exceeded by second_derivative",
+            z,
+            np.abs(dd) > H * ROUNDED,
+        ),
+        ("convex, yet its derivative falls", z, bent & loss.convex),
+        ("monotone, yet its derivative has both signs", z, signs & loss.monotone),
+    ]
+
+
+def _each_by_itself(loss: Loss, y: Array, z: Array, expected: Array) -> bool:
+    """Return whether the compiled derivative, and that of any subset, is the same."""
+    from dp_erm_bench.kernels.losses import residuals
+
+    compiled, half = np.empty(z.size), slice(None, None, 2)
+    residuals(loss, y, z, compiled)
+    scale = 1e-9 * (1.0 + np.abs(expected))
+    alone = loss.derivative(y[half], z[half])
+    same = np.abs(compiled - expected) <= scale
+    return bool(same.all() and (np.abs(alone - expected[half]) <= scale[half]).all())
+
+
+def _check_modulus(penalty: Penalty, p: int) -> None:
+    """Compare the modulus m with the prox, of which 1 + step m must be a contraction.
+
+    For u = prox(a) and v = prox(b), <a - b, u - v> >= (1 + step m) norm2(u - v)^2.
+    """
+    m, random = penalty.strong_convexity, np.random.default_rng(0)
+    says = f"penalty={penalty.name}: strong_convexity="
+    if not 0.0 <= m < math.inf:
+        raise UsageError(f"{says}{m} must be a number >= 0")
+    rows = max(2, min(200, ENTRIES // p))
+    for size, step in itertools.product((1e-3, 1.0, 1e3), (1e-2, 1.0, 1e2)):
+        a = size * random.normal(size=(rows, p))
+        apart = random.choice([1e-3, 1.0], (rows, 1))
+        b = a + size * apart * random.normal(size=(rows, p))
+        moved = penalty.prox(a, step) - penalty.prox(b, step)
+        along = ((a - b) * moved).sum(axis=1)
+        least = (1.0 + step * m) * np.square(moved).sum(axis=1)
+        if (along < least * (1.0 - SLACK) - 1e-12 * size**2).any():
+            raise UsageError(
+                f"{says}{m:g} is not that of its prox at step {step:g}, or the penalty "
+                "is not convex"
+            )
+
+
+KINDS = ("auto", "public", "data", "private")
+SOURCES = ("auto", "declared", "data")
+# Above this many columns the largest eigenvalue is found by Lanczos.
+_DENSE_EIGENVALUES = 1000
+LEAST = 1e-300
+"""Curvatures up to this count as 0: steps of their inverse would overflow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothness:
+    """Constants of f(w) = (1/n) sum_i phi(x_i.w, y_i).
+
+    Parameters
+    ----------
+    kind : {'auto', 'public', 'data'}
+        ``public``: from the declared bounds, M_j = H R_j^2 and beta = H R_2^2.
+        ``data``: M_j = H mean_i x_ij^2 and beta = H lambda_max(X'X / n), a use
+        of the data that no budget pays for; records whose squares do not add up to
+        finite numbers have no say in it. ``auto``: public where bounds are
+        declared, else data.
+    dataset : Dataset
+    loss : Loss
+    """
+
+    kind: str
+    dataset: Dataset
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        """Resolve ``auto``; refuse ``public`` without declared bounds."""
+        if self.kind not in KINDS:
+            raise refused("smoothness", self.kind, f"one of {', '.join(KINDS)}")
+        if self.kind == "private":
+            raise UsageError(
+                "smoothness=private: is published anew by each fit, a problem by "
+                "itself has none; use smoothness=public or data"
+            )
+        bounds = self.dataset.bounds
+        if self.kind == "public" and bounds is None:
+            raise Unsupported(
+                f"smoothness=public: dataset {self.dataset.name} declares no bounds; "
+                "use smoothness=data, or declare bounds"
+            )
+        if self.kind == "auto":
+            kind = "data" if bounds is None else "public"
+            object.__setattr__(self, "kind", kind)
+
+    @property
+    def uncharged(self) -> tuple[Uncharged, ...]:
+        """Return the use of the data that no budget pays for."""
+        return (Uncharged.SMOOTHNESS,) if self.kind == "data" else ()
+
+    @cached_property
+    def columns(self) -> Array:
+        """Return M_j, the smoothness of each coordinate, shape (p,)."""
+        H = self.loss.smoothness
+        if self.kind == "public" and self.dataset.bounds is not None:
+            return _times(H, np.square(self.dataset.bounds.columns))
+        return _times(H, once(self.dataset, mean_squares))
+
+    @cached_property
+    def norm(self) -> float:
+        """Return beta, the smoothness in the euclidean norm."""
+        H = self.loss.smoothness
+        if self.kind == "public" and self.dataset.bounds is not None:
+            return float(_times(H, self.dataset.bounds.norm**2))
+        return float(_times(H, once(self.dataset, _largest_eigenvalue)))
+
+
+def _times(H: float, squares: Array | float) -> Array:
+    """Return H times squares, 0 where they are, also for an infinite H.
+
+    So are squares of which a step size has no finite inverse.
+    """
+    squares = np.asarray(squares)
+    return np.multiply(H, squares, out=np.zeros_like(squares), where=squares > LEAST)
+
+
+def mean_squares(X: Any) -> Array:
+    """Return mean_i x_ij^2, shape (p,); X is dense or sparse.
+
+    Records whose squares do not add up to finite numbers have no say in it.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.square(X) if isinstance(X, np.ndarray) else X.power(2)
+        means = np.asarray(np.asarray(squares.sum(axis=0)) / X.shape[0])
+        return means if np.isfinite(means.sum()) else mean_squares(squarable(X))
+
+
+def squares_add_up(X: Any) -> bool:
+    """Return whether the sum of all squares, which bounds X'X, is finite."""
+    entries = X if isinstance(X, np.ndarray) else X.data
+    with np.errstate(over="ignore", under="ignore"):
+        return bool(np.isfinite(np.square(entries).sum()))
+
+
+def squarable(X: Any) -> Any:
+    """Return features with zeros for the records whose squares do not add up."""
+    most = 0.5 * np.sqrt(np.finfo(np.float64).max / X.shape[0])
+    return scaled(X, rows=norms(X) <= most)
+
+
+def _largest_eigenvalue(X: Any) -> float:
+    """Return the largest eigenvalue of X'X / n; X is dense or sparse (`squarable`)."""
+    n, p = X.shape
+    X = X if squares_add_up(X) else squarable(X)
+    side = min(n, p)
+    if side <= _DENSE_EIGENVALUES:
+        gram = (X.T @ X if p <= n else X @ X.T) / n
+        gram = gram if isinstance(gram, np.ndarray) else gram.toarray()
+        return float(np.linalg.eigvalsh(gram)[-1])
+    if not mean_squares(X).any():
+        return 0.0
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    def product(v: Array) -> Array:
+        return np.asarray((X.T @ (X @ v) if p <= n else X @ (X.T @ v)) / n)
+
+    # Generic, unlike the ones, which opposite columns make orthogonal to the answer.
+    start = np.random.default_rng(0).standard_normal(side)
+    operator = LinearOperator((side, side), matvec=product, dtype=np.float64)
+    return float(eigsh(operator, k=1, v0=start)[0][0])
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedSmoothness:
+    """Published constants of B trials, in place of ``Smoothness``.
+
+    Parameters
+    ----------
+    columns : array of shape (B, p)
+        M_j of each trial.
+    source : {'declared', 'data'}
+        The source of the bounds b_j on one record's share.
+    """
+
+    kind: ClassVar[str] = "private"
+
+    columns: Array
+    source: str
+
+    @property
+    def norm(self) -> Array:
+        """Return sum_j M_j, which stands for beta, shape (B, 1).
+
+        The largest eigenvalue of H X'X / n is at most its trace, the sum of the
+        exact M_j: up to the noise of the M_j a bound on beta, at most p times too
+        large. It is a function of what was published, so it costs no budget; it
+        scales step sizes only, and no sensitivity.
+        """
+        return np.asarray(self.columns.sum(axis=-1, keepdims=True))
+
+    @property
+    def uncharged(self) -> tuple[Uncharged, ...]:
+        """Return the use of the data that no budget pays for."""
+        return (Uncharged.SMOOTHNESS_BOUNDS,) if self.source == "data" else ()
+
+
+def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str]:
+    """Return b_j, the bounds on H x_ij^2, and where they come from.
+
+    Parameters
+    ----------
+    dataset, loss
+    source : {'auto', 'declared', 'data'}
+        ``declared``: H R_j^2. ``data``: the largest H x_ij^2, as in the papers'
+        figures. It sets the scale of the noise: the release is private given the
+        b_j as public numbers, terms of other records being cut off at them, and
+        ``uncharged`` lists ``smoothness_bounds``. ``auto``: declared where they are.
+
+    Raises
+    ------
+    Unsupported
+        For ``declared`` where no bounds are, or a loss without curvature.
+    """
+    if not loss.curved:
+        reason = f"loss={loss.name} has no constant to publish"
+        raise Unsupported(f"smoothness=private: {reason}")
+    H, bounds = loss.smoothness, dataset.bounds
+    if bounds is not None and source != "data":
+        return H * np.square(bounds.columns), "declared"
+    if source == "declared":
+        raise Unsupported(
+            f"smoothness_bounds=declared: dataset {dataset.name} declares no bounds; "
+            "use smoothness_bounds=data, or declare bounds"
+        )
+    return H * np.square(once(dataset, _largest_squarable)), "data"
+
+
+def clipped_squares(dataset: Dataset, loss: Loss, bounds: Array) -> Array:
+    """Return mean_i min(H x_ij^2, b_j), shape (p,)."""
+    exact: Array = once(dataset, _clipped_squares, loss.smoothness, bounds)
+    return exact
+
+
+def _clipped_squares(X: Any, H: float, bounds: Array) -> Array:
+    n, p = X.shape
+    if isinstance(X, np.ndarray):
+        pairs = zip(X.T, bounds, strict=True)
+        return np.array([np.minimum(H * np.square(x), b).mean() for x, b in pairs])
+    columns = np.repeat(np.arange(p), np.diff(X.indptr))
+    terms = np.minimum(H * np.square(X.data), bounds[columns])
+    return np.asarray(np.bincount(columns, terms, p) / n)
+
+
+def _largest_squarable(X: Any) -> Array:
+    """Return the largest absolute values of columns whose squares are finite."""
+    largest = largest_entries(X)
+    usual = bool(largest.max() <= USUAL[1])
+    return largest if usual else largest_entries(squarable(X))
+
+
+def largest_entries(X: Any) -> Array:
+    """Return the largest absolute value of each column, dense or sparse."""
+    if not isinstance(X, np.ndarray):
+        return np.asarray(abs(X).max(axis=0).toarray().ravel())
+    return np.asarray(np.maximum(X.max(axis=0), -X.min(axis=0)))
+
 
 BOUNDS = ("lipschitz", "record_smoothness", "smoothness", "square_bounds")
 """The members that sensitivities depend on."""

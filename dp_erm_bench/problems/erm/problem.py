@@ -1,34 +1,550 @@
-"""Empirical risk minimisation, as the harness asks for it."""
+"""Empirical risk minimisation, as the harness asks for it, and what models are worth.
+
+Population risk: what fresh records, or their law, say of a model.
+
+The risk is the expected loss, without the penalty. Nothing here is a private output: it
+reads records that no mechanism reads, or their law.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dp_erm_bench.constraints.norm_ball import NormBall
-from dp_erm_bench.datasets.base import Array, Uncharged
-from dp_erm_bench.datasets.spec import FRESH, identifying
+from dp_erm_bench.datasets import base
+from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged
+from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.datasets.records import first_odd, from_zero, spelling
+from dp_erm_bench.datasets.spec import FRESH, LAW, asked, check_spec, identifying
+from dp_erm_bench.datasets.synthetic import LAWS, MedianLaw
+from dp_erm_bench.datasets.table import indicators
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
+from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.penalties.structured import StructuredPenalty
 from dp_erm_bench.problems.base import Optimum, Problem
-from dp_erm_bench.problems.erm.held_out import (
-    held_out,
-    lacking,
-    ranking,
-    references,
-)
-from dp_erm_bench.problems.erm.model import LinearModel, categories, feature_names
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum.certified import certified_optimum
-from dp_erm_bench.problems.erm.population import Population, population_of
 from dp_erm_bench.registry import OBJECTIVE, POPULATION
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dp_erm_bench.problems.erm.oracle import Oracle
+
+
+def held_out(problem: ERM, w: Array) -> dict[str, Array]:
+    """Return what the test part says of B models, (B, p) to (B,) each.
+
+    Without a test part nothing. `test_risk` is the mean loss, `test_objective` the
+    same with the penalty; for a classification there are `test_accuracy` and
+    `balanced_accuracy`, the latter nan where the test part has one class.
+    """
+    data = problem.dataset
+    if data.X_test is None or data.y_test is None:
+        return {}
+    margins, y = w @ data.X_test.T, data.y_test
+    risk = problem.loss.value(y, margins).mean(axis=1)
+    columns = {"test_objective": risk + problem.penalty.value(w), "test_risk": risk}
+    if problem.loss.classification:
+        positive = y > 0.0
+        right = (margins >= 0.0) == positive
+        hits, first = np.count_nonzero(right & positive, axis=1), positive.sum()
+        total = np.count_nonzero(right, axis=1)
+        columns["test_accuracy"] = total / y.size
+        with np.errstate(invalid="ignore"):
+            others = (total - hits) / (y.size - first)
+            columns["balanced_accuracy"] = (hits / first + others) / 2.0
+    return columns
+
+
+def ranking(problem: ERM, w: Array) -> dict[str, Array]:
+    """Return `auc` of B models on the test part of a classification, if it has one.
+
+    It takes a sort, which at every checkpoint would take a fifth of the time of a run.
+    """
+    data = problem.dataset
+    if data.X_test is None or data.y_test is None or not problem.loss.classification:
+        return {}
+    return {"auc": auc(w @ data.X_test.T, data.y_test > 0.0)}
+
+
+def references(problem: ERM, minimiser: Array | None) -> dict[str, dict[str, float]]:
+    """Return what the test part of a classification says of models to compare with.
+
+    Without a test part, or of a regression, nothing.
+
+    Returns
+    -------
+    dict
+        By name of the model its measures: ``optimum``, the `minimiser` (left out where
+        none is certified), and ``base_rate``, which answers the log-odds of the
+        training part's classes for every record.
+    """
+    data = problem.dataset
+    if data.X_test is None or data.y_test is None or not problem.loss.classification:
+        return {}
+    found = {}
+    if minimiser is not None:
+        w = minimiser[None]
+        seen = held_out(problem, w) | ranking(problem, w)
+        found["optimum"] = {name: float(values[0]) for name, values in seen.items()}
+    share, positive = float(np.mean(data.y > 0.0)), data.y_test > 0.0
+    odds = math.log(share / (1.0 - share)) if 0.0 < share < 1.0 else math.nan
+    risk = problem.loss.value(data.y_test, np.full(positive.size, odds))
+    half = 0.5 if 0 < positive.sum() < positive.size else math.nan
+    found["base_rate"] = {
+        "test_risk": float(risk.mean()),
+        "test_accuracy": float(np.mean(positive == (share >= 0.5))),
+        **dict.fromkeys(("balanced_accuracy", "auc"), half),
+    }
+    return found
+
+
+def lacking(problem: ERM, quantity: str) -> str:
+    """Return why models cannot be judged by a quantity, empty if they can.
+
+    Parameters
+    ----------
+    problem : ERM
+    quantity : str
+        ``objective``, or a column of `held_out` or `ranking`.
+    """
+    y = problem.dataset.y_test
+    if quantity == "objective":
+        return ""
+    if y is None:
+        return "the dataset has no test part, give it a dataset.test_fraction"
+    if quantity in ("test_objective", "test_risk"):
+        return ""
+    if not problem.loss.classification:
+        return f"loss {problem.loss.name} is of a regression, without classes"
+    if quantity != "test_accuracy" and np.ptp(y) == 0.0:
+        return "all records of the test part are of one class"
+    return ""
+
+
+def auc(scores: Array, positive: NDArray[np.bool]) -> Array:
+    """Return the area under the ROC curve of B score vectors.
+
+    The share of the pairs of a positive and a negative record in which the positive
+    one has the larger score; ties count one half. One sort for each vector:
+    O(B n log n) time.
+
+    Parameters
+    ----------
+    scores : array of shape (B, n)
+    positive : boolean array of shape (n,)
+
+    Returns
+    -------
+    array of shape (B,)
+        nan where a score is nan, or all records are of one class.
+    """
+    n, first = positive.size, int(positive.sum())
+    if first in (0, n):
+        return np.full(len(scores), np.nan)
+    areas = np.empty(len(scores))
+    for b, row in enumerate(scores):
+        order = np.argsort(row)
+        ranked, places = row[order], np.flatnonzero(positive[order]).astype(np.float64)
+        # Mann and Whitney: the sum of the places of the positive records.
+        total = places.sum()
+        ties = ranked[1:] == ranked[:-1]
+        if ties.any():
+            starts = np.flatnonzero(np.concatenate([[True], ~ties]))
+            inside = np.add.reduceat(positive[order], starts, dtype=np.float64)
+            ends = np.append(starts[1:], n)
+            total = float(inside @ (starts + ends - 1.0)) / 2.0
+        areas[b] = math.nan if math.isnan(ranked[-1]) else total
+    return (areas - first * (first - 1) / 2.0) / (first * (n - first))
+
+
+STREAM = 0x5EED
+"""Beside the dataset's seed, that of its fresh records."""
+
+
+class Population(ABC):
+    """The risk of models of a problem over its population, or a fresh sample of it.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether it is an expectation, not the mean over a sample.
+    """
+
+    exact: ClassVar[bool]
+
+    @abstractmethod
+    def risk(self, w: Array) -> Array:
+        """Return the risks of points, (B, p) to (B,)."""
+
+    @property
+    @abstractmethod
+    def optimum(self) -> float:
+        """Return the least risk over the constraint; nan where none is certified."""
+
+    def excess(self, w: Array) -> Array:
+        """Return the risks above the least one, (B, p) to (B,)."""
+        return self.risk(w) - self.optimum
+
+    def measures(self, w: Array) -> dict[str, Array]:
+        """Return the columns `POPULATION` for points, (B, p) to (B,) each."""
+        least = np.full(len(w), self.optimum)
+        values = (self.risk(w), least, self.excess(w))
+        return dict(zip(POPULATION, values, strict=True))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MedianPopulation(Population):
+    """The expected absolute loss under the law of median_regression.
+
+    It depends on w by norm2(w - w*) alone and grows with it: over a convex set it is
+    least at the projection of w*.
+    """
+
+    problem: Any
+    law: MedianLaw
+    exact: ClassVar[bool] = True
+
+    def risk(self, w: Array) -> Array:
+        """Return E|y - x.w|, (B, p) to (B,)."""
+        return self.law.noise + self.law.excess_absolute(w)
+
+    @cached_property
+    def _lost(self) -> float:
+        """Return the excess of the nearest point of the constraint over w*."""
+        nearest = self.problem.constraint.project(self.law.w[None])
+        return float(self.law.excess_absolute(nearest)[0])
+
+    @property
+    def optimum(self) -> float:
+        """Return the risk of the projection of w* on the constraint."""
+        return self.law.noise + self._lost
+
+    def excess(self, w: Array) -> Array:
+        """Return the excess without subtracting risks that are nearly equal."""
+        return self.law.excess_absolute(w) - self._lost
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FreshSample(Population):
+    """The mean loss over records that no mechanism reads.
+
+    The least one is that of the sample, as far as it is certified: it is at most the
+    population's on average, so that an excess is rather too large.
+    """
+
+    problem: Any
+    X: Features
+    y: Array
+    exact: ClassVar[bool] = False
+
+    def risk(self, w: Array) -> Array:
+        """Return the mean losses, (B, p) to (B,)."""
+        losses: Any = self.problem.loss.value(self.y, w @ self.X.T)
+        return np.asarray(losses.mean(axis=1))
+
+    @cached_property
+    def optimum(self) -> float:
+        """Return the least mean loss over the constraint, nan if none is certified."""
+        data = dataset_from_arrays(self.X, self.y)
+        judged = dataclasses.replace(self.problem, dataset=data, penalty=NoPenalty())
+        least = judged.optimum.value
+        return math.nan if least is None else least
+
+
+def population_of(problem: Any) -> Population | None:
+    """Return what fresh records say of a problem, None without ``dataset.n_fresh``.
+
+    They are drawn from the law of the dataset where that is known, else they are the
+    first of the held-out part.
+
+    Raises
+    ------
+    UsageError
+        If the held-out part is smaller, or the law gives no expectation of the loss.
+    """
+    data = problem.dataset
+    fresh = data.spec.get(FRESH)
+    if fresh is None:
+        return None
+    generator = str(data.spec.get("_target_", "")).rpartition(".")[2]
+    if generator in LAWS and data.w_true is not None:
+        law = LAWS[generator](data.w_true, float(data.spec["noise"]))
+        if fresh != LAW:
+            rng = np.random.default_rng([STREAM, int(data.spec["seed"])])
+            return FreshSample(problem, *law.draw(rng, fresh))
+        if problem.loss.name == "absolute":
+            return MedianPopulation(problem, law)
+    elif data.X_test is not None and data.y_test is not None and fresh != LAW:
+        held = data.y_test.size
+        if fresh > held:
+            raise UsageError(
+                f"dataset.{FRESH}={fresh}: must be at most {held}, held out"
+            )
+        X: Any = (
+            data.X_test if isinstance(data.X_test, np.ndarray) else data.X_test.tocsr()
+        )
+        return FreshSample(problem, X[:fresh], data.y_test[:fresh])
+    raise UsageError(
+        f"dataset.{FRESH}={fresh}: the expectation of loss={problem.loss.name} under "
+        f"{data.name} is not known; give a number of fresh records"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """The linear model of one point.
+
+    Records are those of the problem: where its columns were standardised or its
+    records clipped, these must be, too.
+
+    Attributes
+    ----------
+    w : array of shape (p,)
+    classification : bool
+        Whether labels are -1 and +1.
+    feature_names : tuple of str
+        One for each entry of w.
+    intercept : float
+        The constant of the last feature, which records may lack; 0 if there is none.
+    categories : mapping of str to tuple of str or float
+        The categories of each column whose indicators are features: a table
+        may have the column itself, of texts or numbers, in their place.
+    """
+
+    w: Array
+    classification: bool
+    feature_names: tuple[str, ...]
+    intercept: float = 0.0
+    categories: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Return the entries of w by the name of their feature."""
+        return dict(zip(self.feature_names, self.w.tolist(), strict=True))
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the margins x.w of records, shape (n,).
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame or mapping of columns, of shape (n, p)
+            Without the constant column of an intercept or with it. The columns of a
+            table are found by name, and texts become indicators of their categories.
+
+        Raises
+        ------
+        UsageError
+            For another number of columns, a column that is missing or stands twice, a
+            value that is missing or not finite, or a word that is no category.
+        """
+        features = self._features(X)
+        p = self.w.size
+        short = bool(self.intercept) and features.shape[1] == p - 1
+        if not short and features.shape[1] != p:
+            raise UsageError(
+                f"X of shape {features.shape}: must have the {p} columns "
+                f"{_listed(self.feature_names)}"
+            )
+        _check_finite("X", features)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if short:
+                margins = features @ self.w[:-1] + self.intercept * self.w[-1]
+            else:
+                margins = features @ self.w
+        if (odd := ~np.isfinite(margins)).any():
+            where = f"of record {int(odd.argmax())}"
+            raise UsageError(f"X: the margin {where} is larger than all numbers")
+        return np.asarray(margins)
+
+    def predict(self, X: Any) -> Array:
+        """Return -1 or +1 for a classification, else the margins, shape (n,).
+
+        Raises
+        ------
+        UsageError
+            As `decision_function` does.
+        """
+        margins = self.decision_function(X)
+        return np.where(margins >= 0.0, 1.0, -1.0) if self.classification else margins
+
+    def score(self, X: Any, y: ArrayLike) -> float:
+        """Return the accuracy of a classification, else R^2.
+
+        It is computed from the records given: it is no private output.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame or mapping of columns, of shape (n, p)
+        y : array of shape (n,)
+            Labels; for a classification -1 and +1, 0 and 1, or booleans.
+
+        Raises
+        ------
+        UsageError
+            As `decision_function` does, and for other labels.
+        """
+        answers, told = self.predict(X), base.plain("y", y)
+        if self.classification and any(isinstance(v, str | bytes) for v in told.flat):
+            base.check_missing("y", told)
+            raise UsageError(
+                "y: labels must be -1 or +1, as those of the problem are; for words "
+                "give numpy.where(y == 'yes', 1, -1)"
+            )
+        labels = np.asarray(base.numbers("y", y), np.float64)
+        _check_finite("y", labels)
+        if labels.shape != answers.shape:
+            raise UsageError(
+                f"y of shape {labels.shape}: must be of shape {answers.shape}, one "
+                "label for each record of X"
+            )
+        if not self.classification:
+            # Not at the top: it takes longer than a fit.
+            from sklearn.metrics import r2_score
+
+            return float(r2_score(labels, answers))
+        labels, _ = from_zero(labels)
+        if (np.abs(labels) != 1.0).any():
+            raise UsageError("y: labels must be -1 or +1, as those of the problem are")
+        return float(np.mean(answers == labels))
+
+    def _features(self, X: Any) -> Features:
+        if isinstance(X, Mapping):
+            X = _table(X)
+        if isinstance(X, np.ma.MaskedArray):
+            raise UsageError("X: must be an array of numbers, not masked ones")
+        if not (hasattr(X, "columns") and hasattr(X, "to_numpy")):
+            sparse = hasattr(X, "tocsc")
+            features = base.as_features(X if sparse else base.numbers("X", X))
+            if features.ndim != 2:
+                raise UsageError(f"X of shape {features.shape}: must be (n, p)")
+            return features
+        names, there = list(self.feature_names), set(map(str, X.columns))
+        if self.intercept and names[-1] not in there:
+            names.pop()
+        # Columns without names of their own are taken in order.
+        named = all(isinstance(column, str) for column in X.columns)
+        if not named:
+            return base.as_features(base.table_of("X", X)[1])
+        base.check_headings("X", X)
+        made = self._indicators(X, there)
+        missing = [name for name in names if name not in there | {*made}]
+        if missing:
+            name = self._source.get(missing[0], missing[0])
+            raise UsageError(f"X: has no column {name}, which the model needs")
+        own = [name for name in names if name not in made]
+        found = base.table_of("X", X[own])[1]
+        if not made:
+            return base.as_features(found)
+        columns = made | dict(zip(own, found.T, strict=True))
+        return base.as_features(np.column_stack([columns[name] for name in names]))
+
+    @property
+    def _source(self) -> dict[str, str]:
+        """Return the column of texts that each indicator is made of."""
+        given = self.categories.items()
+        return {name: k for k, chosen in given for name in _indicated(k, chosen)}
+
+    def _indicators(self, X: Any, there: set[str]) -> dict[str, Array]:
+        """Return the indicators that a table lacks and whose columns it has."""
+        made: dict[str, Array] = {}
+        for name, chosen in self.categories.items():
+            if name in there and not _indicated(name, chosen) <= there:
+                (column,) = _table({name: X[name]}).items()
+                made |= {
+                    str(one.name): one.to_numpy(np.float64)
+                    for one in indicators("X", column[1], chosen)
+                }
+        return made
+
+
+def feature_names(data: Dataset) -> tuple[str, ...]:
+    """Return the names of a dataset's features: a table's own, else x0, x1, ...
+
+    Those of a csv are read from its first row. Where columns without entries were
+    dropped, which ones depends on the records: the others are numbered.
+    """
+    p = data.p - bool(data.intercept)
+    if "columns" not in data.derived:
+        data.derived["columns"] = data.columns or _read(data)
+    names = data.derived["columns"]
+    if len(names) != p:
+        names = tuple(f"x{j}" for j in range(p))
+    return (*names, *[INTERCEPT] * bool(data.intercept))
+
+
+def _indicated(column: str, categories: tuple[Any, ...]) -> set[str]:
+    """Return the names of a column's indicators."""
+    return {f"{column}={spelling(one)}" for one in categories}
+
+
+def categories(data: Dataset) -> dict[str, tuple[Any, ...]]:
+    """Return the categories of a dataset's columns: declared, or read and spelled.
+
+    A column whose indicators have no names of their own is left out.
+    """
+    if data.loaded is None:
+        return {}
+    spec = check_spec(data.loaded)
+    found = asked(getattr(spec.loader, "categories", lambda: {}), spec.options)
+    names = feature_names(data)
+    chosen = {
+        k: tuple(n[len(k) + 1 :] for n in names if n.startswith(f"{k}=")) for k in found
+    }
+    # A declared list also tells a column `a` with `b=c` from one called `a=b`.
+    chosen |= {k: declared for k, declared in found.items() if declared is not None}
+    return {k: c for k, c in chosen.items() if _indicated(k, c) <= {*names}}
+
+
+def _read(data: Dataset) -> tuple[str, ...]:
+    if data.loaded is None:
+        return ()
+    spec = check_spec(data.loaded)
+    ask = getattr(spec.loader, "columns", None)
+    if ask is None or spec.recipe.drop_empty:
+        return ()
+    # A file that went since is no reason to lose a fit.
+    with contextlib.suppress(UsageError, OSError):
+        return tuple(asked(ask, spec.options))
+    return ()
+
+
+def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
+    # Not at the top: it takes longer than a fit.
+    import pandas as pd
+
+    try:
+        return pd.DataFrame({key: np.asarray(one) for key, one in columns.items()})
+    except ValueError as error:
+        raise UsageError(f"X: must be columns of one length ({error})") from error
+
+
+def _check_finite(key: str, found: Features) -> None:
+    """Refuse numbers that are not finite, naming the first record."""
+    if isinstance(found, np.ndarray):
+        base.check_missing(key, found)
+    entries = found if isinstance(found, np.ndarray) else found.data
+    if not np.isfinite(entries).all():
+        raise UsageError(f"{key}: holds a value that is not finite{first_odd(found)}")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names if len(names) <= 6 else (*names[:5], "..."))
+
 
 SILENT = (
     *("_target_", "usual", "usual_standardised", "usual_regression", "path"),

@@ -10,8 +10,7 @@ from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.penalties.none import NoPenalty
 from dp_erm_bench.problems.base import Optimum
-from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.smoothness import squares_add_up
+from dp_erm_bench.problems.erm.objective import ERM, squares_add_up
 
 TOLERANCE = 1e-9
 KINKED = 1e-6

@@ -11,14 +11,7 @@ from dp_erm_bench.constraints.whole_space import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.optimum import (
-    composite,
-    faces,
-    kinks,
-    proximal,
-    smooth,
-    sparse,
-)
+from dp_erm_bench.problems.erm.optimum import composite, faces, proximal, smooth, sparse
 from dp_erm_bench.problems.erm.optimum.composite import Composite
 
 REGIONS = {"l1_ball": faces.CrossRegion, "simplex": faces.SimplexRegion}
@@ -35,7 +28,7 @@ RATIO = 0.1
 def minimise(problem: ERM) -> Array:
     """Return an approximate minimiser, of shape (p,), by the method that serves it."""
     if not problem.loss.smooth:
-        return kinks.minimise_kinked(problem, _minimise_from, certified_gap)
+        return smooth.minimise_kinked(problem, _minimise_from, certified_gap)
     penalty, constraint = problem.penalty, problem.constraint
     objective, region = _composite(problem), _region(problem)
     if region is not None:
@@ -77,7 +70,7 @@ def certified_gap(problem: ERM, w: Array) -> tuple[float, str]:
     Infinite if there is none; the reason is empty if the bound is a certificate.
     """
     if not problem.loss.smooth:
-        return kinks.kinked_gap(problem, w, certified_gap)
+        return smooth.kinked_gap(problem, w, certified_gap)
     penalty, constraint = problem.penalty, problem.constraint
     objective, region = _composite(problem), _region(problem)
     if not constraint.contains(w, INSIDE):

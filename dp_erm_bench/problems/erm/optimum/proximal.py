@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dp_erm_bench.datasets.base import Array
-from dp_erm_bench.problems.erm.objective import ERM
+from dp_erm_bench.problems.erm.objective import ERM, Smoothness
 from dp_erm_bench.problems.erm.optimum import composite, smooth
 from dp_erm_bench.problems.erm.optimum.composite import Composite
-from dp_erm_bench.problems.erm.optimum.kinks import Gap
-from dp_erm_bench.problems.erm.smoothness import Smoothness
+from dp_erm_bench.problems.erm.optimum.smooth import Gap
 
 Prox = Callable[[Array, float], Array]
 """From a point, (p,), and the length of a step to the prox, (p,)."""
