@@ -39,7 +39,7 @@ import numpy as np
 from dp_erm_bench.accounting.bounds import gdp_epsilon, mu_for, smallest_true
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
-from dp_erm_bench.constraints.l1_ball import L1Ball
+from dp_erm_bench.constraints.sets import L1Ball
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.kernels.coins import failures
 from dp_erm_bench.kernels.philox import uniforms

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dp_erm_bench.constraints.l1_ball import L1Ball
+from dp_erm_bench.constraints.sets import L1Ball
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.streams import stream_seeds

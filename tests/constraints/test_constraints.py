@@ -13,10 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import UNCOMPILED, Constraint
-from dp_erm_bench.constraints.l1_ball import L1Ball
-from dp_erm_bench.constraints.l2_ball import L2Ball
-from dp_erm_bench.constraints.simplex import Simplex
-from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.constraints.sets import L1Ball, L2Ball, Simplex, WholeSpace
 from dp_erm_bench.errors import Unsupported, UsageError
 from tests.serving import BALLS
 

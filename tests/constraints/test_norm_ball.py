@@ -7,8 +7,8 @@ import pytest
 
 from dp_erm_bench import fit, problem_from_arrays, registry
 from dp_erm_bench.constraints.base import UNCOMPILED
-from dp_erm_bench.constraints.l1_ball import L1Ball
 from dp_erm_bench.constraints.norm_ball import NormBall
+from dp_erm_bench.constraints.sets import L1Ball
 from dp_erm_bench.errors import UsageError
 from tests.loops import each
 from tests.norms.families import FAMILIES, LAPPED, SETS, P, listed, mixed

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dp_erm_bench import registry
-from dp_erm_bench.constraints.l1_ball import L1Ball
-from dp_erm_bench.constraints.polytope import Polytope, hull_weights
-from dp_erm_bench.constraints.simplex import Simplex
+from dp_erm_bench.constraints.sets import L1Ball, Polytope, Simplex, hull_weights
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.erm.build import build_problem

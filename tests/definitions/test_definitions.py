@@ -508,9 +508,9 @@ def edited(tmp_path, file, old, new):
 
 
 RANDOM_CD = "dp_erm_bench.solvers.random_cd.RandomCD"
-L2 = "dp_erm_bench.penalties.l2.L2"
-LOGISTIC = "dp_erm_bench.losses.logistic.Logistic"
-HUBER = "dp_erm_bench.losses.huber.Huber"
+L2 = "dp_erm_bench.penalties.separable.L2"
+LOGISTIC = "dp_erm_bench.losses.smooth.Logistic"
+HUBER = "dp_erm_bench.losses.smooth.Huber"
 EXECUTE = "dp_erm_bench.runner.execute.run_batch"
 CARDINALITY = "dp_erm_bench.norms.cardinality.Cardinality"
 
@@ -554,7 +554,7 @@ def test_no_comment_of_the_package_is_in_a_digest(tmp_path):
 
 
 def test_digests_of_objects_are_those_of_their_names():
-    from dp_erm_bench.losses.logistic import Logistic
+    from dp_erm_bench.losses.smooth import Logistic
 
     assert digest_of(Logistic) == digest(LOGISTIC)
 

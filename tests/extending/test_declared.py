@@ -9,12 +9,12 @@ import pytest
 
 from dp_erm_bench import problem_from_arrays
 from dp_erm_bench.accounting.certify import check_known
-from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.constraints.sets import WholeSpace
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.extend import ERMProblem, Gaussian, Loss, SeparablePenalty
 from dp_erm_bench.kernels.elementwise import between
 from dp_erm_bench.losses.base import check_signs
-from dp_erm_bench.losses.logistic import Logistic
+from dp_erm_bench.losses.smooth import Logistic
 from dp_erm_bench.releases.gaussian import GaussianLaw
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.sampling import SampledRelease

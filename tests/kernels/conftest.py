@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import registry
-from dp_erm_bench.losses.huber import Huber
-from dp_erm_bench.losses.smoothed_hinge import SmoothedHinge
+from dp_erm_bench.losses.smooth import Huber, SmoothedHinge
 
 LOSSES = [
     *(registry.build("loss", name) for name in registry.names("loss")),

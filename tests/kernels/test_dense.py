@@ -5,7 +5,7 @@ import pytest
 
 from dp_erm_bench.kernels import dense
 from dp_erm_bench.kernels.projections import prox
-from dp_erm_bench.losses.logistic import Logistic
+from dp_erm_bench.losses.smooth import Logistic
 from dp_erm_bench.penalties.base import SeparablePenalty
 from tests.loops import each
 

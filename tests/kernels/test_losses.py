@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.kernels import losses as kernels
-from dp_erm_bench.losses.huber import Huber
-from dp_erm_bench.losses.logistic import Logistic
+from dp_erm_bench.losses.smooth import Huber, Logistic
 from tests.loops import each
 
 

@@ -23,7 +23,7 @@ RESIDUAL = """
 import json
 import numpy as np
 from dp_erm_bench.kernels import dense
-from dp_erm_bench.losses.logistic import Logistic
+from dp_erm_bench.losses.smooth import Logistic
 
 kernel, out, zeros = dense.all_residuals, np.empty((1, 1)), np.zeros((1, 1))
 kernel(Logistic(), np.ones(1), zeros, out)

@@ -8,7 +8,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.kernels import dense, lazy, sparse, stochastic
 from dp_erm_bench.kernels.lazy import few_entries
 from dp_erm_bench.kernels.products import products
-from dp_erm_bench.losses.logistic import Logistic
+from dp_erm_bench.losses.smooth import Logistic
 from tests.kernels.conftest import of_three_losses
 from tests.loops import each
 from tests.serving import BALLS

@@ -8,12 +8,9 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.losses.absolute import Absolute
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.losses.hinge import Hinge
-from dp_erm_bench.losses.huber import Huber
-from dp_erm_bench.losses.smoothed_hinge import SmoothedHinge
-from dp_erm_bench.losses.squared import Squared
+from dp_erm_bench.losses.kinked import Absolute, Hinge
+from dp_erm_bench.losses.smooth import Huber, SmoothedHinge, Squared
 from tests.loops import each
 
 NAMES = registry.names("loss")

@@ -7,7 +7,7 @@ import pytest
 
 from dp_erm_bench import fit, problem_from_arrays
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.losses.sigmoid import Sigmoid
+from dp_erm_bench.losses.smooth import Sigmoid
 
 
 def problem(penalty="none", **parts):

@@ -7,7 +7,7 @@ import pytest
 
 from dp_erm_bench import fit, problem_from_arrays, registry
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.losses.logistic import Logistic
+from dp_erm_bench.losses.smooth import Logistic
 from dp_erm_bench.problems.erm.optimum.certified import compute_optimum
 from tests.loops import each
 from tests.serving import RISKS

@@ -9,7 +9,7 @@ from dp_erm_bench import fit, problem_from_arrays
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.kernels.losses import loss_sum, residuals
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.losses.logistic import Logistic
+from dp_erm_bench.losses.smooth import Logistic
 
 
 class Exponential(Loss):

@@ -11,8 +11,7 @@ from dp_erm_bench.contract.problems import separable_penalties
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels.projections import prox as compiled_prox
 from dp_erm_bench.penalties.base import SeparablePenalty
-from dp_erm_bench.penalties.box import Box
-from dp_erm_bench.penalties.elastic_net import ElasticNet
+from dp_erm_bench.penalties.separable import Box, ElasticNet
 from tests.loops import each
 from tests.penalties.stationary import subdifferential_distance
 

@@ -9,11 +9,8 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.losses.huber import Huber
-from dp_erm_bench.losses.squared import Squared
-from dp_erm_bench.penalties.box import Box
-from dp_erm_bench.penalties.l2 import L2
-from dp_erm_bench.penalties.none import NoPenalty
+from dp_erm_bench.losses.smooth import Huber, Squared
+from dp_erm_bench.penalties.separable import L2, Box, NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.objective import lipschitz_constant
 from tests.loops import each

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from dp_erm_bench.constraints.simplex import Simplex
-from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.constraints.sets import Simplex, WholeSpace
 from dp_erm_bench.datasets.base import Bounds, Dataset
-from dp_erm_bench.losses.squared import Squared
-from dp_erm_bench.penalties.box import Box
-from dp_erm_bench.penalties.none import NoPenalty
+from dp_erm_bench.losses.smooth import Squared
+from dp_erm_bench.penalties.separable import Box, NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.oracles import REFRESH, DenseOracle, GramOracle
 from dp_erm_bench.problems.erm.problem import ERMProblem

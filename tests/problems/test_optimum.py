@@ -9,16 +9,13 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from dp_erm_bench import registry
-from dp_erm_bench.constraints.l2_ball import L2Ball
+from dp_erm_bench.constraints.sets import L2Ball
 from dp_erm_bench.contract.problems import curved_losses
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
-from dp_erm_bench.losses.logistic import Logistic
-from dp_erm_bench.losses.squared import Squared
+from dp_erm_bench.losses.smooth import Logistic, Squared
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.penalties.base import Penalty
-from dp_erm_bench.penalties.l1 import L1
-from dp_erm_bench.penalties.l2 import L2
-from dp_erm_bench.penalties.none import NoPenalty
+from dp_erm_bench.penalties.separable import L1, L2, NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.optimum import certified, smooth
 from tests.loops import each

@@ -5,8 +5,8 @@ from scipy import optimize
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.losses.absolute import Absolute
 from dp_erm_bench.losses.base import Loss
+from dp_erm_bench.losses.kinked import Absolute
 from dp_erm_bench.problems.erm.build import build_problem, problem_from_arrays
 from dp_erm_bench.problems.erm.optimum import choice
 from dp_erm_bench.problems.erm.optimum.certified import KINKED, compute_optimum

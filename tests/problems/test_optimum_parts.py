@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dp_erm_bench.losses.logistic import Logistic
-from dp_erm_bench.losses.squared import Squared
+from dp_erm_bench.losses.smooth import Logistic, Squared
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.optimum.composite import (
     Composite,

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from dp_erm_bench import registry
-from dp_erm_bench.constraints.polytope import Polytope
+from dp_erm_bench.constraints.sets import Polytope
 from dp_erm_bench.contract.problems import curved_losses, separable_penalties
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.erm import perturbed

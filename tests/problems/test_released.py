@@ -8,8 +8,7 @@ from dp_erm_bench.contract.problems import problem_of
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.losses.logistic import Logistic
-from dp_erm_bench.losses.squared import Squared
+from dp_erm_bench.losses.smooth import Logistic, Squared
 from dp_erm_bench.problems.erm.objective import (
     ReleasedSmoothness,
     Smoothness,

@@ -17,7 +17,7 @@ from dp_erm_bench import (
     problem_from_arrays,
     registry,
 )
-from dp_erm_bench.constraints.polytope import Polytope
+from dp_erm_bench.constraints.sets import Polytope
 from dp_erm_bench.datasets import spec as dataset_specs
 from dp_erm_bench.datasets.load import VARIABLE
 from dp_erm_bench.errors import Unsupported, in_python

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import definitions
-from dp_erm_bench.constraints.polytope import Polytope
+from dp_erm_bench.constraints.sets import Polytope
 from dp_erm_bench.experiment import lines
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import code_fingerprint, line_of

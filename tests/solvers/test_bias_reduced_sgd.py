@@ -10,7 +10,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.accounting.repeated import largest
-from dp_erm_bench.constraints.l1_ball import L1Ball
+from dp_erm_bench.constraints.sets import L1Ball
 from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency

@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import brentq, minimize
 
 from dp_erm_bench import fit, problem_from_arrays
-from dp_erm_bench.constraints.l1_ball import L1Ball
-from dp_erm_bench.constraints.l2_ball import L2Ball
+from dp_erm_bench.constraints.sets import L1Ball, L2Ball
 from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.contract.suite import FAILS, OK
 from dp_erm_bench.errors import Unsupported

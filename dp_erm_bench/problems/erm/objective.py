@@ -48,7 +48,7 @@ from dp_erm_bench.datasets.prepare import scaled
 from dp_erm_bench.errors import Unsupported, UsageError, refused
 from dp_erm_bench.kernels.lengths import USUAL, norm2, unscaled
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.losses.squared import Squared
+from dp_erm_bench.losses.smooth import Squared
 from dp_erm_bench.paths import digest
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
 from dp_erm_bench.plugins.names import origin

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.constraints.sets import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.kernels.lengths import norm2
-from dp_erm_bench.penalties.l2 import L2
+from dp_erm_bench.penalties.separable import L2
 from dp_erm_bench.penalties.structured import norm_part
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.optimum.smooth import newton

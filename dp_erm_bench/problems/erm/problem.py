@@ -32,7 +32,7 @@ from dp_erm_bench.datasets.table import indicators
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
-from dp_erm_bench.penalties.none import NoPenalty
+from dp_erm_bench.penalties.separable import NoPenalty
 from dp_erm_bench.penalties.structured import StructuredPenalty
 from dp_erm_bench.problems.base import Optimum, Problem
 from dp_erm_bench.problems.erm.objective import ERM

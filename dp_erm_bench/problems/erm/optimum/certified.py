@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from dp_erm_bench.cached import Cached, is_sealing, load_json, save_json
-from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.constraints.sets import WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.penalties.base import SeparablePenalty
-from dp_erm_bench.penalties.none import NoPenalty
+from dp_erm_bench.penalties.separable import NoPenalty
 from dp_erm_bench.problems.base import Optimum
 from dp_erm_bench.problems.erm.objective import ERM, squares_add_up
 

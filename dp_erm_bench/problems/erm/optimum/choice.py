@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.constraints.simplex import Simplex
-from dp_erm_bench.constraints.whole_space import WholeSpace
+from dp_erm_bench.constraints.sets import Simplex, WholeSpace
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.objective import ERM

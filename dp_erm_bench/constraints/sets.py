@@ -1,0 +1,395 @@
+"""Sets with closed projections, and polytopes."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.constraints import base
+from dp_erm_bench.constraints.base import (
+    Array,
+    Ball,
+    Constraint,
+    Indices,
+    largest_products,
+)
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.kernels.lengths import norm2, powers_of, unscaled, within
+from dp_erm_bench.paths import numbers_of
+
+
+@dataclass(frozen=True)
+class WholeSpace(Constraint):
+    """The whole of R^p."""
+
+    name: ClassVar[str] = "none"
+    code: ClassVar[int] = 0
+    bounded: ClassVar[bool] = False
+    radius = math.inf
+
+    @classmethod
+    def example(cls, p: int, size: float = 1.0) -> dict[str, Any]:
+        """Return no parameters: it has no size."""
+        return {}
+
+    def project(self, w: Array) -> Array:
+        """Return w, which is feasible already."""
+        return w
+
+    def project_linf(self, w: Array) -> Array:
+        """Return w, which is feasible already."""
+        return w
+
+    def linear_minimiser(self, g: Array) -> Array:
+        """Raise Unsupported: a linear function has no minimum on R^p."""
+        raise Unsupported(
+            "constraint=none: needs a bounded set, l2_ball, l1_ball or simplex"
+        )
+
+    def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
+        """Return whether the points are finite."""
+        return np.isfinite(w).all(axis=-1)
+
+    def vertex_count(self, p: int) -> int:
+        """Return 0."""
+        return 0
+
+    def largest_margin(self, columns: Array, norm: float) -> float:
+        """Return infinity, or 0 if all records are 0."""
+        return math.inf if min(norm, float(columns.max())) > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class L2Ball(Ball):
+    """The points with norm2(w) <= radius."""
+
+    name: ClassVar[str] = "l2_ball"
+    code: ClassVar[int] = 1
+
+    def gauge(self, w: Array) -> Array:
+        """Return the least t >= 0 with w in t times the ball."""
+        return np.asarray(norm2(w, axis=-1) / self.radius)
+
+    def project(self, w: Array) -> Array:
+        """Return w, scaled to the sphere where it is outside."""
+        return within(w, self.radius)
+
+    def project_linf(self, w: Array) -> Array:
+        """Return w where it is inside; else all entries shrunk by the same least t.
+
+        Of the entries by size, |w| = a_1 >= a_2 >= .., those of rank 1 .. k stay, k
+        being the first with sum_i (a_i - a_(k+1))^2 > radius^2; t is the smaller root
+        of sum_(i <= k) (a_i - t)^2 = radius^2 (Ghazi et al., NeurIPS 2024, Algorithm 6
+        for this ball).
+        """
+        w = np.asarray(w, dtype=np.float64)
+        rows = np.atleast_2d(w.reshape(-1, w.shape[-1]))
+        lengths = norm2(rows, axis=-1)
+        outside = lengths / self.radius > 1.0
+        odd = outside & ~unscaled(lengths) & np.isfinite(rows).all(axis=1)
+        powers = np.where(odd, powers_of(np.abs(rows).max(axis=1)), 0)[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            radii = np.ldexp(self.radius, -powers)
+            near = np.ldexp(_shrunk(np.ldexp(rows, -powers), radii), powers)
+        return np.where(outside[:, None], near, rows).reshape(w.shape)
+
+    def linear_minimiser(self, g: Array) -> Array:
+        """Return -radius g / norm2(g); zero for g = 0."""
+        size = norm2(g, axis=-1, keepdims=True)
+        return np.asarray(-self.radius * g / np.where(size > 0.0, size, 1.0))
+
+    def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
+        """Return whether points are in the ball, up to tolerance * radius."""
+        return self.gauge(w) <= 1.0 + tolerance
+
+    def vertex_count(self, p: int) -> int | None:
+        """Return None, but for p = 1 all points of the sphere are extreme."""
+        return 2 if p == 1 else None
+
+    def largest_margin(self, columns: Array, norm: float) -> float:
+        """Return radius R_2, by the inequality of Cauchy and Schwarz."""
+        return self.radius * min(norm, float(norm2(columns)))
+
+
+def _shrunk(w: Array, radii: Array) -> Array:
+    """Return the rows of w, (m, p), outside of balls of radii (m, 1), moved in."""
+    sizes = -np.sort(-np.abs(w), axis=-1)
+    sums, squares = np.cumsum(sizes, axis=-1), np.cumsum(sizes**2, axis=-1)
+    counts = np.arange(1, w.shape[-1] + 1)
+    below = np.append(sizes[:, 1:], np.zeros((len(w), 1)), axis=-1)
+    left = squares - 2 * below * sums + counts * below**2
+    first = np.argmax(left > radii**2, axis=-1)[:, None]
+    k = first + 1
+    total, square = (np.take_along_axis(x, first, -1) for x in (sums, squares))
+    root = np.sqrt(np.maximum(total**2 - k * (square - radii**2), 0.0))
+    shrunk = np.maximum(np.abs(w) - (total - root) / k, 0.0)
+    return np.asarray(np.copysign(shrunk, w))
+
+
+@dataclass(frozen=True)
+class L1Ball(base.Ball):
+    """The points with norm1(w) <= radius."""
+
+    name: ClassVar[str] = "l1_ball"
+    code: ClassVar[int] = 2
+
+    def gauge(self, w: Array) -> Array:
+        """Return the least t >= 0 with w in t times the ball."""
+        return np.asarray(np.abs(w).sum(axis=-1) / self.radius)
+
+    def project(self, w: Array) -> Array:
+        """Return w where it is inside; else |w| projected on the simplex, with signs.
+
+        The projection keeps signs and is that of |w| on the face of the ball in the
+        positive orthant, the simplex.
+        """
+        return base.projected(self.kernel, w)
+
+    def project_linf(self, w: Array) -> Array:
+        """Return the euclidean projection: both shrink all entries by one number."""
+        return self.project(w)
+
+    def linear_minimiser(self, g: Array) -> Array:
+        """Return the vertex -+radius e_j of the largest |g_j|."""
+        best = np.abs(g).argmax(axis=-1)[..., None]
+        signs = np.where(np.take_along_axis(g, best, axis=-1) > 0.0, -1.0, 1.0)
+        vertex = np.zeros(g.shape)
+        np.put_along_axis(vertex, best, self.radius * signs, axis=-1)
+        return vertex
+
+    def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
+        """Return whether points are in the ball, up to tolerance * radius."""
+        return self.gauge(w) <= 1.0 + tolerance
+
+    def vertex_count(self, p: int) -> int:
+        """Return 2 p."""
+        return 2 * p
+
+    def vertex_products(self, g: Array) -> Array:
+        """Return <v, g> of radius e_1 .. radius e_p, then of -radius e_1 .. ."""
+        return self.radius * np.concatenate([g, -g], axis=-1)
+
+    def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
+        """Return the coordinate and plus or minus the radius."""
+        return index % p, np.where(index < p, self.radius, -self.radius)
+
+    def largest_margin(self, columns: Array, norm: float) -> float:
+        """Return radius max_j R_j, by Hoelder's inequality.
+
+        No entry of a record exceeds its norm, so radius R_2 holds too.
+        """
+        return self.radius * min(norm, float(columns.max()))
+
+
+@dataclass(frozen=True)
+class Simplex(base.Ball):
+    """The points with w >= 0 and sum_j w_j = radius."""
+
+    name: ClassVar[str] = "simplex"
+    code: ClassVar[int] = 3
+
+    def project(self, w: Array) -> Array:
+        """Return max(w - theta, 0) with theta such that the sum is the radius."""
+        return base.projected(self.kernel, w)
+
+    def linear_minimiser(self, g: Array) -> Array:
+        """Return the vertex radius e_j of the smallest g_j."""
+        vertex = np.zeros(g.shape)
+        np.put_along_axis(vertex, g.argmin(axis=-1)[..., None], self.radius, axis=-1)
+        return vertex
+
+    def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
+        """Return whether points are in the simplex, up to tolerance * radius."""
+        slack = tolerance * self.radius
+        total = np.abs(w.sum(axis=-1) - self.radius) <= slack
+        return total & (w >= -slack).all(axis=-1)
+
+    def vertex_count(self, p: int) -> int:
+        """Return p."""
+        return p
+
+    def vertex_products(self, g: Array) -> Array:
+        """Return <v, g> of radius e_1 .. radius e_p."""
+        return self.radius * g
+
+    def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
+        """Return the coordinate and the radius."""
+        return index, np.full(index.shape, float(self.radius))
+
+    def largest_margin(self, columns: Array, norm: float) -> float:
+        """Return radius max_j R_j: x.w is between radius times two entries of x.
+
+        No entry of a record exceeds its norm, so radius R_2 holds too.
+        """
+        return self.radius * min(norm, float(columns.max()))
+
+
+HELP = "a list of points, or the path of a .csv or .npy file of its rows"
+# Passes of the active-set method, per vertex.
+MOST_PASSES = 30
+LONGEST = 60
+# In units of the radius.
+FAR = 10.0
+
+
+@dataclass(frozen=True)
+class Polytope(Constraint):
+    """The convex hull of a list of points.
+
+    A path is read when the set is built: what is kept, and is part of the key of a
+    trial, is the list. A point that is no vertex of the hull does no harm: no linear
+    function is smaller there than at a vertex.
+    """
+
+    name: ClassVar[str] = "polytope"
+    explicit: ClassVar[bool] = True
+    dense_vertices: ClassVar[bool] = True
+
+    vertices: Any = field(default=None, metadata={"help": HELP})
+
+    def __post_init__(self) -> None:
+        """Read and check the vertices; keep them as tuples."""
+        rows = _matrix(self.vertices)
+        # A zero has one sign, so that equal sets have one key.
+        listed = tuple(tuple(map(float, row)) for row in rows + 0.0)
+        object.__setattr__(self, "vertices", listed)
+
+    @classmethod
+    def example(cls, p: int, size: float = 1.0) -> dict[str, Any]:
+        """Return size e_1 .. size e_p and a point beyond zero, all coordinates < 0."""
+        corners = np.vstack([np.eye(p), np.full(p, -1.0 / p)])
+        return {"vertices": (size * corners).tolist()}
+
+    @functools.cached_property
+    def points(self) -> Array:
+        """Return the vertices, (m, p)."""
+        return np.array(self.vertices)
+
+    @functools.cached_property
+    def radius(self) -> float:  # type: ignore[override]
+        """Return the largest absolute entry of a vertex."""
+        return float(np.abs(self.points).max())
+
+    def check_features(self, p: int) -> None:
+        """Refuse vertices of another space."""
+        if self.points.shape[1] != p:
+            raise UsageError(
+                f"constraint.vertices of {self.points.shape[1]} coordinates: must have "
+                f"{p}, one per feature"
+            )
+
+    def project(self, w: Array) -> Array:
+        """Return the nearest points of the hull; NaN where w is not finite."""
+        w = np.asarray(w, dtype=np.float64)
+        rows = w.reshape(-1, w.shape[-1])
+        nearest = np.full(rows.shape, np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = np.isfinite(self.vertex_products(rows)).all(axis=1)
+        for i in np.flatnonzero(finite):
+            nearest[i] = self._nearest(rows[i])
+        return nearest.reshape(w.shape)
+
+    def _nearest(self, w: Array) -> Array:
+        """Return the nearest point of one point, (p,).
+
+        A vertex v has no weight in it if <v, w> is below the largest such product by
+        more than <v, x> and <v', x> may differ for x, v, v' in the hull. Of w only the
+        products with differences of the other vertices matter: far away, the smallest
+        point with the same products replaces it, so that digits are not lost.
+        """
+        points = self.points
+        if np.abs(w).max() > FAR * self.radius:
+            centre = points.mean(axis=0)
+            around = points - centre
+            products = around @ (w - centre)
+            spread = 2.0 * np.square(around).sum(axis=1).max()
+            kept = products >= products.max() - spread
+            points, around, products = points[kept], around[kept], products[kept]
+            sides, levels = around - around[0], products - products[0]
+            w = np.linalg.lstsq(sides, levels)[0]
+            return np.asarray(hull_weights(around - w) @ points)
+        return np.asarray(hull_weights(points - w) @ points)
+
+    def linear_minimiser(self, g: Array) -> Array:
+        """Return the vertex of the smallest <v, g>."""
+        return np.asarray(self.points[self.vertex_products(g).argmin(axis=-1)])
+
+    def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
+        """Return whether points are within tolerance * radius of the hull."""
+        # Entries as large as that, and distances to them, need no projection.
+        near = np.abs(w).max(axis=-1) <= self.radius * (1.0 + 2.0 * tolerance)
+        inside = np.where(near[..., None], w, 0.0)
+        distance = norm2(inside - self.project(inside), axis=-1)
+        return near & (distance <= tolerance * self.radius)
+
+    def vertex_count(self, p: int) -> int:
+        """Return m, the number of points."""
+        return len(self.vertices)
+
+    def vertex_products(self, g: Array) -> Array:
+        """Return <v, g> of the points in their order, (..., p) to (..., m)."""
+        return np.asarray(g @ self.points.T)
+
+    def vertex_sizes(self, bounds: Array) -> Array:
+        """Return sum_j |v_j| bounds_j, of which 0 times infinity is 0."""
+        return largest_products(self.points, bounds)
+
+    def vertex_points(self, index: Indices, p: int) -> Array:
+        """Return the points."""
+        return np.asarray(self.points[index])
+
+    def largest_margin(self, columns: Array, norm: float) -> float:
+        """Return the largest of min(sum_j |v_j| R_j, norm2(v) R_2).
+
+        A convex function of w is largest at a vertex.
+        """
+        sums = self.vertex_sizes(columns)
+        lengths = norm2(self.points, axis=-1) * norm
+        return float(np.minimum(sums, lengths).max())
+
+
+def hull_weights(points: Array) -> Array:
+    """Return a >= 0 of sum 1 with a @ points nearest to zero, (m, p) to (m,).
+
+    The u >= 0 that minimises norm2(u @ points)^2 + (sum u - 1)^2 is a multiple of it:
+    for u = s a with sum a = 1 that is s^2 norm2(a @ points)^2 + (s - 1)^2, and the best
+    a is the same for every s > 0.
+
+    References
+    ----------
+    Lawson, Hanson, "Solving least squares problems", 1974, chapter 23.
+    """
+    # Not at the top: scipy.optimize takes long to import.
+    from scipy.optimize import nnls
+
+    m, scale = len(points), float(np.abs(points).max())
+    if m == 1 or scale == 0.0:
+        return np.full(m, 1.0 / m)
+    system = np.vstack([points.T / scale, np.ones(m)])
+    goal = np.append(np.zeros(points.shape[1]), 1.0)
+    u, _ = nnls(system, goal, maxiter=MOST_PASSES * m)
+    return np.asarray(u / u.sum())
+
+
+def _matrix(vertices: Any) -> Array:
+    """Return the vertices, (m, p), from a list or from a file."""
+    is_path = isinstance(vertices, str | Path)
+    listed = numbers_of(Path(vertices), "constraint.vertices") if is_path else vertices
+    try:
+        rows = np.array(listed)
+    except ValueError:  # of several lengths
+        rows = np.empty(0)
+    matrix = rows.dtype.kind in "iuf" and rows.ndim == 2 and rows.size > 0
+    if not (matrix and np.isfinite(rows).all()):
+        text = " ".join(str(vertices).split())
+        text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+        raise UsageError(
+            f"constraint.vertices={text}: must be a list of points, each a list of as "
+            "many finite numbers, or the path of a .csv or .npy file of such rows"
+        )
+    return rows.astype(np.float64)
