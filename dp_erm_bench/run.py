@@ -35,8 +35,7 @@ from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.bounds import refuse_unbounded
-from dp_erm_bench.solvers.prefix import Prefixed
-from dp_erm_bench.solvers.runs import checkpoints_of, stack, variants
+from dp_erm_bench.solvers.runs import Prefixed, checkpoints_of, stack, variants
 
 Array = NDArray[np.float64]
 

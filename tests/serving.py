@@ -13,7 +13,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import UNCOMPILED, Ball
 from dp_erm_bench.contract.problems import problem_of
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.solvers.prefix import Prefixed
+from dp_erm_bench.solvers.runs import Prefixed
 
 ALGORITHMS = registry.names("algorithm")
 RISKS = [

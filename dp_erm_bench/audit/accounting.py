@@ -26,7 +26,7 @@ from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.law import composed
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
-from dp_erm_bench.solvers.prefix import Prefixed
+from dp_erm_bench.solvers.runs import Prefixed
 
 Epsilon = Callable[[float], float | None]
 

@@ -55,7 +55,7 @@ from dp_erm_bench.releases.sampling import SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
-from dp_erm_bench.solvers.prefix import Prefixed
+from dp_erm_bench.solvers.runs import Prefixed
 from dp_erm_bench.trust.twins.base import Answered, required_twin
 
 

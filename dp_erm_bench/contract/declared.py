@@ -24,7 +24,7 @@ from dp_erm_bench.contract.candidate import (
 from dp_erm_bench.errors import BudgetExhausted, Unsupported, UsageError
 from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.solvers.declared import complaint
+from dp_erm_bench.solvers.bounds import complaint
 from dp_erm_bench.trust.recount import listen, recount, watch
 from dp_erm_bench.trust.twins.base import NoTwin
 

@@ -20,7 +20,7 @@ from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.plugins.names import broken, content, digest, label, sources
 
 CHECKS = {
-    "algorithm": ("Solver", "dp_erm_bench.solvers.declared"),
+    "algorithm": ("Solver", "dp_erm_bench.solvers.bounds"),
     "loss": ("Loss", "dp_erm_bench.losses.base"),
 }
 """By group: the class, and the module with it that says what a subclass lacks.

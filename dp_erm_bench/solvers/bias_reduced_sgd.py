@@ -13,8 +13,7 @@ from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, value
 from dp_erm_bench.solvers.bounds import norm_bound, projection_refusal
-from dp_erm_bench.solvers.prefix import Prefixed, multiplier_field
-from dp_erm_bench.solvers.runs import State, clip_field
+from dp_erm_bench.solvers.runs import Prefixed, State, clip_field, multiplier_field
 from dp_erm_bench.solvers.sampled import sampled_step
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork

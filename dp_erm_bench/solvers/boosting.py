@@ -24,8 +24,7 @@ from dp_erm_bench.solvers.base import (
 from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedSGD, Levels, probabilities
 from dp_erm_bench.solvers.gd import GD
 from dp_erm_bench.solvers.one_solve import SingleAnswer
-from dp_erm_bench.solvers.prefix import multiplier_field
-from dp_erm_bench.solvers.runs import clip_field
+from dp_erm_bench.solvers.runs import clip_field, multiplier_field
 from dp_erm_bench.solvers.sgd import SGD
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork
