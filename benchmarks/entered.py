@@ -1,6 +1,7 @@
 """Files and functions of the package that a sweep of one trial enters in the parent.
 
-`python -m benchmarks.entered` prints their numbers, `--list` the files with theirs.
+`python -m benchmarks.entered` prints their numbers and that of calls, `--list` the
+files with theirs.
 The sweep is run twice, each time into an empty folder of results: first in a process
 of its own, so that all caches hold what they may, then in this one, where the calls of
 functions are counted. Workers are processes of their own; to import is not to enter.
@@ -22,9 +23,10 @@ PACKAGE = str(Path(dp_erm_bench.__file__).parent) + os.sep
 SWEEP = ["dataset=log1", "algorithm=gd", "algorithm.gd.clip=1"]
 
 
-def entered(arguments: list[str]) -> dict[str, set[str]]:
-    """Return the names of the package's functions that a command calls, by file."""
-    called: dict[str, set[str]] = collections.defaultdict(set)
+def entered(arguments: list[str]) -> dict[str, collections.Counter[str]]:
+    """Return how often a command calls the package's functions, by file and name."""
+    called: dict[str, collections.Counter[str]]
+    called = collections.defaultdict(collections.Counter)
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
@@ -32,7 +34,7 @@ def entered(arguments: list[str]) -> dict[str, set[str]]:
         # Bodies of modules and classes run as they are imported.
         if own and code.co_flags & 1 and code.co_name != "<module>":
             file = code.co_filename.removeprefix(PACKAGE)
-            called[file].add(f"{code.co_name}:{code.co_firstlineno}")
+            called[file][f"{code.co_name}:{code.co_firstlineno}"] += 1
 
     from dp_erm_bench.cli.main import main
 
@@ -52,7 +54,9 @@ def main() -> None:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         with contextlib.redirect_stdout(io.StringIO()):
             found = entered([*SWEEP, f"results_dir={folder}/second"])
-    print(f"{len(found)} files, {sum(map(len, found.values()))} functions")
+    functions = sum(map(len, found.values()))
+    calls = sum(names.total() for names in found.values())
+    print(f"{len(found)} files, {functions} functions, {calls} calls")
     if "--list" in sys.argv:
         for file, names in sorted(found.items()):
             print(f"{len(names):4} {file}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli import main
+from dp_erm_bench.cli import AUTO, COMMANDS, GROUPS
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import block_keys, settings
 from dp_erm_bench.plugins.names import absolute, is_file, label
@@ -116,8 +116,8 @@ complete -c dp-erm-bench -a \\
     '(env COMP_LINE=(commandline -cp | string collect) dp-erm-bench -sc query=fish)'"""
 SCRIPTS = {"bash": BASH, "fish": FISH, "zsh": ZSH}
 
-COMMANDS = ("help", *main.COMMANDS)
-LISTED = (*main.GROUPS, "settings", "blocks", "results")
+WORDS = ("help", *COMMANDS)
+LISTED = (*GROUPS, "settings", "blocks", "results")
 FOLDER = ("-cd", "--config-dir")
 """Flags whose value is a folder: the shell completes it."""
 
@@ -171,13 +171,13 @@ def candidates(line: str) -> list[str]:
 
 
 def _words(before: Sequence[str], last: str) -> Iterator[str]:
-    if before and before[0] in COMMANDS and before[0] != TUNE:
+    if before and before[0] in WORDS and before[0] != TUNE:
         groups = [word for word in before[1:] if word in LISTED]
         if before[0] == "check":
             yield from registry.names("algorithm")
         elif before[0] == "list":
             yield from LISTED
-            named = groups and groups[-1] in main.GROUPS
+            named = groups and groups[-1] in GROUPS
             yield from registry.names(groups[-1]) if named else ()
     elif before and before[-1] in FOLDER:
         return
@@ -188,7 +188,7 @@ def _words(before: Sequence[str], last: str) -> Iterator[str]:
         head = "".join(value.rpartition(",")[:2])
         yield from (f"{key}={head}{one}" for one in _values(key, before))
     else:
-        yield from () if before else COMMANDS
+        yield from () if before else WORDS
         for key in _keys(before, last):
             if key.startswith(last) and key != last:
                 beyond = key[len(last) :]
@@ -197,7 +197,7 @@ def _words(before: Sequence[str], last: str) -> Iterator[str]:
 
 def _keys(before: Sequence[str], last: str) -> Iterator[str]:
     """Yield dotted keys, those of the parts of the section that the last word is in."""
-    yield from (*main.GROUPS, *settings(), "penalty.strength")
+    yield from (*GROUPS, *settings(), "penalty.strength")
     if before[:1] == [TUNE]:
         yield from (key for key in block_keys() if key.startswith(f"{TUNE}."))
     group, dot, rest = last.partition(".")
@@ -222,8 +222,8 @@ def _values(key: str, before: Sequence[str]) -> Iterable[str]:
         return _of_experiments(key, before)
     if key == f"{TUNE}.quantity":
         return registry.QUANTITIES
-    if key in main.GROUPS:
-        return [*(["auto"] if key in main.AUTO else []), *registry.names(key)]
+    if key in GROUPS:
+        return [*(["auto"] if key in AUTO else []), *registry.names(key)]
     first, _, rest = key.partition(".")
     if first == "algorithm" and "." in rest:
         name, _, parameter = rest.rpartition(".")

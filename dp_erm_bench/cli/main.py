@@ -6,13 +6,14 @@ import _thread
 import contextlib
 import importlib
 import os
-import re
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dp_erm_bench.cli import AUTO, COMMANDS, GROUPS, visible
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -21,23 +22,6 @@ if TYPE_CHECKING:
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR")
 """Libraries whose `<name>_NUM_THREADS` is 1: the trials are the parallelism."""
 
-COMMANDS = {
-    "check": "check",
-    "collect": "folders",
-    "compare": "comparing",
-    "export": "plots",
-    "list": "listing",
-    "plot": "plots",
-    "report": "folders",
-    "tune": "app",
-}
-"""The modules that hold the commands' functions, each called `<name>_command`."""
-
-GROUPS = (
-    *("dataset", "algorithm", "problem", "loss", "penalty", "constraint"),
-    *("calibration", "runner", "experiment"),
-)
-AUTO = ("loss", "penalty")
 USAGE = """\
 Benchmark differentially private empirical risk minimisation.
 
@@ -184,23 +168,6 @@ class Door:
         """Write several texts."""
         for line in lines:
             self.write(line)
-
-
-CONTROLS = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e"
-    r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
-)
-"""What a terminal obeys or does not show: controls, marks of direction, surrogates."""
-
-
-def visible(text: str) -> str:
-    """Return a text with all that a terminal would obey, or hide, spelled out."""
-    return CONTROLS.sub(_spelled, text)
-
-
-def _spelled(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 @contextlib.contextmanager

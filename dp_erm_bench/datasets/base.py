@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -488,3 +490,16 @@ def _is_locked(array: Any) -> bool:
         return array is None or memoryview(array).readonly
     except TypeError:
         return False  # who knows what it is
+
+
+def refused(key: str, value: object, allowed: str) -> UsageError:
+    """Return the error of a key with a value that is not allowed."""
+    return UsageError(f"dataset.{key}={value}: must be {allowed}")
+
+
+def number(value: object) -> float:
+    """Return a number as a float, nan for other values and too large numbers."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            return float(value)
+    return math.nan

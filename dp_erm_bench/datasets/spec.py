@@ -1,13 +1,12 @@
 """The specification of a dataset: its yaml with overrides, checked."""
 
-import contextlib
 import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dp_erm_bench.datasets.base import Usual
+from dp_erm_bench.datasets.base import Usual, number, refused
 from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
 from dp_erm_bench.datasets.prepare import Declared, Recipe, declared_by
 from dp_erm_bench.datasets.records import are_words, as_number, words_of
@@ -299,19 +298,6 @@ def _usual(common: Mapping[str, Any]) -> Usual | None:
     return Usual(**value)
 
 
-def refused(key: str, value: object, allowed: str) -> UsageError:
-    """Return the error of a key with a value that is not allowed."""
-    return UsageError(f"dataset.{key}={value}: must be {allowed}")
-
-
 def is_seed(value: object) -> bool:
     """Tell whether a value is an integer from 0 to what a column of the table holds."""
     return type(value) is int and 0 <= value <= LARGEST
-
-
-def number(value: object) -> float:
-    """Return a number as a float, nan for other values and too large numbers."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):
-            return float(value)
-    return math.nan

@@ -62,7 +62,7 @@ from dp_erm_bench.results.runs import (
 )
 from dp_erm_bench.results.store import FINISHED, FORMAT, NAMED
 from dp_erm_bench.results.tuned import tuned
-from dp_erm_bench.runner.engines.choice import ACTIVE
+from dp_erm_bench.runner.engines.base import ACTIVE
 from dp_erm_bench.runner.host import Worker
 from dp_erm_bench.runner.options import RunOptions, run_options
 from dp_erm_bench.runner.plan import print_plan

@@ -1,7 +1,6 @@
 """How an experiment is run: workers, batches, folder (never what it computes)."""
 
 import math
-import resource
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from dp_erm_bench.errors import UsageError, refused
 from dp_erm_bench.experiment.schema import FAILED, MODES, RunnerConfig, bytes_of
 from dp_erm_bench.paths import machine_memory
 from dp_erm_bench.runner.engines.choice import check_engine
+from dp_erm_bench.runner.worker import EXECUTE
 
 LONGEST = 1e8
 """Seconds; three years, and what every kernel's timers can count."""
@@ -20,8 +20,6 @@ LEAST = 1 << 20
 
 LEASTS = {"n_jobs": 1, "n_checkpoints": 2, "batch_trials": 1, "report_trials": 1}
 """Least values of whole numbers."""
-
-EXECUTE = "dp_erm_bench.runner.execute.run_batch"
 
 
 @dataclass
@@ -203,17 +201,3 @@ def worker_memory(value: Any, n_jobs: int) -> float | None:
         allowed = "a size of at least 1M, as 500M or 2G, auto, or null for no limit"
         raise UsageError(f"runner.worker_memory={value}: must be {allowed}")
     return size
-
-
-def own_memory() -> int:
-    """Return the bytes that this process holds alone: not files that it maps.
-
-    Where the kernel does not tell (other than Linux) it is the most it ever held.
-    """
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
-    except OSError:
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most << 10
-    return (resident - shared) * resource.getpagesize()

@@ -30,9 +30,9 @@ from dp_erm_bench.registry import POSED
 from dp_erm_bench.results.store import FINISHED, Store, read_plan
 from dp_erm_bench.runner.engines.choice import workers_of
 from dp_erm_bench.runner.host import start
-from dp_erm_bench.runner.options import EXECUTE, RunOptions
+from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.session import Label, Session, batch_size
-from dp_erm_bench.runner.worker import Batch
+from dp_erm_bench.runner.worker import EXECUTE, Batch
 
 SECONDS = 15.0
 """CPU seconds that all probes together may take, whatever they are of."""

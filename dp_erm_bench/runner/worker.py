@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+import resource
 import signal
 import sys
 import time
@@ -24,10 +25,11 @@ from dp_erm_bench.errors import UsageError, printable, traced
 from dp_erm_bench.experiment.lines import Trial
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.store import Segment, failed, finals_of
-from dp_erm_bench.runner.options import EXECUTE, own_memory
 
 if TYPE_CHECKING:
     from dp_erm_bench.datasets.load import DataPin
+
+EXECUTE = "dp_erm_bench.runner.execute.run_batch"
 
 PAUSE = 0.1
 """Seconds between beats: there may be thousands of batches in a second."""
@@ -218,6 +220,20 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report
         listening = beat()
         seconds = time.monotonic() - start
     return Report(outcomes, number, seconds, problem, full)
+
+
+def own_memory() -> int:
+    """Return the bytes that this process holds alone: not files that it maps.
+
+    Where the kernel does not tell (other than Linux) it is the most it ever held.
+    """
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most << 10
+    return (resident - shared) * resource.getpagesize()
 
 
 def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, Self
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger, unpacked
+
+HANG = {
+    "dask": "runner=dask, which uses Dask's own client",
+    "multiprocessing": "loky or threading",
+}
+"""Backends of joblib that wait for ever once a worker was killed, and what to use."""
+
+ACTIVE = "active"
 
 
 class SchedulerLost(Exception):
@@ -60,3 +69,11 @@ def believed(data: object, number: int, ledger: Ledger) -> Answer | None:
         reason = f"its answer could not be read: {error}"
         ledger.losses.told[number] = LastWords("a host", reason)
         return None
+
+
+def hanging(setting: str, backend: str) -> UsageError:
+    """Return the refusal of a backend of joblib that waits for ever."""
+    return UsageError(
+        f"{setting}: joblib waits for ever there once a worker was killed; "
+        f"use {HANG[backend]}"
+    )

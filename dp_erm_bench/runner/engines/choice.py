@@ -13,21 +13,14 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import CLUSTERS, ENGINES, EngineConfig, RunnerConfig
 from dp_erm_bench.registry import check_choice
+from dp_erm_bench.runner.engines.base import ACTIVE, HANG, Engine, hanging
 from dp_erm_bench.runner.engines.jobs import check_jobs
 from dp_erm_bench.runner.handshake import Needs
 
 if TYPE_CHECKING:
-    from dp_erm_bench.runner.engines.base import Engine
     from dp_erm_bench.runner.engines.dask import Connection
     from dp_erm_bench.runner.host import Worker
 
-HANG = {
-    "dask": "runner=dask, which uses Dask's own client",
-    "multiprocessing": "loky or threading",
-}
-"""Backends of joblib that wait for ever once a worker was killed, and what to use."""
-
-ACTIVE = "active"
 BACKENDS = ("threading", "loky", ACTIVE)
 
 KEYS = {
@@ -90,14 +83,6 @@ def check_engine(options: RunnerConfig) -> None:
         )
     if jobs:
         check_jobs(options)
-
-
-def hanging(setting: str, backend: str) -> UsageError:
-    """Return the refusal of a backend of joblib that waits for ever."""
-    return UsageError(
-        f"{setting}: joblib waits for ever there once a worker was killed; "
-        f"use {HANG[backend]}"
-    )
 
 
 def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:

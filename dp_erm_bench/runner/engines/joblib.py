@@ -15,8 +15,7 @@ import joblib
 from joblib import parallel
 from joblib.parallel import ParallelBackendBase
 
-from dp_erm_bench.runner.engines.base import believed
-from dp_erm_bench.runner.engines.choice import ACTIVE, hanging
+from dp_erm_bench.runner.engines.base import ACTIVE, believed, hanging
 from dp_erm_bench.runner.host import PATIENCE, Worker, children, hosted, shipped
 from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger
 from dp_erm_bench.runner.worker import Batch, Job
