@@ -122,8 +122,8 @@ def test_overview_lists_every_problem_and_all_uncharged_uses(tabulate):
         {"uncharged": "smoothness,tuning"},
         {"panel": "log2", "dataset": "log2", "uncharged": "standardisation,tuning"},
     )
-    panels = [PANEL, Panel("log2", "log2", PANEL.lines)]
-    lines = [look_up(table, panel).lines for panel in panels]
+    both = [PANEL, Panel("log2", "log2", PANEL.lines)]
+    lines = [look_up(table, panel).lines for panel in both]
     found = panels.overview_caption(lines, "default")
     assert re.search(r"log1: n x p.*log2: n x p", found)
     assert "Uncharged: smoothness, standardisation, tuning." in found
