@@ -192,9 +192,9 @@ def test_what_never_ends_costs_its_own_estimate_only(
 
 def test_what_only_the_first_batches_take_is_told_once(block, tmp_path, monkeypatch):
     """Of three trials that are named, and twenty of their kind that are not yet."""
-    plan = Probe(3, load=6.0, proof=1.0, cold=2.0, first=0.3)
+    one = Probe(3, load=6.0, proof=1.0, cold=2.0, first=0.3)
     monkeypatch.setattr(
-        plan, "tried", lambda examples: {e.sort: (e, plan) for e in examples}
+        plan, "tried", lambda examples: {e.sort: (e, one) for e in examples}
     )
     (line,), _ = expand([block()])
     trials = list(line.sweep(51))

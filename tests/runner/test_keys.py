@@ -190,8 +190,8 @@ def test_what_is_chosen_by_its_name_is_in_the_key(block):
     """Its class, the loader of its data and the norm of a ball."""
     norms = [{"name": "norm_ball", "norm": name} for name in ("cardinality", "range")]
     base = changed(block(algorithm={"name": "gd", "clip": 1.0}), "dataset.p", 4)
-    lines = [expand([changed(base, "constraint", norm)])[0][0] for norm in norms]
-    chosen = [{*map(name_of, lines.chosen_by(line.problem))} for line in lines]
+    both = [expand([changed(base, "constraint", norm)])[0][0] for norm in norms]
+    chosen = [{*map(name_of, lines.chosen_by(line.problem))} for line in both]
     assert chosen[0] ^ chosen[1] == {"Cardinality", "Range"}
     assert {"Logistic", "NormBall", "linear_classification"} <= chosen[0]
 
