@@ -412,10 +412,10 @@ def test_without_a_home_nothing_is_sealed(tmp_path, state, monkeypatch, capsys):
 def test_the_workers_of_a_run_say_a_thing_once(tmp_path, capfd):
     saying = "from dp_erm_bench.cached import say_once; say_once('damaged', 'it is')"
     code = f"""
-from dp_erm_bench.runner import process
+from dp_erm_bench.runner import host
 worker = "import sys; {saying}"
-process.SERVE = worker
-both = [process.start("", [], {{}})[0].wait() for _ in range(2)]
+host.SERVE = worker
+both = [host.start("", [], {{}})[0].wait() for _ in range(2)]
 {saying}
 {saying}
 """

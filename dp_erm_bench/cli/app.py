@@ -22,7 +22,6 @@ from rich.markup import escape
 from rich.table import Table
 from yaml import YAMLError
 
-from dp_erm_bench.cli import visible
 from dp_erm_bench.cli.line import (
     Argument,
     Block,
@@ -37,6 +36,7 @@ from dp_erm_bench.cli.line import (
     read,
     sweep_blocks,
 )
+from dp_erm_bench.cli.usage import visible
 from dp_erm_bench.errors import UsageError, check_key, printable, shown
 from dp_erm_bench.experiment.schema import OF_LINES, block_keys
 from dp_erm_bench.plugins.names import is_file

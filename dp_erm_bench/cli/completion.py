@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli import AUTO, COMMANDS, GROUPS
+from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import block_keys, settings
 from dp_erm_bench.plugins.names import absolute, is_file, label

@@ -35,7 +35,7 @@ from hydra.types import RunMode
 from omegaconf import Container, DictConfig, OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli import GROUPS
+from dp_erm_bench.cli.usage import GROUPS
 from dp_erm_bench.errors import UsageError, check_key, shown
 from dp_erm_bench.experiment import schema
 from dp_erm_bench.experiment.schema import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli import GROUPS as CHOICES
+from dp_erm_bench.cli.usage import GROUPS as CHOICES
 from dp_erm_bench.errors import UsageError, printable, shown
 from dp_erm_bench.experiment.schema import block_keys, options_of, settings
 from dp_erm_bench.results.files import PLAN

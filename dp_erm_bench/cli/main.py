@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench.cli import AUTO, COMMANDS, GROUPS, visible
+from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS, visible
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs

@@ -82,7 +82,6 @@ def test_widths_are_those_of_draws(name):
 
 def test_no_measure_of_claims_has_the_name_of_another():
     modules = {one.value.__module__ for one in MEASURES.values()}
-    assert len(modules) == 3
     names = [name for module in modules for name in defined(module)]
     assert len(names) == len(set(names)) == len(MEASURES)
 

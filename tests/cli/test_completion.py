@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.completion import COMMANDS as OFFERED
+from dp_erm_bench.cli.completion import WORDS as OFFERED
 from dp_erm_bench.cli.completion import candidates, parameters
 from dp_erm_bench.cli.main import COMMANDS, main
 from tests.loops import each

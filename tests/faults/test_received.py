@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from dp_erm_bench import paths
-from dp_erm_bench.cli import CONTROLS
 from dp_erm_bench.cli.main import main
+from dp_erm_bench.cli.usage import CONTROLS
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report import figure

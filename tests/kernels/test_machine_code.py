@@ -92,10 +92,11 @@ def test_clones_share_it_and_an_edit_reaches_the_kernels_of_other_files(copied):
     assert len(kept) > 1
     assert result(copied / "other")["hits"] == 1
     assert files(copied / "kept") == kept
-    file = copied / "other" / "dp_erm_bench" / "losses" / "logistic.py"
+    file = copied / "other" / "dp_erm_bench" / "losses" / "smooth.py"
     source = file.read_text()
-    assert source.count("return -y * sigmoid") == 1
-    file.write_text(source.replace("return -y * sigmoid", "return -0.5 * y * sigmoid"))
+    was, now = "return -y * sigmoid(-y * z)\n", "return -0.5 * y * sigmoid(-y * z)\n"
+    assert source.count(was) == 1
+    file.write_text(source.replace(was, now))
     elsewhere = {machine_code.VARIABLE: str(copied / "wished")}
     (copied / "full").write_text("a file where the cache should be")
     nowhere = {"DP_ERM_BENCH_CACHE": str(copied / "full")}

@@ -41,7 +41,7 @@ def imported(code, names):
     return done.stdout.decode().splitlines()[-1]
 
 
-@pytest.mark.parametrize("module", ["experiment", "options", "process"])
+@pytest.mark.parametrize("module", ["experiment", "options", "host"])
 def test_importing_the_runner_imports_nothing_heavy(module):
     code = f"import dp_erm_bench.runner.{module}"
     assert imported(code, (*HEAVY, "matplotlib", "numba", "rich")) == "[]"
