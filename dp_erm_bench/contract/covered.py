@@ -32,9 +32,10 @@ from typing import Any
 
 import numpy as np
 
+from dp_erm_bench import registry
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.cases import MOST, Case, resized, within
-from dp_erm_bench.contract.problems import BLANK, CORNERS, FAMILIES, LARGE, sized
+from dp_erm_bench.contract.problems import BLANK, CORNERS, FAMILIES, LARGE, Parts, sized
 from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
@@ -999,13 +1000,32 @@ def _with_numbers(
             yield replace(base, trials=trials, group=f"{base.group}, {trials} trials")
     factors = (0.1, 1.0, 10.0, 1e3, 1e6)
     for z in sorted({x * k for x in numbers for k in factors if NEAR < x < FAR}):
-        yield replace(base, z=z, group=f"{base.group}, z={z:g}")
+        far = replace(base, z=z, group=f"{base.group}, z={z:g}")
+        # First, for what has come out both ways is met no more.
+        if not candidate.foreign:
+            parts = _growing(candidate, base.parts)
+            yield replace(far, parts=parts, family=f"{CORNERS} 0")
+        yield far
     if {"penalty", "strength", "l1", "l2", "separable"} & place.names:
         parts = (base.parts[0], "l2", "none")
         for strength in sorted(x for x in real if x > 0.0):
             group = f"{base.group}, strength={strength:g}"
             for each in dict.fromkeys((base.parts, parts)):
                 yield replace(base, strength=strength, parts=each, group=group)
+
+
+def _growing(candidate: Candidate, parts: Parts) -> Parts:
+    """Return an objective on which a record decides far from the start, too.
+
+    Where the slope of a loss vanishes all neighbours are alike, whatever is read.
+    """
+    lasting = [
+        loss
+        for loss in dict.fromkeys(one[0] for one in candidate.objectives())
+        if abs(registry.build("loss", loss).derivative(np.ones(1), np.array([-1e9]))[0])
+    ]
+    free = (one for one in candidate.objectives() if one[0] in lasting)
+    return next((one for one in free if one[1:] == parts[1:]), parts)
 
 
 def _elsewhere(
