@@ -53,8 +53,8 @@ COLUMNS = {
 """Names and types of the columns of every table, in order."""
 
 FACTS = (
-    *("n", "p", "accountant", "epsilon_certified", "smoothness", "batch_size"),
-    *("optimum", "exempt"),
+    *("n", "p", "accountant", "epsilon_certified"),
+    *("smoothness", "batch_size", "optimum"),
 )
 # `json.dumps` makes an encoder at each call.
 SORTED = json.JSONEncoder(sort_keys=True).encode
@@ -151,6 +151,8 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
         "params": SORTED(facts.get("params", algorithm["params"])),
         "references": SORTED(facts.get("references", {})),
         "solver": solver,
+        # Nowhere missing: pandas before 3 writes a column of nothing as one of no type.
+        "exempt": facts.get("exempt", ""),
         "epsilon": float(budget["epsilon"]),
         "delta": _number(facts.get("delta", budget["delta"])),
         "adjacency": budget["adjacency"],
@@ -229,7 +231,8 @@ def read(file: BinaryIO) -> pd.DataFrame:
     content = table.read(use_threads=False).replace_schema_metadata()
     frame: pd.DataFrame = content.to_pandas(use_threads=False)
     # Tables of earlier versions have none of some.
-    added: Row = {"references": "{}", **dict.fromkeys(MEASURED, float("nan"))}
+    added: Row = dict.fromkeys(MEASURED, float("nan"))
+    added |= {"references": "{}", "exempt": ""}
     return frame.assign(**{k: v for k, v in added.items() if k not in frame})
 
 
