@@ -1004,7 +1004,7 @@ def _with_numbers(
         # First, for what has come out both ways is met no more.
         if not candidate.foreign:
             parts = _growing(candidate, base.parts)
-            yield replace(far, parts=parts, family=f"{CORNERS} 0")
+            yield replace(far, parts=parts)
         yield far
     if {"penalty", "strength", "l1", "l2", "separable"} & place.names:
         parts = (base.parts[0], "l2", "none")
