@@ -17,6 +17,17 @@ def at_work(runs):
     return process, children(process.pid)
 
 
+def starting(runs):
+    """Return a run whose first workers are about to begin.
+
+    A child from before there is a manifest is none: numpy 1 asks one about the CPU.
+    """
+    process = runs.start("slow", SEEDS)
+    wait_for((runs.folder / "manifest.json").exists)
+    wait_for(lambda: children(process.pid))
+    return process, children(process.pid)
+
+
 def the_rest_runs(runs):
     """Run again: what is recorded stays, the rest is run once."""
     assert runs.recorded() == 4
@@ -42,9 +53,7 @@ def test_nothing_outlives_a_parent_that_is_killed(runs):
 
 @pytest.mark.alone
 def test_a_parent_killed_while_workers_start_leaves_none(runs):
-    process = runs.start("slow", SEEDS)
-    wait_for(lambda: children(process.pid))
-    workers = children(process.pid)
+    process, workers = starting(runs)
     os.kill(process.pid, signal.SIGKILL)
     assert wait_for(lambda: not any(map(alive, workers))) < 1
 
@@ -64,9 +73,7 @@ def test_an_end_from_outside_is_quick_and_clean(runs, number, code):
 
 
 def test_ctrl_c_while_workers_start_is_as_quiet(runs):
-    process = runs.start("slow", SEEDS)
-    wait_for(lambda: children(process.pid))
-    workers = children(process.pid)
+    process, workers = starting(runs)
     os.killpg(process.pid, signal.SIGINT)
     found = ended(process)
     assert (found.code, found.err) == (130, "")
