@@ -33,9 +33,6 @@ PROBLEM, ERM = "problem", "erm"
 POSED = (PROBLEM, *PARTS)
 """The same with the kind of the problem, which specs name where it is not `ERM`."""
 
-AUTO = ("loss", "penalty")
-"""Groups whose choice may be left to the dataset."""
-
 CHOSEN = (*POSED, ALGORITHM, "calibration")
 """Groups whose choices may be swept."""
 

@@ -12,10 +12,10 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.cli.plots import _compare_parser
 from dp_erm_bench.experiment.lines import LONGEST
-from dp_erm_bench.experiment.schema import Search
+from dp_erm_bench.experiment.schema import PatternSearch
 from dp_erm_bench.experiment.tune import BETTER, MODELLED, SOBOL
 from dp_erm_bench.registry import QUANTITIES
-from dp_erm_bench.results.compare import MEASURES, RANK, WAYS, Rule
+from dp_erm_bench.results.compare import MEASURES, RANK, WAYS, ComparisonRule
 from dp_erm_bench.results.statistics import FLOOR, RESAMPLES
 from dp_erm_bench.results.store import FAILED, FINISHED
 from dp_erm_bench.run import Run
@@ -46,7 +46,7 @@ def test_comparing_is_explained_with_every_choice():
 
 
 def test_tuning_is_explained_with_the_defaults_of_the_code():
-    search, text = Search(), (DOCS / "tuning.md").read_text()
+    search, text = PatternSearch(), (DOCS / "tuning.md").read_text()
     for name in ("trials", "radius", "finalists", "tolerance"):
         assert f"| `search.{name}` | {getattr(search, name)} |" in text
     assert f"| `search.race` | {list(search.race)} |" in text
@@ -57,11 +57,11 @@ def test_tuning_is_explained_with_the_defaults_of_the_code():
 
 
 def test_the_numbers_are_those_of_the_code():
-    rule = Rule()
+    rule = ComparisonRule()
     assert f"`--tolerance` ({rule.tolerance})" in HARNESS
     assert f"`--interval {rule.interval}`" in HARNESS
     assert f"Fewer than {rule.least} seeds (at {rule.interval}" in PLAIN
-    assert f"0.999` (it takes {Rule(interval=0.999).least} seeds)" in PLAIN
+    assert f"0.999` (it takes {ComparisonRule(interval=0.999).least} seeds)" in PLAIN
     assert f"({RESAMPLES} draws" in PLAIN
     assert f"below {FLOOR:g}".replace("e-09", "e-9") in PLAIN
     assert f"`runner.time_limit` seconds ({RunOptions().time_limit:g};" in PLAIN
@@ -69,7 +69,7 @@ def test_the_numbers_are_those_of_the_code():
 
 def test_the_defaults_of_the_command_are_those_of_the_rule():
     given = _compare_parser().parse_args(["a", "b"])
-    assert Rule(given.by, given.tolerance, given.interval) == Rule()
+    assert ComparisonRule(given.by, given.tolerance, given.interval) == ComparisonRule()
     assert given.on == ["objective"]
 
 

@@ -1,18 +1,22 @@
 """Accounting by privacy-loss distributions (PLD), composed on a lattice.
 
-Composition of privacy-loss laws on a lattice, by FFT under an exponential tilt.
+**What is composed.** An adaptive composition is dominated by the product of the steps'
+dominating pairs (Zhu, Dong, Wang, AISTATS 2022, Theorem 10; Dong, Roth, Su 2022,
+Theorem 3.2), whose loss is the sum of the steps' independent losses. Where a pair is
+not its own mirror image the two orders of the neighbours are composed apart, each with
+all steps in the same order, and the larger epsilon counts.
 
 **One step.** A node (l, m) with i h <= l < (i+1) h is split between the two lattice
-points such that both its mass m under P and its mass m e^-l under Q are kept:
-upper share (1 - e^(ih - l)) / (1 - e^-h). Hockey-stick divergences are expectations of
-the convex functions (1 - e^eps r)_+ of r = e^-l, and the split is a mean-preserving
-spread of r, so none falls: the result dominates the law ("connect the dots",
-Doroshenko et al., PoPETs 2022, here computed from masses instead of second differences
-of the profile, which lose all digits once h is small).
+points such that both its mass m under P and its mass m e^-l under Q are kept: upper
+share (1 - e^(ih - l)) / (1 - e^-h). Hockey-stick divergences are expectations of the
+convex functions (1 - e^eps r)_+ of r = e^-l, and the split is a mean-preserving spread
+of r, so none falls: the result dominates the law ("connect the dots", Doroshenko et
+al., PoPETs 2022, here computed from masses instead of second differences of the
+profile, which lose all digits once h is small).
 
-**Composition.** Losses of independent steps add up. Let K(t) = sum_k T_k log M_k(t) be
-the logarithm of E e^(tL), L the finite part of the sum. The law tilted by e^(tL - K(t))
-is the composition of the tilted steps, and
+**Their sum** is found by FFT under an exponential tilt. Let K(t) = sum_k T_k log M_k(t)
+be the logarithm of E e^(tL), L the finite part of the sum. The law tilted by e^(tL -
+K(t)) is the composition of the tilted steps, and
 
     P(L = v) = e^(K(t) - t v) P_t(L = v).
 
@@ -26,14 +30,6 @@ the mass at infinity. Downwards: the mass reappears at higher losses, which only
 (ii) Infinite loss: at most sum_k T_k * infinite_k. (iii) Rounding: a factor of the
 transform is off by at most some ROUNDING, so the product by T ROUNDING |phi|^(T-1) and
 each inverse value by the mean of that over the frequencies; it is added to every cell.
-
-Accounting by privacy-loss distributions (PLD): mixed and sampled compositions.
-
-An adaptive composition is dominated by the product of the steps' dominating pairs
-(Zhu, Dong, Wang, AISTATS 2022, Theorem 10; Dong, Roth, Su 2022, Theorem 3.2), whose
-loss is the sum of the steps' independent losses. Where a pair is not its own mirror
-image the two orders of the neighbours are composed apart, each with all steps in the
-same order, and the larger epsilon counts.
 """
 
 from __future__ import annotations

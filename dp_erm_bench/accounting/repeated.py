@@ -1,8 +1,7 @@
-"""Noise and lengths of runs that are repeated or cut, as solvers ask for them.
+"""Noise of runs that are repeated, and lengths of runs whose noise is given.
 
-Lengths of runs whose noise is given: the longest prefix of a drawn schedule.
-
-The schedule is public and drawn without the data: given it, a run is a composition of
+A length is the longest prefix of a drawn schedule that the budget pays for. The
+schedule is public and drawn without the data: given it, a run is a composition of
 releases that are fixed before, so that every accountant holds and no filter is needed.
 To fit the noise to the schedule instead would be as private, but makes the noise of a
 step depend on the levels of others, which unbiased estimators forbid.

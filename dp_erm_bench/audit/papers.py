@@ -1,29 +1,23 @@
-"""What printed statements are worth, without any run.
+"""What statements of papers are worth: noise, lengths, instances, without any run.
 
-An instance on which DP greedy coordinate descent's printed noise is too small.
+**Greedy coordinate descent.** Mangold et al. (AISTATS 2023, poster) add Laplace noise
+of scale lambda_j = 8 L_j sqrt(T log(1/delta)) / (n eps) to each entry of the gradient
+before the selection. Where L_j / sqrt(M_j) differ by a factor kappa, a quiet coordinate
+sees the others move by kappa times the scale of its own noise. The instance that shows
+it: a separable Huber loss with m coordinates of L = M = 1 and one of L = 1 / kappa, M =
+1, all in the linear region and far from zero, so that steps leave the gradient as it is
+and |.| is linear. One record is replaced: the loud entries fall by their sensitivity,
+the quiet one rises by its own. In units of 2 / n the noise has scale z on the loud
+entries and z / kappa on the quiet one.
 
-Mangold et al. (AISTATS 2023, poster) add Laplace noise of scale lambda_j = 8 L_j
-sqrt(T log(1/delta)) / (n eps) to each entry of the gradient before the selection. Where
-L_j / sqrt(M_j) differ by a factor kappa, a quiet coordinate sees the others move by
-kappa times the scale of its own noise.
+**One pass that reads each record once.** Beside what is certified stand two more noise
+scales: the printed one, wherever it is proved, and that which shuffling would ask for.
+The latter rests on constants that we did not derive again: it is shown, and never
+certified.
 
-The instance: a separable Huber loss with m coordinates of L = M = 1 and one of L = 1 /
-kappa, M = 1, all in the linear region and far from zero, so that steps leave the
-gradient as it is and |.| is linear. One record is replaced: the loud entries fall by
-their sensitivity, the quiet one rises by its own. In units of 2 / n the noise has scale
-z on the loud entries and z / kappa on the quiet one.
-
-Noise scales and lengths of one pass that reads each record once, without any run.
-
-Beside what is certified stand two more: the printed noise, wherever it is proved, and
-that which shuffling would ask for. The latter rests on constants that we did not derive
-again: it is shown, and never certified.
-
-What printed statements on structured norms are worth, without any run.
-
-True epsilons of the noise that Kumar and Deisenroth (2019) print, on the instances that
-show them too small, beside those of ours; the gap of Frank-Wolfe on the dual with both
-steps; their Proposition 2. docs/errata.md says why.
+**Structured norms.** True epsilons of the noise that Kumar and Deisenroth (2019) print,
+on the instances that show them too small, beside those of ours; the gap of Frank-Wolfe
+on the dual with both steps; their Proposition 2. docs/errata.md says why.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def guarantee_of(solver: Solver, problem: Problem, budget: Budget) -> Guarantee:
 
 
 Counts = NDArray[np.int64]
-Score = Callable[["Rates"], Array]
+Score = Callable[["RateBounds"], Array]
 Row = dict[str, Any]
 
 FALSE_ALARM = 0.01
@@ -214,7 +214,7 @@ def _held_out(first: Array, second: Array, alpha: float, score: Score) -> float:
     """Return the score, on the odd runs, of the test that the even runs choose."""
     tests = candidates(first[::2], second[::2])
     if not tests:  # all runs are alike
-        return float(score(Rates(np.zeros(1), np.ones(1)))[0])
+        return float(score(RateBounds(np.zeros(1), np.ones(1)))[0])
     best = int(score(rates(first[::2], second[::2], tests, alpha)).argmax())
     held_out = rates(first[1::2], second[1::2], [tests[best]], alpha)
     return float(score(held_out)[0])
@@ -229,7 +229,7 @@ def row(
     return key | asdict(result)
 
 
-class Rates(NamedTuple):
+class RateBounds(NamedTuple):
     """Bounds that hold together: ``hits`` from below, ``alarms`` from above."""
 
     hits: Array
@@ -262,7 +262,9 @@ def at_most(successes: Counts, trials: Counts | int, level: float) -> Array:
     return 1.0 - at_least(trials - np.asarray(successes), trials, level)
 
 
-def rates(first: Array, second: Array, tests: list[Threshold], alpha: float) -> Rates:
+def rates(
+    first: Array, second: Array, tests: list[Threshold], alpha: float
+) -> RateBounds:
     """Return bounds for some tests, each pair wrong with probability <= alpha.
 
     Half of alpha goes to either side (union bound).
@@ -273,7 +275,7 @@ def rates(first: Array, second: Array, tests: list[Threshold], alpha: float) -> 
     above = [s.size - np.searchsorted(np.sort(s), values, "right") for s in pair]
     below = [np.searchsorted(np.sort(s), values, "left") for s in pair]
     sizes = [np.where(flipped, t.size, s.size) for s, t in (pair, pair[::-1])]
-    return Rates(
+    return RateBounds(
         at_least(np.where(flipped, below[1], above[0]), sizes[0], alpha / 2),
         at_most(np.where(flipped, below[0], above[1]), sizes[1], alpha / 2),
     )
@@ -288,7 +290,7 @@ def candidates(first: Array, second: Array) -> list[Threshold]:
     return [Threshold(v, flipped) for flipped in (False, True) for v in middle.tolist()]
 
 
-def excess(rates: Rates, epsilons: Array, deltas: Array) -> Array:
+def excess(rates: RateBounds, epsilons: Array, deltas: Array) -> Array:
     """Return hits - min over eps of (e^eps alarms + delta(eps)) for each test.
 
     Positive: no mechanism with this profile can do that.
@@ -297,7 +299,7 @@ def excess(rates: Rates, epsilons: Array, deltas: Array) -> Array:
     return np.asarray(rates.hits - allowed.min(axis=1))
 
 
-def epsilon_bound(rates: Rates, delta: float) -> Array:
+def epsilon_bound(rates: RateBounds, delta: float) -> Array:
     """Return the largest epsilon that each test refutes at a delta, at least 0."""
     gain = np.maximum(rates.hits - delta, 0.0)
     with np.errstate(divide="ignore"):
@@ -305,7 +307,7 @@ def epsilon_bound(rates: Rates, delta: float) -> Array:
     return np.asarray(np.maximum(bound, 0.0))
 
 
-def mu_bound(rates: Rates) -> Array:
+def mu_bound(rates: RateBounds) -> Array:
     """Return the mu such that a Gaussian with less allows no such test, at least 0."""
     inner = np.clip(rates.alarms, 1e-300, 1.0 - 1e-16)
     with np.errstate(divide="ignore"):

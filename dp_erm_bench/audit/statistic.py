@@ -1,35 +1,31 @@
 """The white-box statistic of a run: the log-likelihood ratio of all it released.
 
-Exact densities of what is published without a query: perturbed minimisers.
+A run on one of two neighbours is recorded: the answer of each mechanism. Then the
+solver is run on both neighbours with these answers in place of its own, which gives its
+queries along the same trajectory. As answer t, given the earlier ones, has the density
+of its release around that query,
 
+    S = sum_t log p_t(answer_t | query_t on D) - log p_t(answer_t | query_t on D'),
+
+the most powerful statistic (Neyman and Pearson) if the noise has the claimed law. Any
+function of the output is a valid statistic: a wrong law costs power alone.
+
+In the replays a sampling mechanism takes every record, and so does one of a secret
+order at each use that reads one, so that the query is the differing record's whole
+contribution, see the twins. What is a query plus noise has the log-ratio of its twin.
+
+Iterates are published too. Given the answers they are fixed: those of the run must be,
+to the bit, those of both replays. If they are those of one replay only, data flow past
+the mechanisms, and S is +-LEAK.
+
+Where an algorithm publishes no noisy query, but the minimiser of a perturbed objective
+whose noise stays secret, S is the log-ratio of the exact densities of its last iterate.
 The minimiser w of sum_i phi(x_i.w, y_i) + (m n / 2) norm2(w)^2 + b.w has b = -grad of
 the rest, a smooth bijection of w, so that with A the Hessian of the rest
 
     log p(w) = log p_b(b(w)) + log det A(w).
 
 phi may have a second derivative that jumps: A is needed almost everywhere only.
-
-A run on one of two neighbours is recorded: the answer of each mechanism. Then the
-solver is run on both neighbours with these answers in place of its own, which gives its
-queries along the same trajectory. As answer t, given the earlier
-ones, has the density of its release around that query,
-
-    S = sum_t log p_t(answer_t | query_t on D) - log p_t(answer_t | query_t on D'),
-
-the most powerful statistic (Neyman and Pearson) if the noise has the claimed
-law. Any function of the output is a valid statistic: a wrong law costs power alone.
-
-In the replays a sampling mechanism takes every record, and so does one of a secret
-order at each use that reads one, so that the query is the differing record's whole
-contribution, see the twins.
-
-Iterates are published too. Given the answers they are fixed: those of the run must be,
-to the bit, those of both replays. If they are those of one replay only, data flow past
-the mechanisms, and S is +-LEAK.
-
-Where an algorithm publishes no noisy query (objective perturbation: the noise stays
-secret), S is the log-ratio of the exact densities of its last iterate, by
-``minimisers``. What is a query plus noise has the log-ratio of its twin.
 """
 
 from __future__ import annotations

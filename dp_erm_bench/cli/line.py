@@ -1,8 +1,8 @@
-"""From a line of words to blocks: grammar, files, request, Hydra's composition.
+"""From a line of words, and the files that it names, to the blocks of an experiment.
 
-A user's yaml files, read and checked before Hydra meets them.
-
-Hydra's own errors name neither the file nor the key, and some are tracebacks.
+Words are split by a grammar of our own, keys are checked, and what is left is composed
+by Hydra. Its own errors name neither the file nor the key, and some are tracebacks: so
+a user's yaml files are read and checked before it meets them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hydra.types import RunMode
 from omegaconf import Container, DictConfig, OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.usage import GROUPS
+from dp_erm_bench.cli.usage import AUTO, GROUPS
 from dp_erm_bench.errors import UsageError, check_key, shown
 from dp_erm_bench.experiment import schema
 from dp_erm_bench.experiment.schema import (
@@ -47,7 +47,6 @@ from dp_erm_bench.experiment.schema import (
 from dp_erm_bench.plugins.names import absolute, entry_points, is_file, label
 from dp_erm_bench.registry import (
     ALGORITHM,
-    AUTO,
     CHOSEN,
     ERM,
     FROM_FILES,

@@ -27,7 +27,7 @@ from dp_erm_bench.results.table import load_results
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dp_erm_bench.results.compare import Rule
+    from dp_erm_bench.results.compare import ComparisonRule
 
 USAGE = "dp-erm-bench compare A B, or compare FOLDER --between algorithm"
 SHOWN = 40
@@ -46,9 +46,9 @@ def compare_command(arguments: Sequence[str]) -> int:
         For anything wrong with the arguments or the folders.
     """
     options = _compare_parser().parse_args(list(arguments))
-    from dp_erm_bench.results.compare import Rule, compare, named_finals
+    from dp_erm_bench.results.compare import ComparisonRule, compare, named_finals
 
-    rule = Rule(options.by, options.tolerance, options.interval)
+    rule = ComparisonRule(options.by, options.tolerance, options.interval)
     if len(options.folders) != 2 - bool(options.between):
         raise UsageError(f"compare: name two folders, or one; as in {USAGE}")
     if options.where and not options.between:
@@ -65,7 +65,9 @@ def compare_command(arguments: Sequence[str]) -> int:
     return int((rows["verdict"] == "worse").any())
 
 
-def _between(finals: pd.DataFrame, options: argparse.Namespace, rule: Rule) -> None:
+def _between(
+    finals: pd.DataFrame, options: argparse.Namespace, rule: ComparisonRule
+) -> None:
     """Compare the first value of a key with each other one: no regression is told."""
     import pandas as pd
 

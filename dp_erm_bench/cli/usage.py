@@ -19,6 +19,7 @@ GROUPS = (
     *("calibration", "runner", "experiment"),
 )
 AUTO = ("loss", "penalty")
+"""Groups whose choice may be left to the dataset."""
 
 CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e"

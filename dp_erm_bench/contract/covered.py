@@ -79,7 +79,7 @@ class Body:
 
 
 @dataclass(eq=False)
-class Place:
+class CoveragePoint:
     """A statement, the body of a lambda, or a condition.
 
     Attributes
@@ -96,7 +96,7 @@ class Place:
     body : Body
     statement : int
         Slot of the statement that it is, or is in.
-    within : Place or None
+    within : CoveragePoint or None
         The condition that it is a part of.
     is_condition : bool
     is_asked : bool
@@ -114,7 +114,7 @@ class Place:
     scope: Scope
     body: Body
     statement: int
-    within: Place | None
+    within: CoveragePoint | None
     is_condition: bool
     is_asked: bool
     names: set[str]
@@ -122,14 +122,14 @@ class Place:
 
 
 @dataclass(eq=False)
-class Sources:
+class SolverSources:
     """The sources of a solver, with all places that note something.
 
     Attributes
     ----------
     files : dict of str to Path
         By module, the solver's first.
-    places : list of Place
+    places : list of CoveragePoint
         An outer one before those inside.
     slots : int
         How many there are.
@@ -140,7 +140,7 @@ class Sources:
     """
 
     files: dict[str, Path]
-    places: list[Place] = field(default_factory=list)
+    places: list[CoveragePoint] = field(default_factory=list)
     slots: int = 0
     trees: dict[str, ast.Module] = field(default_factory=dict)
     noted: dict[str, ast.Module] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class Sources:
 
 
 @functools.lru_cache(maxsize=16)
-def sources_of(solver: type[Solver]) -> Sources:
+def sources_of(solver: type[Solver]) -> SolverSources:
     """Return the sources of a solver's class.
 
     Raises
@@ -161,7 +161,7 @@ def sources_of(solver: type[Solver]) -> Sources:
     OSError, TypeError
         If no file holds it.
     """
-    made = Sources(sources(inspect.getfile(solver)))
+    made = SolverSources(sources(inspect.getfile(solver)))
     for module, file in made.files.items():
         with tokenize.open(file) as source:
             text = source.read()
@@ -174,7 +174,7 @@ def sources_of(solver: type[Solver]) -> Sources:
 class _Noting(ast.NodeTransformer):
     """Makes the functions of a module note what they run."""
 
-    def __init__(self, made: Sources, module: str, source: str) -> None:
+    def __init__(self, made: SolverSources, module: str, source: str) -> None:
         self.made, self.module = made, module
         # As the parser counts them, which ends no line at a form feed.
         self.lines = [line.encode() for line in re.split("\r\n|\r|\n", source)]
@@ -182,7 +182,7 @@ class _Noting(ast.NodeTransformer):
         # None in what a module does while it is imported.
         self.body: Body | None = None
         self.statement = -1
-        self.within: Place | None = None
+        self.within: CoveragePoint | None = None
         self.is_asked = True
 
     def visit_Module(self, node: ast.Module) -> Any:
@@ -388,11 +388,11 @@ class _Noting(ast.NodeTransformer):
             return node
         return self.generic_visit(node)
 
-    def _place(self, node: Any, is_condition: bool = False) -> Place:
+    def _place(self, node: Any, is_condition: bool = False) -> CoveragePoint:
         slot, is_statement = self.made.slots, isinstance(node, ast.stmt)
         self.made.slots += 2 if is_condition else 1
         assert self.body is not None
-        place = Place(
+        place = CoveragePoint(
             slot,
             self.module,
             node.lineno,
@@ -562,7 +562,7 @@ class Watch:
     """Notes what the functions of some sources run, from now on."""
 
     def __init__(
-        self, made: Sources, solver: type[Solver], interpreted: bool = False
+        self, made: SolverSources, solver: type[Solver], interpreted: bool = False
     ) -> None:
         self.seen = bytearray(made.slots)
         self.changed: list[tuple[FunctionType, CodeType]] = []
@@ -634,7 +634,7 @@ FOLLOWED = (
 )
 
 
-def _functions(made: Sources, solver: type[Solver]) -> list[FunctionType]:
+def _functions(made: SolverSources, solver: type[Solver]) -> list[FunctionType]:
     """Return the functions of some sources, wherever their modules hold them."""
     files = {str(file) for file in made.files.values()}
     todo: list[Any] = [solver, sys.modules.get(solver.__module__)]
@@ -670,7 +670,9 @@ def _functions(made: Sources, solver: type[Solver]) -> list[FunctionType]:
     return [each for each in found if each.__code__.co_filename in files]
 
 
-def _codes(made: Sources, interpreted: bool) -> Mapping[tuple[str, CodeType], CodeType]:
+def _codes(
+    made: SolverSources, interpreted: bool
+) -> Mapping[tuple[str, CodeType], CodeType]:
     """Return the code that notes by the file and the code of each function."""
     found: dict[tuple[str, CodeType], CodeType] = {}
 
@@ -703,34 +705,34 @@ class Finding:
 
     Attributes
     ----------
-    place : Place
+    place : CoveragePoint
     name : str
         What names it in `exempt`: its text, of a function that never ran its name.
     what : str
         What did not happen.
     """
 
-    place: Place
+    place: CoveragePoint
     name: str
     what: str
 
-    def where(self, made: Sources) -> str:
+    def where(self, made: SolverSources) -> str:
         """Return its line, and the module if that is not the solver's own."""
         own = self.place.module == next(iter(made.files))
         line = f"line {self.place.line}, `{self.name}`"
         return line if own else f"{self.place.module}, {line}"
 
-    def sentence(self, made: Sources, replays: int) -> str:
+    def sentence(self, made: SolverSources, replays: int) -> str:
         """Return a sentence about a number of replays."""
         return f"{self.where(made)} {self.what} in {replays} replays"
 
 
-def unrun(made: Sources, solver: type[Solver], ran: set[int]) -> list[Finding]:
+def unrun(made: SolverSources, solver: type[Solver], ran: set[int]) -> list[Finding]:
     """Return what is asked and did not run, the outermost of it, in order.
 
     Parameters
     ----------
-    made : Sources
+    made : SolverSources
     solver : type of Solver
     ran : set of int
         The slots that were noted.
@@ -747,7 +749,7 @@ def unrun(made: Sources, solver: type[Solver], ran: set[int]) -> list[Finding]:
             body = body.parent
         return False
 
-    def find(place: Place, what: str, name: str = "") -> None:
+    def find(place: CoveragePoint, what: str, name: str = "") -> None:
         found.append(Finding(place, name or place.text, what))
         outer, body = place.within, place.body
         while outer is not None:
@@ -772,7 +774,7 @@ def unrun(made: Sources, solver: type[Solver], ran: set[int]) -> list[Finding]:
                 find(place, f"was never {'false' if was[1] else 'true'}")
             elif not any(was) and place.statement not in partly:
                 find(place, "was not reached")
-    before: dict[int, Place] = {}
+    before: dict[int, CoveragePoint] = {}
     for place in places:
         if place.statement != place.slot:
             continue
@@ -789,13 +791,15 @@ def unrun(made: Sources, solver: type[Solver], ran: set[int]) -> list[Finding]:
     return sorted(found, key=lambda one: order[one.place.slot])
 
 
-def names_in(made: Sources) -> set[str]:
+def names_in(made: SolverSources) -> set[str]:
     """Return what may be named in `exempt`, squeezed."""
     scopes = {name for place in made.places for name in place.scope}
     return scopes | {squeezed(place.text) for place in made.places}
 
 
-def _asked(made: Sources, solver: type[Solver]) -> Callable[[Place], bool]:
+def _asked(
+    made: SolverSources, solver: type[Solver]
+) -> Callable[[CoveragePoint], bool]:
     """Return the function that tells whether a place may run in a fit.
 
     A unit is a function, a method, or another statement of a module or a class, with
@@ -839,7 +843,7 @@ def _asked(made: Sources, solver: type[Solver]) -> Callable[[Place], bool]:
         reached |= more
         mentioned |= set().union(*(units[one] for one in more))
 
-    def asked(place: Place) -> bool:
+    def asked(place: CoveragePoint) -> bool:
         parts = (place.scope[:depth] for depth in (1, 2))
         every = [
             (place.module, part) for part in parts if len(part) <= len(place.scope)
@@ -864,7 +868,7 @@ def _names_of(node: ast.stmt) -> list[str]:
     return []
 
 
-def _is_of(made: Sources, cls: type) -> bool:
+def _is_of(made: SolverSources, cls: type) -> bool:
     """Return whether a class is defined in some sources."""
     try:
         return Path(inspect.getfile(cls)) in made.files.values()
@@ -921,7 +925,7 @@ def directed(
     except (OSError, TypeError):
         return
 
-    def missed() -> list[Place]:
+    def missed() -> list[CoveragePoint]:
         ran = set[int]().union(*(one.ran for one in [*results, *more]))
         return [one.place for one in unrun(made, candidate.solver, ran)]
 
@@ -942,7 +946,7 @@ def directed(
     }
     tried = set[Case]()
     for kind in (_with_numbers, _with_numbers, _elsewhere, _unjudged, _with_numbers):
-        met, left = list(enumerate(results)), dict[Place, list[Case]]()
+        met, left = list(enumerate(results)), dict[CoveragePoint, list[Case]]()
         for place in missed():
             if place.names and place.names <= fixed:
                 continue
@@ -966,14 +970,14 @@ def directed(
             left = {x: y[AT_ONCE:] for x, y in left.items() if x in now and y[AT_ONCE:]}
 
 
-def _meets(result: Any, place: Place) -> bool:
+def _meets(result: Any, place: CoveragePoint) -> bool:
     """Return whether a condition came out in a case."""
     slots = (place.slot, place.slot + 1)
     return place.is_condition and not result.ran.isdisjoint(slots)
 
 
 def _with_numbers(
-    candidate: Candidate, made: Sources, place: Place, base: Case
+    candidate: Candidate, made: SolverSources, place: CoveragePoint, base: Case
 ) -> Iterator[Case]:
     """Yield a case with each number that a condition mentions, and those beside it."""
     (other,) = set(Adjacency) - {base.adjacency}
@@ -1029,7 +1033,7 @@ def _growing(candidate: Candidate, parts: Parts) -> Parts:
 
 
 def _elsewhere(
-    candidate: Candidate, made: Sources, place: Place, base: Case
+    candidate: Candidate, made: SolverSources, place: CoveragePoint, base: Case
 ) -> Iterator[Case]:
     """Yield a case on every objective, refused ones among them, and every family."""
     if candidate.foreign:
@@ -1049,7 +1053,7 @@ def _elsewhere(
 
 
 def _unjudged(
-    candidate: Candidate, made: Sources, place: Place, base: Case
+    candidate: Candidate, made: SolverSources, place: CoveragePoint, base: Case
 ) -> Iterator[Case]:
     """Yield cases in which nothing is private, or numbers overflow."""
     base = replace(base, judged=False, brief=True, points="all")
@@ -1118,7 +1122,9 @@ def _sizes(family: str) -> tuple[int, int]:
     return (found[0], found[1]) if " of " in family and len(found) == 2 else (10, 4)
 
 
-def _numbers(candidate: Candidate, made: Sources, place: Place) -> tuple[float, ...]:
+def _numbers(
+    candidate: Candidate, made: SolverSources, place: CoveragePoint
+) -> tuple[float, ...]:
     """Return the numbers that a condition mentions, by name or in what is assigned."""
     found = dict.fromkeys(place.constants)
     names, known = set(place.names), set[str]()

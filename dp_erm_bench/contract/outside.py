@@ -255,7 +255,7 @@ def _move(one: Any, other: Any) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class ValuePair:
     """Two values whose answers are compared, each of shape (k,).
 
     Attributes
@@ -388,30 +388,30 @@ class Measured:
         args, keys = self.call.first
         return np.array_equal(np.ravel(self.probe.query(*args, **keys)), self.value)
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs(self) -> Iterator[ValuePair]:
         """Yield what to compare: the worst moves within the sensitivity, a real one."""
         if self.release.selects:
             yield from self._ahead()
         base = 0.0 * self.value if self.sampled else self.value
         for words, move in self._moves() if self.is_plain else ():
             if not self.sampled:
-                yield Pair(words, base, base + move)
+                yield ValuePair(words, base, base + move)
                 continue
             half, none = (0.5 * move, -0.5 * move), (move, base)
-            yield Pair(words, *half, adjacencies=(Adjacency.REPLACE_ONE,))
-            yield Pair(words, *none, adjacencies=(Adjacency.ZERO_OUT,))
+            yield ValuePair(words, *half, adjacencies=(Adjacency.REPLACE_ONE,))
+            yield ValuePair(words, *none, adjacencies=(Adjacency.ZERO_OUT,))
         if not (self.sampled or self.release.secret):
             other = np.ravel(np.asarray(self.call.second[0][0], np.float64))
             at, alone = (self.call.adjacency,), len(self.call.first[0]) == 1
             args = None if alone and self.is_plain else self.call.second
-            yield Pair("as a record moves it", base, other, args, at)
+            yield ValuePair("as a record moves it", base, other, args, at)
 
-    def _ahead(self) -> Iterator[Pair]:
+    def _ahead(self) -> Iterator[ValuePair]:
         """Yield equal values and one that is ahead, if scores move as is declared."""
         size = self._sensitivity
         behind = np.where(np.arange(size.size) > 0, -size, size)
         base = np.full(size.shape, 3.0 * size.max())
-        pair = Pair("one score raised, all others lowered", base, base + behind)
+        pair = ValuePair("one score raised, all others lowered", base, base + behind)
         (head, *rest), keys = self.call.first
         shape = np.shape(head)
         scores = [
@@ -454,7 +454,7 @@ class Measured:
             declared = self.probe.sensitivity_of(*args, **keys)
         return np.broadcast_to(np.ravel(declared), self.value.shape)
 
-    def refutation(self, pair: Pair, deltas: Array, alpha: float) -> str:
+    def refutation(self, pair: ValuePair, deltas: Array, alpha: float) -> str:
         """Return how the answers exceed the claimed deltas, empty if they do not."""
         first, second = self._answers(pair)
         train = first[::2], second[::2]
@@ -477,7 +477,7 @@ class Measured:
                 )
         return words
 
-    def _answers(self, pair: Pair) -> tuple[Array, Array]:
+    def _answers(self, pair: ValuePair) -> tuple[Array, Array]:
         """Return independent answers on both sides, (N, uses together, k).
 
         The first of the uses together is asked the pair; all others the first value.
@@ -495,7 +495,7 @@ class Measured:
             return first, second
         return first, self._published(1, pair.second, pair.other)
 
-    def _follows(self, pair: Pair) -> bool:
+    def _follows(self, pair: ValuePair) -> bool:
         """Return whether answers move as the value does."""
         names = [f"probe {k}" for k in range(min(self.batch, 30))]
         here, there = (
@@ -576,7 +576,7 @@ def _repeated(value: Any, batch: int) -> Any:
 
 
 def statistics(
-    first: Array, second: Array, pair: Pair, selects: bool
+    first: Array, second: Array, pair: ValuePair, selects: bool
 ) -> Iterable[Statistic]:
     """Yield functions of answers that may tell two sides apart, learned from some.
 
@@ -584,7 +584,7 @@ def statistics(
     ----------
     first, second : arrays of shape (N, uses, k)
         Answers on either side.
-    pair : Pair
+    pair : ValuePair
         The values that the first use was asked.
     selects : bool
         Whether an answer is the number of a winner.

@@ -1,10 +1,9 @@
-"""The small problems that algorithms are checked on, and neighbours of each.
+"""The small problems that algorithms are checked on, and the neighbours of each.
 
-Neighbouring problems: one record is exchanged, or set to zero.
-
-Each family is made so that the record decides something that a solver may look at
-beside its mechanisms: the largest or the median norm, the scale of a column, whether a
-column is empty or constant, the classes, the range of the labels, a rank.
+Of neighbours one record is exchanged, or set to zero. Each family is made so that the
+record decides something that a solver may look at beside its mechanisms: the largest or
+the median norm, the scale of a column, whether a column is empty or constant, the
+classes, the range of the labels, a rank.
 """
 
 from __future__ import annotations

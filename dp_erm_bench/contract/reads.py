@@ -239,11 +239,11 @@ def _node(place: tuple[CodeType, int]) -> ast.AST | None:
 
 
 @functools.cache
-def _source(path: str) -> _Source:
-    return _Source(path)
+def _source(path: str) -> _DataFlow:
+    return _DataFlow(path)
 
 
-class _Source:
+class _DataFlow:
     """A source, and where in it values go.
 
     A value is followed from expression to statement, from an assigned name to all its

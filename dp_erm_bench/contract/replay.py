@@ -1,11 +1,10 @@
-"""Replays of an algorithm: the same answers on a neighbouring dataset.
-
-Replays, each side in a fresh interpreter where that can be, and what they find.
+"""Replays of an algorithm: the same answers on a neighbouring dataset, and findings.
 
 What a solver keeps between runs (a dictionary of its module, a cache, an attribute of a
 class) holds constants of the first D that it saw. In one interpreter it carries them to
 D', where nothing seems to move. So one process runs all cases on D, another one all on
-D', told the first one's answers as they come. Each has folders of its own (``told``).
+D', told the first one's answers as they come: fresh interpreters, where that can be.
+Each has folders of its own (``told``).
 """
 
 from __future__ import annotations

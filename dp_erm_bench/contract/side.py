@@ -1,21 +1,16 @@
-"""One side of a replay, and what two sides show: queries, samples, reads.
-
-Public stand-ins for secrets in replays: samples, coins, orders, linear terms.
-
-A record's coin falls by a public pattern, in which it is present or not. The released
-value of a perturbed objective is the minimiser w of F(w) + (ridge/2) norm2(w)^2 +
-b.w / n, b being secret: the run on D' is told the b' that has the same w there (step 1
-of ``privacy.objective``). b' - b is the change of the gradients' sum at w, which the
-declared sensitivity bounds; all that is computed from w is equal.
-
-One side of a replay: a run on D, or one on D' that is told the answers of D.
+"""One side of a replay: a run on D, or one on D' that is told the answers of D.
 
 What a solver draws itself (``plan``) belongs to the same trial on both sides; the
-noise does not: who looks at a mechanism's stream sees another one on D'.
+noise does not: who looks at a mechanism's stream sees another one on D'. Secrets have
+public stand-ins. A record's coin falls by a public pattern, in which it is present or
+not; samples and orders likewise. The released value of a perturbed objective is the
+minimiser w of F(w) + (ridge/2) norm2(w)^2 + b.w / n, b being secret: the run on D' is
+told the b' that has the same w there (step 1 of ``releases.objective_gaussian``).
+b' - b is the change of the gradients' sum at w, which the declared sensitivity bounds;
+all that is computed from w is equal.
 
-What a replay shows of records that are charged for a sample, or for being read once.
-
-The accounts of both sides are compared: which queries move with the exchanged record.
+Each side keeps accounts, which are compared: which queries move with the exchanged
+record, so that records charged for a sample, or for being read once, are just that.
 """
 
 from __future__ import annotations

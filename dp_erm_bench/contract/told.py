@@ -65,7 +65,7 @@ CLOSE = 1e-5
 """Difference of numbers that are computed from minimisers, solved to a tolerance."""
 
 
-class Place:
+class SideFolders:
     """The folders of a side's process, and what its runs tell there.
 
     Parameters
@@ -228,13 +228,13 @@ def _settled(root: Path) -> list[str]:
     return [*map(str, ours.values()), "/dev/", "/proc/"]
 
 
-_place: Place | None = None
+_place: SideFolders | None = None
 
 
 def settle(root: Path) -> None:
     """Have this process listen to its runs, from folders of its own below one."""
     global _place
-    _place = Place(root)
+    _place = SideFolders(root)
 
 
 @contextlib.contextmanager

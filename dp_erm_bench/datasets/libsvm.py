@@ -1,13 +1,9 @@
-"""Published data: a mirror, our cache, or libsvmdata through the network.
-
-Sources of published data: a mirror, our cache, or the publisher's client.
+"""Published data: from a mirror, our cache, or the publisher's client on the network.
 
 ``DP_ERM_BENCH_DATA`` names a mirror: a folder that is read before any network. Its
 ``MANIFEST.csv`` has at least the columns ``name``, ``file`` and ``sha256`` (of the file
 as it lies there); files ending in ``.bz2``, ``.xz`` or ``.gz`` are decompressed.
 ``libsvmdata_name``, ``p``, ``task`` and ``labels`` make a file a set of libsvmdata.
-
-The sets of libsvmdata: from a mirror, its cache, or the network through it.
 
 libsvmdata reads its home once, when it is imported; looks files up by a name that is
 not anchored, and deletes what it finds when it does not find two; writes neither

@@ -1,11 +1,9 @@
-"""Load a dataset by its specification, from a cache on disk, or from a user's arrays.
+"""Load a dataset by its specification, from arrays on disk where they are cached.
 
-Load a dataset by its specification, from arrays on disk where they are cached.
-
-These are written atomically, verified and memory-mapped when they are read. Sparse
-features lie there as the arrays that make them up, one file each. The user's key seals
-them with the name that they lie under: neither damage nor what another one has put
-there is taken for them (`cached`).
+A user's own arrays come in here, too. Cached arrays are written atomically, verified
+and memory-mapped when they are read. Sparse features lie there as the arrays that make
+them up, one file each. The user's key seals them with the name that they lie under:
+neither damage nor what another one has put there is taken for them (`cached`).
 """
 
 from __future__ import annotations

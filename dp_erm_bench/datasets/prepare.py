@@ -1,8 +1,7 @@
-"""From raw features and labels to what an oracle may use: bounds, intercept.
+"""From raw features and labels to what an oracle may use: bounds, scales, intercept.
 
-The intercept: a last column of one constant, which is public and so are its bounds.
-
-Nothing about it is computed from records. That a column of the data is constant is not
+The intercept is a last column of one constant, which is public and so are its bounds:
+nothing about it is computed from records. That a column of the data is constant is not
 looked up either: it would be a private fact.
 """
 

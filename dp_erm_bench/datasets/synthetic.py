@@ -250,7 +250,7 @@ def median_regression(
     """Draw a linear regression with Laplace noise: w is the population's median.
 
     Features are uniform on the unit sphere, labels x.w plus noise, so that the expected
-    absolute loss is least at w (``problems.population``).
+    absolute loss is least at w (``problems.erm.problem``).
 
     Parameters
     ----------

@@ -1,35 +1,23 @@
-"""Lines, settings and trials: what each computes, its key, and how much work it is.
-
-The fingerprint of the code that computes a trial's numbers.
-
-A record must not be served after the code behind it changed, and must survive a
-change elsewhere: of a text, of a place, of what the trial does not use.
-
-The work of a trial: its operations by what each takes, nothing for what is refused.
-
-Batches depend on it, and must be the same on every machine: the rates are constants,
-measured once by `python -m benchmarks rates`.
-
-Lines, their settings, and trials with the keys of their records.
+"""Lines, their settings and trials: what each computes, its key, how much work it is.
 
 A block becomes lines, a line settings (one per point of its axes), and a setting trials
-(one per seed).
-
-The space of a search: what values its parameters may take.
-
-A number lives on a lattice of powers, in the unit of its axis, so that searches ask for
-few distinct values and these run together. Values that no lattice has (words, zero) are
-those of the axis alone.
-
-Lines of fits: one algorithm on one problem with one budget.
-
-A value of an axis is checked and spelled once, not once per point: there may be 10^5
-points, and the digest of each is put together from what is spelled already.
-
-Tasks: trials that are no fits.
-
-A block with the key `task` names one of conf/task. Its trials are planned, run,
+(one per seed). Most are lines of fits, one algorithm on one problem with one budget. A
+block with the key `task` names one of conf/task instead: its trials are planned, run,
 recorded and resumed like all others; their results are the facts of their records.
+
+A trial's key is a digest of what it asks for and of the code that computes it. A record
+must not be served after that code changed, and must survive a change elsewhere: of a
+text, of a place, of what the trial does not use. There may be 10^5 points, so that a
+value of an axis is checked and spelled once, and the digest of each point is put
+together from what is spelled already.
+
+Batches depend on the work of a trial, its operations by what each takes, and must be
+the same on every machine: the rates are constants, measured once by `python -m
+benchmarks rates`. What a solver refuses is no work.
+
+In a search a number lives on a lattice of powers, in the unit of its axis, so that
+searches ask for few distinct values and these run together. Values that no lattice has
+(words, zero) are those of the axis alone.
 """
 
 from __future__ import annotations
@@ -59,6 +47,7 @@ from dp_erm_bench.definitions import (
 )
 from dp_erm_bench.errors import Unsupported, UsageError, number
 from dp_erm_bench.experiment.parameters import (
+    LENGTHS,
     algorithm_of,
     check_named,
     normalised,
@@ -105,7 +94,7 @@ def code_fingerprint(target: str, chosen: tuple[Any, ...] = ()) -> str:
     """
     names = [f"{name} {_minor(name)}" for name in LIBRARIES]
     parts = [_digest(EXECUTE), _digest(target), *sorted(map(_digest, chosen))]
-    return sha256("\n".join([*parts, *names]).encode()).hexdigest()
+    return sha256_of("\n".join([*parts, *names]))
 
 
 def chosen_by(problem: Any) -> tuple[Any, ...]:
@@ -444,12 +433,12 @@ class Setting:
 
     def identity(self, seed: int) -> str:
         """Return the identity of the trial of a seed."""
-        return _sha(f"{self.digest}:{seed}")
+        return sha256_of(f"{self.digest}:{seed}")
 
     def trial(self, seed: int, n_checkpoints: int, phase: str = "sweep") -> Trial:
         """Return the trial of a seed, its spec not made yet."""
         text = f"{self.identity(seed)}:{n_checkpoints}:{self.batch_key.code()}"
-        return Trial(self, seed, n_checkpoints, _sha(text), phase)
+        return Trial(self, seed, n_checkpoints, sha256_of(text), phase)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -524,11 +513,11 @@ class Trial:
         return {"key": self.key, **labels, "spec": self.spec}
 
 
-def _sha(text: str) -> str:
+def sha256_of(text: str) -> str:
+    """Return the SHA-256 of a text in hexadecimal digits."""
     return sha256(text.encode()).hexdigest()
 
 
-LENGTHS = ("n_iter", "passes", "n_epochs")
 LONGEST = 16
 """Times the longest run of a grid: how long runs get where no limit says otherwise."""
 
@@ -883,7 +872,7 @@ def line_of(spec: Mapping[str, Any]) -> FitLine:
 
 def _identity(head: str, pieces: Iterable[str], tail: str = "") -> str:
     text = f"{head},{{{','.join(filter(None, pieces))}}}{tail}]"
-    return sha256(text.encode()).hexdigest()
+    return sha256_of(text)
 
 
 GROUP = "task"
@@ -892,7 +881,7 @@ Spec = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Task(ABC):
+class StudyTask(ABC):
     """The task of a block's trials; the fields are its parameters."""
 
     @abstractmethod
@@ -912,11 +901,11 @@ class Task(ABC):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Study(Line):
+class TaskLine(Line):
     """The line of a block with a task; those of other blocks are `lines.FitLine`s."""
 
     block: Block
-    task: Task
+    task: StudyTask
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -934,7 +923,7 @@ class Study(Line):
         base = {**spec, "task": spelled}
         entered = {**spec, "task": entering(spelled, later_defaults(task))}
         text = json.dumps(entered, sort_keys=True, allow_nan=False)
-        digest = sha256(text.encode()).hexdigest()
+        digest = sha256_of(text)
         own = f"{type(task).__module__}.{type(task).__name__}"
         code = code_fingerprint(own, (*all_choices(), *[target] * bool(target)))
         work = cache(lambda rows: Work(own=task.work(base)))
@@ -942,7 +931,7 @@ class Study(Line):
         return Setting(base, (), (), digest, batch_key, self)
 
 
-def task_of(section: Any) -> Task:
+def task_of(section: Any) -> StudyTask:
     """Return the task of a block's section or of a trial's spec.
 
     Raises
@@ -953,14 +942,14 @@ def task_of(section: Any) -> Task:
     if not isinstance(section, Mapping) or "name" not in section:
         raise UsageError(f"task={section}: must be a mapping with `name`")
     fields = {key: value for key, value in section.items() if key != "name"}
-    task: Task = registry.build(GROUP, section["name"], **fields)
+    task: StudyTask = registry.build(GROUP, section["name"], **fields)
     return task
 
 
-def study_of(block: Block) -> Study:
+def study_of(block: Block) -> TaskLine:
     """Return the line of a block with a task, its settings checked."""
     task, seeds = task_of(block.task), seeds_of("seed", block.seed)
-    study = Study(
+    study = TaskLine(
         panel=block.panel, line=block.line, seeds=seeds, block=block, task=task
     )
     _ = study.settings

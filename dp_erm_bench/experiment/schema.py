@@ -1,16 +1,11 @@
 """What a configuration may hold: keys, types, defaults, the sentence of a wrong one.
 
-The frame of a configuration: every plain key, its type, its default, its meaning.
-
-The parameters of an algorithm are not here: its own dataclass is their schema. The
-blocks of an experiment are in `schema`.
-A field's metadata hold what its annotation cannot say to OmegaConf: `words` are the
-strings allowed (beside numbers, where the annotation is `Any`), `help` what it means.
-
-The schema of an experiment's blocks, and the one sentence that a wrong key gets.
-
-The dataclasses say which keys there are. Keys and shapes are checked here and nowhere
-else, wherever they come from; values by the classes that take them.
+The dataclasses say which keys there are: `Frame` the plain ones, `Block` those of an
+experiment's blocks. A field's metadata hold what its annotation cannot say to
+OmegaConf: `words` are the strings allowed (beside numbers, where the annotation is
+`Any`), `help` what it means. Keys and shapes are checked here and nowhere else,
+wherever they come from; values by the classes that take them. The parameters of an
+algorithm are not here: its own dataclass is their schema.
 """
 
 from __future__ import annotations
@@ -254,7 +249,7 @@ def says(default: Any, text: str, *words: str) -> Any:
 
 @dataclass
 class BudgetConfig:
-    """Privacy budget of a run; checked by `privacy.budget.Budget`."""
+    """Privacy budget of a run; checked by `accounting.budget.Budget`."""
 
     epsilon: float = says(1.0, "privacy loss, > 0; inf runs without noise")
     delta: Any = says("1/n^2", "a number in (0, 1), or as 1/n^2")
@@ -405,7 +400,7 @@ class Refine:
 
 
 @dataclass(frozen=True)
-class Search:
+class PatternSearch:
     """A pattern search that begins with the grid and leaves it where that is better.
 
     Each round tries the neighbours of the best setting and some points around it on
@@ -439,7 +434,9 @@ class Tune:
         (), "axes that grow upwards while the best value is the topmost"
     )
     inherit: Inherit | None = says(None, "parameters taken from another line")
-    search: Search | None = says(None, "how values beyond the grid are tried, if so")
+    search: PatternSearch | None = says(
+        None, "how values beyond the grid are tried, if so"
+    )
     limits: Mapping[str, Any] = says(
         {}, "lowest and highest value of a parameter in a search, in its axis' unit"
     )
@@ -450,7 +447,7 @@ TUNING = {
     "tune": Tune,
     "tune.refine": Refine,
     "tune.inherit": Inherit,
-    "tune.search": Search,
+    "tune.search": PatternSearch,
 }
 
 
@@ -529,11 +526,13 @@ def tune_of(section: Any, panel: str) -> Tune:
     return Tune(dict(axes), seeds, report, *grown)
 
 
-def _search(fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any) -> Search:
+def _search(
+    fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any
+) -> PatternSearch:
     for key in ("refine", "extend"):
         if fields.get(key):
             raise refused(f"tune.{key}", fields[key], "left out with tune.search")
-    section = section_of("tune.search", fields["search"], Search)
+    section = section_of("tune.search", fields["search"], PatternSearch)
     name = section.get("name", "pattern")
     if name != "pattern":
         raise refused("tune.search.name", name, "pattern")
@@ -549,7 +548,7 @@ def _search(fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any) -> S
     for key, value in ratio.items():
         check_key(key, (*axes, "default"), "tune.search.ratio")
         ratios[key] = _number(f"tune.search.ratio.{key}", value, float, 1.01, 100.0)
-    race = section.get("race", Search.race)
+    race = section.get("race", PatternSearch.race)
     rungs = [*race] if is_list(race) else []
     whole = len(rungs) == STAGES and all(type(one) is int for one in rungs)
     if not whole or sorted([1, *rungs]) != [1, *rungs]:
@@ -558,7 +557,7 @@ def _search(fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any) -> S
     if len(seeds) < rungs[-1]:
         asked = f"must be at least {rungs[-1]}, as tune.search.race asks"
         raise UsageError(f"tune.seeds: {asked}, not {len(seeds)}")
-    search = Search(ratio=ratios, race=tuple(rungs), **numbers)
+    search = PatternSearch(ratio=ratios, race=tuple(rungs), **numbers)
     points = math.prod(len(axis_values(values)) for values in axes.values())
     least = points * rungs[0] + rungs[-1] - rungs[0]
     if search.trials < least:

@@ -1,12 +1,9 @@
-"""Tune lines: grids, races over seeds, searches, and what was chosen.
-
-Tune a line: try a grid, extend it, refine the best, report on fresh seeds.
+"""Tune a line: try a grid, extend or search it, refine the best, report on fresh seeds.
 
 Nothing here runs a trial. A tuner names the trials of its next stage, the experiment
 runs those of all tuners together, and the tuner reads their last values.
 
-Search beyond a grid: rounds of neighbours and Sobol points, raced over seeds.
-
+A search goes beyond the grid: rounds of neighbours and Sobol points, raced over seeds.
 The grid comes first and its best setting is among the finalists, so that a search that
 finds nothing chooses what the grid would. A stage depends on the line and on what the
 trials before it gave, rounded: the same search asks for the same trials, whoever runs
@@ -21,7 +18,6 @@ import statistics
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from itertools import permutations, product
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -29,8 +25,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.lines import LENGTHS, Axis, FitLine, Line, Trial, space_of
-from dp_erm_bench.experiment.parameters import algorithm_of
+from dp_erm_bench.experiment.lines import (
+    Axis,
+    FitLine,
+    Line,
+    Trial,
+    sha256_of,
+    space_of,
+)
+from dp_erm_bench.experiment.parameters import LENGTHS, algorithm_of
 from dp_erm_bench.experiment.schema import canonical, plain, points_of
 from dp_erm_bench.plugins.names import identity
 
@@ -483,7 +486,7 @@ class AskingTuner(RacingTuner):
         self, what: list[Any], number: int, make: Callable[[], Iterator[Point]]
     ) -> Points:
         """Return the new points of a round that is named by what it depends on."""
-        name = digest(canonical([self._case(), *what]))
+        name = sha256_of(canonical([self._case(), *what]))
         asked = self.ask(name, number, lambda: [*make()])
         new = {key_of(one): one for one in asked if self._allowed(one)}
         return [one for key, one in new.items() if key not in self.rungs]
@@ -510,12 +513,7 @@ class AskingTuner(RacingTuner):
         named = [line.problem.identity, algorithm, privacy, inherited]
         axes = {key: [*map(plain, values)] for key, values in line.axes.items()}
         how = [self.tune.limits, self.tune.seeds, self.tune.quantity, search.ratio]
-        return digest(canonical([named, axes, how]))
-
-
-def digest(text: str) -> str:
-    """Return the SHA-256 of a text in hexadecimal digits."""
-    return sha256(text.encode()).hexdigest()
+        return sha256_of(canonical([named, axes, how]))
 
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -823,7 +821,7 @@ class PatternTuner(AskingTuner):
                 yield from onward(self.space, before, best)
                 yield from neighbours(self.space, best, radius)
                 return
-            seed = int(digest(f"{self._case()}:{number}")[:16], 16)
+            seed = int(sha256_of(f"{self._case()}:{number}")[:16], 16)
             yield from trades(self.space, best, radius)
             yield from sobol(self.space, best, radius, SOBOL, seed)
 
@@ -872,7 +870,7 @@ def tuners_of(
     finals : mapping
         Last values of trials by key and quantity; filled between stages.
     ask : callable
-        Gives the points of a search's rounds, see `search.Ask`.
+        Gives the points of a search's rounds, see `Ask`.
 
     Raises
     ------

@@ -1,9 +1,7 @@
 """Blocks that `dp-erm-bench tune` makes of a sweep, and where their searches start.
 
-Where the tuning of an algorithm starts if nobody says: grid, limits, seeds, search.
-
-An algorithm that the leaderboard tunes starts with the leaderboard's grid; any other
-with a grid around the defaults of its own fields.
+An algorithm that the leaderboard tunes starts with the leaderboard's grid, limits and
+seeds; any other with a grid around the defaults of its own fields.
 """
 
 from __future__ import annotations
@@ -19,8 +17,9 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import DataUnavailable, UsageError, shown
 from dp_erm_bench.experiment.expand import datasets_of, named, parts_of
-from dp_erm_bench.experiment.lines import LENGTHS, refusal
+from dp_erm_bench.experiment.lines import refusal
 from dp_erm_bench.experiment.parameters import (
+    LENGTHS,
     Algorithm,
     algorithm_of,
     check_parameter,
@@ -167,7 +166,7 @@ def tuned_blocks(
         Blocks without `tune`. A parameter of an algorithm with one value is fixed, a
         list of values is where its axis starts.
     asked : mapping
-        Keys of `tune` that replace the usual ones (`starts.start_of`); `axes` and
+        Keys of `tune` that replace the usual ones (`start_of`); `axes` and
         `limits` are mappings from an algorithm's name to those of its parameters.
     profile : str, optional
         One of the leaderboard's.

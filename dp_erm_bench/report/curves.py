@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dp_erm_bench.results.settings import unchecked_in
+from dp_erm_bench.results.settings import RAN, unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = npt.NDArray[np.float64]
-ENDS = ("ok", "diverged")
-"""Status of the runs that came to an end."""
 
 
 class Missing(Exception):
@@ -63,7 +61,7 @@ class Bands:
 
 
 @dataclass(frozen=True, eq=False)
-class Curves(Bands):
+class LineErrors(Bands):
     """Relative errors of the report runs of one line.
 
     Attributes
@@ -191,7 +189,7 @@ def curves(
     line: str,
     epsilon: float = 1.0,
     data_seed: int | None = None,
-) -> Curves:
+) -> LineErrors:
     """Return the report runs of one line at one epsilon, arguments as `report_runs`.
 
     Raises
@@ -208,7 +206,7 @@ def curves(
     )
     if np.isnan(errors).all():
         raise Missing(f"{line} has no certified optimum to compare with")
-    return Curves(
+    return LineErrors(
         rows.groupby("iteration")["passes"].first().sort_index().to_numpy(float),
         np.where(np.isnan(errors), np.inf, errors),
         first_row(rows),
@@ -220,7 +218,7 @@ def curves(
 
 def ended(rows: pd.DataFrame, line: str) -> pd.DataFrame:
     """Return the rows of a line; raise `Missing` if a run did not come to an end."""
-    if not rows["status"].isin(ENDS).all():
+    if not rows["status"].isin(RAN).all():
         raise Missing(why(rows, f"{line} failed"))
     return rows
 
@@ -238,7 +236,7 @@ def runs_in(rows: pd.DataFrame) -> tuple[str, ...]:
 
 def why(rows: pd.DataFrame, default: str = "skipped") -> str:
     """Return the commonest message of rows that are not ok, else the default."""
-    bad = rows[~rows["status"].isin(ENDS)]
+    bad = rows[~rows["status"].isin(RAN)]
     messages = bad["message"].dropna()
     messages = messages[messages != ""]
     if messages.empty:

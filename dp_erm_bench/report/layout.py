@@ -1,8 +1,6 @@
-"""Sheets of panels of a paper's width, and their captions as files.
+"""Sheets of panels and a legend, of a paper's width, and their captions.
 
-Put panels and a legend on a sheet of a paper's width, and write it.
-
-The caption is no part of the picture, it is written beside.
+The caption is no part of the picture, it is a file beside it.
 """
 
 from __future__ import annotations

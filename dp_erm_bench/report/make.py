@@ -11,13 +11,13 @@ from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import listed
 from dp_erm_bench.plugins.names import is_file
-from dp_erm_bench.report.choices import Row, read_choices
 from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.layout import making
 from dp_erm_bench.report.style import forget
 from dp_erm_bench.results.files import csv_of, telling
 from dp_erm_bench.results.runs import read_manifest, write_noted, write_run
+from dp_erm_bench.results.tuned import Row, read_choices
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,14 @@ import numpy as np
 from dp_erm_bench import registry
 from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.report import style
-from dp_erm_bench.report.curves import Array, Bands, Curves, Missing, curves, runs_in
+from dp_erm_bench.report.curves import (
+    Array,
+    Bands,
+    LineErrors,
+    Missing,
+    curves,
+    runs_in,
+)
 from dp_erm_bench.report.figure import LinesOf, check_stem, lines_of, looked_up
 from dp_erm_bench.report.style import STYLES, literal, of
 from dp_erm_bench.results.runs import read_run
@@ -28,8 +35,8 @@ if TYPE_CHECKING:
 
     from dp_erm_bench.report.view import Shown
 
-Lines = Mapping[str, Curves]
-OverEpsilon = Mapping[str, Sequence[tuple[float, Curves]]]
+Lines = Mapping[str, LineErrors]
+OverEpsilon = Mapping[str, Sequence[tuple[float, LineErrors]]]
 
 
 @dataclass(frozen=True)
@@ -87,9 +94,9 @@ class PanelRuns:
     ----------
     panel : Panel
         The panel.
-    lines : mapping of str to Curves
+    lines : mapping of str to LineErrors
         Lines against passes, at the panel's epsilon, that ran.
-    over_epsilon : mapping of str to list of (float, Curves)
+    over_epsilon : mapping of str to list of (float, LineErrors)
         Runs of a line sorted by epsilon.
     missing : mapping of str to str
         The reason why a line is missing, by line.
@@ -101,7 +108,7 @@ class PanelRuns:
     missing: Mapping[str, str]
 
     @property
-    def curves(self) -> list[Curves]:
+    def curves(self) -> list[LineErrors]:
         """Return everything that is drawn of the panel."""
         several = [run for runs in self.over_epsilon.values() for _, run in runs]
         return [*self.lines.values(), *several]
@@ -119,7 +126,7 @@ def look_up(table: pd.DataFrame, panel: Panel) -> PanelRuns:
     """
     look = partial(curves, table, panel.name)
     lines, missing = looked_up(panel.lines, partial(look, epsilon=panel.epsilon))
-    over: dict[str, list[tuple[float, Curves]]] = {}
+    over: dict[str, list[tuple[float, LineErrors]]] = {}
     reported = table[(table["panel"] == panel.name) & (table["phase"] == "report")]
     for line in panel.over_epsilon:
         for label in (line, f"{line} over epsilon"):
@@ -144,7 +151,7 @@ def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
         The axes to draw on.
     panel : Panel
         Title, scale and the authors' curves.
-    lines : mapping of str to Curves
+    lines : mapping of str to LineErrors
         The runs by label.
     """
     ends = [float(run.passes[-1]) for run in lines.values()]
@@ -176,7 +183,7 @@ def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
         The axes to draw on.
     panel : Panel
         Its title.
-    lines : mapping of str to list of (float, Curves)
+    lines : mapping of str to list of (float, LineErrors)
         The runs by label and epsilon.
     """
     for place, (line, runs) in enumerate(lines.items()):
@@ -196,7 +203,7 @@ def _drawable(errors: Array) -> Array:
     return np.where(np.isfinite(errors) & (errors > 0), errors, np.nan)
 
 
-def _extent(runs: list[Curves], last: bool = False) -> tuple[float, float]:
+def _extent(runs: list[LineErrors], last: bool = False) -> tuple[float, float]:
     """Return the range of errors to show: the bands, but no far outlier."""
     part = slice(-1, None) if last else slice(None)
     bands = [(run.low[part], run.median[part], run.high[part]) for run in runs]
@@ -251,7 +258,7 @@ def caption(panel: Panel, lines: Lines, profile: str) -> str:
     ----------
     panel : Panel
         Its note and the authors' curves.
-    lines : mapping of str to Curves
+    lines : mapping of str to LineErrors
         The lines drawn, at least one.
     profile : str
         The profile that was run.
@@ -281,7 +288,7 @@ def epsilon_caption(lines: OverEpsilon, profile: str) -> str:
 
     Parameters
     ----------
-    lines : mapping of str to list of (float, Curves)
+    lines : mapping of str to list of (float, LineErrors)
         The lines drawn, at least one.
     profile : str
         The profile that was run.
@@ -305,7 +312,7 @@ def overview_caption(panels: Sequence[Lines], profile: str) -> str:
 
     Parameters
     ----------
-    panels : sequence of mapping of str to Curves
+    panels : sequence of mapping of str to LineErrors
         The lines drawn against passes, panel by panel.
     profile : str
         The profile that was run.
@@ -328,7 +335,7 @@ def overview_caption(panels: Sequence[Lines], profile: str) -> str:
     )
 
 
-def exceeds(run: Curves) -> bool:
+def exceeds(run: LineErrors) -> bool:
     """Return whether the nominal epsilon of a line is not proved."""
     return not run.certified <= float(run.facts["epsilon"]) * (1 + 1e-6)
 
@@ -360,7 +367,7 @@ def origin(drawn: Iterable[Bands], folder: Path) -> str:
 
     Parameters
     ----------
-    drawn : iterable of Curves or Scaling
+    drawn : iterable of LineErrors or Scaling
         The lines.
     folder : Path
         The results folder, with the manifests of its runs.
@@ -398,7 +405,7 @@ def commit(folder: Path, run: str) -> str:
     return f"commit {name[:7]}{', with changes' if git['dirty'] else ''}"
 
 
-def seeds(runs: Iterable[Curves], profile: str) -> str:
+def seeds(runs: Iterable[LineErrors], profile: str) -> str:
     """Return a sentence with the number of seeds behind median and band."""
     counts = sorted({run.n_seeds for run in runs})
     return (
@@ -419,18 +426,18 @@ def uncharged(lines: Lines) -> str:
     return f"Uncharged: {'; '.join(groups)}."
 
 
-def uses(run: Curves) -> list[str]:
+def uses(run: LineErrors) -> list[str]:
     """Return the uncharged uses of the data by one line."""
     names = run.facts["uncharged"]
     return names.split(",") if isinstance(names, str) and names else []
 
 
-def proof(run: Curves) -> str:
+def proof(run: LineErrors) -> str:
     """Return the certified epsilon of one line, or none."""
     return "none" if math.isnan(run.certified) else f"{run.certified:.3g}"
 
 
-def setting(run: Curves) -> str:
+def setting(run: LineErrors) -> str:
     """Return the chosen parameters of a line as `name=value` pairs."""
     params = json.loads(run.facts["params"])
     return ", ".join(

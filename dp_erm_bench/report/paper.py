@@ -9,13 +9,13 @@ from pathlib import Path
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report import panels
-from dp_erm_bench.report.choices import CHOICES, listed, read_choices
-from dp_erm_bench.report.curves import Curves, explained
+from dp_erm_bench.report.curves import LineErrors, explained
 from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save, write_text
 from dp_erm_bench.report.panels import Panel, PanelRuns
 from dp_erm_bench.report.style import house_style
 from dp_erm_bench.results.runs import read_manifest
+from dp_erm_bench.results.tuned import CHOICES, listed, read_choices
 
 SINGLE, SMALL = (4.4, 3.0), (2.5, 2.0)
 COLUMNS = 3
@@ -173,7 +173,7 @@ def _panel(drawn: PanelRuns) -> list[str]:
     return lines
 
 
-def _numbers(name: str, run: Curves) -> str:
+def _numbers(name: str, run: LineErrors) -> str:
     return (
         f"  {name}: median {run.median[-1]:.4g}, mean {run.mean[-1]:.4g}, "
         f"min {run.low[-1]:.4g}, max {run.high[-1]:.4g}; {run.n_seeds} seeds, "

@@ -1,10 +1,9 @@
 """Figures of rates: final values or noise along an axis, each with its measured slope.
 
-Noise of releases against the number of features or of iterations.
-
-Nothing is run: each solver declares its releases, the accountant calibrates them, and
-the scale of their noise is read off. The problem is logistic loss on features within
-[-1, 1]: all L_j and M_j are equal, whatever p, and L_1 = 1 on the L1 ball of radius 1.
+For a figure of noise nothing is run: each solver declares its releases, the accountant
+calibrates them, and the scale of their noise is read off. The problem is logistic loss
+on features within [-1, 1]: all L_j and M_j are equal, whatever p, and L_1 = 1 on the L1
+ball of radius 1.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Final values of a line along n, p, epsilon, or the quotient of two bounds.
 
-The quotient of two bounds, of each panel of a family.
-
-It is that of DP-CD and DP-SGD in Mangold et al. (ICML 2022, section 3.4): for convex
-losses DP-CD is as good as norm_{M^-1}(L) R_M and DP-SGD as Lambda R_I, up to the same
-factor.
+The quotient is that of DP-CD and DP-SGD in Mangold et al. (ICML 2022, section 3.4), of
+each panel of a family: for convex losses DP-CD is as good as norm_{M^-1}(L) R_M and
+DP-SGD as Lambda R_I, up to the same factor.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.report import curves
 from dp_erm_bench.report.curves import Array, Bands, Missing, report_runs
 from dp_erm_bench.report.figure import QUOTIENT, members
-from dp_erm_bench.results.settings import column, unchecked_in
+from dp_erm_bench.results.settings import RAN, column, unchecked_in
 from dp_erm_bench.results.statistics import quantile
 
 if TYPE_CHECKING:
@@ -229,7 +227,7 @@ def _values(rows: pd.DataFrame, line: str, quantity: str) -> Any:
 def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
     """Return one report row of a panel, for captions; `Missing` if there is none."""
     rows = report_runs(table, panel)
-    ran = rows[rows["status"].isin(curves.ENDS)]
+    ran = rows[rows["status"].isin(RAN)]
     return curves.first_row(rows if ran.empty else ran)
 
 

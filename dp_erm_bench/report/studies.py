@@ -1,12 +1,8 @@
 """Figures of studies: what is computed, or audited, without a sweep of fits.
 
-Noise scales and lengths of one pass over half of the records, against n.
-
-Nothing is run: accountants are asked, and public schedules drawn.
-
-Widths of structured norms, true epsilons of printed noise, gaps of a dual.
-
-Nothing is run: closed forms are evaluated.
+`Accounting` and `Audit` draw the records of tasks. For the others nothing is run:
+accountants are asked for noise scales and lengths, public schedules are drawn, and
+closed forms of widths, true epsilons and gaps are evaluated.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Colours, markers, scales and ticks.
+"""The look of figures: colour, marker and size of every line, scales and ticks.
 
-Colour, marker and size of every line, after its label in the table.
-
-Colours are those of Okabe and Ito ("Color Universal Design", 2008), which stay
-apart for readers with colour-vision deficiency; markers tell lines apart in grey.
+A line's look goes by its label in the table. Colours are those of Okabe and Ito ("Color
+Universal Design", 2008), which stay apart for readers with colour-vision deficiency;
+markers tell lines apart in grey.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ STATISTICS = {
 FIRST = ("relative_error", "excess_risk", "population_risk", "objective")
 OVER = " over epsilon"
 RUN = ["experiment", "panel", "line", "phase", "trial"]
-PANEL, LINE, FACET, PLACE = "panel", "line", "facet", "place"
+PANEL, LINE, FACET = "panel", "line", "facet"
 NO_SETTINGS = ("seed", "phase")
 
 

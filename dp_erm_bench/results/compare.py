@@ -1,9 +1,8 @@
 """Compare the final values of two folders, or of two values of a key within one.
 
-Final rows with what names their trials, whatever code computed them.
-
-The key of a trial changes with the code. What was asked for stays: the spec in the
-plan, flattened to the spelling of the command line.
+Rows are matched by what names their trials, whatever code computed them: the key of a
+trial changes with the code. What was asked for stays: the spec in the plan, flattened
+to the spelling of the command line.
 """
 
 from __future__ import annotations
@@ -363,7 +362,7 @@ EMPTY = {
 }
 
 
-class Rule(NamedTuple):
+class ComparisonRule(NamedTuple):
     """The rule by which the runs of a setting are judged.
 
     Attributes
@@ -398,7 +397,7 @@ def compare(
     first: pd.DataFrame,
     second: pd.DataFrame,
     on: Sequence[str] = ("objective",),
-    rule: Rule = Rule(),  # noqa: B008
+    rule: ComparisonRule = ComparisonRule(),  # noqa: B008
     ignore: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Compare two sides, A and B, setting by setting.
@@ -409,7 +408,7 @@ def compare(
         Final rows of A and of B with their `setting` (see `named_finals`).
     on : sequence of str
         Columns to compare, of `MEASURES`.
-    rule : Rule
+    rule : ComparisonRule
         Pairing, tolerance and interval.
     ignore : sequence of str
         Labels, or keys of settings, that may differ between the sides.
@@ -438,7 +437,7 @@ def compare(
     return _table(_joined(without([first, second], ignore), on, rule), on, rule)
 
 
-def _table(both: pd.DataFrame, on: Sequence[str], rule: Rule) -> pd.DataFrame:
+def _table(both: pd.DataFrame, on: Sequence[str], rule: ComparisonRule) -> pd.DataFrame:
     """Return the rows of all settings, with their labels."""
     arrays = {str(name): both[name].to_numpy() for name in both}
     groups: Any = both.groupby(COMPARED, sort=False).indices
@@ -454,7 +453,7 @@ def _table(both: pd.DataFrame, on: Sequence[str], rule: Rule) -> pd.DataFrame:
 
 
 def _joined(
-    sides: Sequence[pd.DataFrame], on: Sequence[str], rule: Rule
+    sides: Sequence[pd.DataFrame], on: Sequence[str], rule: ComparisonRule
 ) -> pd.DataFrame:
     """Return one row per trial of either side; a lost run has the worst value."""
     columns = []
@@ -482,7 +481,9 @@ def _joined(
     return both
 
 
-def _rows(group: dict[str, Array], on: Sequence[str], rule: Rule) -> Iterator[Row]:
+def _rows(
+    group: dict[str, Array], on: Sequence[str], rule: ComparisonRule
+) -> Iterator[Row]:
     """Yield the rows of one setting, without its labels."""
     paired = rule.by == "trial"
     in_a, in_b = group["in_a"], group["in_b"]
@@ -519,7 +520,7 @@ def _statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
         yield {**runs, "verdict": verdict, "note": note}
 
 
-def judged(measure: str, a: Array, b: Array, rule: Rule) -> Row:
+def judged(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
     """Return medians, relative change, its interval and the verdict.
 
     Parameters
@@ -529,7 +530,7 @@ def judged(measure: str, a: Array, b: Array, rule: Rule) -> Row:
     a, b : array
         Values of the two sides, at least one each; paired if compared by trial. A
         lost run has the worst value.
-    rule : Rule
+    rule : ComparisonRule
         The rule of the judgement.
     """
     a, b = np.asarray(a), np.asarray(b)

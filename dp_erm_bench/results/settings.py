@@ -29,6 +29,8 @@ AXES = (ALGORITHM, DATASET, "epsilon")
 """What no name of a line or panel says: they begin with it, or it is an axis."""
 
 RAN = ("ok", "diverged")
+"""Statuses of trials that have a result."""
+
 CHOSEN = "report"
 """The phase whose parameters were chosen by tuning: they name no line."""
 

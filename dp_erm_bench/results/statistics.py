@@ -1,6 +1,4 @@
-"""Statistics over runs: what is pooled, bands and paired comparisons.
-
-Statistics over the runs of a results table: bands and paired comparisons.
+"""Statistics over the runs of a results table: pools, bands and paired comparisons.
 
 Runs that diverged count as infinitely bad, never as missing. What is drawn at random
 (the bootstrap) has a fixed seed: the same table gives the same numbers.

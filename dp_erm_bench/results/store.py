@@ -1,34 +1,24 @@
-"""The one place of what is recorded: segments, their index, plan and store.
+"""The one place of what is recorded: segments, their index, the plan, the asked points.
 
-Segments: what each process appends to a file of its own, and what a line of it says.
+**segments/*.jsonl**: what each process appends to a file of its own. The first line
+says who writes: ``{"segment":2,"run":..., "version":...}``. ``{"begin":[keys],
+"time":...}`` stands before the records of a batch that was begun; a begun key without a
+record tells what a process was at when it died. A record starts with ``key`` and
+``status``; so the index finds records by key without parsing them. Its ``batch`` names
+the trials that ran with it: a digest of their keys, which the mark lists. It and the
+first line end with ``crc``, the checksum of all bytes before it. A segment is never
+edited and never continued by another process, so a torn last line costs that one record
+and nothing else.
 
-A segment is a file of lines. The first says who writes: ``{"segment":2,"run":...,
-"version":...}``. ``{"begin":[keys],"time":...}`` stands before the records of a batch
-that was begun; a begun key without a record tells what a process was at when it died.
-A record starts with ``key`` and ``status``. Its ``batch`` names the trials that ran
-with it: a digest of their keys, which the mark lists. It and the first line end with
-``crc``, the checksum of all bytes before it. A segment is never edited and never
-continued by another process, so a torn last line costs that one record and nothing
-else.
+**plan.jsonl**: which trial belongs to which line of which panel. Several runs may use
+one folder at once. Each keeps its lines in a file without a name, which dies with it,
+and publishes them under the folder's lock: the plan of an experiment becomes that of
+the run that wrote last, a sweep adds to what is there. A line ends with ``crc``, as a
+record does. Before it the last one has ``lines``, how many there are, and ``sum``, the
+checksum of those before it: a line that is gone, or there twice, is noticed, too. Plans
+of earlier versions have none of these.
 
-The records of a results folder, indexed by key without parsing them.
-
-A folder holds ``segments/*.jsonl`` (one file per writing process, one line per
-trial), ``plan.jsonl`` (which trial belongs to which line of which panel) and what is
-derived from both.
-
-plan.jsonl: which trial belongs to which line of which panel.
-
-Several runs may use one folder at once. Each keeps its lines in a file without a name,
-which dies with it, and publishes them under the folder's lock: the plan of an
-experiment becomes that of the run that wrote last, a sweep adds to what is there.
-
-A line ends with ``crc``, as a record does. Before it the last one has ``lines``, how
-many there are, and ``sum``, the checksum of those before it: a line that is gone, or
-there twice, is noticed, too. Plans of earlier versions have none of these.
-
-asked.jsonl: the points that searches asked for, so that a resumed run asks again.
-
+**asked.jsonl**: the points that searches asked for, so that a resumed run asks again.
 They rest on random numbers of a library: another version of it could ask for others in
 the middle of a run. A line names a case, one of its rounds, and the points.
 """

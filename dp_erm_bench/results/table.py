@@ -1,7 +1,5 @@
 """The tidy table: one row per checkpoint, made of plan and records, sealed in a file.
 
-The table as a file: its columns, what each is taken from, and its seal.
-
 The seal is what the table was made of, and a digest of all its bytes but the digest
 itself. Both stand in the table's metadata, so that one file says all.
 """

@@ -1,4 +1,4 @@
-"""What each tuned line of a results folder chose, and how its choice did."""
+"""What each tuned line of a results folder chose, how that did, and what is open."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.columns import is_better_higher
+from dp_erm_bench.results.files import as_it_was
 from dp_erm_bench.results.runs import read_noted
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
 from dp_erm_bench.results.statistics import central, quantile, resampled_medians
@@ -22,8 +24,40 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CHOICES = "choices.csv"
+NEEDED = ("panel", "line", "epsilon", "chosen", "open")
 ERROR, OBJECTIVE = "relative_error", "objective"
 PROBLEM = ["panel", "epsilon"]
+
+Row = Mapping[str, str]
+
+
+def read_choices(folder: Path) -> list[Row] | None:
+    """Return the rows of a folder's choices.csv, None if there is none.
+
+    Raises
+    ------
+    UsageError
+        If it is damaged.
+    """
+    text = read_noted(folder, CHOICES)
+    if text is None:
+        return None
+    try:
+        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        rows: list[Row] = [
+            {k: as_it_was(v) if isinstance(v, str) else v for k, v in row.items()}
+            for row in reader
+        ]
+    except csv.Error:
+        raise UsageError(f"{CHOICES}: is damaged") from None
+    names = set(reader.fieldnames or ())
+    if "edges" in names:  # of an earlier version, which told of edges of grids
+        rows, names = [{**row, "open": row["edges"]} for row in rows], {*names, "open"}
+    cells = [row.get(key) for row in rows for key in NEEDED]
+    known = set(NEEDED) <= names
+    if not known or not all(isinstance(cell, str) for cell in cells):
+        raise UsageError(f"{CHOICES}: is damaged")
+    return rows
 
 
 def tuned(folder: str | Path) -> pd.DataFrame:
@@ -48,23 +82,26 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     Raises
     ------
     UsageError
-        If nothing in the folder was tuned.
+        If nothing in the folder was tuned, or its choices are damaged.
     """
     import pandas as pd
 
     folder = Path(folder)
-    text = read_noted(folder, CHOICES)
-    choices = [*csv.DictReader(io.StringIO(text or "", newline=""))]
+    choices = read_choices(folder)
     if not choices:
         raise UsageError(f"{folder}: holds no choices; dp-erm-bench tune makes some")
     ends = final_rows(load_results(folder))
     ends = ends[(ends["phase"] == "report") & (ends["status"] != "skipped")]
     found = []
     for choice in choices:
-        same = ends["panel"].eq(choice["panel"]) & ends["line"].eq(choice["line"])
-        own = ends[same & ends["epsilon"].eq(float(choice["epsilon"]))]
+        try:
+            told, quantity = _told(choice), choice["quantity"]
+        except (KeyError, TypeError, ValueError):
+            raise UsageError(f"{folder}: {CHOICES}: is damaged") from None
+        same = ends["panel"].eq(told["panel"]) & ends["line"].eq(told["line"])
+        own = ends[same & ends["epsilon"].eq(told["epsilon"])]
         if len(own):
-            found.append({**_told(choice), **_judged(own, choice["quantity"])})
+            found.append({**told, **_judged(own, quantity)})
     if not found:
         raise UsageError(f"{folder}: has no runs that report yet")
     table = pd.DataFrame(found)
@@ -76,7 +113,7 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     return ranked.drop(columns=["_place", "_order"])
 
 
-def _told(choice: dict[str, str]) -> dict[str, Any]:
+def _told(choice: Row) -> dict[str, Any]:
     params = {**json.loads(choice["params"]), **json.loads(choice["chosen"])}
     labels = {key: choice[key] for key in ("panel", "line", "algorithm", "open")}
     return {**labels, "epsilon": float(choice["epsilon"]), "chosen": params}
@@ -98,3 +135,38 @@ def _judged(rows: pd.DataFrame, chosen_by: str) -> dict[str, Any]:
         "runs": len(values),
         "uncharged": str(rows["uncharged"].iloc[0]),
     }
+
+
+def listed(rows: Sequence[Row] | None) -> list[str]:
+    """Return a line of a log for each choice that is open."""
+    if rows is None:
+        return [f"  unknown: there is no {CHOICES}"]
+    lines = [
+        f"  {row['panel']} / {row['line']}, epsilon = {row['epsilon']}: "
+        f"{row['open']} in {row['chosen']}"
+        for row in rows
+        if row["open"]
+    ]
+    return lines or ["  none"]
+
+
+def open_of(
+    rows: Iterable[Row] | None, panels: Collection[str], lines: Collection[str]
+) -> str:
+    """Return which lines of some panels have open choices, and why.
+
+    Parameters
+    ----------
+    rows : iterable of mapping or None
+        Of `read_choices`; None if they are damaged.
+    panels, lines : collection of str
+    """
+    if rows is None:
+        return "unknown"
+    reasons: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["panel"] in panels and row["line"] in lines and row["open"]:
+            reasons.setdefault(row["line"], {}).update(
+                dict.fromkeys(row["open"].split("; "))
+            )
+    return "; ".join(f"{line}: {', '.join(why)}" for line, why in reasons.items())

@@ -1,11 +1,4 @@
-"""Run the blocks of an experiment or sweep, and write its manifest and choices.
-
-What a run writes beside its records: its manifest and `choices.csv`.
-
-The manifest says what was asked, with what, when, and what came of it; the choices what
-each tuned line chose, and whether a grid was too small.
-
-Run the blocks of an experiment or of an ad-hoc sweep.
+"""Run the blocks of an experiment or of a sweep, and write its manifest and choices.
 
 A block is a plain mapping: `panel` and `line` (labels), `dataset` (a name or a mapping
 with `name` and overrides of its yaml), `loss`, `penalty`, `constraint` ("auto", a name,
@@ -13,6 +6,10 @@ or a mapping with `name` and parameters), `algorithm` (a name or a mapping with 
 and parameters), `budget` (`epsilon`, `delta`, `adjacency`), `calibration`, and either
 `seed` (a sweep) or `tune`. A list is an axis; seeds are integers or lists of integers.
 Where a parameter is a list by nature, a list of lists is the axis.
+
+Beside its records a run writes a manifest, which says what was asked, with what, when,
+and what came of it; and `choices.csv`: what each tuned line chose, and whether a grid
+was too small.
 """
 
 from __future__ import annotations
@@ -61,7 +58,7 @@ from dp_erm_bench.results.runs import (
     write_run,
 )
 from dp_erm_bench.results.store import FINISHED, FORMAT, NAMED
-from dp_erm_bench.results.tuned import tuned
+from dp_erm_bench.results.tuned import CHOICES, tuned
 from dp_erm_bench.runner.engines.base import ACTIVE
 from dp_erm_bench.runner.host import Worker
 from dp_erm_bench.runner.options import RunOptions, run_options
@@ -70,8 +67,6 @@ from dp_erm_bench.runner.session import Blocks, Session, awaited
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    pass
 
 LEAST_RANGE = 3
 OPEN = {
@@ -85,7 +80,6 @@ OPEN = {
 ELSEWHERE = ("config", "command", "files")
 """Options that are not in the manifest's section of options."""
 
-CHOICES = "choices.csv"
 SHOWN = 3
 """Open choices that a run names."""
 HEADER = (

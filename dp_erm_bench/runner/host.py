@@ -1,10 +1,8 @@
-"""Processes of one thread, and hosts: a task runs in a child that a host outlives.
-
-Hosts: a task runs in a child of the process that was asked, which outlives it.
+"""Hosts: a task runs in a child of the process that was asked, which outlives it.
 
 What carries tasks about (a thread of this process, a process of joblib, a worker of
-Dask on another machine) calls `hosted`; it imports neither of them. However a child
-ends, its host returns an `Answer`.
+Dask on another machine) calls `hosted`; it imports neither of them. The child has one
+thread. However it ends, its host returns an `Answer`.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ COMMONEST = 0.5
 IN_A_ROW = 40
 """So many hosts, and `LOSSES` per slot, lost without any answer end the run.
 
-More than `Losses.enough` ever asks for: up to 34 in a run of 10^7 batches.
+More than `LostTasks.enough` ever asks for: up to 34 in a run of 10^7 batches.
 """
 
 
@@ -215,7 +215,7 @@ class LastWords(NamedTuple):
     joint: bool = False
 
 
-class Losses:
+class LostTasks:
     """Count tasks that were lost with their hosts.
 
     Jobs are preempted and machines fail by nobody's fault, so that a batch is to blame
@@ -380,7 +380,7 @@ class Ledger:
 
     Attributes
     ----------
-    losses : Losses
+    losses : LostTasks
         An engine takes down there with which host it lost a task, before it says so.
     clock : callable
         Returns the time in seconds.
@@ -392,7 +392,7 @@ class Ledger:
         self._doubtful: deque[Batch] = deque()
         self._lost: deque[Batch] = deque()
         self._at_work: dict[int, Task] = {}
-        self.losses, self.clock = Losses(), time.monotonic
+        self.losses, self.clock = LostTasks(), time.monotonic
         self._number, self._size, self._stillborn = 0, 1, 0
         self._segment = Segment(Path(job.folder), job.run)
         self._lock = threading.RLock()

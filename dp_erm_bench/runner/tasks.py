@@ -12,7 +12,7 @@ from dp_erm_bench.audit.pairs import variants
 from dp_erm_bench.audit.papers import violation_table
 from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.lines import Spec, Task, Trial
+from dp_erm_bench.experiment.lines import Spec, StudyTask, Trial
 from dp_erm_bench.experiment.schema import Block, points_of, seeds_of, values_of
 from dp_erm_bench.paths import spelled
 
@@ -59,7 +59,7 @@ def _spec(parts: Parts, name: str, params: Spec, budget: Spec, **data: int) -> S
 
 
 @dataclass(frozen=True)
-class AccountingTask(Task):
+class AccountingTask(StudyTask):
     """Ask every accountant for the noise of an algorithm's releases: nothing is run.
 
     Parameters
@@ -103,7 +103,7 @@ class AccountingTask(Task):
 
 
 @dataclass(frozen=True)
-class AuditTask(Task):
+class AuditTask(StudyTask):
     """Run an algorithm on one of its worst-case neighbours, many times.
 
     Every algorithm is audited in all variants of its shape parameters

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dp_erm_bench.audit.profile import (
-    Rates,
+    RateBounds,
     Threshold,
     at_least,
     at_most,
@@ -53,12 +53,14 @@ def test_candidates_stand_between_values_and_are_not_too_many():
 
 def test_the_excess_is_over_the_smallest_allowance():
     epsilons, deltas = np.array([0.0, 1.0]), np.array([0.5, 0.0])
-    found = excess(Rates(np.array([0.4, 0.9]), np.array([0.1, 0.3])), epsilons, deltas)
+    found = excess(
+        RateBounds(np.array([0.4, 0.9]), np.array([0.1, 0.3])), epsilons, deltas
+    )
     np.testing.assert_allclose(found, [0.4 - 0.1 * np.e, 0.9 - 0.8])
 
 
 def test_lower_bounds_in_closed_form():
-    found = Rates(np.array([0.5, 0.1, 0.0]), np.array([0.1, 0.5, 0.2]))
+    found = RateBounds(np.array([0.5, 0.1, 0.0]), np.array([0.1, 0.5, 0.2]))
     np.testing.assert_allclose(epsilon_bound(found, 0.1), [np.log(4.0), 0.0, 0.0])
     exact = stats.norm.ppf(0.5) - stats.norm.ppf(0.1)
     np.testing.assert_allclose(mu_bound(found), [exact, 0.0, 0.0])

@@ -16,7 +16,7 @@ from dp_erm_bench.contract.candidate import require
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.errors import UncheckedSolver
 from dp_erm_bench.plugins import passed
-from dp_erm_bench.report.curves import Curves
+from dp_erm_bench.report.curves import LineErrors
 from dp_erm_bench.report.panels import origin
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.table import NAME, load_results
@@ -275,8 +275,8 @@ def test_captions_name_those_that_have_not_passed(here, tmp_path):
     errors = np.ones((1, 1))
     given = (errors[0], errors, {}, errors)
     drawn = [
-        Curves(*given, runs=("run",)),
-        Curves(*given, runs=("run",), unchecked=unchecked_in(rows)),
+        LineErrors(*given, runs=("run",)),
+        LineErrors(*given, runs=("run",), unchecked=unchecked_in(rows)),
     ]
     told = origin(iter(drawn), tmp_path)
     assert told.splitlines() == [
@@ -284,7 +284,7 @@ def test_captions_name_those_that_have_not_passed(here, tmp_path):
         "Not passed by dp-erm-bench check: b.",
     ]
     assert "passed" not in origin(drawn[:1], tmp_path)
-    half = Curves(*given, runs=("run",), unchecked=(f"b ({HALF})",))
+    half = LineErrors(*given, runs=("run",), unchecked=(f"b ({HALF})",))
     assert origin([half], tmp_path).endswith(f"\nNot recounted: b ({HALF}).")
 
 

@@ -267,7 +267,7 @@ def test_that_a_loose_sensitivity_is_no_matter_of_privacy_is_said(written):
 
 
 def test_of_a_file_that_grows_what_is_new_is_told(tmp_path):
-    place = object.__new__(told.Place)
+    place = object.__new__(told.SideFolders)
     place._ends, path = {}, tmp_path / "log"
     path.write_text("one\n" * 1000)
     assert place._new(str(path)) == b"one\n" * 1000

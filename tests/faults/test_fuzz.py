@@ -23,6 +23,7 @@ from dp_erm_bench.results import runs
 from dp_erm_bench.results.runs import read_manifest, read_run, write_noted, write_run
 from dp_erm_bench.results.store import Store, read_plan, segments_of
 from dp_erm_bench.results.table import load_results
+from dp_erm_bench.results.tuned import tuned
 
 CASES = 1000
 WHOLE = 40
@@ -206,6 +207,8 @@ def test_choices(folder):
     path = folder / "choices.csv"
     before = open_choices(folder)
     assert len(before) == 3
+    with pytest.raises(UsageError, match=r"choices\.csv: is damaged"):
+        tuned(folder)  # it has no column of parameters
     for _, data in damages(path.read_bytes()):
         path.write_bytes(data)
         assert open_choices(folder) == ["  unknown: choices.csv is damaged"]

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.compare import Rule, compare, judged
+from dp_erm_bench.results.compare import ComparisonRule, compare, judged
 
 SETTING = {
     "dataset": "log1",
@@ -41,7 +41,7 @@ def only(frame):
 
 def verdict(a, b, measure="objective", **rule):
     sides = (finals(values, measure=measure) for values in (a, b))
-    return only(compare(*sides, [measure], Rule(**rule)))["verdict"]
+    return only(compare(*sides, [measure], ComparisonRule(**rule)))["verdict"]
 
 
 def times(values, factor):
@@ -51,7 +51,9 @@ def times(values, factor):
 @pytest.mark.parametrize("by", ["trial", "setting"])
 @pytest.mark.parametrize("values", [BETTER, [0.0] * 6, [math.pi], [1.0, 9.0]])
 def test_identical_numbers_are_the_same_exactly(by, values):
-    row = only(compare(finals(values), finals(values), rule=Rule(by, tolerance=0.0)))
+    row = only(
+        compare(finals(values), finals(values), rule=ComparisonRule(by, tolerance=0.0))
+    )
     assert (row["change"], row["verdict"]) == (0.0, "same")
     assert row["median_a"] == row["median_b"] == np.median(values)
     assert (row["runs_a"], row["runs_b"]) == (len(values),) * 2
@@ -61,7 +63,7 @@ def test_identical_numbers_are_the_same_exactly(by, values):
 
 @pytest.mark.parametrize("by", ["trial", "setting"])
 def test_a_common_factor_is_the_change(by):
-    found = compare(finals(BETTER), finals(times(BETTER, 3)), rule=Rule(by))
+    found = compare(finals(BETTER), finals(times(BETTER, 3)), rule=ComparisonRule(by))
     assert only(found)["change"] == 2.0
     assert only(found)["median_b"] == 3 * only(found)["median_a"] == 13.5
 
@@ -71,7 +73,7 @@ def test_a_common_factor_has_no_noise_between_pairs_but_some_between_medians():
     pairs = only(compare(*sides))
     assert pairs["low"] == pairs["change"] == pairs["high"] == 0.25
     assert pairs["verdict"] == "worse"
-    medians = only(compare(*sides, rule=Rule("setting")))
+    medians = only(compare(*sides, rule=ComparisonRule("setting")))
     assert medians["low"] < 0 < 0.25 == medians["change"] < medians["high"]
     assert medians["verdict"] == "undecided"
 
@@ -79,7 +81,7 @@ def test_a_common_factor_has_no_noise_between_pairs_but_some_between_medians():
 def test_the_median_of_the_changes_is_not_the_change_of_the_medians():
     a, b = [1.0, 2.0, 4.0], [2.0, 1.0, 12.0]
     assert only(compare(finals(a), finals(b)))["change"] == 1.0
-    unpaired = compare(finals(a), finals(b), rule=Rule("setting"))
+    unpaired = compare(finals(a), finals(b), rule=ComparisonRule("setting"))
     assert only(unpaired)["change"] == 0.0
 
 
@@ -119,7 +121,9 @@ def test_chance_seldom_calls_equal_laws_worse():
     rng = np.random.default_rng(5)
     for by in ("trial", "setting"):
         pairs = rng.normal(10, 1, (200, 2, 15))
-        found = [judged("objective", *p, Rule(by, 0.0))["verdict"] for p in pairs]
+        found = [
+            judged("objective", *p, ComparisonRule(by, 0.0))["verdict"] for p in pairs
+        ]
         assert found.count("worse") + found.count("better") <= 24
 
 
@@ -130,7 +134,9 @@ def test_chance_seldom_calls_equal_laws_worse():
 def test_few_seeds_decide_nothing(seeds, interval, expected):
     a = list(range(1, seeds + 1))
     for by in ("trial", "setting"):
-        found = compare(finals(a), finals(times(a, 100)), rule=Rule(by, 0.05, interval))
+        found = compare(
+            finals(a), finals(times(a, 100)), rule=ComparisonRule(by, 0.05, interval)
+        )
         assert only(found)["verdict"] == expected
         assert math.isnan(only(found)["low"]) == (expected == "undecided")
 
@@ -203,9 +209,9 @@ def test_failures_of_the_same_rank_are_no_change():
 def test_by_setting_the_worst_status_counts():
     a = finals([1.0] * 3)
     b = finals([1.0] * 2, start=7, status=["ok", "error"])
-    row = compare(a, b, rule=Rule("setting")).iloc[0]
+    row = compare(a, b, rule=ComparisonRule("setting")).iloc[0]
     assert (row["verdict"], row["note"]) == ("worse", "1 ok -> error")
-    again = compare(b, b.assign(seed=b["seed"] + 5), rule=Rule("setting"))
+    again = compare(b, b.assign(seed=b["seed"] + 5), rule=ComparisonRule("setting"))
     assert set(again["measure"]) == {"objective"}
 
 
@@ -220,14 +226,14 @@ def test_runs_of_one_side_are_counted_and_are_no_regression():
 
 
 def test_by_setting_all_seeds_of_both_sides_count():
-    rule = Rule("setting")
+    rule = ComparisonRule("setting")
     found = only(compare(finals([1.0] * 5), finals([2.0] * 4, start=3), rule=rule))
     assert (found["runs_a"], found["runs_b"], found["change"]) == (5, 4, 1.0)
 
 
 def test_settings_of_one_side_are_named():
     extra = finals([1.0] * 2, keys={"algorithm.random_cd.clip": 4.0})
-    for rule in (Rule(), Rule("setting")):
+    for rule in (ComparisonRule(), ComparisonRule("setting")):
         found = compare(finals([1.0]), pd.concat([finals([1.0]), extra]), rule=rule)
         (alone,) = found[found["verdict"] == "only in B"].to_dict("records")
         assert (alone["setting"], alone["runs_b"]) == ("clip=4.0", 2)
@@ -267,7 +273,7 @@ def test_data_seeds_are_paired_too():
 def test_values_that_are_not_known_are_left_out():
     a, b = finals([1.0, math.nan, 3.0]), finals([1.0, 2.0, math.nan])
     assert only(compare(a, b))["runs_a"] == 1
-    by_setting = only(compare(a, b, rule=Rule("setting")))
+    by_setting = only(compare(a, b, rule=ComparisonRule("setting")))
     assert (by_setting["runs_a"], by_setting["runs_b"]) == (2, 2)
 
 
@@ -303,10 +309,22 @@ def test_what_is_ignored_must_not_tell_runs_apart():
     [
         ({"on": ["objectiv"]}, "--on=objectiv .did you mean objective"),
         ({"on": ["seed"]}, "--on=seed: must be one of objective, "),
-        ({"rule": Rule("seed")}, "--by=seed.*: must be one of trial, setting"),
-        ({"rule": Rule(tolerance=-0.1)}, "--tolerance=-0.1: must be 0 or more"),
-        ({"rule": Rule(tolerance=math.nan)}, "--tolerance=nan: must be 0 or more"),
-        ({"rule": Rule(interval=1.0)}, "--interval=1.0: must lie between 0 and 1"),
+        (
+            {"rule": ComparisonRule("seed")},
+            "--by=seed.*: must be one of trial, setting",
+        ),
+        (
+            {"rule": ComparisonRule(tolerance=-0.1)},
+            "--tolerance=-0.1: must be 0 or more",
+        ),
+        (
+            {"rule": ComparisonRule(tolerance=math.nan)},
+            "--tolerance=nan: must be 0 or more",
+        ),
+        (
+            {"rule": ComparisonRule(interval=1.0)},
+            "--interval=1.0: must lie between 0 and 1",
+        ),
     ],
 )
 def test_wrong_values_are_one_sentence(given, sentence):
@@ -324,12 +342,12 @@ def test_without_a_common_setting_nothing_is_compared():
     other = finals([1.0], keys={"dataset": "log2"})
     for by in ("trial", "setting"):
         with pytest.raises(UsageError, match=f"no common {by}"):
-            compare(finals([1.0]), other, rule=Rule(by))
+            compare(finals([1.0]), other, rule=ComparisonRule(by))
 
 
 def test_the_comparison_is_the_same_every_time():
     rng = np.random.default_rng(2)
     sides = finals(rng.normal(size=30)), finals(rng.normal(size=30))
-    for rule in (Rule(), Rule("setting")):
+    for rule in (ComparisonRule(), ComparisonRule("setting")):
         first, second = (compare(*sides, rule=rule) for _ in range(2))
         pd.testing.assert_frame_equal(first, second)

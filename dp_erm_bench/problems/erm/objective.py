@@ -1,24 +1,20 @@
 """The objective: a dataset, a loss, a penalty, a constraint, and their constants.
 
-Whether losses, penalties and constraints from outside the package are what they say.
+**Declared constants.** Sensitivities rest on a loss's G (`lipschitz`) wherever nothing
+is clipped, and on `monotone`; the accounting of objective perturbation on H
+(`smoothness`) and `convex`. That of a published minimiser rests on a penalty's modulus
+of strong convexity, and bounds on derivatives on the largest margin over the domain.
+Wrong ones make a certified epsilon wrong, so each, where it is from outside the
+package, is compared with what the part itself computes: a loss on a wide grid, the
+others at random points. That finds mistakes, and is no proof: between the points of the
+grid, beyond margins of 10^6 and labels of 40, the constants are the author's word.
 
-Sensitivities rest on a loss's G (`lipschitz`) wherever nothing is clipped, and on
-`monotone`; the accounting of objective perturbation on H (`smoothness`) and `convex`.
-That of a published minimiser rests on a penalty's modulus of strong convexity, and
-bounds on derivatives on the largest margin over the domain. Wrong ones make a certified
-epsilon wrong, so each is compared with what the part itself computes: a loss on a wide
-grid, the others at random points. That finds mistakes, and is no proof: between the
-points of the grid, beyond margins of 10^6 and labels of 40, the constants are the
-author's word.
-
-Smoothness constants of the data term: public, from the data, or published.
-
-Nothing here is private by itself: ``releases.smoothness`` adds the noise.
-
-What depends on the features alone is kept with the dataset (`once`), so that all
-problems, batches and fits on it share it. It is not kept on disk: to check an
-eigenvalue that was read costs as much as computing it, since a vector shows only that
-the largest one is no smaller.
+**Smoothness constants** of the data term are public, from the data, or published.
+Nothing here is private by itself: ``releases.smoothness`` adds the noise. What depends
+on the features alone is kept with the dataset (`once`), so that all problems, batches
+and fits on it share it. It is not kept on disk: to check an eigenvalue that was read
+costs as much as computing it, since a vector shows only that the largest one is no
+smaller.
 """
 
 from __future__ import annotations
@@ -651,7 +647,7 @@ class ERM:
         return self.constraint.project(np.zeros((batch, self.p)))
 
     def square_bounds(self, source: str) -> tuple[Array, str]:
-        """Return b_j, and where they come from (:func:`released.square_bounds`)."""
+        """Return b_j, and where they come from (`square_bounds` of this module)."""
         return square_bounds(self.dataset, self.loss, source)
 
     def clipped_squares(self, bounds: Array) -> Array:

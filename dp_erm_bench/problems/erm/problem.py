@@ -1,9 +1,8 @@
 """Empirical risk minimisation, as the harness asks for it, and what models are worth.
 
-Population risk: what fresh records, or their law, say of a model.
-
-The risk is the expected loss, without the penalty. Nothing here is a private output: it
-reads records that no mechanism reads, or their law.
+The population risk of a model is its expected loss, without the penalty: of fresh
+records, or by their law. That is no private output: it reads records that no mechanism
+reads, or their law.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report.choices import open_of
 from dp_erm_bench.report.claims.lookup import (
     NOISE,
     NOT_JUDGED,
@@ -25,6 +24,7 @@ from dp_erm_bench.report.figure import Figure, LinesOf, lines_of, members
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.rates import SYMBOLS, noises
 from dp_erm_bench.results.table import MEASURED
+from dp_erm_bench.results.tuned import open_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench.report.curves import Curves, curves
+from dp_erm_bench.report.curves import LineErrors, curves
 from dp_erm_bench.report.figure import figures_of
 from dp_erm_bench.report.rates import Noise, noises
 from dp_erm_bench.report.scaling import Scaling, along
@@ -53,7 +53,7 @@ class Lookup:
         """Return the figure that the claim names."""
         return str(self.claim["figure"])
 
-    def __call__(self, line: str) -> Curves:
+    def __call__(self, line: str) -> LineErrors:
         """Return the report runs of a line; raises `Missing` if there are none."""
         epsilon = float(self.claim.get("epsilon", 1.0))
         seed = self.claim.get("data_seed")

@@ -14,7 +14,7 @@ import numpy as np
 
 from dp_erm_bench.report.claims.lookup import MEASURES as MEASURES
 from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, Lookup, says
-from dp_erm_bench.report.curves import Array, Curves, Missing, report_runs
+from dp_erm_bench.report.curves import Array, LineErrors, Missing, report_runs
 from dp_erm_bench.report.figure import figures_of
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.scaling import DRAWS
@@ -284,7 +284,7 @@ def width_order(runs: Lookup, axis: str, p: int) -> float:
     return float(spearmanr(widths, ends).statistic)
 
 
-def _final(line: Curves, of: str = "mean") -> float:
+def _final(line: LineErrors, of: str = "mean") -> float:
     """Return the mean, low or high at the last checkpoint, at least `FLOOR`."""
     return max(float(getattr(line, of)[-1]), FLOOR)
 

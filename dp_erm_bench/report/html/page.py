@@ -17,11 +17,10 @@ from markupsafe import Markup
 from dp_erm_bench import __version__, registry
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.report import panels
-from dp_erm_bench.report.choices import CHOICES, read_choices
 from dp_erm_bench.report.claims.lookup import NOT_JUDGED, SMOKE, UNJUDGED
 from dp_erm_bench.report.html.parts import (
     Cell,
-    Panel,
+    PanelSection,
     Picture,
     Room,
     Table,
@@ -40,9 +39,10 @@ from dp_erm_bench.report.style import house_style
 from dp_erm_bench.report.view import FIRST, View
 from dp_erm_bench.results.files import telling
 from dp_erm_bench.results.runs import is_noted, now, read_manifest, read_noted
-from dp_erm_bench.results.settings import final_rows
+from dp_erm_bench.results.settings import RAN, final_rows
 from dp_erm_bench.results.statistics import quantile
 from dp_erm_bench.results.table import COLUMNS, UNREADABLE, is_stale, load_results
+from dp_erm_bench.results.tuned import CHOICES, read_choices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,9 +92,6 @@ def about(manifest: Mapping[str, Any], folder: Path) -> str:
         words.append(line.removeprefix("#").strip())
     return " ".join(words)
 
-
-RAN = ("ok", "diverged")
-"""Statuses of trials that have a result."""
 
 TUNE = "tune"
 GROUP = ["panel", "line", "epsilon"]
@@ -167,14 +164,14 @@ class Gallery:
         What the ids of its panels begin with.
     room : Room
         Of the page.
-    panels : list of Panel
+    panels : list of PanelSection
     notes : list of str
         Sentences on what cannot be shown.
     """
 
     id: str
     room: Room
-    panels: list[Panel] = field(default_factory=list)
+    panels: list[PanelSection] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def fill(
@@ -228,13 +225,13 @@ class Gallery:
             self.notes.append(f"captions cannot be made: {reason(error)}")
             return {}
 
-    def panel(self, name: str) -> Panel:
+    def panel(self, name: str) -> PanelSection:
         """Return the panel of a name, a new one if there is none yet."""
         shown = printable(name, 200)
         for panel in self.panels:
             if panel.name == shown:
                 return panel
-        self.panels.append(Panel(f"{self.id}-p{len(self.panels) + 1}", shown))
+        self.panels.append(PanelSection(f"{self.id}-p{len(self.panels) + 1}", shown))
         return self.panels[-1]
 
     def _also(self, name: str, known: set[str]) -> Iterator[tuple[str, str]]:
@@ -302,7 +299,7 @@ class Chapter:
         Command, machine, commit, versions.
     verdicts : mapping of str to int
         How many claims have each verdict.
-    panels : list of Panel
+    panels : list of PanelSection
     claims, choices, results, failures, audits : Table or None
     open : int
         The number of open choices.
@@ -314,7 +311,7 @@ class Chapter:
     notes: list[str] = field(default_factory=list)
     facts: list[tuple[str, str]] = field(default_factory=list)
     verdicts: dict[str, int] = field(default_factory=dict)
-    panels: list[Panel] = field(default_factory=list)
+    panels: list[PanelSection] = field(default_factory=list)
     claims: Table | None = None
     choices: Table | None = None
     results: Table | None = None

@@ -126,7 +126,7 @@ class Picture:
 
 
 @dataclass
-class Panel:
+class PanelSection:
     """A panel of a paper: an element of the page that claims link to.
 
     Attributes

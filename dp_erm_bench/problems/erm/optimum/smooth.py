@@ -1,10 +1,9 @@
 """Reference minimisers of smooth objectives, and of rounded kinks.
 
-Reference minima of losses with a kink: exact minima of rounded losses, and duality.
-
-A loss phi(z, y) = max of v (z - y) over an interval of slopes v is replaced by one with
-a parabola of some half-width for its kink, nowhere below phi, whose derivatives are
-such slopes. By Fenchel-Young a slope v lowers the bound of the smooth case by
+A loss with a kink, phi(z, y) = max of v (z - y) over an interval of slopes v, is
+replaced by one with a parabola of some half-width for its kink, nowhere below phi,
+whose derivatives are such slopes. By Fenchel-Young a slope v lowers the bound of the
+smooth case by
 
     phi(z) + phi*(v) - v z = phi(z) - v (z - y) >= 0,
 
