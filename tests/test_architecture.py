@@ -45,17 +45,9 @@ MODULES = {
     for path in PACKAGE.rglob("__init__.py")
 }
 TOPS = {name for module in MODULES for name in module}
-FOLDERS = {*TOPS, "benchmarks", "conf", "docs", "experiments", "tests"} - {"results"}
-LIBRARIES = {
-    *sys.stdlib_module_names,
-    "dask",
-    "joblib",
-    "np",
-    "numba",
-    "numpy",
-    "sklearn",
-}
-OTHERS = LIBRARIES | {"a", "dataset", "self"}
+FOLDERS = {*TOPS, "benchmarks", "docs", "experiments", "tests"} - {"results"}
+LIBRARIES = {*sys.stdlib_module_names, "dask", "joblib"}
+OTHERS = LIBRARIES | {"a", "dataset", "np", "numba", "numpy", "self", "sklearn"}
 """What begins a name of something else than of the package, in its sources."""
 
 FILES = {"csv", "html", "json", "jsonl", "md", "parquet", "yaml"}
@@ -105,10 +97,9 @@ def is_asked(name, path):
     first, last = re.split("[./]", name)[0], name.rpartition(".")[2]
     if "/" in name:
         return first in FOLDERS or path.name == "architecture.md"
-    inside = path.is_relative_to(PACKAGE) and first.islower()
-    return last not in FILES and (
-        first not in OTHERS if inside else first in TOPS - LIBRARIES
-    )
+    if path.is_relative_to(PACKAGE) and first.islower():
+        return last not in FILES and first not in OTHERS
+    return last not in FILES and first in TOPS - LIBRARIES
 
 
 def test_what_is_named_is_there():
@@ -116,6 +107,30 @@ def test_what_is_named_is_there():
     for path in [*SOURCES, *DOCS]:
         for name in set(NAMED.findall(path.read_text())):
             assert not is_asked(name, path) or is_there(name), f"{path}: {name}"
+
+
+def tasks():
+    """Yield the rows of both tables: what, files, how, and how many outside."""
+    for line in PAGE[PAGE.index("| to add |") :].splitlines():
+        if line.startswith("| a"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            yield cells[0], re.findall(r"`([^`]+)`", cells[1]), *cells[2:]
+
+
+def test_no_errand_takes_more_than_six_files():
+    assert all(1 <= len(files) <= 6 for _, files, *_ in tasks())
+
+
+def test_what_is_added_from_outside_takes_as_many_files_as_the_page_says():
+    said = {name: int(rest[1]) for name, _, *rest in tasks() if rest[1:] and rest[1]}
+    kinds = {"loss": ["a loss"], "group_norm": ["a penalty"], "cube": ["a constraint"]}
+    kinds |= {"private_mean": ["a problem"], "paper": ["a paper", "a figure"]}
+    kinds |= {"sampled_noise": ["a solver", "a release"]}
+    assert sorted(said) == sorted(sum(kinds.values(), []))
+    for folder, names in kinds.items():
+        files = [*(ROOT / "tests" / "extending" / folder).rglob("*.*")]
+        count = sum(path.suffix in (".py", ".yaml") for path in files)
+        assert count == sum(said[name] for name in names), folder
 
 
 HARNESS = "experiment runner results report cli contract trust audit".split()

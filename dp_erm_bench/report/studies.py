@@ -56,13 +56,55 @@ OUTSIDE = "printed constant outside its range (a study)"
 
 
 @dataclass(frozen=True)
-class OnePass(Figure):
-    """What one pass needs along the number of records n.
+class Evaluated(Figure):
+    """Numbers along another, evaluated without a run: one cell on a sheet of its own.
 
     Attributes
     ----------
     name, title : str
         Of the file; above the cell.
+    quantity : str
+        One of `QUANTITIES`.
+    values : tuple of int
+        Where it is evaluated, increasing.
+    about : str
+        The caption.
+    """
+
+    QUANTITIES: ClassVar[tuple[str, ...]]
+
+    name: str
+    title: str
+    quantity: str
+    values: tuple[int, ...]
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse invalid names and quantities."""
+        check_stem(self.name)
+        registry.check_choice("quantity", self.quantity, list(self.QUANTITIES))
+
+    def save(
+        self, drawing: Drawing, axis: str, label: str, lines: dict[str, Scaling]
+    ) -> list[Path]:
+        """Draw lines over an axis, the label beside."""
+        cross = Cross(self.title, axis, lines)
+        path = drawing.path(self.name)
+        with house_style():
+            return save_crosses([cross], path, self.about, label, (4.4, 3.0))
+
+    def line(self, values: Iterable[float]) -> Scaling:
+        """Return a line through one number at each of the values."""
+        ends = tuple(np.array([value]) for value in values)
+        return Scaling(np.array(self.values, np.float64), ends)
+
+
+@dataclass(frozen=True)
+class OnePass(Evaluated):
+    """What one pass needs along the number of records n.
+
+    Attributes
+    ----------
     quantity : {'noise', 'steps'}
         Noise scales in units of L by three ways of accounting, under ``replace_one``;
         or tau / n, the steps until half of the records are read, beside log 2.
@@ -74,36 +116,21 @@ class OnePass(Figure):
     delta : float
     seeds : int
         Passes whose steps are counted.
-    about : str
-        The caption.
     """
 
     QUANTITIES: ClassVar[tuple[str, ...]] = ("noise", "steps")
 
-    name: str
-    title: str
-    quantity: str
-    values: tuple[int, ...]
     epsilon: float = 1.0
     falling: bool = False
     delta: float = 1e-8
     seeds: int = 100
-    about: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse invalid names and quantities."""
-        check_stem(self.name)
-        registry.check_choice("quantity", self.quantity, list(self.QUANTITIES))
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw one cell on a sheet of its own."""
         steps = self.quantity == "steps"
         label = r"steps / $n$" if steps else r"noise scale / $L$"
         lines = self.steps() if steps else self.noise()
-        cross = Cross(self.title, "$n$", lines)
-        path = drawing.path(self.name)
-        with house_style():
-            return save_crosses([cross], path, self.about, label, (4.4, 3.0))
+        return self.save(drawing, "$n$", label, lines)
 
     def budget(self, n: int) -> float:
         """Return the epsilon at n."""
@@ -146,13 +173,11 @@ def _scaling(points: list[tuple[int, float]]) -> Scaling:
 
 
 @dataclass(frozen=True)
-class BiasReduced(Figure):
+class BiasReduced(Evaluated):
     """What single batches and the estimator are biased by, or steps against n.
 
     Attributes
     ----------
-    name, title : str
-        Of the file; above the cell.
     quantity : {'bias', 'steps'}
         Lengths of biases against the size of a batch; or steps of `seeds` runs to the
         printed end at epsilon = 1.
@@ -162,37 +187,21 @@ class BiasReduced(Figure):
     seeds : int
     least, most : tuple of float
         The paper's bounds on the expected steps at the values of n.
-    about : str
-        The caption.
     """
 
     QUANTITIES: ClassVar[tuple[str, ...]] = ("bias", "steps")
 
-    name: str
-    title: str
-    quantity: str
-    values: tuple[int, ...]
     delta: float = 1e-8
     seeds: int = 100
     least: tuple[float, ...] = ()
     most: tuple[float, ...] = ()
-    about: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse invalid names and quantities."""
-        check_stem(self.name)
-        registry.check_choice("quantity", self.quantity, list(self.QUANTITIES))
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw one cell on a sheet of its own."""
         bias = self.quantity == "bias"
-        cross = Cross(
-            self.title, "records of a batch" if bias else "$n$", self.lines(bias)
-        )
+        axis = "records of a batch" if bias else "$n$"
         label = "length of the bias" if bias else "steps"
-        path = drawing.path(self.name)
-        with house_style():
-            return save_crosses([cross], path, self.about, label, (4.4, 3.0))
+        return self.save(drawing, axis, label, self.lines(bias))
 
     def lines(self, bias: bool) -> dict[str, Scaling]:
         """Return the lines by label."""
@@ -203,22 +212,16 @@ class BiasReduced(Figure):
             ]
             bounds = {"lower bound of the mean": self.least}
             bounds |= {"upper bound of the mean": self.most}
-            found = {"steps of a run": Scaling(self._x, tuple(drawn))}
-            return found | {k: self._line(v) for k, v in bounds.items() if v}
+            x = np.array(self.values, np.float64)
+            found = {"steps of a run": Scaling(x, tuple(drawn))}
+            return found | {k: self.line(v) for k, v in bounds.items() if v}
         single = [papers.batch_bias(k) for k in self.values]
         length, limit = papers.estimator_bias()
         return {
-            "a batch": self._line(single),
-            "the estimator": self._line([length] * len(single)),
-            "its upper 95 % limit": self._line([limit] * len(single)),
+            "a batch": self.line(single),
+            "the estimator": self.line([length] * len(single)),
+            "its upper 95 % limit": self.line([limit] * len(single)),
         }
-
-    @property
-    def _x(self) -> np.ndarray:
-        return np.array(self.values, np.float64)
-
-    def _line(self, values: list[float] | tuple[float, ...]) -> Scaling:
-        return Scaling(self._x, tuple(np.array([value]) for value in values))
 
 
 RIDGE = 0.01
@@ -227,13 +230,11 @@ AXES = {"width": "$p$", "output": "$n$", "selection": "weight $C$", "gap": "$T$"
 
 
 @dataclass(frozen=True)
-class Structured(Figure):
+class Structured(Evaluated):
     """What statements on structured norms come to along one number.
 
     Attributes
     ----------
-    name, title : str
-        Of the file; above the cell.
     quantity : {'width', 'output', 'selection', 'gap'}
         Gaussian widths of |P|(F) over p; true epsilons at 1e-5 of output noise over n,
         and of one noisy choice over the weight C of a record, where 1 is claimed; gaps
@@ -242,33 +243,22 @@ class Structured(Figure):
         Of p, n, C or T, increasing.
     norms : tuple of str
         Of `audit.papers.NAMES`, for widths; the first one, for gaps.
-    about : str
-        The caption.
     """
 
     QUANTITIES: ClassVar[tuple[str, ...]] = tuple(AXES)
 
-    name: str
-    title: str
-    quantity: str
-    values: tuple[int, ...]
     norms: tuple[str, ...] = papers.NAMES
-    about: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse invalid names and quantities."""
-        check_stem(self.name)
-        registry.check_choice("quantity", self.quantity, list(self.QUANTITIES))
+        """Refuse invalid names, quantities and norms."""
+        super().__post_init__()
         for name in self.norms:
             registry.check_choice("norms", name, list(papers.NAMES))
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw one cell on a sheet of its own."""
         label = LABELS.get(self.quantity, r"true $\varepsilon$ (claimed: 1)")
-        cross = Cross(self.title, AXES[self.quantity], self.lines())
-        path = drawing.path(self.name)
-        with house_style():
-            return save_crosses([cross], path, self.about, label, (4.4, 3.0))
+        return self.save(drawing, AXES[self.quantity], label, self.lines())
 
     def lines(self) -> dict[str, Scaling]:
         """Return the numbers by label."""
@@ -289,12 +279,7 @@ class Structured(Figure):
             for rule in papers.STEPS:
                 gaps = papers.dual_gaps(self.norms[0], rule, most)
                 found[f"step {rule}"] = partial(_least, gaps)
-        return {label: self.line(value) for label, value in found.items()}
-
-    def line(self, value: Callable[[int], float]) -> Scaling:
-        """Return a line through the values of a function."""
-        ends = tuple(np.array([value(one)]) for one in self.values)
-        return Scaling(np.array(self.values, np.float64), ends)
+        return {k: self.line(map(value, self.values)) for k, value in found.items()}
 
 
 def _least(gaps: Array, steps: int) -> float:

@@ -42,8 +42,8 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
     list of dict
         One record per trial: ``key``, ``status`` (ok, diverged, skipped, error),
         ``message``, ``facts``, ``trajectory``; where there is one, the first digits
-        of its ``identity``, and its ``batch`` (`results.store.batch_name`). An exception of
-        the algorithm is a status, not raised.
+        of its ``identity``, and its ``batch`` (`results.store.batch_name`). An
+        exception of the algorithm is a status, not raised.
     """
     try:
         return _records(trials)

@@ -27,9 +27,9 @@ class PerturbedObjective(one_solve.OneSolve):
     """Methods that publish a point near the minimiser of F(w) + b.w / n, b secret.
 
     The derivation and its constants are in ``releases.objective_gaussian``: the
-    sensitivity of the gradient of the sum, log(1 + beta / ridge) for the curvature, with
-    beta = H R_2^2 and the ridge of the sum, n (l2 + ridge), and the noise that covers
-    the distance to the minimiser.
+    sensitivity of the gradient of the sum, log(1 + beta / ridge) for the curvature,
+    with beta = H R_2^2 and the ridge of the sum, n (l2 + ridge), and the noise that
+    covers the distance to the minimiser.
     """
 
     any_penalty: ClassVar[bool] = True
