@@ -1,7 +1,7 @@
 """One run: declare, publish constants, calibrate, make mechanisms, iterate, record.
 
-This order stands here and nowhere else. A sweep, a single fit, the warm-up, the probe,
-the checks of `dp-erm-bench check` and the statistical audit all run a `Run`; who
+This order stands here and nowhere else. A sweep, a single fit, the warm-up, the
+checks of `dp-erm-bench check` and the statistical audit all run a `Run`; who
 listens to mechanisms or fixes their noise says so to it.
 """
 

@@ -78,7 +78,7 @@ def forked_workers(request, monkeypatch):
         return
     if request.node.get_closest_marker("real_workers"):
         return
-    from dp_erm_bench.runner import host, plan
+    from dp_erm_bench.runner import host
 
     real = host.start
 
@@ -86,7 +86,6 @@ def forked_workers(request, monkeypatch):
         return request.getfixturevalue("warm").worker(real)(*given, **more)
 
     monkeypatch.setattr(host, "start", start)
-    monkeypatch.setattr(plan, "start", start)
 
 
 def pytest_configure() -> None:

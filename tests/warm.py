@@ -24,7 +24,6 @@ from dp_erm_bench.runner import host
 MODULES = (
     "dp_erm_bench.cli.app",
     "dp_erm_bench.runner.execute",
-    "dp_erm_bench.runner.timed",
     "dp_erm_bench.extend",
     "dp_erm_bench.results.table",
     "dp_erm_bench.kernels.dense",
@@ -104,17 +103,16 @@ class Server:
     def worker(self, real):
         """Return what starts workers here, as `runner.host.start` does."""
 
-        def start(module, arguments, own, quiet=False):
+        def start(module, arguments, own):
             environment = {**os.environ, **host.ONE_THREAD, **own}
             if not self.fits(environment):
-                return real(module, arguments, own, quiet)
+                return real(module, arguments, own)
             pipe, theirs = Pipe()
-            with theirs, open(os.devnull, "w") as null:
+            with theirs:
                 handle = theirs.fileno()
-                said = [null.fileno()] * 2 if quiet else [1, 2]
                 call = "tests.warm.worked"
                 told = [module, str(os.getpid()), str(handle), *arguments]
-                child = self.start(call, told, environment, os.getcwd(), *said, handle)
+                child = self.start(call, told, environment, os.getcwd(), 1, 2, handle)
             return child, pipe
 
         return start

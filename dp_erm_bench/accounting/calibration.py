@@ -215,11 +215,6 @@ def _calibrated(
     return found
 
 
-def forget_calibrations() -> None:
-    """Have the next call of `calibrate` read the disk again, as a new process does."""
-    _calibrated.cache_clear()
-
-
 @functools.cache
 def sources() -> str:
     """Return the digest of accountants, laws and the libraries that they use."""

@@ -58,7 +58,7 @@ MOST = 1 << 24
 
 
 def start(
-    module: str, arguments: Sequence[str], own: Mapping[str, str], quiet: bool = False
+    module: str, arguments: Sequence[str], own: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], Connection]:
     """Return a process of one thread, and the end of its pipe that stays here.
 
@@ -74,12 +74,9 @@ def start(
         What `serve` gets beside the file descriptor of its end of a pipe.
     own : mapping
         Its environment, beside that of this process.
-    quiet : bool
-        Whether what it prints is dropped.
     """
     pipe, theirs = Pipe()
     handle, process = theirs.fileno(), None
-    said = subprocess.DEVNULL if quiet else None
     code = SERVE.format(len(arguments) + 2, module)
     try:
         with theirs, interrupts_held():
@@ -88,8 +85,6 @@ def start(
                 env={**os.environ, **ONE_THREAD, RUN: str(run_folder()), **own},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(handle,),
-                stdout=said,
-                stderr=said,
             )
     except BaseException:
         # A Ctrl-C that was held back: nobody else knows of the process yet.

@@ -6,7 +6,6 @@ Everything is planned and nothing run. `DP_ERM_BENCH_EXAMPLES=3000` searches lon
 import contextlib
 import copy
 import io
-import itertools
 import os
 
 import pytest
@@ -17,8 +16,6 @@ from hypothesis import strategies as st
 from dp_erm_bench import registry
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.experiment.schema import settings as keys
-from dp_erm_bench.runner import plan
-from dp_erm_bench.runner.plan import probed
 
 EXAMPLES = int(os.environ.get("DP_ERM_BENCH_EXAMPLES", "0"))
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -52,16 +49,11 @@ def outcome(arguments):
 
 @pytest.fixture(scope="module")
 def away(tmp_path_factory):
-    """A folder to be in; of ten plans, one tries its trials in another process."""
-    folder, plans = tmp_path_factory.mktemp("away"), itertools.count()
+    """A folder to be in."""
+    folder = tmp_path_factory.mktemp("away")
     (folder / "experiment").mkdir()
-
-    def seldom(batches):
-        return probed(batches) if next(plans) % 10 == 0 else {}
-
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(plan, "probed", seldom)
         yield folder
 
 

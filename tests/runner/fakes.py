@@ -93,19 +93,3 @@ def threads(trials):
     for one in found:
         one["message"] = os.environ.get("OMP_NUM_THREADS", "unset")
     return found
-
-
-def timed(trials):
-    """Run the trials as they are, and record the seconds of work of each.
-
-    What a new process must import is no work of theirs.
-    """
-    from dp_accounting.pld import privacy_loss_distribution  # noqa: F401
-
-    from dp_erm_bench.runner.execute import run_batch
-    from dp_erm_bench.runner.timed import Clock
-
-    clock = Clock()
-    records = run_batch(trials)
-    seconds = clock.lap() / len(trials)
-    return [{**one, "facts": {**one["facts"], "cpu": seconds}} for one in records]
