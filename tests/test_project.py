@@ -179,7 +179,8 @@ def test_what_is_imported_is_required():
     }
     providers = {"sklearn": "scikit-learn", "hydra": "hydra-core", "PIL": "pillow"}
     providers |= {"yaml": "omegaconf", "markdown_it": "markdown-it-py"}
-    optional = {"runner/engines/dask.py": {"dask", "distributed", "dask-jobqueue"}}
+    optional = {"runner/engines/dask.py": {"dask", "distributed"}}
+    optional["runner/engines/cluster.py"] = {"dask", "dask-jobqueue"}
     for path in MODULES:
         extra = optional.get(path.relative_to(PACKAGE).as_posix(), set())
         for node in ast.walk(parsed(path)):

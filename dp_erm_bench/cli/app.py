@@ -345,7 +345,7 @@ def run_tuned(
     config["profile"] = profile or PROFILE
     options = run_options(config, tuple(command), notice=_replaced(folder, command))
     code = run_experiment(blocks, folder.name, folder, options)
-    if options.mode == "plan" or options.detach:
+    if options.mode == "plan":
         return code
     draw_and_judge(folder, config)
     report(folder)
@@ -526,7 +526,7 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
     code = run_experiment(blocks, folder.name, folder, options)
     if name is None and options.mode != "plan":
         print(f"results: {folder}", file=sys.stderr)
-    if name is None or options.mode == "plan" or options.detach:
+    if name is None or options.mode == "plan":
         return code
     _finish(folder, config)
     if before and before != options.profile:

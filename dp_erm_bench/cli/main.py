@@ -79,10 +79,10 @@ Keys
   runner.worker_memory      memory after which a worker is replaced, as 2G
   runner=joblib             runner.backend=loky|threading (docs/clusters.md)
   runner=dask               runner.address=tcp://... or runner.cluster=local, or
-                            runner.cluster=slurm|pbs|sge|lsf with runner.queue
-                            runner.walltime  runner.memory  runner.interface
-                            runner.adapt  runner.job_extra_directives
-                            runner.detach
+                            runner.cluster=slurm (or another of dask-jobqueue) with
+                            runner.queue  runner.walltime  runner.memory
+                            runner.interface  runner.job_extra_directives
+                            runner.adapt
                             runner.patience  runner.mixed_cpus  (docs/clusters.md)
   -m, --multirun            accepted, changes nothing
   -cd, --config-dir FOLDER  look for experiment/NAME.yaml there too

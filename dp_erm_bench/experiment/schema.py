@@ -222,7 +222,6 @@ def canonical(value: Any) -> str:
 
 MODES = ("run", "plan")
 ENGINES = ("local", "joblib", "dask")
-CLUSTERS = ("local", "slurm", "pbs", "sge", "lsf")
 FAILED = ("error", "timeout", "killed")
 """Statuses of trials that may be run again."""
 
@@ -266,17 +265,18 @@ class EngineConfig:
     backend: str = says(
         "threading", "runner=joblib: threading, loky, or joblib's active one"
     )
-    cluster: str = says("local", "runner=dask: where its workers run", *CLUSTERS)
+    cluster: str = says(
+        "local", "runner=dask: local, or a cluster of dask-jobqueue, as slurm"
+    )
     address: str | None = says(None, "runner=dask: the scheduler's, as tcp://host:8786")
     patience: float = says(60.0, "seconds to wait for a scheduler or a worker, if none")
     mixed_cpus: bool = says(False, "let workers have several kinds of CPU")
     queue: str | None = says(None, "queue or partition of a cluster's jobs")
-    walltime: str = says("02:00:00", "how long a cluster's job may take, as 02:00:00")
-    memory: str = says("2G", "memory of a cluster's job, per worker, as 2G")
+    walltime: str | None = says(None, "time of a cluster's job; null: yaml's, or 2 h")
+    memory: str | None = says(None, "memory of a cluster's job; null: yaml's, or 2G")
     interface: str | None = says(None, "network between a cluster's nodes, as ib0")
     job_extra_directives: list[str] = says([], "further directives of a cluster's jobs")
     adapt: bool = says(True, "replace a cluster's jobs that end")
-    detach: bool = says(False, "submit one job that runs the whole sweep, and return")
 
 
 @dataclass
@@ -324,6 +324,12 @@ class Frame:
     claims: list[Any] = field(default_factory=list)
 
 
+GONE = {
+    "runner.detach": "put the same command line with runner=local into a job script "
+    "of your own (docs/clusters.md has one)",
+}
+"""Keys that were, and what to do in their place."""
+
 Keys = dict[str, tuple[dataclasses.Field[Any], Any]]
 """Field and type of a key, by its dotted name; the words allowed are in the type."""
 
@@ -359,6 +365,8 @@ def check_setting(key: str, value: Any) -> Any:
         If there is no such key or the value is of another type.
     """
     keys = settings()
+    if key in GONE:
+        raise UsageError(f"{key}: no such key any more; {GONE[key]}")
     if key not in keys:
         check_key(key, [*CHOSEN, *OTHERS, *keys])
     hint: Any = keys[key][1]

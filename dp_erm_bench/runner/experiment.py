@@ -301,11 +301,6 @@ def _run(session: Session, early: Worker | None) -> int:
         print_plan(session)
         _print_missing(session)
         return 0
-    if options.detach:
-        from dp_erm_bench.runner.engines.detach import submit
-
-        submit(session.folder, options)
-        return 0
     previous = _settled(session)
     if warning := unchecked(line.algorithm for line in session.lines):
         print(f"dp-erm-bench: {warning}", file=sys.stderr)

@@ -92,6 +92,7 @@ class RunOptions(RunnerConfig):
 
     def __post_init__(self) -> None:
         """Refuse values out of range with one sentence."""
+        self.cluster = self.cluster.lower()
         for name, least in LEASTS.items():
             value = getattr(self, name)
             if value is None and name in ("n_jobs", "report_trials"):
@@ -145,21 +146,25 @@ def run_options(
     n_jobs = jobs_of(runner)
     workers = n_jobs if isinstance(n_jobs, int) else 1
     memory = worker_memory(runner["worker_memory"], max(workers, 1))
-    if runner["cluster"] != "local" and runner["worker_memory"] == "auto":
-        # Half of what a worker's job has: one of the other half is its host.
-        memory = bytes_of(runner["memory"]) / 2
     asked = {"mode": config["mode"], "profile": config["profile"] or ""}
     asked |= {"command": tuple(command), "config": config, **changes}
-    return RunOptions(**{**runner, "n_jobs": n_jobs, "worker_memory": memory, **asked})
+    own = {"n_jobs": n_jobs, "worker_memory": memory}
+    options = RunOptions(**{**runner, **own, **asked})
+    if options.cluster != "local" and runner["worker_memory"] == "auto":
+        from dp_erm_bench.runner.engines.cluster import job_memory  # imports Dask
+
+        # Half of what a worker's job has: one of the other half is its host.
+        options.worker_memory = job_memory(options) / 2
+    return options
 
 
 def jobs_of(runner: Mapping[str, Any]) -> int | None:
-    """Return the number of workers that is asked for, None if a scheduler has its own.
+    """Return the number of workers that is asked for, None if elsewhere is their own.
 
     Raises
     ------
     UsageError
-        If there are too many, or a batch system is to have as many as it likes.
+        If there are too many.
     """
     import joblib
 
@@ -168,11 +173,9 @@ def jobs_of(runner: Mapping[str, Any]) -> int | None:
         if isinstance(n_jobs, int) and n_jobs > MOST_JOBS:
             raise UsageError(f"runner.n_jobs={n_jobs}: at most {MOST_JOBS}")
         return cast(int, n_jobs)
-    if runner["engine"] == "dask" and runner["address"]:
+    elsewhere = runner["address"] or runner["cluster"].lower() != "local"
+    if runner["engine"] == "dask" and elsewhere:
         return None
-    if runner["engine"] == "dask" and runner["cluster"] != "local":
-        where = f"runner.cluster={runner['cluster']}"
-        raise UsageError(f"runner.n_jobs=auto: {where} needs a number of jobs")
     return int(joblib.cpu_count())
 
 

@@ -1,21 +1,24 @@
 """What batch systems are asked for, and what they are not: nothing runs here."""
 
 import dataclasses
-import json
 import re
 import subprocess
 import sys
 from types import SimpleNamespace
 
+import dask
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.schema import RunnerConfig
-from dp_erm_bench.runner.engines import cluster, detach, jobs
+from dp_erm_bench.experiment.schema import RunnerConfig, check_setting
+from dp_erm_bench.runner.engines import cluster
 from dp_erm_bench.runner.engines.choice import engine_of
-from dp_erm_bench.runner.engines.cluster import certificates, log_of, private
-from dp_erm_bench.runner.engines.dask import jobqueue
-from dp_erm_bench.runner.engines.detach import command_of, script_of
+from dp_erm_bench.runner.engines.cluster import (
+    certificates,
+    cluster_class,
+    log_of,
+    private,
+)
 from dp_erm_bench.runner.options import RunOptions, run_options
 
 SECRETS = {"ca_file": "CA\nline", "cert": "CERT\nline", "key": "KEY'\nline"}
@@ -36,25 +39,42 @@ HEADS = {
         "#PBS -l walltime=26:00:30",
         "#PBS --own",
     ],
-    "sge": ["#$ -q long", "#$ -l h_rt=26:00:30", "#$ --own"],
-    "lsf": ["#BSUB -q long", "#BSUB -n 1", "#BSUB -W 26:01", "#BSUB --own"],
 }
+
+
+@pytest.fixture(autouse=True)
+def yaml(tmp_path):
+    """Return what writes a yaml of the user's for dask-jobqueue; there is none."""
+
+    def write(text):
+        (tmp_path / "jobqueue.yaml").write_text(text)
+        dask.config.refresh()
+
+    # The list is what Dask looks into.
+    before, dask.config.paths[:] = [*dask.config.paths], [str(tmp_path)]
+    yield write
+    dask.config.paths[:] = before
+    dask.config.refresh()
 
 
 def made(cluster, **changes):
     usual = {"engine": "dask", "cluster": cluster, "queue": "long", "memory": "3G"}
-    usual |= {"walltime": "1-02:00:30", "job_extra_directives": ["--own"]}
+    usual |= {"walltime": "26:00:30", "job_extra_directives": ["--own"]}
     return RunOptions(**{**usual, **changes})
 
 
-@pytest.mark.parametrize("cluster", HEADS)
-def test_the_script_of_a_worker(cluster, tmp_path, monkeypatch):
+def script_of(options, logs):
+    """Return the script of a job of a worker."""
+    asked = cluster.worker(options, logs, certificates(SECURITY))
+    kind = cluster_class(options.cluster).job_cls
+    return kind("tls://1.2.3.4:5", name="w", protocol="tls://", **asked).job_script()
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_script_of_a_worker(name, tmp_path, monkeypatch):
     monkeypatch.setenv("DP_ERM_BENCH_CACHE", "/a cache")
-    asked = jobs.worker(made(cluster, interface="lo"), tmp_path, certificates(SECURITY))
-    kind = getattr(jobqueue(), jobs.SYSTEMS[cluster].cluster).job_cls
-    job = kind("tls://10.0.0.1:5", name="w", protocol="tls://", **asked)
-    lines = job.job_script().splitlines()
-    assert {*HEADS[cluster]} <= {*lines}
+    lines = script_of(made(name, interface="lo"), tmp_path).splitlines()
+    assert {*HEADS[name]} <= {*lines}
     assert any(str(tmp_path) in line for line in lines if line.startswith("#"))
     command = lines[-1]
     assert command.startswith(f"{sys.executable} -m distributed.cli.dask_worker tls://")
@@ -68,95 +88,72 @@ def test_the_script_of_a_worker(cluster, tmp_path, monkeypatch):
     assert env["DP_ERM_BENCH_CACHE"] == "/a cache"
 
 
-@pytest.mark.parametrize("cluster", HEADS)
-def test_the_script_of_a_whole_sweep(cluster, tmp_path):
-    command = ("dp-erm-bench", "seed=range(0,9)", "runner=dask", "name=a b")
-    command += (f"runner.cluster={cluster}", "runner.detach=true", "runner.n_jobs=4")
-    options = made(cluster, n_jobs=4, command=command, worker_memory=1e9)
-    script = script_of(tmp_path, options, "token")
-    assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
-    head = {*HEADS[cluster]} - {
-        *("#SBATCH --cpus-per-task=1", "#SBATCH --mem=3G", "#BSUB -n 1"),
-        "#PBS -l select=1:ncpus=1:mem=3072MB",
-    }
-    wide = {
-        "slurm": {"#SBATCH --cpus-per-task=4", "#SBATCH --mem=12G"},
-        "pbs": {"#PBS -l select=1:ncpus=4:mem=12GB"},
-        "sge": set(),
-        "lsf": {"#BSUB -n 4", '#BSUB -R "span[hosts=1]"'},
-    }
-    assert head | wide[cluster] <= {*script.splitlines()}
-    last = script.splitlines()[-1]
-    assert last == (
-        f"exec {sys.executable} -m dp_erm_bench 'seed=range(0,9)' 'name=a b' "
-        "runner=local runner.n_jobs=4 runner.worker_memory=1000000000"
+@pytest.mark.parametrize(
+    "name, line",
+    [
+        ("SGE", "#$ -l h_rt=02:00:00"),
+        ("lsf", "#BSUB -W 02:00"),
+        ("oar", "#OAR -l /nodes=1/core=1,walltime=02:00:00"),
+        ("Moab", "#PBS -l walltime=02:00:00"),
+        ("htcondor", "RequestCpus = MY.DaskWorkerCores"),
+    ],
+)
+def test_any_cluster_of_dask_jobqueue_is_taken_by_its_name(name, line, tmp_path, yaml):
+    own = "htcondor: {disk: 1GB}, oar: {memory-per-core-property-name: memcore}"
+    yaml(f"jobqueue: {{{own}}}")
+    script = script_of(RunOptions(engine="dask", cluster=name), tmp_path)
+    assert line in script.splitlines()
+    if name == "htcondor":
+        # It takes the whole command in one line.
+        script = next(one for one in script.splitlines() if one.startswith("Arg"))
+    assert "WORKER__KEY" in script and sys.executable in script
+
+
+def test_what_the_keys_do_not_say_the_yaml_of_dask_jobqueue_does(tmp_path, yaml):
+    yaml(
+        "jobqueue:\n  slurm:\n    queue: theirs\n    walltime: '03:00:00'\n"
+        "    memory: 5 GiB\n    account: lab\n    cores: 36\n    python: mine\n"
+        "    job-script-prologue: [module load python]\n"
+        "    job-extra-directives: [--their]\n"
     )
+    lines = script_of(RunOptions(engine="dask", cluster="slurm"), tmp_path).splitlines()
+    assert {
+        *("#SBATCH -p theirs", "#SBATCH -t 03:00:00", "#SBATCH --mem=5G"),
+        *("#SBATCH -A lab", "#SBATCH --cpus-per-task=1", "#SBATCH --their"),
+        *("#SBATCH --open-mode=append", "module load python"),
+    } <= {*lines}
+    assert lines[-1].startswith("mine -m distributed.cli.dask_worker tls://")
+    said = script_of(made("slurm"), tmp_path).splitlines()
+    assert {*HEADS["slurm"], "#SBATCH -A lab"} <= {*said}
+    assert not {"#SBATCH -p theirs", "#SBATCH --their"} & {*said}
+    yaml("jobqueue: {slurm: {walltime: '00:30:00'}}")
+    with pytest.raises(UsageError, match="at most runner.walltime=00:30:00 less 60"):
+        RunOptions(engine="dask", cluster="slurm")
 
 
-def test_a_job_ends_where_the_folder_is_not_shared(tmp_path, monkeypatch):
-    options = made("slurm", command=("dp-erm-bench",))
-    monkeypatch.setattr(detach, "command_of", lambda options: ["echo", "ran"])
-    script = script_of(tmp_path, options, "token")
-    run = {"input": script, "capture_output": True, "text": True}
-    done = subprocess.run(["bash"], **run)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "not shared" in done.stderr
-    (tmp_path / "job.json").write_text(json.dumps({"token": "token"}))
-    assert subprocess.run(["bash"], **run).stdout == "ran\n"
-    assert (tmp_path / "jobs" / "token.heard").read_text().startswith("token ")
+def test_what_dask_jobqueue_refuses_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "_log_folder", lambda: tmp_path)
+    ours = cluster.Jobs(RunOptions(engine="dask", cluster="htcondor"), 1, SECURITY)
+    with pytest.raises(UsageError) as refusal:
+        ours.__enter__()
+    said = "runner.cluster=htcondor: dask-jobqueue says: You must specify how much disk"
+    assert str(refusal.value).startswith(said) and "\n" not in str(refusal.value)
 
 
-def test_only_a_command_line_is_detached(tmp_path):
-    options = made("slurm", command=("script.py",))
-    with pytest.raises(UsageError, match="runner.detach=true: a job runs a command"):
-        detach.submit(tmp_path, options)
+def test_without_dask_jobqueue_a_cluster_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    with pytest.raises(UsageError, match="dask_jobqueue: not installed; pip install"):
+        RunOptions(engine="dask", cluster="slurm")
 
 
 def test_known_jobs_are_cancelled_though_the_cluster_can_say_nothing(monkeypatch):
     asked = []
     monkeypatch.setattr(cluster, "ask", lambda *command: asked.append(command))
-    ours = cluster.Jobs(made("slurm"), 1, jobqueue(), SECURITY)
+    ours = cluster.Jobs(made("slurm"), 1, SECURITY)
     ours.cluster, ours.logs = SimpleNamespace(), "nowhere"
     ours._ids = {"12"}
     ours.__exit__(None, None, None)
     assert asked == [("scancel", "12")]
-
-
-def test_a_job_of_another_system_that_may_wait_is_left_alone(
-    tmp_path, monkeypatch, capsys
-):
-    """PBS is not asked whether a job waits: it is not cancelled for having to."""
-    asked = []
-
-    def ask(*command, script=None):
-        asked.append(command[0])
-        return subprocess.CompletedProcess(command, 0, "12.server\n", "")
-
-    monkeypatch.setattr(detach, "check_script", lambda options, script: None)
-    monkeypatch.setattr(detach, "listed", lambda cluster, ids: {*ids})
-    monkeypatch.setattr(detach, "ask", ask)
-    detach.submit(tmp_path, made("pbs", command=("dp-erm-bench",), patience=0.1))
-    assert asked == ["qsub"]
-    assert capsys.readouterr().out.startswith("job 12 has not begun yet, or ")
-
-
-@pytest.mark.parametrize("job", ["-f", "1; ls", [1], None])
-def test_a_job_without_a_number_is_asked_of_nobody(job, tmp_path, monkeypatch):
-    (tmp_path / "job.json").write_text(json.dumps({"cluster": "pbs", "job": job}))
-    monkeypatch.setattr(detach, "listed", lambda cluster, ids: {*ids})
-    detach._check_alone(tmp_path)
-    (tmp_path / "job.json").write_text(json.dumps({"cluster": "pbs", "job": "12"}))
-    with pytest.raises(UsageError, match="job 12 of pbs runs this sweep already"):
-        detach._check_alone(tmp_path)
-
-
-def test_the_keys_of_engines_are_not_the_job_s():
-    command = ("dp-erm-bench", "-cd", "conf", "runner.queue=a", "runner.retry=error")
-    options = made("slurm", command=command, n_jobs=2)
-    assert command_of(options)[3:] == [
-        *("-cd", "conf", "runner.retry=error", "runner=local"),
-        *("runner.n_jobs=2", "runner.worker_memory=null"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -173,11 +170,24 @@ def test_the_keys_of_engines_are_not_the_job_s():
         ),
         ({"time_limit": None}, "runner.time_limit=null: must be at most"),
         ({"interface": "ib77"}, "runner.interface=ib77: must be a network interface"),
+        ({"cluster": "slrm"}, "runner.cluster=slrm (did you mean slurm?): must be"),
+        ({"cluster": "jobqueue"}, "runner.cluster=jobqueue: must be one of local, "),
+        ({"n_jobs": None}, "runner.n_jobs=auto: runner.cluster=slurm needs a number"),
+        ({"cluster": "lsf"}, "runner.walltime=26:00:30: must be a time as 02:00 "),
+        (
+            {"cluster": "htcondor", "walltime": None},
+            "runner.queue=long: HTCondorCluster of dask-jobqueue has no queue",
+        ),
     ],
 )
 def test_what_no_job_can_have_is_refused(changes, sentence):
     with pytest.raises(UsageError, match=re.escape(sentence)):
-        made("slurm", **changes)
+        made(**{"cluster": "slurm", **changes})
+
+
+def test_a_sweep_is_detached_by_a_script_of_one_s_own():
+    with pytest.raises(UsageError, match="runner.detach: .*with runner=local into a"):
+        check_setting("runner.detach", True)
 
 
 def test_a_job_may_be_as_long_as_it_needs():
@@ -185,18 +195,17 @@ def test_a_job_may_be_as_long_as_it_needs():
     assert made("slurm", walltime="00:02:00", time_limit=60.0).time_limit == 60
 
 
-@pytest.mark.parametrize("cluster", HEADS)
-def test_a_system_that_is_not_here_is_named(cluster, monkeypatch, tmp_path):
+@pytest.mark.parametrize("name, command", [("slurm", "sbatch"), ("pbs", "qsub")])
+def test_a_system_that_is_not_here_is_named(name, command, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    command = jobs.SYSTEMS[cluster].submit
-    sentence = f"runner.cluster={cluster}: there is no command {command}"
+    sentence = f"runner.cluster={name}: there is no command {command}"
     with pytest.raises(UsageError, match=sentence):
-        jobs.check_script(made(cluster), "")
+        cluster.check_script(made(name), "")
 
 
 def test_keys_are_written_where_nobody_else_reads(tmp_path):
-    kind = private(jobqueue().SLURMCluster).job_cls
-    asked = jobs.worker(made("slurm"), tmp_path, certificates(SECURITY))
+    kind = private(cluster_class("slurm")).job_cls
+    asked = cluster.worker(made("slurm"), tmp_path, certificates(SECURITY))
     job = kind("tls://10.0.0.1:5", name="w", **asked)
     with job.job_file() as name:
         path = type(tmp_path)(name)

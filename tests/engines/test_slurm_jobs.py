@@ -249,46 +249,18 @@ SLURM += ("runner.memory=300M",)
         ("runner.walltime=3-00:00:00", r"job \d+ would wait for ever \(Partition"),
     ],
 )
-@pytest.mark.parametrize("detach", ["false", "true"])
 def test_what_slurm_has_not_is_refused_at_once(
-    cluster, tmp_path, monkeypatch, change, why, detach
+    cluster, tmp_path, monkeypatch, change, why
 ):
     monkeypatch.chdir(tmp_path)
     start = time.monotonic()
-    changes = [*SLURM, f"runner.detach={detach}", change]
-    done = command(*changes)
+    done = command(*SLURM, change)
     assert time.monotonic() - start < 15
     assert done.returncode == 2
     (line,) = [one for one in done.stderr.splitlines() if "results:" not in one]
     assert line.startswith("dp-erm-bench: runner.cluster=slurm") and change in line
     assert re.search(why, line)
     wait_for(lambda: not cluster.jobs())
-
-
-DETACHED = (*SLURM, "runner.detach=true")
-
-
-def test_a_detached_sweep_runs_by_itself(cluster, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = command(*DETACHED, "seed=range(0,2000)")
-    assert (done.returncode, done.stderr) == (0, "results: results/sweep\n")
-    (job,) = cluster.jobs()
-    asked = cluster.job(job)
-    assert asked["NumCPUs"] == "2" and asked["MinMemoryNode"] == "600M"
-    assert f"job {job} runs this sweep on " in done.stdout
-    assert f"look at it with: squeue -j {job}" in done.stdout
-    again = command(*DETACHED, "seed=range(0,2000)")
-    assert again.returncode == 2
-    assert f"runner.detach=true: job {job} of slurm runs this sweep" in again.stderr
-    assert [*cluster.jobs()] == [job]
-    wait_for(lambda: not cluster.jobs(), 60)
-    assert cluster.job(job)["JobState"] == "COMPLETED"
-    here = command(*SLURM, "seed=range(0,2000)")
-    assert "sweep: 2000 trials (0 run now): 2000 ok" in here.stdout
-    later = cluster.run("scontrol", "show", "job", str(job + 1))
-    assert later.returncode, "nothing was left to do, and jobs were started"
-    (log,) = (tmp_path / "results/sweep/jobs").glob(f"*-{job}.out")
-    assert "2000 trials (2000 run now)" in log.read_text()
 
 
 def test_a_run_waits_in_the_queue_for_longer_than_its_patience(cluster, runs):
@@ -304,32 +276,3 @@ def test_a_run_waits_in_the_queue_for_longer_than_its_patience(cluster, runs):
     assert re.fullmatch(
         r"(dp-erm-bench: no worker yet \(job \d+ waits: \w+\)\n)+", done.err
     )
-
-
-def test_a_detached_sweep_may_wait(cluster, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    other = ("sbatch", "--parsable", "--exclusive", "-o", "/dev/null")
-    other = int(cluster.run(*other, "--wrap", "sleep 600").stdout)
-    wait_for(lambda: cluster.jobs() == {other: "RUNNING"})
-    done = command(*DETACHED, "runner.patience=4")
-    assert (done.returncode, done.stderr) == (0, "results: results/sweep\n")
-    (job,) = {*cluster.jobs()} - {other}
-    assert re.search(rf"job {job} waits \((Resources|Priority)\) and will", done.stdout)
-    cluster.cancel(other)
-    wait_for(lambda: not cluster.jobs(), 60)
-    assert "60 trials (0 run now): 60 ok" in command().stdout
-
-
-def test_a_job_that_does_not_write_is_told(cluster, tmp_path, monkeypatch):
-    """The job's node has another folder where the parent has this one."""
-    monkeypatch.chdir(tmp_path)
-    fake_sbatch(tmp_path, monkeypatch, f"s:{tmp_path}/results/:{tmp_path}/other/:g")
-    (tmp_path / "other/sweep/jobs").mkdir(parents=True)
-    done = command(*DETACHED)
-    assert done.returncode == 2
-    assert re.fullmatch(
-        r"dp-erm-bench: runner.detach=true: job \d+ did not write into results/sweep, "
-        r"which its node must share\n",
-        done.stderr,
-    )
-    wait_for(lambda: not cluster.jobs())

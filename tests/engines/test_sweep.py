@@ -118,7 +118,7 @@ def test_backends_that_hang_are_refused_by_name(tmp_path, backend):
         ({"backend": "lokky", "engine": "joblib"}, "runner.backend=lokky"),
         ({"backend": "loky"}, "only runner=joblib has it"),
         ({"engine": "dask", "cluster": "slurm"}, "needs a number of jobs"),
-        ({"queue": "main"}, "only runner=dask with runner.cluster=slurm"),
+        ({"queue": "main"}, "only runner=dask with a runner.cluster, as slurm"),
         ({"address": "tcp://a:1"}, "only runner=dask has it"),
     ],
 )

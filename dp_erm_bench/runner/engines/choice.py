@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.schema import CLUSTERS, ENGINES, EngineConfig, RunnerConfig
+from dp_erm_bench.experiment.schema import ENGINES, EngineConfig, RunnerConfig
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.engines.base import ACTIVE, HANG, Engine, hanging
-from dp_erm_bench.runner.engines.jobs import check_jobs
 from dp_erm_bench.runner.handshake import Needs
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ BRIEF = 5.0
 
 BATCH = (
     *("queue", "walltime", "memory", "interface", "job_extra_directives"),
-    *("adapt", "detach"),
+    "adapt",
 )
 """Keys of a cluster's jobs."""
 
@@ -50,7 +49,6 @@ def check_engine(options: RunnerConfig) -> None:
         With key, value, and what is allowed.
     """
     check_choice("runner", options.engine, [*ENGINES])
-    check_choice("runner.cluster", options.cluster, [*CLUSTERS])
     allowed = set(KEYS[options.engine])
     jobs = options.engine == "dask" and options.cluster != "local"
     if jobs:
@@ -62,7 +60,7 @@ def check_engine(options: RunnerConfig) -> None:
         whose = next((e for e, keys in KEYS.items() if field.name in keys), "dask")
         where = f"runner={whose}"
         if field.name in BATCH:
-            where += f" with runner.cluster={', '.join(CLUSTERS[1:])}"
+            where += " with a runner.cluster, as slurm,"
         raise UsageError(f"runner.{field.name}={value}: only {where} has it")
     if options.backend in HANG:
         raise hanging(f"runner.backend={options.backend}", options.backend)
@@ -82,6 +80,8 @@ def check_engine(options: RunnerConfig) -> None:
             f"runner.cluster={options.cluster} runs in this process"
         )
     if jobs:
+        from dp_erm_bench.runner.engines.cluster import check_jobs  # imports Dask
+
         check_jobs(options)
 
 

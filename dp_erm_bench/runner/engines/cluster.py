@@ -1,32 +1,35 @@
-"""Dask clusters: of this machine, or of jobs of a batch system."""
+"""Dask clusters: of this machine, or of the jobs of a batch system.
+
+The jobs are those of any cluster class of dask-jobqueue, with what its own yaml says.
+SLURM alone is asked more than dask-jobqueue asks: whether it would take a job, what a
+job waits for, and how it ended.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
+import math
 import os
 import re
+import shlex
 import shutil
 import signal
+import socket
+import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Self
 
-from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.schema import EngineConfig
+from dp_erm_bench.errors import UsageError, refused
+from dp_erm_bench.experiment.schema import EngineConfig, RunnerConfig, bytes_of
 from dp_erm_bench.paths import cache_dir, scratch
-from dp_erm_bench.runner.engines.jobs import (
-    SYSTEMS,
-    ask,
-    check_script,
-    listed,
-    waits,
-    worker,
-)
+from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.host import interrupts_held
 
 LOOPBACK = "127.0.0.1"
@@ -180,6 +183,297 @@ def signals_deferred() -> Iterator[None]:
             signal.raise_signal(one)
 
 
+NAME = "dp-erm-bench"
+SLURM = "slurm"
+WALLTIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d))?")
+HOURS, MEMORY = "02:00:00", "2G"
+"""Of a job, where neither a key nor the user's yaml says."""
+
+LEAST_MEMORY = 1 << 20
+MARGIN = 60
+"""Seconds of a job that are left to start a worker and to end it."""
+
+ANSWER = 30.0
+"""Seconds in which a command of a batch system must answer."""
+
+HOPELESS = (
+    *("PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig", "BadConstraints"),
+    *("PartitionDown", "PartitionInactive", "AccountNotAllowed", "QOSNotAllowed"),
+)
+"""Reasons for which a job of SLURM waits until somebody changes the cluster."""
+
+
+def cluster_class(name: str) -> Any:
+    """Return the class of dask-jobqueue that is called NAMECluster, in any case.
+
+    Raises
+    ------
+    UsageError
+        If there is none, or dask-jobqueue is not installed.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        import dask_jobqueue
+    except ModuleNotFoundError as error:
+        raise missing(error) from None
+    finally:
+        # It has Ctrl-C end the process with exit code 0.
+        signal.signal(signal.SIGINT, before)
+    offered = {
+        each.removesuffix("Cluster").lower(): kind
+        for each, kind in vars(dask_jobqueue).items()
+        if each.endswith("Cluster") and hasattr(kind, "job_cls")
+    }
+    check_choice("runner.cluster", name, ["local", *sorted(offered)])
+    return offered[name]
+
+
+def missing(error: ImportError) -> UsageError:
+    """Return the sentence about a package that clusters need."""
+    return UsageError(
+        f"runner=dask with runner.cluster: {error.name or error}: not installed; "
+        "pip install 'dp_erm_bench[dask]'"
+    )
+
+
+def check_jobs(options: RunnerConfig) -> None:
+    """Refuse what no job can be given, whatever the batch system has.
+
+    Raises
+    ------
+    UsageError
+        With key, value, and what is allowed.
+    """
+    kind = cluster_class(options.cluster)
+    if options.n_jobs is None:
+        where = f"runner.cluster={options.cluster}"
+        raise UsageError(f"runner.n_jobs=auto: {where} needs a number of jobs")
+    for key in ("queue", "walltime"):
+        value = getattr(options, key)
+        if value is not None and not _takes(kind, key):
+            rule = f"{kind.__name__} of dask-jobqueue has no {key}"
+            raise UsageError(f"runner.{key}={value}: {rule}")
+    if not LEAST_MEMORY <= job_memory(options) < math.inf:
+        memory = options.memory or told(options, "memory")
+        rule = "a size of at least 1M, as 500M or 2G"
+        raise refused("runner.memory", memory, rule)
+    if _takes(kind, "walltime"):
+        _check_walltime(options)
+    there = [name for _, name in socket.if_nameindex()]
+    if options.interface is not None and options.interface not in there:
+        rule = f"a network interface of this machine: {', '.join(there)}"
+        raise refused("runner.interface", options.interface, rule)
+
+
+def _takes(kind: Any, key: str) -> bool:
+    return key in inspect.signature(kind.job_cls).parameters
+
+
+def _check_walltime(options: RunnerConfig) -> None:
+    """Refuse a walltime that is none, or in which a trial may not end.
+
+    Such a trial may take all of a job, again and again, and never end.
+    """
+    walltime, limit = job_walltime(options), options.time_limit
+    seconds = seconds_of(walltime)
+    if not seconds > 0 or walltime.count(":") != _usual(options).count(":"):
+        rule = f"a time as {_usual(options)} or 1-12:00:00"
+        raise refused("runner.walltime", walltime, rule)
+    if limit is None or seconds < limit + MARGIN:
+        value = "null" if limit is None else f"{limit:g}"
+        raise UsageError(
+            f"runner.time_limit={value}: must be at most runner.walltime="
+            f"{walltime} less {MARGIN} s, so that a job outlives its trials"
+        )
+
+
+def _usual(options: EngineConfig) -> str:
+    """Return the usual walltime; LSF's have no seconds."""
+    return HOURS[:-3] if options.cluster == "lsf" else HOURS
+
+
+def told(options: EngineConfig, key: str) -> Any:
+    """Return what the user's yaml of Dask says of a cluster's jobs, None if nothing.
+
+    Dask's variables of the environment count; what dask-jobqueue itself has for a
+    default does not.
+    """
+    import dask.config
+
+    own = dask.config.collect()
+    return dask.config.get(f"jobqueue.{options.cluster}.{key}", None, config=own)
+
+
+def job_memory(options: EngineConfig) -> float:
+    """Return the bytes of a job, NaN if they are none: the key's, the yaml's, 2 GB."""
+    own = told(options, "memory")
+    if options.memory is not None or own is None:
+        return bytes_of(options.memory or MEMORY)
+    from dask.utils import parse_bytes
+
+    with contextlib.suppress(ValueError):
+        return float(parse_bytes(own))
+    return math.nan
+
+
+def job_walltime(options: EngineConfig) -> str:
+    """Return how long a job may take: as the key says, the yaml, or two hours."""
+    return options.walltime or str(told(options, "walltime") or _usual(options))
+
+
+def seconds_of(walltime: str) -> float:
+    """Return the seconds of a time as 02:00:00, 02:00 or 1-12:00:00, NaN if none."""
+    match = WALLTIME.fullmatch(walltime)
+    if not match:
+        return math.nan
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((24 * days + hours) * 60 + minutes) * 60 + seconds)
+
+
+def worker(
+    options: EngineConfig, logs: Path, secrets: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what dask-jobqueue needs to make the jobs of workers, one core each.
+
+    What is left out is what its yaml says.
+
+    Parameters
+    ----------
+    options : EngineConfig
+        Checked ones.
+    logs : Path
+        Folder for the logs of the jobs.
+    secrets : mapping of str to str, optional
+        Certificates and keys in PEM form, by the name of Dask's key of configuration.
+        They travel in the script, which only the user and the batch system can read,
+        so that no file need be shared for them.
+    """
+    import dask.config
+
+    def listed(key: str) -> Any:
+        return dask.config.get(f"jobqueue.{options.cluster}.{key}", None) or []
+
+    settings = {
+        "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
+        # What is told of a lost job is the end of its log.
+        "DASK_LOGGING__DISTRIBUTED": "warning",
+        **(secrets or {}),
+    }
+    keys = {"queue": options.queue, "interface": options.interface}
+    if _takes(cluster_class(options.cluster), "walltime"):
+        keys["walltime"] = job_walltime(options)
+    directives = options.job_extra_directives or listed("job-extra-directives")
+    if options.cluster == SLURM:
+        # A job that is put back into the queue goes on with its log.
+        directives = ["--open-mode=append", *directives]
+    return {
+        **{key: value for key, value in keys.items() if value is not None},
+        "cores": 1,
+        "processes": 1,
+        "memory": str(int(job_memory(options))),
+        "job_name": told(options, "name") or NAME,
+        "job_extra_directives": directives,
+        "log_directory": str(logs),
+        "job_script_prologue": [*listed("job-script-prologue"), *exports(settings)],
+        # The batch system limits the memory. Nobody listens to the workers' pages.
+        "worker_extra_args": [
+            *("--memory-limit", "0", "--no-dashboard"),
+            *("--dashboard-address", "127.0.0.1:0"),
+            *listed("worker-extra-args"),
+        ],
+    }
+
+
+def exports(settings: Mapping[str, str]) -> list[str]:
+    """Return the lines of a script that hand on settings, and those of this package.
+
+    A value of several lines is written in one: HTCondor has its script in one.
+    """
+    own = {k: v for k, v in os.environ.items() if k.startswith("DP_ERM_BENCH_")}
+    return [f"export {k}={_quoted(v)}" for k, v in {**settings, **own}.items()]
+
+
+def _quoted(value: str) -> str:
+    lines = value.splitlines()
+    if len(lines) < 2:
+        return shlex.quote(value)
+    return f"\"$(printf '%s\\n' {shlex.join(lines)})\""
+
+
+def ask(*command: str, script: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command of a batch system to its end, without raising if it fails."""
+    try:
+        return subprocess.run(
+            command, input=script or "", capture_output=True, text=True, timeout=ANSWER
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))
+
+
+def check_script(options: EngineConfig, script: str) -> None:
+    """Refuse a job that the batch system would refuse, as far as it says so.
+
+    Raises
+    ------
+    UsageError
+        If there is no such system on this machine, or SLURM does not take the script.
+    """
+    where = f"runner.cluster={options.cluster}"
+    submit = cluster_class(options.cluster).job_cls.submit_command
+    if shutil.which(submit) is None:
+        raise UsageError(f"{where}: there is no command {submit} on this machine")
+    if options.cluster != SLURM:
+        return
+    tried = ask(submit, "--test-only", script=script)
+    if tried.returncode:
+        raise UsageError(f"{described(options)}: {submit} says: {said(tried.stderr)}")
+
+
+def described(options: EngineConfig) -> str:
+    """Return the keys of which a batch system may refuse one."""
+    pairs = [("cluster", options.cluster), ("queue", options.queue)]
+    pairs += [("memory", options.memory), ("walltime", options.walltime)]
+    pairs += [("job_extra_directives", one) for one in options.job_extra_directives]
+    return " ".join(f"runner.{key}={value}" for key, value in pairs if value)
+
+
+def said(text: str) -> str:
+    """Return what a command complains of, in one line."""
+    lines = [re.sub(r"^\w+: (error: )?", "", line) for line in text.splitlines()]
+    return "; ".join(dict.fromkeys(filter(None, map(str.strip, lines)))) or "no"
+
+
+def waits(options: EngineConfig, ids: Iterable[str]) -> dict[str, str]:
+    """Return why each job of SLURM waits that does, by its id.
+
+    Raises
+    ------
+    UsageError
+        If the partition is why one waits: it would for ever.
+    """
+    numbers = ",".join(ids)
+    if options.cluster != SLURM or not numbers:
+        return {}
+    asked = ask("squeue", "-h", "-t", "PENDING", "-o", "%A %r", "-j", numbers)
+    found = dict(line.split(" ", 1) for line in asked.stdout.splitlines())
+    for job, reason in found.items():
+        if reason.strip("()") in HOPELESS:
+            raise UsageError(
+                f"{described(options)}: job {job} would wait for ever ({reason})"
+            )
+    return found
+
+
+def queued(ids: Sequence[str]) -> set[str]:
+    """Return those of some jobs of SLURM that wait or run; all, if it does not say."""
+    if not ids:
+        return set()
+    asked = ask("squeue", "-h", "-o", "%A", "-j", ",".join(ids))
+    if asked.returncode and "invalid" not in asked.stderr.lower():
+        return {*ids}
+    return {*ids} & {*asked.stdout.split()}
+
+
 UNWRITABLE = "JobLaunchFailure"
 """What SLURM says of a job whose node cannot write its log: it shares no folder."""
 
@@ -211,8 +505,6 @@ class Jobs:
         Checked ones.
     n_jobs : int
         Jobs to have.
-    jobqueue : module
-        dask-jobqueue.
     security : Security
         Dask's; of its temporary ones.
 
@@ -222,11 +514,9 @@ class Jobs:
         Dask's, while the context lasts.
     """
 
-    def __init__(
-        self, options: EngineConfig, n_jobs: int, jobqueue: Any, security: Any
-    ) -> None:
+    def __init__(self, options: EngineConfig, n_jobs: int, security: Any) -> None:
         self.options, self.n_jobs, self.security = options, n_jobs, security
-        self._class = private(getattr(jobqueue, SYSTEMS[options.cluster].cluster))
+        self._class = private(cluster_class(options.cluster))
         self._ids: set[str] = set()
         self._of: dict[str, str] = {}
         self._asked = self._checked = time.monotonic()
@@ -242,17 +532,24 @@ class Jobs:
         """
         self.logs = _log_folder()
         options = worker(self.options, self.logs, certificates(self.security))
-        job = self._class.job_cls("tls://", name="worker", protocol="tls://", **options)
+        tls = "tls://"
         try:
+            job = self._class.job_cls(tls, name="worker", protocol=tls, **options)
             check_script(self.options, job.job_script())
-        except UsageError:
+        except Exception as error:
             shutil.rmtree(self.logs, ignore_errors=True)
-            raise
+            if isinstance(error, UsageError):
+                raise
+            where, why = described(self.options), said(str(error))
+            raise UsageError(f"{where}: dask-jobqueue says: {why}") from None
         try:
             self.cluster = self._class(
                 security=self.security,
                 silence_logs=logging.CRITICAL,
-                scheduler_options={"dashboard": False, "dashboard_address": ANY_PORT},
+                scheduler_options={
+                    **{"dashboard": False, "dashboard_address": ANY_PORT},
+                    **(told(self.options, "scheduler-options") or {}),
+                },
                 **options,
             )
         except RuntimeError as error:
@@ -272,7 +569,8 @@ class Jobs:
         with contextlib.suppress(Exception):
             self.cluster.close(timeout=END)
         if self._ids:
-            ask(SYSTEMS[self.options.cluster].cancel, *self._ids)
+            cancel = shlex.split(self._class.job_cls.cancel_command)
+            ask(*cancel, *self._ids)
         if not isinstance(error, UsageError):
             shutil.rmtree(self.logs, ignore_errors=True)
 
@@ -284,13 +582,14 @@ class Jobs:
         for address, about in list(self.cluster.scheduler_info["workers"].items()):
             if job := ids.pop(about["name"], None):
                 self._of[address] = job
-        if self.options.adapt and time.monotonic() > self._asked + ASK:
+        slurm = self.options.cluster == SLURM
+        if slurm and self.options.adapt and time.monotonic() > self._asked + ASK:
             self._replace(ids)
             self._asked = time.monotonic()
 
     def _replace(self, absent: Mapping[Any, str]) -> None:
         """Submit jobs anew that ended before their worker came: Dask waits for them."""
-        there = listed(self.options.cluster, [*absent.values()])
+        there = queued([*absent.values()])
         ended = [name for name, job in absent.items() if job not in there]
         self._stillborn += len(ended)
         # They may never come.
@@ -302,7 +601,7 @@ class Jobs:
 
     def _state(self, job: str) -> str:
         """Return what SLURM says of a job, as `FAILED, NonZeroExitCode`."""
-        if self.options.cluster != "slurm":
+        if self.options.cluster != SLURM:
             return ""
         shown = ask("scontrol", "-o", "show", "job", job).stdout
         words = dict(re.findall(r"(\w+)=(\S*)", shown))

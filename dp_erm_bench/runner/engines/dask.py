@@ -1,7 +1,7 @@
 """Dask's own client: to workers of this machine, or of a scheduler at an address.
 
-All that imports Dask is here. joblib's backend of that name is not used: it waits for
-ever once a worker was killed.
+All that imports Dask is here and, for jobs, in `cluster`. joblib's backend of that name
+is not used: it waits for ever once a worker was killed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import signal
 import time
 from collections.abc import Callable
 from typing import Any, Self
@@ -24,6 +23,7 @@ from dp_erm_bench.runner.engines.base import GONE, Ending, SchedulerLost
 from dp_erm_bench.runner.engines.cluster import (
     Jobs,
     LocalWorkers,
+    missing,
     signals_deferred,
     silence,
 )
@@ -86,7 +86,7 @@ class Connection:
             return
         made: Jobs | LocalWorkers = LocalWorkers(self.n_jobs, LocalCluster)
         if self.options.cluster != "local":
-            made = Jobs(self.options, self.n_jobs or 1, jobqueue(), _certificates())
+            made = Jobs(self.options, self.n_jobs or 1, _certificates())
         with signals_deferred():
             self._stack.enter_context(made)
             self.workers = made
@@ -214,35 +214,9 @@ def wish() -> Callable[[], bool]:
     return wanted
 
 
-def jobqueue() -> Any:
-    """Return the module dask-jobqueue, which leaves Ctrl-C as it is.
-
-    Raises
-    ------
-    UsageError
-        If it is not installed.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        import dask_jobqueue
-    except ModuleNotFoundError as error:
-        raise _missing(error) from None
-    finally:
-        # It has Ctrl-C end the process with exit code 0.
-        signal.signal(signal.SIGINT, before)
-    return dask_jobqueue
-
-
 def _certificates() -> Any:
     """Return certificates and keys for this run alone."""
     try:
         return Security.temporary()
     except ImportError as error:
-        raise _missing(error) from None
-
-
-def _missing(error: ImportError) -> UsageError:
-    return UsageError(
-        f"runner=dask with runner.cluster: {error.name or error}: not installed; "
-        "pip install 'dp_erm_bench[dask]'"
-    )
+        raise missing(error) from None
