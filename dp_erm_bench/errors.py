@@ -31,6 +31,10 @@ class Unsupported(UsageError):
     """An algorithm cannot serve a problem; the message is the reason."""
 
 
+class Unlike(UsageError):
+    """A worker has other data or code than the run; the message says which."""
+
+
 class BudgetExhausted(RuntimeError):
     """A mechanism was used more often than its solver declared."""
 

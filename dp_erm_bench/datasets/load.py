@@ -14,11 +14,11 @@ import hmac
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,24 +45,16 @@ from dp_erm_bench.datasets.prepare import (
 )
 from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.datasets.spec import (
-    TASKS,
-    UNLABELLED,
     Spec,
     asked,
     check_classes,
     check_spec,
 )
 from dp_erm_bench.definitions import digest_named
-from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.errors import UsageError
 
 VARIABLE = "DP_ERM_BENCH_DATA"
 """The variable that names a folder of data files, see `published`."""
-
-SHIPPED = "shipped"
-"""The folder of the cache with arrays that another machine has sent, by content.
-
-Their content hash is their name, and needs no seal.
-"""
 
 SEAL = "content.json"
 BROKEN = (
@@ -71,41 +63,6 @@ BROKEN = (
     *(UserWarning, DeprecationWarning),
 )
 """Errors of readers for a damaged file."""
-
-
-class DataPin(NamedTuple):
-    """What a dataset must be, where another machine has loaded it before.
-
-    Attributes
-    ----------
-    text : str
-        Its specification as JSON with sorted keys.
-    content : str
-        Its content hash there.
-    task : str
-        Its task, which its loader may have to be asked for.
-    """
-
-    text: str
-    content: str
-    task: str
-
-
-_pins: dict[str, DataPin] = {}
-
-
-def pin_datasets(pins: Iterable[DataPin]) -> None:
-    """Have datasets be those of these pins: as shipped, else as found here."""
-    _pins.clear()
-    _pins.update({pin.text: pin for pin in pins})
-
-
-def pin_of(spec: Mapping[str, Any]) -> DataPin:
-    """Return the pin of a dataset of this machine; raises what `load_dataset` does."""
-    recipe = check_spec(spec).recipe
-    task = TASKS[not recipe.classification] if recipe.labelled else UNLABELLED
-    content = load_dataset(spec).content_hash
-    return DataPin(json.dumps(spec, sort_keys=True), content, task)
 
 
 def load_dataset(spec: Mapping[str, Any]) -> Dataset:
@@ -130,9 +87,7 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
         If the specification or the data are invalid.
     """
     text = json.dumps(spec, sort_keys=True)
-    return _load(
-        text, os.environ.get(VARIABLE), str(paths.cache_dir()), _pins.get(text)
-    )
+    return _load(text, os.environ.get(VARIABLE), str(paths.cache_dir()))
 
 
 def forget_datasets() -> None:
@@ -141,20 +96,10 @@ def forget_datasets() -> None:
 
 
 @functools.lru_cache(maxsize=16)
-def _load(text: str, mirror: str | None, cache: str, pin: DataPin | None) -> Dataset:
+def _load(text: str, mirror: str | None, cache: str) -> Dataset:
     fields = json.loads(text)
-    found = load_arrays(SHIPPED, pin.content) if pin else None
-    if pin and found and found[1] == pin.content:
-        # Its source, which the loader would be asked for the task, may not be here.
-        spec, (arrays, content) = check_spec({**fields, "task": pin.task}), found
-    else:
-        spec = check_spec(fields)
-        arrays, content = _prepared(spec, fields["_target_"])
-    if pin and content != pin.content:
-        raise DataUnavailable(
-            f"dataset {spec.name}: its content has the hash {content[:12]} on this "
-            f"machine, and {pin.content[:12]} where the run was started"
-        )
+    spec = check_spec(fields)
+    arrays, content = _prepared(spec, fields["_target_"])
     X, y, bounds, constant = arrays["X"], arrays["y"], None, spec.recipe.intercept
     if spec.bounds is not None:
         bounds = spec.bounds.of(spec.name, X.shape[1] - bool(constant))
@@ -197,13 +142,6 @@ def _made(spec: Spec) -> dict[str, Features]:
     return prepare(spec.name, spec.loader(**spec.options), spec.recipe)
 
 
-def arrays_of(dataset: Dataset) -> dict[str, Features]:
-    """Return the arrays of a dataset by name; its content hash is theirs."""
-    names = ("X", "y", "X_test", "y_test", "w_true")
-    arrays = {name: getattr(dataset, name) for name in names}
-    return {name: array for name, array in arrays.items() if array is not None}
-
-
 def save_arrays(kind: str, key: str, arrays: Mapping[str, Features]) -> str:
     """Store named arrays under a key of the cache and return their content hash.
 
@@ -212,19 +150,17 @@ def save_arrays(kind: str, key: str, arrays: Mapping[str, Features]) -> str:
     folder = _folder(kind, key)
     if folder is not None:
         try:
-            return write_arrays(folder, arrays, f"{kind} {key}")
+            return _write(folder, arrays, f"{kind} {key}")
         except OSError:
             pass
     return content_hash(arrays)
 
 
-def write_arrays(
-    folder: Path, arrays: Mapping[str, Features], sealed_as: str = ""
-) -> str:
+def _write(folder: Path, arrays: Mapping[str, Features], sealed_as: str) -> str:
     """Write named arrays into a folder and return their content hash.
 
     The file with the hash is written last, so that a reader who finds it finds
-    the arrays too. It may be sealed as something: they are believed as that alone.
+    the arrays too. It is sealed as something: they are believed as that alone.
     """
     content = content_hash(arrays)
     shapes = {k: a.shape for k, a in arrays.items() if not isinstance(a, np.ndarray)}
@@ -233,7 +169,7 @@ def write_arrays(
         "sparse": shapes,
         "content": content,
     }
-    own = _seal(sealed_as, seal) if sealed_as else None
+    own = _seal(sealed_as, seal)
     if own is not None:
         seal["seal"] = own.hex()
     paths.remove_parts(folder)
@@ -259,7 +195,7 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
         seal = json.loads(paths.content_of(folder / SEAL, folder))
         said = bytes.fromhex(seal.pop("seal", ""))
         own = _seal(f"{kind} {key}", seal)
-        if kind != SHIPPED and not (own and hmac.compare_digest(said, own)):
+        if not (own and hmac.compare_digest(said, own)):
             return None
         shapes, expected = seal["sparse"], str(seal["content"])
         arrays = {
@@ -275,8 +211,7 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
 
 def _folder(kind: str, key: str) -> Path | None:
     """Return where arrays lie in the cache; None if this user's cannot be sealed."""
-    folder = paths.cache_dir() / kind
-    own = folder if kind == SHIPPED else cached.user_folder(folder)
+    own = cached.user_folder(paths.cache_dir() / kind)
     return own and own / key
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from dp_erm_bench.cached import mark_outside
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.plugins.names import broken, content, digest, label, sources
 
 CHECKS = {
@@ -27,9 +26,6 @@ CHECKS = {
 
 The module is imported where it is needed.
 """
-
-SHIPPED = "shipped_files"
-"""The folder of the cache with files that another machine has sent, by content."""
 
 MACHINE_CODE = "dp_erm_bench.machine_code"
 """The module that brings numba; imported where a file compiles."""
@@ -72,21 +68,12 @@ def load(pin: str, group: str = "algorithm") -> Any:
 
 
 def place_of(pin: str, group: str = "algorithm") -> str | None:
-    """Return the path of a file that holds what a pin stands for.
-
-    It is the pin's own, or, on another machine, that of the copy which was shipped
-    into the cache; None if neither holds it.
-    """
-    for path in (pin.partition("#")[0], str(shipped_place(pin))):
-        with contextlib.suppress(UsageError, OSError):
-            if os.path.isfile(path) and digest(sources(path, group)) == content(pin):
-                return path
+    """Return the path of a pin, None if it does not hold what the pin stands for."""
+    path = pin.partition("#")[0]
+    with contextlib.suppress(UsageError, OSError):
+        if os.path.isfile(path) and digest(sources(path, group)) == content(pin):
+            return path
     return None
-
-
-def shipped_place(pin: str) -> Path:
-    """Return the path at which a file lies that was shipped into the cache."""
-    return cache_dir() / SHIPPED / content(pin) / f"{label(pin)}.py"
 
 
 def check_class(name: str, cls: Any, group: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 import secrets
@@ -28,7 +27,6 @@ from dp_erm_bench.results.runs import check_run, new_run_id
 from dp_erm_bench.results.store import FAILED, Asked, Plan, Store, finals_of
 from dp_erm_bench.runner.engines.base import Engine
 from dp_erm_bench.runner.engines.choice import engine_of
-from dp_erm_bench.runner.handshake import needs_of
 from dp_erm_bench.runner.host import Worker
 from dp_erm_bench.runner.ledger import Ledger
 from dp_erm_bench.runner.options import RunOptions
@@ -510,8 +508,7 @@ class Session:
         # A host's last words are looked up in its log.
         shows = options.output or options.engine == "dask"
         job = job._replace(code=package_sources().state, shows=shows)
-        needs = functools.partial(needs_of, self.lines)
-        engine = engine_of(options, options.n_jobs, early, needs)
+        engine = engine_of(options, options.n_jobs, early)
         workers = None if options.engine == "local" else lambda: engine.slots
         total = self.expected().total()
         shown = (self.name, options.progress, total, workers, self.begun)

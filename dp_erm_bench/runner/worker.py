@@ -17,17 +17,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from dp_erm_bench.cached import vouch
 from dp_erm_bench.definitions import package_sources
-from dp_erm_bench.errors import UsageError, printable, traced
+from dp_erm_bench.errors import Unlike, UsageError, printable, traced
 from dp_erm_bench.experiment.lines import Trial
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.store import Segment, failed, finals_of
-
-if TYPE_CHECKING:
-    from dp_erm_bench.datasets.load import DataPin
 
 EXECUTE = "dp_erm_bench.runner.execute.run_batch"
 
@@ -94,10 +91,11 @@ class Job(NamedTuple):
     The results `folder` and the id of the `run`; the dotted name of the function that
     runs a batch; the seconds that a batch, or a trial alone, may take; the bytes after
     which a worker is replaced; and the secret of the run, see `cached.vouch`: if it is
-    empty, everything read is proved again. On another machine the datasets must be
-    those of `pins`; `names_cpu` has every record name the kind of CPU. `code` is the
-    state of the package of which the keys tell (`definitions`), empty for any. What a
-    solver prints is shown if `shows`.
+    empty, everything read is proved again. Data and files must be those of `pins`, if
+    that is not None (`environment.check_batch`); `cpu` is the parent's kind where
+    records of another shall name theirs. `code` is the state of the package of which
+    the keys tell (`definitions`), empty for any. What a solver prints is shown if
+    `shows`.
     """
 
     folder: str
@@ -106,8 +104,8 @@ class Job(NamedTuple):
     limit: float | None = None
     memory: float | None = None
     secret: str = ""
-    pins: tuple[DataPin, ...] = ()
-    names_cpu: bool = False
+    pins: Mapping[str, str] | None = None
+    cpu: str = ""
     code: str = ""
     shows: bool = False
 
@@ -202,11 +200,6 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report
     if job.code and job.code != _code():
         return Report([], 0, 0.0, CHANGED)
     vouch(job.secret)
-    if job.pins:
-        # What an empty job need not import takes as long as numpy.
-        from dp_erm_bench.datasets.load import pin_datasets
-
-        pin_datasets(job.pins)
     start, outcomes, number = time.monotonic(), [], 0
     problem, seconds, full, listening = "", 0.0, False, True
     while number < len(batches) and seconds < TASK_SECONDS and listening and not full:
@@ -242,17 +235,17 @@ def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
     Raises
     ------
     UsageError
-        If the segment cannot be written.
+        If the segment cannot be written, or data and files are not those of the run.
     """
     segment = _segment(Path(job.folder), job.run)
     segment.begin([trial.key for trial in batch])
     start = time.perf_counter()
     records = run_guarded(batch, job, beat)
-    if job.names_cpu:
-        from dp_erm_bench.runner.handshake import own_kind
+    if job.cpu:
+        from dp_erm_bench.runner.environment import own_cpu
 
-        for record in records:
-            record["facts"] = {**(record.get("facts") or {}), "cpu": own_kind()}
+        for record in records if own_cpu() != job.cpu else ():
+            record["facts"] = {**(record.get("facts") or {}), "cpu": own_cpu()}
     segment.append(records, (time.perf_counter() - start) / len(batch))
     return list(map(Outcome.of, records))
 
@@ -274,9 +267,15 @@ def run_guarded(
         _warm(trials[0].spec, job)
         streams = redirect_stdout(heard), redirect_stderr(heard)
         with _alarm(job.limit, beat), streams[0], streams[1]:
+            if job.pins is not None:
+                from dp_erm_bench.runner.environment import check_batch
+
+                check_batch(trials[0].spec, job.pins)
             records = {record["key"]: record for record in run(trials)}
         none = "the batch returned no record of this trial"
         results = [records.get(t.key) or failed(t.key, "error", none) for t in trials]
+    except Unlike:
+        raise
     except BaseException as error:  # Ctrl-C is not for workers: it is the solver's own
         results = [failed(trial.key, "error", traced(error)) for trial in trials]
     if os.getpid() != asked:

@@ -21,17 +21,6 @@ sys.meta_path.insert(0, Nothing())
 """
 """Code of a process in which the package is not installed."""
 
-HIDDEN = """
-import os, sys
-own, far = os.path.isfile, {folder!r}
-os.path.isfile = lambda path: not str(path).startswith(far) and own(path)
-def refuse(event, arguments):
-    if event == "open" and str(arguments[0]).startswith(far):
-        raise FileNotFoundError(2, "another machine has no such file", arguments[0])
-sys.addaudithook(refuse)
-"""
-"""Code of a process that cannot see a folder."""
-
 VERSION = """
 from importlib import metadata
 own = metadata.version

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -177,8 +178,9 @@ def test_only_who_has_the_certificates_of_the_run_is_let_in(cluster, runs):
     process, jobs = at_work(cluster, runs, seeds=200)
     script = cluster.run("scontrol", "write", "batch_script", str(jobs[0]), "-").stdout
     address = re.search(r"tls://[\d.]+:\d+", script)[0]
-    pem = r"TLS__WORKER__{}='(.*?)'"
-    cert, key = (re.search(pem.format(n), script, re.S)[1] for n in ("CERT", "KEY"))
+    pem = r"TLS__WORKER__{}=\"\$\(printf '%s\\n' (.*)\)\""
+    found = (re.search(pem.format(name), script)[1] for name in ("CERT", "KEY"))
+    cert, key = ("\n".join(shlex.split(lines)) for lines in found)
     ours = {"tls_ca_file": cert, "tls_client_cert": cert, "tls_client_key": key}
     with Client(address, security=Security(**ours), timeout=10) as client:
         assert len(client.ncores()) == 2
@@ -267,7 +269,7 @@ def test_a_run_waits_in_the_queue_for_longer_than_its_patience(cluster, runs):
     other = ("sbatch", "--parsable", "--exclusive", "-o", "/dev/null")
     other = int(cluster.run(*other, "--wrap", "sleep 600").stdout)
     wait_for(lambda: cluster.jobs() == {other: "RUNNING"})
-    process = runs.start("healthy", 12, patience=2, **JOBS)
+    process = runs.start("healthy", 12, patience=4, **JOBS)
     time.sleep(8)
     assert process.poll() is None
     cluster.cancel(other)

@@ -7,14 +7,12 @@ import dataclasses
 import ipaddress
 import re
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import ENGINES, EngineConfig, RunnerConfig
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.engines.base import ACTIVE, HANG, Engine, hanging
-from dp_erm_bench.runner.handshake import Needs
 
 if TYPE_CHECKING:
     from dp_erm_bench.runner.engines.dask import Connection
@@ -101,10 +99,7 @@ def is_exposed(address: str) -> bool:
 
 
 def engine_of(
-    options: EngineConfig,
-    n_jobs: int | None,
-    early: Worker | None = None,
-    needs: Callable[[], Needs] = Needs,
+    options: EngineConfig, n_jobs: int | None, early: Worker | None = None
 ) -> Engine:
     """Return the engine that a configuration names.
 
@@ -116,8 +111,6 @@ def engine_of(
         Workers; None: as many as there are.
     early : Worker, optional
         One that was started already, for an engine of this process.
-    needs : callable
-        Returns what remote workers must have; it is asked for those alone.
 
     Raises
     ------
@@ -126,7 +119,6 @@ def engine_of(
     """
     if options.engine == "dask":
         connection = _connection(options, n_jobs)
-        from dp_erm_bench.runner.engines.admission import Admission
         from dp_erm_bench.runner.engines.remote import RemoteEngine
 
         if options.address and is_exposed(options.address):
@@ -135,8 +127,7 @@ def engine_of(
                 "reaches this port can run code on its workers and read what is sent",
                 file=sys.stderr,
             )
-        admission = Admission(connection, needs(), options.mixed_cpus)
-        return RemoteEngine(connection, options.patience, admission)
+        return RemoteEngine(connection, options.patience, options.mixed_cpus)
     from dp_erm_bench.runner.engines.joblib import JoblibEngine
 
     backend = options.backend if options.engine == "joblib" else "threading"

@@ -41,6 +41,12 @@ SETTINGS = {
 BRIEF = 5.0
 """Seconds in which a scheduler must take a connection."""
 
+CALL = "__import__('pkgutil').resolve_name(name)(argument)"
+"""A function that is found by name where it is called.
+
+A worker that cannot import what it is sent ends, and a scheduler would need it, too.
+"""
+
 Future = DaskFuture[Any]
 
 
@@ -147,10 +153,12 @@ class Connection:
         self,
         address: str,
         key: str,
-        call: tuple[Callable[[Any], Any], Any],
+        call: tuple[Callable[[bytes], bytes], bytes],
         tell: Callable[[Ending], None],
     ) -> Future:
         """Return what stands for a call, named by a key, on one worker and no other.
+
+        The function is that of this name in the worker's own package.
 
         `tell` is called with its `Ending` in another thread; never, if the worker is
         lost and the scheduler waits for its return.
@@ -160,10 +168,12 @@ class Connection:
         SchedulerLost
             If nothing can be sent.
         """
+        function, argument = call
+        name = f"{function.__module__}:{function.__qualname__}"
+        given = {"name": name, "argument": argument}
+        how = {"key": key, "workers": [address], "pure": False, "retries": 0}
         try:
-            future: Future = self._client.submit(
-                *call, key=key, workers=[address], pure=False, retries=0
-            )
+            future: Future = self._client.submit(eval, CALL, given, **how)
             self._client.loop.add_callback(_followed, future, tell)
         except Exception as error:
             raise SchedulerLost(str(error)) from error

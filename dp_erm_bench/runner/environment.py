@@ -1,0 +1,247 @@
+"""What a process computes with, as every answer of a remote worker tells it.
+
+A worker shares no memory with the parent, and may be stale, half updated, or of another
+machine. The parent believes no answer that does not tell what it computes with itself:
+a flat mapping of strings, with digests of the package's files, versions, and the CPU.
+A worker reads the files at its first task, and looks at their stamps behind each: all
+that its children have loaded in between is what it told. Data and files of the user's
+must be there as here, which a child proves for each batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from dp_erm_bench.definitions import package_sources
+from dp_erm_bench.errors import Unlike, UsageError, printable
+from dp_erm_bench.experiment.lines import FitLine, Trial
+from dp_erm_bench.plugins.load import load, place_of
+from dp_erm_bench.plugins.names import entry_points, is_file, named_in
+from dp_erm_bench.plugins.passed import is_ours, solver_digest
+from dp_erm_bench.registry import ALGORITHM, FROM_FILES, POSED, conf_dir
+from dp_erm_bench.runner.execute import problem_of
+
+VERSIONS = (
+    *("numpy", "scipy", "numba", "llvmlite", "dp-accounting", "scikit-learn"),
+    *("intel-cmplr-lib-rt", "icc-rt"),
+)
+"""Packages that numbers depend on; what pandas has read is compared as data.
+
+Numba takes the exponential function of Intel's, where there is one.
+"""
+
+SETTINGS = (
+    *("NUMBA_OPT", "NUMBA_DISABLE_JIT", "NUMBA_ENABLE_AVX", "NUMBA_LOOP_VECTORIZE"),
+    *("NUMBA_SLP_VECTORIZE", "NUMBA_DISABLE_INTEL_SVML"),
+)
+"""Variables that change what is computed."""
+
+NUMBAS = ".numba_config.yaml"  # in the working folder: such settings, too
+CPU_SETTINGS = (
+    *("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES"),
+    "GLIBC_TUNABLES",
+)
+"""Variables that have a library take the CPU for another one."""
+
+MACHINE, CPU, PACKAGE, STALE = "machine", "CPU", "dp_erm_bench", "stale"
+SHORT = 12
+"""Digits of a digest in a sentence."""
+
+Environment = Mapping[str, str]
+Stamps = list[tuple[Any, ...]]
+
+
+def own() -> dict[str, str]:
+    """Return `at_first` with `stale`.
+
+    That is not empty if a file of the package was touched since, or a version or a
+    setting is another.
+    """
+    told, stamps = _seen()
+    return {**told, STALE: "yes" * ((told, stamps) != _now())}
+
+
+def at_first() -> dict[str, str]:
+    """Return what this process computes with, as it was at the first call."""
+    return {**_seen()[0], STALE: ""}
+
+
+@functools.cache
+def _seen() -> tuple[dict[str, str], Stamps]:
+    return _now()
+
+
+def _now() -> tuple[dict[str, str], Stamps]:
+    settings = {name: os.environ.get(name, "unset") for name in SETTINGS}
+    with contextlib.suppress(OSError):
+        settings[NUMBAS] = hashlib.sha256(Path(NUMBAS).read_bytes()).hexdigest()
+    stamps = _stamps()
+    kept = {MACHINE: platform.node(), PACKAGE: _package(), CPU: own_cpu()}
+    return {**kept, **_versions(), **settings}, stamps
+
+
+def difference(theirs: Environment, ours: Environment, mixed: bool = False) -> str:
+    """Return the first difference of a worker, and what to do; empty if none.
+
+    Parameters
+    ----------
+    theirs, ours : mapping
+        What `own` returns, there and here.
+    mixed : bool
+        Whether there may be several kinds of CPU.
+    """
+    if not theirs:
+        return "its dp_erm_bench is another version: install the same there"
+    if theirs.get(STALE, "yes"):
+        return "its dp_erm_bench has changed since it was started: start it again"
+    for key in ours:
+        there, here = theirs.get(key, "not told"), ours[key]
+        if there == here or key in (MACHINE, STALE) or (key == CPU and mixed):
+            continue
+        if key == PACKAGE:
+            return (
+                f"its dp_erm_bench is another one ({_apart(there, here)}): install "
+                "the same there and start it again"
+            )
+        why = "; runner.mixed_cpus=true allows several kinds" if key == CPU else ""
+        return f"its {key} is {printable(there, 100)}, here {here}{why}"
+    more = next(iter(sorted(theirs.keys() - ours.keys())), "")
+    return f"it has {printable(more, 100)}, which is not here" if more else ""
+
+
+@functools.cache
+def own_cpu() -> str:
+    """Return the CPU that numba compiles for, with a digest of its features."""
+    import llvmlite.binding as llvm  # 0.1 s, and runs on this machine do not ask
+
+    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    if features is None:
+        # Of another CPU than the own, numba takes none of the own's features.
+        features = llvm.get_host_cpu_features().flatten() if name != "generic" else ""
+    taken = [f"{key}={os.environ[key]}" for key in CPU_SETTINGS if key in os.environ]
+    text = ",".join([*filter(None, [features]), *taken])
+    return f"{name} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _files() -> Iterator[Path]:
+    """Yield the package's sources and the yaml of its parts."""
+    yield from Path(__file__).resolve().parents[1].rglob("*.py")
+    for group in conf_dir().iterdir():
+        if group.is_dir() and group.name not in ("experiment", "runner"):
+            yield from group.glob("*.yaml")
+
+
+def _stamps() -> Stamps:
+    """Return what tells the package's files from what is put in their place."""
+    told = sorted((file, file.stat()) for file in _files())
+    return [(f, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for f, s in told]
+
+
+@functools.cache
+def _package() -> str:
+    """Return the digest of the package's sources and of the yaml of its parts."""
+    parts = [f for f in _files() if f.suffix == ".yaml"]
+    yaml = {f"{f.parent.name}/{f.name}": f.read_text() for f in sorted(parts)}
+    text = json.dumps([package_sources().state, yaml], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions that are installed now."""
+    found = dict.fromkeys(VERSIONS, "none")
+    for name in VERSIONS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return {**found, **_below()}
+
+
+@functools.cache
+def _below() -> dict[str, str]:
+    """Return the versions of what lies below packages, which a process keeps."""
+    import numpy as np
+
+    # One version of numpy was built with several.
+    built = np.show_config(mode="dicts") or {}
+    blas = built.get("Build Dependencies", {}).get("blas", {})
+    return {
+        "python": platform.python_version(),
+        # Kernels call its exponential function and logarithm.
+        "libc": " ".join(platform.libc_ver()),
+        "blas": f"{blas.get('name', '')} {blas.get('version', '')}".strip(),
+    }
+
+
+def pins_of(batches: Iterable[tuple[Trial, ...]]) -> dict[str, str]:
+    """Return what the problems and the installed solvers of some batches must be.
+
+    The identity of each problem by its spec as JSON: with the content of the data, it
+    is what the trials' keys stand for. The digest of each algorithm of an installed
+    package by its name. A file of the user's has its digest in the spec.
+    """
+    pins: dict[str, str] = {}
+    for setting in {id(one[0].setting): one[0].setting for one in batches}.values():
+        if isinstance(setting.line, FitLine):
+            pins[_text(setting.base)] = setting.line.problem.identity
+        name = _algorithm(setting.base)
+        if name in entry_points() and not is_ours(name):
+            pins[name] = solver_digest(name)
+    return pins
+
+
+def check_batch(spec: Mapping[str, Any], pins: Mapping[str, str]) -> None:
+    """Refuse a batch whose data or code, in this process, are not those of the run.
+
+    What is loaded here is kept, and the batch has the same.
+
+    Raises
+    ------
+    Unlike
+        If so, or if they are not there.
+    """
+    for group in FROM_FILES:
+        pin = named_in(spec[group]) if spec.get(group) else ""
+        if is_file(pin):
+            if place_of(pin, group) is None:
+                path = pin.partition("#")[0]
+                raise Unlike(f"{group}={path} is not there, or another one")
+            try:
+                load(pin, group)
+            except UsageError as error:
+                raise Unlike(str(error)) from None
+    posed, name = pins.get(_text(spec)), _algorithm(spec)
+    if posed is not None:
+        what = f"dataset {spec['dataset']['name']}"
+        try:
+            found = problem_of(spec).identity
+        except Exception as error:  # of a file that is another one
+            raise Unlike(f"{what} cannot be loaded: {error}") from None
+        if found != posed:
+            raise Unlike(f"{what} is another one ({_apart(found, posed)})")
+    if name in pins and name in entry_points():
+        if (found := solver_digest(name)) != pins[name]:
+            why = f"is of another package ({_apart(found, pins[name])})"
+            raise Unlike(f"algorithm={name} {why}")
+    elif name in pins:
+        raise Unlike(f"algorithm={name} is of a package that is not installed")
+
+
+def _text(spec: Mapping[str, Any]) -> str:
+    return json.dumps([spec.get(part) for part in POSED], sort_keys=True)
+
+
+def _algorithm(spec: Mapping[str, Any]) -> str:
+    return named_in(spec.get(ALGORITHM) or {"name": ""})
+
+
+def _apart(there: str, here: str) -> str:
+    return f"sha256 {there[:SHORT]}, here {here[:SHORT]}"
