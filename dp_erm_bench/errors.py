@@ -12,6 +12,9 @@ from typing import Any
 LONGEST = 10_000
 """Characters of a message that is kept: more are cut out of its middle."""
 
+MOST_NAMED = 50
+"""Columns that a message names."""
+
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 """What a terminal would obey, lines and tabs excepted."""
 
@@ -49,6 +52,10 @@ class UncheckedSolver(UserWarning):
 
 class UndeclaredBounds(UserWarning):
     """Records are clipped to bounds that nobody declared."""
+
+
+class ClippedRecords(UserWarning):
+    """Declared bounds change many of the records."""
 
 
 class NotSolved(RuntimeError):
@@ -93,7 +100,7 @@ class Diverged(RuntimeError):
 def in_python(error: UsageError) -> UsageError:
     """Return an error whose sentence names keys as arguments of Python have them."""
     text = re.sub(
-        r"\bdataset\.(clip_to_bounds|bounds)\b(=true\b)?",
+        r"\bdataset\.(clip_to_bounds|bounds|scale)\b(=true\b)?",
         lambda found: found[1] + ("=True" if found[2] else ""),
         str(error),
     )
@@ -194,6 +201,21 @@ def check_key(key: str, keys: Iterable[str], where: str = "") -> None:
     near = difflib.get_close_matches(key, keys, 1, 0.7)
     hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(keys)}"
     raise UsageError(f"{where}{': ' * bool(where)}{key}: no such key; {hint}")
+
+
+def check_heading(key: str, value: str, columns: Iterable[Any], more: str = "") -> None:
+    """Refuse a column that there is not, suggesting the nearest."""
+    columns = list(columns)
+    names = list(map(str, columns))
+    if value in names:
+        return
+    near = difflib.get_close_matches(value, names, 1)
+    hint = f" (did you mean {escaped(near[0])}?)" if near else ""
+    listed = [
+        *map(heading, columns[:MOST_NAMED]),
+        *["..."][: len(columns) > MOST_NAMED],
+    ]
+    raise UsageError(f"{key}={value}{hint}: must be one of {', '.join(listed)}{more}")
 
 
 def refused(key: str, value: Any, allowed: str) -> UsageError:

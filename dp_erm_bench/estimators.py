@@ -13,9 +13,22 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_erm_bench.api import fit, problem_from_arrays
-from dp_erm_bench.datasets.base import Bounds, Uncharged
-from dp_erm_bench.datasets.prepare import clipped, declared_bounds
-from dp_erm_bench.errors import UndeclaredBounds, UsageError, refused
+from dp_erm_bench.datasets.base import OFTEN, Bounds, Uncharged
+from dp_erm_bench.datasets.prepare import (
+    clipped,
+    clipping_told,
+    features_in,
+    held_to,
+    mapped,
+    spec_of,
+)
+from dp_erm_bench.errors import (
+    ClippedRecords,
+    UndeclaredBounds,
+    UsageError,
+    in_python,
+    refused,
+)
 
 Array = NDArray[np.float64]
 
@@ -54,6 +67,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         strength: float | str = "1/n",
         parameters: Mapping[str, Any] | None = None,
         random_state: int | None = None,
+        scale: str | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.epsilon = epsilon
@@ -66,6 +80,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         self.strength = strength
         self.parameters = parameters
         self.random_state = random_state
+        self.scale = scale
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -78,18 +93,30 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         """Return the weights and the intercept that are fitted to numbers y."""
         if self.bounds is None:
             warnings.warn(NO_BOUNDS, UndeclaredBounds, stacklevel=3)
+            if self.scale is not None:
+                raise refused("scale", self.scale, "None unless bounds are declared")
         p = X.shape[1]
-        self.bounds_ = declared_bounds(UNIT if self.bounds is None else self.bounds, p)
+        features = features_in(getattr(self, "feature_names_in_", None), p)
+        given = UNIT if self.bounds is None else self.bounds
+        try:
+            self.bounds_, self._ranges = held_to(given, features, self.scale, True)
+        except UsageError as error:
+            raise in_python(error) from None
         y, unit, fitted = self._scaled(y, self.bounds_)
         problem = problem_from_arrays(
             *(X, y),
             loss=self._usual_loss if self.loss == "auto" else self.loss,
             penalty=self.penalty,
             strength=self.strength,
-            bounds=fitted.spec,
+            bounds=spec_of(fitted, self._ranges),
             clip_to_bounds=True,
             intercept=self.intercept,
+            scale=self.scale,
         )
+        clipping = problem.dataset.clipping
+        if self.bounds is not None and clipping is not None and clipping.share > OFTEN:
+            told = clipping_told(clipping, [name for name, _ in features])
+            warnings.warn(f"bounds: {told}", ClippedRecords, stacklevel=3)
         usual = NOISELESS if self.epsilon == math.inf else USUAL
         result = fit(
             *(problem, self.algorithm),
@@ -115,7 +142,10 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         how = {"accept_sparse": True, "dtype": np.float64, "reset": False}
         features = validate_data(self, X, **how)
-        within = clipped("X", {"X": features}, self.bounds_)["X"]
+        if self._ranges is not None:
+            within = mapped("X", features, self._ranges)
+        else:
+            within = clipped("X", {"X": features}, self.bounds_)["X"]
         return np.asarray(within @ np.ravel(self.coef_) + np.ravel(self.intercept_))
 
 
@@ -134,7 +164,8 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         The budget, as for `fit`; ``epsilon=inf`` is without noise.
     bounds : mapping, float or array of shape (p,), optional
         Public bounds on a record, as for `problem_from_arrays`, to which each record
-        is clipped, in predictions too. None: norm 1, with a warning.
+        is clipped, in predictions too; by name those of a DataFrame. None: norm 1, with
+        a warning. There is one, too, if more than a tenth of the records are clipped.
     intercept : float or None
         The constant of a last column; None or 0 for none. Its weight is penalised.
     loss, penalty : str or mapping
@@ -150,12 +181,15 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
     classes : set or sequence of two labels, optional
         The labels, in any order. None: the categories of a Series that has some, else
         those that y holds, which is a use of the data that no budget pays for.
+    scale : {'bounds'}, optional
+        Whether columns are mapped to [-1, 1] by their bounds, in predictions too.
 
     Attributes
     ----------
     coef_, intercept_, classes_ : arrays of shape (1, p), (1,), (2,)
-        Weights of the clipped features; the labels, sorted as scikit-learn's scorers
-        have them: margins are positive for ``classes_[1]``, however they were given.
+        Weights of the features as they were clipped, or mapped; the labels, sorted as
+        scikit-learn's scorers have them: margins are positive for ``classes_[1]``,
+        however they were given.
     feature_names_in_ : array of shape (p,)
         Of a DataFrame whose columns have names.
     epsilon_certified_ : float
@@ -183,11 +217,13 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         parameters: Mapping[str, Any] | None = None,
         random_state: int | None = None,
         classes: Collection[Any] | None = None,
+        scale: str | None = None,
     ) -> None:
         given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "bounds": bounds}
         given |= {"adjacency": adjacency, "intercept": intercept, "loss": loss}
         given |= {"penalty": penalty, "strength": strength}
         given |= {"parameters": parameters, "random_state": random_state}
+        given["scale"] = scale
         super().__init__(algorithm, **given)
         self.classes = classes
 
@@ -272,7 +308,8 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
         if not B:
             allowed = "a number > 0, a public bound on |y|, not computed from the data"
             raise refused("bounds.label", B, f"{allowed}; what is fitted is y over it")
-        within = np.clip(np.asarray(y, np.float64), -B, B) / B
+        # What is beyond B stays so, and is clipped and counted with the records.
+        within = np.clip(np.asarray(y, np.float64), -2.0 * B, 2.0 * B) / B
         return within, B, replace(bounds, label=1.0)
 
 

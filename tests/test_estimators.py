@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from dp_erm_bench import DPClassifier, DPRegressor, fit, problem_from_arrays
-from dp_erm_bench.errors import UndeclaredBounds, UsageError
+from dp_erm_bench.errors import ClippedRecords, UndeclaredBounds, UsageError
 
 KINDS = [DPClassifier, DPRegressor]
 RNG = np.random.default_rng(0)
@@ -241,6 +241,35 @@ def test_without_bounds_each_record_is_clipped_and_it_is_said():
         DPRegressor(epsilon=1.0, bounds=BOUNDS).fit(X, Y)
 
 
+def test_columns_are_mapped_by_their_bounds_in_predictions_too():
+    raw = FRAME * [50.0, 20.0, 3.0] + [50.0, 0.0, 0.0]
+    bounds = {"columns": {"age": [0, 100], "dose": 20}, "default": 3, "norm": 1.8}
+    how = {"epsilon": 2.0, "random_state": 1}
+    for kind, y in ((DPClassifier, WORDS), (DPRegressor, Y)):
+        made = kind(bounds={**bounds, "label": 1.0}, scale="bounds", **how).fit(raw, y)
+        plain = kind(bounds=BOUNDS, **how).fit(FRAME, y)
+        np.testing.assert_allclose(made.coef_, plain.coef_, rtol=1e-9)
+        assert (made.predict(raw) == plain.predict(FRAME)).mean() > 0.99 or np.allclose(
+            made.predict(raw), plain.predict(FRAME)
+        )
+        assert made.uncharged_ == plain.uncharged_
+        # What is far outside of its bounds counts as the bound.
+        far, edge = raw.assign(age=1e9), raw.assign(age=100.0)
+        np.testing.assert_array_equal(made.predict(far), made.predict(edge))
+
+
+def test_bounds_that_clip_many_records_are_warned_of_by_name():
+    said = (
+        r'^bounds: 100 % of the records are clipped .*more than 10 % .*"age", "dose", '
+        r'"weight" \(as private as the objective: computed from the records'
+    )
+    with pytest.warns(ClippedRecords, match=said):
+        DPClassifier(epsilon=math.inf, bounds=1e-6).fit(FRAME, WORDS)
+    with pytest.warns(ClippedRecords, match="beyond the bound of label"):
+        bounds = {"columns": 1.0, "norm": 1.8, "label": 0.01}
+        DPRegressor(epsilon=1.0, bounds=bounds).fit(FRAME, Y)
+
+
 def test_a_search_runs_and_counts_its_last_fit_only():
     model = make_pipeline(
         FunctionTransformer(), DPClassifier(bounds=BOUNDS, classes=CLASSES)
@@ -260,6 +289,10 @@ def test_a_search_runs_and_counts_its_last_fit_only():
         ({"epsilon": -1.0}, "epsilon=-1"),
         ({"adjacency": "add"}, "adjacency=add"),
         ({"bounds": {"colums": 1}}, "did you mean columns"),
+        ({"bounds": {"columns": {"dos": 1}, "default": 1}}, r"dos \(did you mean dose"),
+        ({"bounds": {"columns": {"dose": 1}}}, '^bounds.columns=.* column "age"'),
+        ({"bounds": {"columns": [[2, 1], 1, 1]}}, r"^bounds.columns=\[2,1\]: must be"),
+        ({"scale": "bound"}, "^scale=bound: must be"),
         ({"parameters": {"n_iters": 3}}, "did you mean n_iter"),
         ({"loss": "hinged"}, "loss=hinged"),
         ({"intercept": -1.0}, "intercept=-1"),

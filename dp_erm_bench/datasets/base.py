@@ -87,6 +87,63 @@ class Bounds:
         return {k: v for k, v in spec.items() if k != "nonzeros" or v is not None}
 
 
+Feature: TypeAlias = "tuple[str, str | None]"
+"""The name of a feature and, of an indicator, that of its column of categories."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Declared ranges that the columns of raw records are held to: public.
+
+    Parameters
+    ----------
+    low, high : arrays of shape (p,)
+        low < high, in the units of the raw records.
+    indicators : array of bool of shape (p,)
+        Columns of zeros and ones that stand for categories: they are left as they are.
+    scaled : bool
+        Whether all others are mapped to [-1, 1], a symmetric one by a division.
+    clip : bool
+        Whether an entry outside becomes the nearest end; else it is refused.
+    bounds : Bounds
+        Of the records that come out, without an intercept; they are clipped to them,
+        too, where ``clip``.
+    names : tuple of str
+        Of the columns, for messages; none where they have none of their own.
+    """
+
+    low: Array
+    high: Array
+    indicators: NDArray[np.bool]
+    scaled: bool
+    clip: bool
+    bounds: Bounds
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """What clipping to declared bounds did to the records: read off them, not private.
+
+    Parameters
+    ----------
+    share : float
+        Of the training records, those of which a feature or the label was changed.
+    columns : tuple of int
+        The columns beyond whose own bound more than `OFTEN` of the records were.
+    label : bool
+        Whether that is so of the label.
+    """
+
+    share: float
+    columns: tuple[int, ...] = ()
+    label: bool = False
+
+
+OFTEN = 0.1
+"""The share of records beyond which clipping is no exception."""
+
+
 @dataclass(frozen=True)
 class Usual:
     """The usual objective of a dataset; ``strength`` is a number or ``'1/n'``."""
@@ -125,6 +182,10 @@ class Dataset:
         The constant in a column that was added last; 0 for none.
     columns : tuple of str
         The names of the features before it, where arrays came with some.
+    ranges : Ranges or None
+        By which raw records were mapped, or held to declared ranges.
+    clipping : Clipping or None
+        What clipping to the bounds did; None without, or where it is not known.
 
     Attributes
     ----------
@@ -147,6 +208,8 @@ class Dataset:
     w_true: Array | None = None
     intercept: float = 0.0
     columns: tuple[str, ...] = ()
+    ranges: Ranges | None = None
+    clipping: Clipping | None = None
     loaded: Mapping[str, Any] | None = field(default=None, init=False)
     derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 

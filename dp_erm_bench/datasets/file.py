@@ -13,7 +13,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.datasets.base import Uncharged
+from dp_erm_bench.datasets.base import Feature, Uncharged
 from dp_erm_bench.datasets.libsvm import (
     DECOMPRESS,
     decompressed,
@@ -23,7 +23,7 @@ from dp_erm_bench.datasets.libsvm import (
     unpacks_too_much,
 )
 from dp_erm_bench.datasets.records import words_of
-from dp_erm_bench.datasets.table import Csv
+from dp_erm_bench.datasets.table import Csv, Look
 from dp_erm_bench.errors import UsageError, place_of, shown
 from dp_erm_bench.registry import check_choice
 
@@ -111,7 +111,7 @@ class File:
             )
         return X, y
 
-    def columns(
+    def features(
         self,
         path: str | None = None,
         format: str = "auto",  # noqa: A002
@@ -121,11 +121,33 @@ class File:
         index: str | None = None,
         text: Any = None,
         words: Any = (),
-    ) -> list[str]:
-        """Return the names of a csv's features; none for another format."""
+        labelled: bool = True,
+    ) -> list[Feature]:
+        """Return the features of a csv by name; none for another format."""
+        label = label if labelled else False
         with _reading(path, format) as (kind, content):
             csv = Csv(path, label, header, 0.0, onehot, index, text, words)
-            return csv.columns(content) if kind == "csv" else []
+            return csv.features(content) if kind == "csv" else []
+
+    def look(
+        self,
+        path: str | None = None,
+        format: str = "auto",  # noqa: A002
+        label: str | int | None = None,
+        header: str | bool = "auto",
+        index: str | None = None,
+    ) -> Look:
+        """Return what a csv holds: read off its records, hence not private.
+
+        Raises
+        ------
+        UsageError
+            If there is no such file, or it is no csv.
+        """
+        with _reading(path, format) as (kind, content):
+            if kind != "csv":
+                raise UsageError(f"dataset.path={path}: must be a csv, it is {kind}")
+            return Csv(path, label, header, index=index).look(content)
 
     def categories(self, onehot: Any = None) -> dict[str, tuple[Any, ...] | None]:
         """Return the categories of columns, None where none are declared."""

@@ -15,7 +15,7 @@ import json
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -29,17 +29,23 @@ from dp_erm_bench.datasets.base import (
     PARTS,
     Array,
     Bounds,
+    Clipping,
     Dataset,
+    Feature,
     Features,
+    Ranges,
     Uncharged,
     assembled,
     parts,
 )
 from dp_erm_bench.datasets.prepare import (
+    Declared,
+    bounded,
     check_bounds,
-    clipped,
     dataset_from_arrays,
+    numbered,
     prepare,
+    prepared,
     with_bound,
     with_column,
 )
@@ -63,6 +69,13 @@ BROKEN = (
     *(UserWarning, DeprecationWarning),
 )
 """Errors of readers for a damaged file."""
+
+
+def features_of(spec: Spec, p: int) -> list[Feature]:
+    """Return the features by name; those of a csv are read from its first row."""
+    ask = getattr(spec.loader, "features", None)
+    found = asked(ask, spec.options) if ask and not spec.recipe.drop_empty else []
+    return found if len(found) == p else numbered(p)
 
 
 def load_dataset(spec: Mapping[str, Any]) -> Dataset:
@@ -99,36 +112,71 @@ def forget_datasets() -> None:
 def _load(text: str, mirror: str | None, cache: str) -> Dataset:
     fields = json.loads(text)
     spec = check_spec(fields)
-    arrays, content = _prepared(spec, fields["_target_"])
+    arrays, content, clipping = _prepared(spec, fields["_target_"])
     X, y, bounds, constant = arrays["X"], arrays["y"], None, spec.recipe.intercept
+    ranges = None
     if spec.bounds is not None:
-        bounds = spec.bounds.of(spec.name, X.shape[1] - bool(constant))
+        p = X.shape[1] - bool(constant)
+        declared, ranges = _bounds(spec, p)
+        bounds = declared.of(spec.name, p)
         bounds = with_bound(bounds, constant) if constant else bounds
-        check_bounds(spec.name, X, y, bounds)
+        names = functools.partial(_names, spec, p)
+        check_bounds(spec.name, X, y, bounds, names)
     others: dict[str, Any] = {
         key: arrays.get(key) for key in ("X_test", "y_test", "w_true")
     }
     read = asked(getattr(spec.loader, "uncharged", lambda: ()), spec.options)
     uncharged = (*read, *spec.recipe.uncharged)
+    others |= {"ranges": ranges, "clipping": clipping}
     made = Dataset(spec.name, X, y, bounds, content, spec.usual, uncharged, **others)
     return replace(made, intercept=constant).loaded_by(fields)
 
 
-def _prepared(spec: Spec, target: str) -> tuple[dict[str, Features], str]:
+def _bounds(spec: Spec, p: int) -> tuple[Declared, Ranges | None]:
+    """Return the declared bounds of p columns, and the ranges of raw ones."""
+    declared, clip = spec.bounds, spec.recipe.clip is not None
+    assert declared is not None
+    if not declared.needs_features:
+        return declared, None
+    features = features_of(spec, p)
+    declared = declared.placed(features)
+    return declared, declared.ranges(spec.name, features, clip)
+
+
+def _names(spec: Spec, p: int) -> list[str]:
+    """Return the names of features that have some of their own."""
+    found = features_of(spec, p)
+    return [] if found == numbered(p) else [name for name, _ in found]
+
+
+def _prepared(
+    spec: Spec, target: str
+) -> tuple[dict[str, Features], str, Clipping | None]:
     # A plain function has none: it makes the data.
     fingerprint = getattr(spec.loader, "fingerprint", None)
     source = fingerprint and asked(fingerprint, spec.options)
     if source is None:
-        arrays = _made(spec)
-        return arrays, content_hash(arrays)
+        arrays, clipping = _made(spec)
+        return arrays, content_hash(arrays), clipping
     covered = getattr(spec.loader, "covered", ())
     options = {key: v for key, v in spec.options.items() if key not in covered}
     code = [_code(target), _code(f"{prepare.__module__}.{prepare.__name__}")]
-    key = paths.digest([code, spec.name, source, spec.recipe.key, options])
-    if found := load_arrays("datasets", key):
-        return found
-    arrays = _made(spec)
-    return arrays, save_arrays("datasets", key, arrays)
+    declared = spec.bounds
+    ranged = declared is not None and declared.needs_features
+    held = [declared.key] if ranged and declared is not None else []
+    key = paths.digest([code, spec.name, source, spec.recipe.key, options, *held])
+    if found := _stored("datasets", key):
+        arrays, content, told = found
+        return arrays, content, _clipping(told)
+    arrays, clipping = _made(spec)
+    told = {} if clipping is None else asdict(clipping)
+    return arrays, save_arrays("datasets", key, arrays, told), clipping
+
+
+def _clipping(told: Mapping[str, Any]) -> Clipping | None:
+    if not told:
+        return None
+    return Clipping(told["share"], tuple(told["columns"]), told["label"])
 
 
 def _code(dotted: str) -> str:
@@ -138,25 +186,38 @@ def _code(dotted: str) -> str:
     return ""
 
 
-def _made(spec: Spec) -> dict[str, Features]:
-    return prepare(spec.name, spec.loader(**spec.options), spec.recipe)
+def _made(spec: Spec) -> tuple[dict[str, Features], Clipping | None]:
+    raw, recipe = spec.loader(**spec.options), spec.recipe
+    if spec.bounds is not None and spec.bounds.needs_features:
+        declared, ranges = _bounds(spec, np.shape(raw[0])[-1])
+        clip = None if recipe.clip is None else declared
+        recipe = replace(recipe, clip=clip, ranges=ranges)
+    return prepared(spec.name, raw, recipe)
 
 
-def save_arrays(kind: str, key: str, arrays: Mapping[str, Features]) -> str:
+def save_arrays(
+    kind: str, key: str, arrays: Mapping[str, Features], told: Mapping[str, Any] = {}
+) -> str:
     """Store named arrays under a key of the cache and return their content hash.
 
-    A full disk, or a user without a key, is no error: the next process prepares again.
+    What is to be told of them is kept with them, and is not in the hash. A full disk,
+    or a user without a key, is no error: the next process prepares again.
     """
     folder = _folder(kind, key)
     if folder is not None:
         try:
-            return _write(folder, arrays, f"{kind} {key}")
+            return _write(folder, arrays, f"{kind} {key}", told)
         except OSError:
             pass
     return content_hash(arrays)
 
 
-def _write(folder: Path, arrays: Mapping[str, Features], sealed_as: str) -> str:
+def _write(
+    folder: Path,
+    arrays: Mapping[str, Features],
+    sealed_as: str,
+    told: Mapping[str, Any] = {},
+) -> str:
     """Write named arrays into a folder and return their content hash.
 
     The file with the hash is written last, so that a reader who finds it finds
@@ -168,6 +229,7 @@ def _write(folder: Path, arrays: Mapping[str, Features], sealed_as: str) -> str:
         "names": sorted(arrays),
         "sparse": shapes,
         "content": content,
+        **({"told": dict(told)} if told else {}),
     }
     own = _seal(sealed_as, seal)
     if own is not None:
@@ -188,6 +250,14 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
     Returns None if there are none, or if their bytes do not have the hash that
     they were stored with, or this user's key has not sealed it under this name.
     """
+    found = _stored(kind, key)
+    return found and found[:2]
+
+
+def _stored(
+    kind: str, key: str
+) -> tuple[dict[str, Features], str, dict[str, Any]] | None:
+    """Return what `load_arrays` does, and what is told of them."""
     folder = _folder(kind, key)
     if folder is None:
         return None
@@ -206,7 +276,7 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
         whole = content_hash(arrays) == expected and all(map(_usable, arrays.values()))
     except BROKEN:
         return None
-    return (arrays, expected) if whole else None
+    return (arrays, expected, seal.get("told", {})) if whole else None
 
 
 def _folder(kind: str, key: str) -> Path | None:
@@ -254,6 +324,7 @@ def own_dataset(
     clip_to_bounds: bool = False,
     intercept: float = 0.0,
     classification: bool = False,
+    ranges: Ranges | None = None,
 ) -> Dataset:
     """Return the dataset of a user's own records.
 
@@ -277,6 +348,8 @@ def own_dataset(
         The constant of a last column, which is added after that; 0 for none.
     classification : bool
         Whether labels 0 and 1, or booleans, become -1 and +1 without both of these.
+    ranges : Ranges, optional
+        What the features are held to before that; the bounds are of what comes out.
 
     Raises
     ------
@@ -295,14 +368,17 @@ def own_dataset(
     records.check_raw("arrays", features, arrays["y"])
     if clip_to_bounds and bounds is None:
         raise UsageError("clip_to_bounds=True: needs bounds to clip to")
-    if bounds is not None and clip_to_bounds:
-        arrays |= clipped("arrays", arrays, bounds)
+    clip = bounds if clip_to_bounds else None
+    within, clipping = bounded("arrays", arrays, ranges, clip)
+    arrays |= within
     if intercept:
         arrays |= with_column(arrays, intercept)
         bounds = bounds and with_bound(bounds, intercept)
-    made = dataset_from_arrays(arrays["X"], arrays["y"], bounds=bounds)
+    own: dict[str, Any] = {"bounds": bounds, "columns": columns}
+    made = dataset_from_arrays(arrays["X"], arrays["y"], **own)
     uncharged = (Uncharged.CLASSES,) * read
-    return replace(made, intercept=intercept, columns=columns, uncharged=uncharged)
+    others: dict[str, Any] = {"ranges": ranges, "clipping": clipping}
+    return replace(made, intercept=intercept, uncharged=uncharged, **others)
 
 
 def _labels(

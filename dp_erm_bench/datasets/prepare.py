@@ -7,8 +7,8 @@ looked up either: it would be a private fact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from dp_erm_bench import registry
 from dp_erm_bench.datasets import base, records
 from dp_erm_bench.datasets.base import (
+    OFTEN,
     Array,
     Bounds,
+    Clipping,
     Dataset,
+    Feature,
     Features,
+    Ranges,
     Uncharged,
     as_features,
     assembled,
@@ -30,12 +34,21 @@ from dp_erm_bench.datasets.base import (
     parts,
 )
 from dp_erm_bench.datasets.records import column_max
-from dp_erm_bench.errors import UsageError, heading, number
+from dp_erm_bench.errors import UsageError, check_heading, heading, number, shown
 from dp_erm_bench.kernels.lengths import norm2, powers_of, unscaled
 
 KEYS = ["columns", "label", "nonzeros", "norm"]
+DEFAULT = "default"
+"""The bound of all columns that a mapping of names does not have."""
+FILL_IN = "FILL_IN"
+"""What stands for a bound that its author must find."""
+SCALE = "scale"
+BY_BOUNDS = "bounds"
+"""The value of `SCALE` that maps columns by their declared bounds."""
 SLACK = 1.0 + 1e-12
 """Rounding of a norm that a record may exceed its bound by."""
+MOST_TOLD = 20
+"""Columns that a sentence about clipping names."""
 MOST = 1e150
 """The largest bound: squares of it add up to finite numbers."""
 
@@ -52,18 +65,106 @@ class Declared:
         None: the norm implied by the columns.
     label : float or None
     nonzeros : int or None
+    pairs : array of shape (p, 2) or (2,), or None
+        Lowest and highest value, where one of ``columns`` is declared as a range.
+    named : mapping or None
+        The same of columns by name, until they are `placed`.
+    default : tuple or None
+        The same of all columns that are not named.
+    scale : bool
+        Whether columns are mapped to [-1, 1]; ``norm`` bounds what comes out.
     """
 
     columns: Array
     norm: float | None = None
     label: float | None = None
     nonzeros: int | None = None
+    pairs: Array | None = None
+    named: Mapping[str, tuple[float, float]] | None = None
+    default: tuple[float, float] | None = None
+    scale: bool = False
 
     @property
     def key(self) -> list[Any]:
         """Return the bounds JSON-able."""
         sparsity = [] if self.nonzeros is None else [self.nonzeros]
-        return [self.columns.tolist(), self.norm, self.label, *sparsity]
+        plain = [self.columns.tolist(), self.norm, self.label, *sparsity]
+        if not self.needs_features:
+            return plain
+        pairs = None if self.pairs is None else self.pairs.tolist()
+        named = None if self.named is None else sorted(self.named.items())
+        return [*plain, pairs, named, self.default, self.scale]
+
+    @property
+    def needs_features(self) -> bool:
+        """Return whether it matters which column is which."""
+        return self.named is not None or self.pairs is not None or self.scale
+
+    def placed(self, features: Sequence[Feature]) -> Declared:
+        """Return the bounds with those of names in the order of features.
+
+        An indicator takes the bound of its column of categories, and 1 at most: it is 0
+        or 1, whatever the records are.
+
+        Raises
+        ------
+        UsageError
+            For a name that no column has, or a column without a bound.
+        """
+        if self.named is None:
+            return self
+        there = {name for name, _ in features}
+        listed = dict.fromkeys(column or name for name, column in features)
+        for name in self.named:
+            if name not in there:
+                check_heading("dataset.bounds.columns", name, listed)
+        pairs, missing = [], []
+        for name, column in features:
+            own = self.default if column is None else self.named.get(column)
+            own = self.named.get(name, own)
+            if column is not None:
+                most = min(1.0, max(map(abs, own or self.default or (1.0,))))
+                own = -most, most
+            missing += [name] * (own is None)
+            pairs.append(own or (0.0, 0.0))
+        if missing:
+            declared = ",".join(f"{k}:{_brief(v)}" for k, v in self.named.items())
+            more = f" and {len(missing) - 1} others" * (len(missing) > 1)
+            raise UsageError(
+                f"dataset.bounds.columns={{{declared}}}: has no bound for column "
+                f"{heading(missing[0])}{more}; add it, or a {DEFAULT} for all others, "
+                f"as in dataset.bounds={{columns:{{...}},{DEFAULT}:1}}"
+            )
+        return replace(self, named=None, **_arrays(pairs))
+
+    def ranges(
+        self, name: str, features: Sequence[Feature], clip: bool
+    ) -> Ranges | None:
+        """Return what raw records are held to; None where bounds are plain ones.
+
+        Raises
+        ------
+        UsageError
+            For a bound of 0 that a column would be divided by.
+        """
+        if not self.scale and self.pairs is None:
+            return None
+        p = len(features)
+        bounds = self.of(name, p)
+        ends = np.stack([-self.columns, self.columns], -1)
+        low, high = np.broadcast_to(
+            ends if self.pairs is None else self.pairs, (p, 2)
+        ).T
+        indicators = np.array([column is not None for _, column in features])
+        names = tuple(name for name, _ in features)
+        empty = np.flatnonzero((low == high) & ~indicators)
+        if self.scale and empty.size:
+            raise UsageError(
+                f"dataset.bounds.columns of {name}: is 0 for column "
+                f"{heading(names[empty[0]])}, must be above 0 where columns are "
+                f"divided by their bounds, dataset.{SCALE}={BY_BOUNDS}"
+            )
+        return Ranges(low, high, indicators, self.scale, clip, bounds, names)
 
     def of(self, name: str, p: int) -> Bounds:
         """Return the bounds of a dataset with p features.
@@ -76,15 +177,19 @@ class Declared:
         if self.columns.ndim and self.columns.size != p:
             raise _wrong_length(name, self.columns.size, p)
         _check_nonzeros("dataset.bounds", self.nonzeros, p)
-        columns = np.broadcast_to(self.columns, p)
+        columns = np.broadcast_to(1.0 if self.scale else self.columns, p)
         norm = float(norm2(columns)) if self.norm is None else self.norm
         return Bounds(columns, norm, self.label, self.nonzeros)
 
 
-def declared_by(value: Mapping[str, Any] | None) -> Declared | None:
+def declared_by(
+    value: Mapping[str, Any] | None, scale: bool = False
+) -> Declared | None:
     """Return the bounds that a yaml declares.
 
-    Without ``columns`` each entry is bounded by ``norm``.
+    Without ``columns`` each entry is bounded by ``norm``. A bound of a column is a
+    number, or a range [low, high]; columns are a list in their order, or a mapping of
+    their names, beside which ``default`` bounds all others.
 
     Raises
     ------
@@ -94,25 +199,81 @@ def declared_by(value: Mapping[str, Any] | None) -> Declared | None:
     if value is None:
         return None
     keys = set(value) if isinstance(value, Mapping) else set()
-    if not ({"columns", "norm"} & keys and keys <= {*KEYS}):
+    named = bool(keys) and isinstance(value.get("columns"), Mapping)
+    if not ({"columns", "norm"} & keys and keys <= {*KEYS, *[DEFAULT] * named}):
         allowed = "null or a mapping with columns or norm, and label, nonzeros"
-        raise UsageError(f"dataset.bounds={value}: must be {allowed}")
+        more = f", and {DEFAULT} beside columns by name" * (DEFAULT in keys)
+        raise UsageError(f"dataset.bounds={shown(value)}: must be {allowed}{more}")
+    if scale and "columns" not in keys:
+        raise UsageError(
+            f"dataset.bounds={shown(value)}: must have columns, by which they are "
+            f"divided, dataset.{SCALE}={BY_BOUNDS}"
+        )
+    others: dict[str, Any] = {key: value.get(key) for key in ("norm", "label")}
+    others = {k: None if v is None else _bound(k, v) for k, v in others.items()}
+    others |= {"nonzeros": value.get("nonzeros"), "scale": scale}
+    if value.get("nonzeros") == FILL_IN:
+        _refuse_unfilled("nonzeros", FILL_IN, "a number of non-zeros")
     columns = value["columns"] if "columns" in value else value["norm"]
+    if named:
+        found = {str(k): _range(f"columns.{k}", one) for k, one in columns.items()}
+        default = value.get(DEFAULT)
+        others[DEFAULT] = None if default is None else _range(DEFAULT, default)
+        return Declared(np.array(0.0), named=found, **others)
     slack = 1.0 if "columns" in value else SLACK
     several = isinstance(columns, list | tuple)
     each = columns if several else [columns]
+    if several and any(isinstance(one, list | tuple) for one in each):
+        return Declared(**_arrays([_range("columns", one) for one in each]), **others)
     checked = [slack * _bound("columns", one) for one in each]
     array = np.array(checked if several else checked[0])
     array.flags.writeable = False
-    others = {key: value.get(key) for key in ("norm", "label")}
-    return Declared(
-        array,
-        **{k: None if v is None else _bound(k, v) for k, v in others.items()},
-        nonzeros=value.get("nonzeros"),
+    return Declared(array, **others)
+
+
+def _arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Return bounds of columns, and the pairs where one is not symmetric."""
+    ends = np.array(pairs, np.float64).reshape(-1, 2)
+    columns = np.abs(ends).max(axis=1)
+    ends.flags.writeable = columns.flags.writeable = False
+    even = bool((ends[:, 0] == -ends[:, 1]).all())
+    return {"columns": columns, "pairs": None if even else ends}
+
+
+def _brief(ends: tuple[float, float]) -> str:
+    """Return a range as it is declared, a bound where it is symmetric."""
+    low, high = ends
+    return f"{high:g}" if low == -high else f"[{low:g},{high:g}]"
+
+
+def _range(key: str, value: object) -> tuple[float, float]:
+    """Return the ends of a declared range, or of the one that a bound is."""
+    if not isinstance(value, list | tuple):
+        bound = _bound(key, value)
+        return -bound, bound
+    if FILL_IN in value:
+        _refuse_unfilled(key, shown(list(value)), "a range")
+    ends = [*map(number, value)]
+    if not (len(ends) == 2 and -MOST <= ends[0] < ends[1] <= MOST):
+        raise UsageError(
+            f"dataset.bounds.{key}={shown(list(value))}: must be a bound >= 0, or a "
+            f"range [low,high] with low below high, both at most {MOST:g}"
+        )
+    return ends[0], ends[1]
+
+
+def _refuse_unfilled(key: str, value: object, what: str) -> None:
+    raise UsageError(
+        f"dataset.bounds.{key}={value}: must be replaced by {what} that is known "
+        "without the records, not computed from them"
     )
 
 
 def _bound(key: str, value: object) -> float:
+    if value == FILL_IN:
+        what = "a bound on the absolute value"
+        what += ", or a range [low,high]," * key.startswith(("columns", DEFAULT))
+        _refuse_unfilled(key, FILL_IN, what)
     if not 0.0 <= number(value) <= MOST:
         allowed = f"a finite number >= 0, at most {MOST:g}"
         raise UsageError(f"dataset.bounds.{key}={value}: must be {allowed}")
@@ -153,6 +314,100 @@ def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
     return Bounds(columns, float(norm), label, nonzeros)
 
 
+def held_to(
+    spec: Mapping[str, Any] | ArrayLike,
+    features: Sequence[Feature],
+    scale: str | None,
+    clip: bool,
+) -> tuple[Bounds, Ranges | None]:
+    """Return the bounds that a caller declares, and what raw records are held to.
+
+    Parameters
+    ----------
+    spec : mapping, float or array of shape (p,)
+        As of `declared_bounds`; columns may be ranges, too, a list or a mapping of
+        names with a ``default`` beside it.
+    features : sequence of Feature
+        The p columns by name.
+    scale : {'bounds'} or None
+        Whether columns are mapped to [-1, 1]; the bounds are of what comes out.
+    clip : bool
+        Whether an entry outside is clipped; else it is refused.
+
+    Raises
+    ------
+    UsageError
+        For bounds that are none, or names that no column has.
+    """
+    if scale not in (None, BY_BOUNDS):
+        raise base.refused(SCALE, scale, f"{BY_BOUNDS} or None")
+    given = spec if isinstance(spec, Mapping) else {"columns": spec}
+    value = _listed(given)
+    columns = value.get("columns")
+    several = columns if isinstance(columns, list | Mapping) else []
+    ranged = any(isinstance(one, list) for one in several)
+    if not (scale or ranged or isinstance(columns, Mapping) or DEFAULT in value):
+        return declared_bounds(spec, len(features)), None
+    for key in value:
+        registry.check_choice("bounds", key, [*KEYS, DEFAULT])
+    declared = declared_by(value, scale is not None)
+    assert declared is not None
+    placed = declared.placed(features)
+    bounds = placed.of("arrays", len(features))
+    return bounds, placed.ranges("arrays", features, clip)
+
+
+def _listed(value: Any) -> Any:
+    """Return mappings and arrays of any kind as those of a yaml."""
+    if isinstance(value, Mapping):
+        return {key: _listed(one) for key, one in value.items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [*map(_listed, value)] if isinstance(value, list | tuple) else value
+
+
+def spec_of(bounds: Bounds, ranges: Ranges | None) -> dict[str, Any]:
+    """Return bounds as they are declared, columns in their order, by their ranges."""
+    if ranges is None:
+        return bounds.spec
+    ends = np.column_stack([ranges.low, ranges.high]).tolist()
+    columns = [high if low == -high else [low, high] for low, high in ends]
+    return bounds.spec | {"columns": columns}
+
+
+def clipping_told(clipping: Clipping | None, names: Sequence[str]) -> str:
+    """Return what clipping did as a sentence, empty where it did nothing."""
+    if clipping is None or not clipping.share:
+        return ""
+    columns = [heading(names[j]) for j in clipping.columns] + ["label"] * clipping.label
+    listed = [*columns[:MOST_TOLD], *["..."] * (len(columns) > MOST_TOLD)]
+    beyond = f"more than {100 * OFTEN:g} % beyond the bound of {', '.join(listed)}"
+    return (
+        f"{_percent(clipping.share)} of the records are clipped to declared bounds"
+        f"{', ' * bool(columns)}{beyond * bool(columns)} (as private as the objective: "
+        "computed from the records, not released)"
+    )
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent; what is not all is not 100, nor 0 if not none."""
+    text = f"{100.0 * share:.3g}"
+    return ("less than 100" if text == "100" and share < 1.0 else text) + " %"
+
+
+def numbered(p: int) -> list[Feature]:
+    """Return p features without names of their own."""
+    return [(f"x{j}", None) for j in range(p)]
+
+
+def features_in(columns: Any, p: int) -> list[Feature]:
+    """Return p features by the headings of a table; numbered if it has no names."""
+    names = [] if columns is None else list(columns)
+    if len(names) != p or not all(isinstance(name, str) for name in names):
+        return numbered(p)
+    return [(name, None) for name in names]
+
+
 def _array(key: str, value: Any) -> Array:
     given = np.nan if value is None else value
     bound = np.asarray(base.numbers(f"bounds.{key}", given), np.float64)
@@ -176,16 +431,27 @@ def _wrong_length(name: str, size: int, p: int) -> UsageError:
     )
 
 
-def check_bounds(name: str, X: Features, y: Array, bounds: Bounds) -> None:
-    """Refuse declared bounds of the wrong length, or that a record breaks."""
+def check_bounds(
+    name: str,
+    X: Features,
+    y: Array,
+    bounds: Bounds,
+    names: Callable[[], Sequence[str]] = tuple,
+) -> None:
+    """Refuse declared bounds of the wrong length, or that a record breaks.
+
+    ``names`` returns those of the columns, as far as they have some.
+    """
     if bounds.columns.shape != X.shape[1:]:
         raise _wrong_length(name, bounds.columns.size, X.shape[1])
     broken = np.flatnonzero(column_max(X) > bounds.columns)
     most = bounds.nonzeros
     bound: float
     if broken.size:
-        column = broken[0]
-        what, bound = f"feature {column} exceeds its", bounds.columns[column]
+        column, known = broken[0], names()
+        whose = f"feature {column}"
+        whose = f"column {heading(known[column])}" if column < len(known) else whose
+        what, bound = f"{whose} exceeds its", bounds.columns[column]
         key = "columns"
     elif norms(X).max() > bounds.norm * SLACK:
         key, what, bound = "norm", "a record exceeds the", bounds.norm
@@ -248,6 +514,129 @@ def _clipped(X: Features, bounds: Bounds) -> Features:
         lengths = np.where(odd, norms(X), lengths)
     shrink = bounds.norm / np.where(outside, lengths, bounds.norm or 1.0)
     return scaled(X, rows=shrink)
+
+
+def held(name: str, X: Features, ranges: Ranges) -> Features:
+    """Return raw features held to declared ranges, and mapped to [-1, 1] if scaled.
+
+    Each entry by itself, by what is declared: it costs no budget. x becomes x / R for a
+    range [-R, R], 2 (x - low) / (high - low) - 1 for another; what rounding leaves is
+    within [-1, 1], as subtraction and division are monotone.
+
+    Raises
+    ------
+    UsageError
+        For an entry outside, unless it is clipped, or sparse features that a range
+        would fill.
+    """
+    left = ranges.indicators & ranges.scaled
+    low, high = (
+        np.where(left, end, one)
+        for end, one in ((-np.inf, ranges.low), (np.inf, ranges.high))
+    )
+    uneven = ~left & (low != -high)
+    sparse = not isinstance(X, np.ndarray)
+    if sparse and uneven.any():
+        j = int(uneven.argmax())
+        raise UsageError(
+            f"dataset.bounds.columns of {name}: the range [{low[j]:g},{high[j]:g}] of "
+            f"column {heading(ranges.names[j])} is not symmetric, must be a bound on "
+            "the absolute value where features are sparse, or hold them dense with "
+            "dataset.densify=true"
+        )
+    if not ranges.clip and (beyond := _beyond(X, low, high)[1]).any():
+        j = int(beyond.argmax())
+        what = f"range [{low[j]:g},{high[j]:g}]" if uneven[j] else f"bound {high[j]:g}"
+        raise UsageError(
+            f"dataset.bounds.columns of {name}: column {heading(ranges.names[j])} "
+            f"exceeds its declared {what}; correct it, or clip records with "
+            "dataset.clip_to_bounds=true"
+        )
+    unit = np.where(left | uneven | ~np.bool(ranges.scaled), 1.0, high)
+    if not isinstance(X, np.ndarray):
+        low, high, unit = (
+            np.repeat(end, np.diff(X.indptr)) for end in (low, high, unit)
+        )
+        data = np.clip(X.data, low, high) / unit
+        return assembled(X.shape, parts(X) | {".data": data})
+    X = np.clip(X, low, high) / unit
+    if ranges.scaled and uneven.any():
+        low, high = low[uneven], high[uneven]
+        X[:, uneven] = 2.0 * ((X[:, uneven] - low) / (high - low)) - 1.0
+    return X
+
+
+def _beyond(
+    X: Features, low: Array, high: Array
+) -> tuple[NDArray[np.bool], NDArray[np.int64]]:
+    """Return which records have an entry outside, and of each column how many."""
+    n, p = X.shape
+    if isinstance(X, np.ndarray):
+        outside = (X < low) | (X > high)
+        return np.asarray(outside.any(axis=1)), np.count_nonzero(outside, axis=0)
+    columns = np.repeat(np.arange(p), np.diff(X.indptr))
+    outside = (X.data < low[columns]) | (X.data > high[columns])
+    rows = np.zeros(n, bool)
+    rows[X.indices[outside]] = True
+    return rows, np.bincount(columns[outside], minlength=p)
+
+
+def bounded(
+    name: str,
+    arrays: Mapping[str, Features],
+    ranges: Ranges | None,
+    clip: Declared | Bounds | None,
+) -> tuple[dict[str, Features], Clipping | None]:
+    """Return features and labels held to ranges and clipped, and what that changed.
+
+    Raises
+    ------
+    UsageError
+        As `held` does.
+    """
+    raw, within = dict(arrays), dict[str, Features]()
+    if ranges is not None:
+        features = {k: as_features(raw[k]) for k in ("X", "X_test") if k in raw}
+        within = {key: held(name, X, ranges) for key, X in features.items()}
+    if clip is None:
+        return within, None
+    before = as_features(raw["X"])
+    entered = within.get("X", before)
+    bounds = clip if isinstance(clip, Bounds) else clip.of(name, before.shape[1])
+    within |= (after := clipped(name, raw | within, bounds))
+    ends = (-bounds.columns, bounds.columns)
+    if ranges is not None:
+        left = ranges.indicators & ranges.scaled
+        ends = np.where(left, -np.inf, ranges.low), np.where(left, np.inf, ranges.high)
+    changed, counts = _beyond(before, *ends)
+    changed = changed | _different(entered, after["X"])
+    most, label = OFTEN * changed.size, False
+    if bounds.label is not None:
+        beyond = np.abs(np.asarray(raw["y"])) > bounds.label
+        changed, label = changed | beyond, bool(np.count_nonzero(beyond) > most)
+    often = tuple(np.flatnonzero(counts > most).tolist())
+    return within, Clipping(float(changed.mean()), often, label)
+
+
+def mapped(name: str, X: Features, ranges: Ranges) -> Features:
+    """Return raw features as those of the records that a model was fitted to.
+
+    Raises
+    ------
+    UsageError
+        As `held` does.
+    """
+    X = held(name, as_features(X), ranges)
+    return clipped(name, {"X": X}, ranges.bounds)["X"] if ranges.clip else X
+
+
+def _different(X: Any, Z: Any) -> NDArray[np.bool]:
+    """Return which records differ, shape (n,)."""
+    if isinstance(X, np.ndarray):
+        return np.asarray((X != Z).any(axis=1))
+    found = np.zeros(X.shape[0], bool)
+    found[(X != Z).tocoo().row] = True
+    return found
 
 
 def largest_of_records(X: Features) -> Array:
@@ -369,6 +758,8 @@ class Recipe:
         All labels that there may be, declared; None: they are read off the records.
     labelled : bool
         Whether there are labels; all of them are 0 without any.
+    ranges : Ranges or None
+        What features are held to, and mapped by, before they are clipped.
     intercept : float
         The constant of a last column, added after all that; none where it is 0.
     """
@@ -384,6 +775,7 @@ class Recipe:
     intercept: float = 0.0
     labelled: bool = True
     classes: Sequence[Any] | None = None
+    ranges: Ranges | None = None
 
     @property
     def words(self) -> list[str]:
@@ -395,7 +787,7 @@ class Recipe:
     def key(self) -> list[Any]:
         """Return the key of a recipe, JSON-able."""
         clip = None if self.clip is None else self.clip.key
-        others = {k: v for k, v in vars(self).items() if k != "clip"}
+        others = {k: v for k, v in vars(self).items() if k not in ("clip", "ranges")}
         # Arrays without an intercept keep their place in the cache.
         constant, labelled = others.pop("intercept"), others.pop("labelled")
         later = [constant] * bool(constant) + ["unlabelled"] * (not labelled)
@@ -427,7 +819,14 @@ def split(n: int, test_fraction: float, seed: int) -> tuple[Array, Array]:
 
 
 def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features]:
-    """Return X, y and what else there is, ready for use.
+    """Return X, y and what else there is, ready for use, see `prepared`."""
+    return prepared(name, raw, recipe)[0]
+
+
+def prepared(
+    name: str, raw: Sequence[Any], recipe: Recipe
+) -> tuple[dict[str, Features], Clipping | None]:
+    """Return X, y and what else there is, ready for use, and what clipping did.
 
     Parameters
     ----------
@@ -443,6 +842,8 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
     dict
         ``X``, ``y``; ``X_test``, ``y_test`` if there is a split; ``w_true`` if it
         is known and columns are not rescaled.
+    Clipping or None
+        Of the training records; None where they are not clipped.
     """
     if isinstance(raw[1], np.ma.MaskedArray):
         raise UsageError(f"dataset {name}: labels must be numbers, not masked ones")
@@ -464,11 +865,13 @@ def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features
         arrays |= _rescaled(name, arrays, recipe.standardise)
         # It belongs to the columns as they were.
         arrays.pop("w_true", None)
-    if recipe.clip is not None:
-        arrays |= clipped(name, arrays, recipe.clip)
+    within, clipping = bounded(name, arrays, recipe.ranges, recipe.clip)
+    arrays |= within
+    if recipe.ranges is not None and recipe.ranges.scaled:
+        arrays.pop("w_true", None)
     if recipe.intercept:
         arrays |= with_column(arrays, recipe.intercept)
-    return {key: _frozen(array) for key, array in arrays.items()}
+    return {key: _frozen(array) for key, array in arrays.items()}, clipping
 
 
 def _split(name: str, X: Features, y: Array, recipe: Recipe) -> dict[str, Features]:
@@ -590,6 +993,7 @@ def dataset_from_arrays(
     name: str = "arrays",
     bounds: base.Bounds | None = None,
     usual: base.Usual | None = None,
+    columns: tuple[str, ...] = (),
 ) -> Dataset:
     """Make a dataset of arrays as they are: copied, checked, read-only.
 
@@ -604,6 +1008,6 @@ def dataset_from_arrays(
     X, y = _frozen(X), _frozen(y)
     records.check_raw(name, X, y)
     if bounds is not None:
-        check_bounds(name, X, y, bounds)
+        check_bounds(name, X, y, bounds, lambda: columns)
     content = records.content_hash({"X": X, "y": y})
-    return Dataset(name, X, y, bounds, content, usual)
+    return Dataset(name, X, y, bounds, content, usual, columns=columns)

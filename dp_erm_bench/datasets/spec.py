@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp_erm_bench.datasets.base import Usual, number, refused
+from dp_erm_bench.datasets.prepare import (
+    BY_BOUNDS,
+    SCALE,
+    Declared,
+    Recipe,
+    declared_by,
+)
 from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
-from dp_erm_bench.datasets.prepare import Declared, Recipe, declared_by
 from dp_erm_bench.datasets.records import are_words, as_number, words_of
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.paths import entering
 from dp_erm_bench.registry import check_choice, locate, read
 
@@ -27,10 +33,12 @@ DEFAULTS: dict[str, Any] = {
     **{"seed": 0, "drop_empty": False, "densify": False, "usual": None},
     **{"usual_standardised": None, "usual_regression": None, "bounds": None},
     **{"clip_to_bounds": False, INTERCEPT: 0.0, FRESH: None, "classes": None},
+    SCALE: None,
 }
 LATER = {
     **dict.fromkeys((FRESH, "onehot", "index", "plateau", "classes", "first", "text")),
     INTERCEPT: 0.0,
+    SCALE: None,
 }
 """Keys, and options of loaders, that came after results had been published.
 
@@ -168,7 +176,9 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
         raise UsageError("dataset: needs a name and a _target_, the loader")
     loader = locate(target)
     _check_keys(name, options, loader)
-    common = DEFAULTS | {key: options.pop(key) for key in DEFAULTS if key in options}
+    # A generator may have a `scale` of its own.
+    ours = [key for key in DEFAULTS if key != SCALE or key not in _parameters(loader)]
+    common = DEFAULTS | {key: options.pop(key) for key in ours if key in options}
     if common["task"] == AUTO and hasattr(loader, "task"):
         common["task"] = asked(loader.task, options)
     if common["classes"] is None and common["task"] == TASKS[0]:
@@ -185,8 +195,17 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
         options["words"] = list(recipe.words)
     # Bounds of records as they are hold for those only, unless they are clipped again.
     holds = not recipe.standardise or recipe.clip is not None
-    usual, bounds = _usual(common), declared_by(common["bounds"]) if holds else None
-    return Spec(name, loader, options, recipe, usual, bounds)
+    bounds = _declared(common)
+    if recipe.drop_empty and holds and bounds is not None and bounds.needs_features:
+        raise refused(
+            "drop_empty",
+            True,
+            "false where columns have bounds by name, ranges or a scale: which of them "
+            "go depends on the records",
+        )
+    return Spec(
+        name, loader, options, recipe, _usual(common), bounds if holds else None
+    )
 
 
 def asked(ask: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -204,6 +223,27 @@ def _check_keys(name: str, keys: Mapping[str, Any], loader: Callable[..., Any]) 
         check_choice(f"key of dataset {name}", key, allowed)
 
 
+def _declared(common: Mapping[str, Any]) -> Declared | None:
+    return declared_by(common["bounds"], common[SCALE] is not None)
+
+
+def _check_scale(common: Mapping[str, Any]) -> None:
+    """Refuse a scale that is none, has no bounds, or stands beside another one."""
+    scale = common[SCALE]
+    if scale not in (None, BY_BOUNDS):
+        raise refused(SCALE, scale, f"null or {BY_BOUNDS}")
+    if scale and common["bounds"] is None:
+        raise refused(SCALE, scale, "null unless bounds are declared, dataset.bounds")
+    if scale and (how := common["standardise"]):
+        raise refused(
+            SCALE,
+            scale,
+            f"null beside dataset.standardise={shown(how)}: columns are divided by "
+            "what is declared, or by what is read off the records; for the former add "
+            "dataset.standardise=false",
+        )
+
+
 def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
     check_choice(f"dataset.task of {name}", common["task"], TASKS)
     classification = common["task"] == TASKS[0]
@@ -211,6 +251,7 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         scale = ", or scale" * (key == "standardise")
         if not (isinstance(common[key], bool) or (scale and common[key] == "scale")):
             raise refused(key, common[key], f"true or false{scale}")
+    _check_scale(common)
     clip = common["clip_to_bounds"]
     if clip and common["bounds"] is None:
         raise refused("clip_to_bounds", True, "false unless bounds are declared")
@@ -233,7 +274,7 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         positive=positive and list(positive),
         classes=None if classes is None else words_of(classes),
         test_fraction=number(common["test_fraction"]),
-        clip=declared_by(common["bounds"]) if clip else None,
+        clip=_declared(common) if clip else None,
         intercept=number(common[INTERCEPT]),
         **{key: common[key] for key in same},
     )

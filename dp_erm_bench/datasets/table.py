@@ -6,17 +6,17 @@ its other cells, so that a record that is replaced changes its own row alone.
 
 import contextlib
 import csv
-import difflib
 import io
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import MISSING, check_headings, is_missing
+from dp_erm_bench.datasets.base import MISSING, Feature, check_headings, is_missing
 from dp_erm_bench.datasets.prepare import check_names
 from dp_erm_bench.datasets.records import (
     BOOLEANS,
@@ -27,7 +27,7 @@ from dp_erm_bench.datasets.records import (
     spelling,
     words_of,
 )
-from dp_erm_bench.errors import UsageError, escaped, heading
+from dp_erm_bench.errors import UsageError, check_heading, escaped, heading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,8 +164,8 @@ class Csv:
             check_names(table.columns, self.intercept)
         return self._features(table).to_numpy(np.float64), y
 
-    def columns(self, content: bytes) -> list[str]:
-        """Return the names of the features, ``x0``, ``x1`` where there is no header.
+    def features(self, content: bytes) -> list[Feature]:
+        """Return the features by name, ``x0``, ``x1`` where there is no header.
 
         The records are looked at only for categories that are not declared.
         """
@@ -173,8 +173,38 @@ class Csv:
         layout = self._layout(content)
         table = self._read(content, layout, rows=1 if known else None)
         self._labels(table)
-        found = self._features(table.iloc[:0] if known else table).columns
-        return [str(one) if layout.named else f"x{j}" for j, one in enumerate(found)]
+        table = table.iloc[:0] if known else table
+        found: list[Feature] = [(str(name), None) for name in table.columns]
+        if self.categories:
+            found = [
+                (str(feature), str(name) if str(name) in self.categories else None)
+                for name in table.columns
+                for feature in self._features(table[[name]]).columns
+            ]
+        if layout.named:
+            return found
+        return [(f"x{j}", column) for j, (_, column) in enumerate(found)]
+
+    def look(self, content: bytes) -> "Look":
+        """Return what a csv holds: read off its records, hence not private.
+
+        Raises
+        ------
+        UsageError
+            For a row that is longer than the first one, or a label that there is not.
+        """
+        layout = self._layout(content)
+        table = self._read(content, layout)
+        wrong = self._wrong_headings(layout) + self._wrong_index(layout)
+        with_index = self._counts(table, layout)
+        wrong += [INDEXED.format("may count the records")] * with_index
+        try:
+            self._check_first_row(table, layout)
+        except UsageError as error:
+            wrong.append(str(error).removeprefix(f"{self._where}: "))
+        columns = tuple(seen(table[name]) for name in table.columns)
+        sep = layout.how["sep"]
+        return Look(len(table), sep, layout.named, columns, layout.label, tuple(wrong))
 
     def _layout(self, content: bytes) -> "Layout":
         """Return what the first row says of a file.
@@ -322,7 +352,7 @@ class Csv:
     ) -> None:
         """Refuse columns of text, or of categories, that there are not."""
         for name in self._named:
-            _check_heading("column of dataset.text", name, names)
+            check_heading("column of dataset.text", name, names)
         for name in self.categories:
             if not named and name not in list(map(str, features)):
                 places = ", ".join(map(str, features))
@@ -331,7 +361,7 @@ class Csv:
                     f"places of the columns, as {self.path} has no header; if row 1 is "
                     "one, say dataset.header=true"
                 )
-            _check_heading("column of dataset.onehot", name, features)
+            check_heading("column of dataset.onehot", name, features)
 
     def _is_text(self, name: Any, is_label: bool) -> bool:
         """Return whether a column is read as text, its kind perhaps read after that."""
@@ -522,7 +552,7 @@ class Csv:
         if label not in columns:
             plain = columns and isinstance(columns[-1], int)
             hint = "; if row 1 is the header, say dataset.header=true" if plain else ""
-            _check_heading("dataset.label", str(label), columns, hint)
+            check_heading("dataset.label", str(label), columns, hint)
         return columns[list(map(str, columns)).index(str(label))]
 
     def _features(self, table: "pd.DataFrame") -> "pd.DataFrame":
@@ -595,6 +625,69 @@ class Layout:
     width: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What the cells of a column are.
+
+    Parameters
+    ----------
+    name : object
+        Its heading, or its place.
+    kind : str
+        ``numbers``, ``words``, ``words and numbers`` or ``nothing``.
+    missing : int
+        Cells without a value.
+    low, high : float
+        The least and the largest number; nan without any.
+    counts : mapping
+        How often each different cell occurs, the most frequent first.
+    """
+
+    name: Any
+    kind: str
+    missing: int
+    low: float
+    high: float
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a csv holds.
+
+    Parameters
+    ----------
+    records : int
+    sep : str
+    named : bool
+        Whether the first row is one of headings.
+    columns : tuple of Seen
+    label : object
+        The name of the column that is taken for the label.
+    wrong : tuple of str
+        What its reader refuses, with the key that decides it.
+    """
+
+    records: int
+    sep: str
+    named: bool
+    columns: tuple[Seen, ...]
+    label: Any
+    wrong: tuple[str, ...]
+
+
+def seen(column: "pd.Series[Any]") -> Seen:
+    """Return what the cells of a column are, numbers and texts."""
+    cells = [one for one in column.tolist() if not is_missing(one)]
+    numbers = [float(one) for one in cells if not isinstance(one, str)]
+    texts = len(cells) - len(numbers)
+    kinds = ["words"] * bool(texts) + ["numbers"] * bool(numbers)
+    ends = (min(numbers), max(numbers)) if numbers else (np.nan, np.nan)
+    counts = dict(Counter(map(spelling, cells)).most_common())
+    kind = " and ".join(kinds) or "nothing"
+    return Seen(column.name, kind, len(column) - len(cells), *ends, counts)
+
+
 def indicators(
     where: str, column: "pd.Series[Any]", chosen: Sequence[Any]
 ) -> "list[pd.Series[Any]]":
@@ -662,17 +755,3 @@ def _rows(mask: Any, first: int) -> str:
     """Return how many rows there are, and which is the first, for a message."""
     row, count = int(mask.argmax()) + first, int(mask.sum())
     return f"row {row}" if count == 1 else f"{count} rows, the first is row {row}"
-
-
-def _check_heading(
-    key: str, value: str, columns: Sequence[Any], more: str = ""
-) -> None:
-    """Refuse a column that there is not, suggesting the nearest."""
-    names = list(map(str, columns))
-    if value in names:
-        return
-    near = difflib.get_close_matches(value, names, 1)
-    hint = f" (did you mean {escaped(near[0])}?)" if near else ""
-    raise UsageError(
-        f"{key}={value}{hint}: must be one of {', '.join(map(heading, columns))}{more}"
-    )

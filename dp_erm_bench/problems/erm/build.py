@@ -12,7 +12,7 @@ from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Usual
 from dp_erm_bench.datasets.load import load_dataset, own_dataset
-from dp_erm_bench.datasets.prepare import declared_bounds
+from dp_erm_bench.datasets.prepare import features_in, held_to
 from dp_erm_bench.datasets.spec import UNLABELLED
 from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.losses.base import Loss
@@ -38,6 +38,7 @@ def problem_from_arrays(
     clip_to_bounds: bool = False,
     intercept: float | None = None,
     classes: object = None,
+    scale: str | None = None,
 ) -> ERMProblem:
     """Return the problem of a user's own data.
 
@@ -56,7 +57,9 @@ def problem_from_arrays(
     bounds : mapping, float or array of shape (p,), optional
         Public bounds on a record, not computed from the data: ``columns`` (R_j,
         one number or p numbers) or ``norm`` (R_2), or both, and optionally ``label``
-        and ``nonzeros``. What is no mapping bounds the columns.
+        and ``nonzeros``. What is no mapping bounds the columns. A column's may be a
+        range ``[low, high]``; ``columns`` may be a mapping of names, such as
+        ``{'age': [0, 100]}``, with a ``default`` beside it.
     positive : label or list of labels, optional
         What becomes +1 (``'yes'``, ``1``), all other labels becoming -1.
     clip_to_bounds : bool
@@ -68,6 +71,9 @@ def problem_from_arrays(
         becomes +1 without ``positive``. None: they are read off y where ``positive`` is
         given, unless y is a Series of categories, or 0 stands for -1, and `uncharged`
         lists them.
+    scale : {'bounds'}, optional
+        Whether columns are mapped to [-1, 1] by their declared bounds or ranges, which
+        costs nothing; ``norm`` bounds the mapped record, and a fitted model maps, too.
 
     Raises
     ------
@@ -77,8 +83,13 @@ def problem_from_arrays(
     """
     how: dict[str, Any] = {"positive": positive, "clip_to_bounds": clip_to_bounds}
     how["classes"] = classes
-    declared = None if bounds is None else declared_bounds(bounds, np.shape(X)[-1])
-    how |= {"bounds": declared, "intercept": _constant(intercept)}
+    if bounds is not None:
+        named = features_in(getattr(X, "columns", None), np.shape(X)[-1])
+        declared, ranges = held_to(bounds, named, scale, clip_to_bounds)
+        how |= {"bounds": declared, "ranges": ranges}
+    elif scale is not None:
+        raise refused("scale", scale, "None unless bounds are declared")
+    how["intercept"] = _constant(intercept)
     penalty = penalty if strength is None else _stronger(penalty, strength)
     if not isinstance(loss, Loss):
         loss = _loss(*_named("loss", loss))

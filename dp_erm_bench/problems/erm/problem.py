@@ -23,12 +23,12 @@ from dp_erm_bench.constraints.norm_ball import NormBall
 from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged
 from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
-from dp_erm_bench.datasets.prepare import dataset_from_arrays
+from dp_erm_bench.datasets.prepare import dataset_from_arrays, mapped
 from dp_erm_bench.datasets.records import first_odd, from_zero, spelling
 from dp_erm_bench.datasets.spec import FRESH, LAW, asked, check_spec, identifying
 from dp_erm_bench.datasets.synthetic import LAWS, MedianLaw
 from dp_erm_bench.datasets.table import indicators
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, in_python
 from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
 from dp_erm_bench.penalties.separable import NoPenalty
@@ -309,7 +309,8 @@ class LinearModel:
     """The linear model of one point.
 
     Records are those of the problem: where its columns were standardised or its
-    records clipped, these must be, too.
+    records clipped, these must be, too. Where columns were mapped by declared bounds
+    (``scale=bounds``), records are in their units, and are mapped as those of the fit.
 
     Attributes
     ----------
@@ -323,6 +324,11 @@ class LinearModel:
     categories : mapping of str to tuple of str or float
         The categories of each column whose indicators are features: a table
         may have the column itself, of texts or numbers, in their place.
+    ranges : Ranges or None
+        By which records are mapped and, if those of the fit were, clipped.
+    mapped : tuple of Features
+        The problem's own records, which are mapped already; parts of them are not known
+        for that, and a pickled model knows none.
     """
 
     w: Array
@@ -330,6 +336,12 @@ class LinearModel:
     feature_names: tuple[str, ...]
     intercept: float = 0.0
     categories: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    ranges: base.Ranges | None = None
+    mapped: tuple[Features, ...] = field(default=(), repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields without the problem's records."""
+        return {**vars(self), "mapped": ()}
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -349,7 +361,8 @@ class LinearModel:
         ------
         UsageError
             For another number of columns, a column that is missing or stands twice, a
-            value that is missing or not finite, or a word that is no category.
+            value that is missing or not finite, or a word that is no category; for one
+        outside of its declared bounds if those of the fit were refused, too.
         """
         features = self._features(X)
         p = self.w.size
@@ -360,6 +373,12 @@ class LinearModel:
                 f"{_listed(self.feature_names)}"
             )
         _check_finite("X", features)
+        if self.ranges is not None and not any(X is own for own in self.mapped):
+            short = bool(self.intercept)
+            try:
+                features = mapped("X", features[:, : p - short], self.ranges)
+            except UsageError as error:
+                raise in_python(error) from None
         with np.errstate(over="ignore", invalid="ignore"):
             if short:
                 margins = features @ self.w[:-1] + self.intercept * self.w[-1]
@@ -513,12 +532,12 @@ def _read(data: Dataset) -> tuple[str, ...]:
     if data.loaded is None:
         return ()
     spec = check_spec(data.loaded)
-    ask = getattr(spec.loader, "columns", None)
+    ask = getattr(spec.loader, "features", None)
     if ask is None or spec.recipe.drop_empty:
         return ()
     # A file that went since is no reason to lose a fit.
     with contextlib.suppress(UsageError, OSError):
-        return tuple(asked(ask, spec.options))
+        return tuple(name for name, _ in asked(ask, spec.options))
     return ()
 
 
@@ -686,7 +705,10 @@ class ERMProblem(ERM, Problem):
         """Return what a point predicts for records, shape (p,)."""
         data, classification = self.dataset, self.loss.classification
         named = feature_names(data), data.intercept, categories(data)
-        return LinearModel(w, classification, *named)
+        if data.ranges is None or not data.ranges.scaled:
+            return LinearModel(w, classification, *named)
+        own = tuple(Z for Z in (data.X, data.X_test) if Z is not None)
+        return LinearModel(w, classification, *named, data.ranges, own)
 
     @cached_property
     def references(self) -> dict[str, dict[str, float]]:
