@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from dp_erm_bench.report.view import ALONG, LINE, PANEL, View, shown, summary, w
 from dp_erm_bench.report.view import FORMATS as TABLES
 from dp_erm_bench.results.files import csv_of, telling
 from dp_erm_bench.results.runs import read_manifest
+from dp_erm_bench.results.settings import HELD, ON_OPTIMUM, UNLIKE_BOUNDS
 from dp_erm_bench.results.table import load_results
 
 if TYPE_CHECKING:
@@ -54,6 +56,9 @@ def compare_command(arguments: Sequence[str]) -> int:
     if options.where and not options.between:
         raise UsageError("--where: belongs to --between")
     sides = [named_finals(folder) for folder in options.folders]
+    left = {part for k in (options.between, *options.ignore) for part in k.split(".")}
+    if left & {*HELD, "columns", "norm"} and {*options.on} & {*ON_OPTIMUM}:
+        print(f"bounds differ: {UNLIKE_BOUNDS}")
     if options.between:
         _between(sides[0], options, rule)
         return 0
@@ -242,7 +247,10 @@ def export_command(arguments: Sequence[str]) -> int:
     view = replace(_view(options), x=options.x or "epsilon")
     if view.x in ALONG:
         raise UsageError(f"--x={view.x}: export is of the ends of runs, as at epsilon")
-    table = summary(shown(load_results(options.folders), view))
+    drawn = shown(load_results(options.folders), view)
+    table = summary(drawn)
+    if drawn.unlike:
+        print(f"dp-erm-bench: {drawn.unlike}", file=sys.stderr)
     if options.format == "parquet":
         with telling(options.out.parent):
             table.to_parquet(options.out)

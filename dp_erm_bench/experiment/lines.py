@@ -64,6 +64,7 @@ from dp_erm_bench.plugins.names import (
     shipped,
 )
 from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm.problem import feature_names
 from dp_erm_bench.registry import ERM, PROBLEM, foreign
 
 if TYPE_CHECKING:
@@ -352,6 +353,11 @@ class Line:
         return ()
 
     @property
+    def clipped(self) -> Mapping[str, Any]:
+        """Return what clipping to declared bounds did to the records, if they were."""
+        return {}
+
+    @property
     def settings(self) -> Sequence[Setting]:
         """Return the settings of a sweep, one per point, the last axis fastest."""
         return ()
@@ -505,7 +511,7 @@ class Trial:
         line, tuned = self.setting.line, self.phase == "report"
         labels = {"panel": line.panel, "line": line.line, "phase": self.phase}
         flags = {"tuned": tuned, "measured": line.measured}
-        return {**labels, **flags, "read": list(line.read)}
+        return {**labels, **flags, "read": list(line.read), **line.clipped}
 
     def row(self, experiment: str) -> dict[str, Any]:
         """Return its line of the plan."""
@@ -753,6 +759,20 @@ class FitLine(Line):
     def read(self) -> tuple[str, ...]:
         """Return what reading the records took from them, as it is not declared."""
         return tuple(use.value for use in self.problem.uncharged(False) if use in READ)
+
+    @cached_property
+    def clipped(self) -> Mapping[str, Any]:
+        """Return what clipping to declared bounds did to the records, if they were.
+
+        The share of the records, and the columns often at their bound, by name: they
+        are read off the records, and determine no number that they do not tell already.
+        """
+        data = getattr(self.problem, "dataset", None)
+        if data is None or (clipping := data.clipping) is None:
+            return {}
+        names = feature_names(data)
+        columns = [names[j] for j in clipping.columns] + ["label"] * clipping.label
+        return {"clipped": clipping.share, "at_bound": columns}
 
     @cached_property
     def _chosen_code(self) -> tuple[Any, ...]:

@@ -27,7 +27,12 @@ from dp_erm_bench.report.curves import (
 from dp_erm_bench.report.figure import LinesOf, check_stem, lines_of, looked_up
 from dp_erm_bench.report.style import STYLES, literal, of
 from dp_erm_bench.results.runs import read_run
-from dp_erm_bench.results.settings import final_rows, text_of, unchecked_in
+from dp_erm_bench.results.settings import (
+    final_rows,
+    text_of,
+    unchecked_in,
+    under_bounds,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -273,6 +278,7 @@ def caption(panel: Panel, lines: Lines, profile: str) -> str:
         seeds(lines.values(), profile),
         uncharged(lines),
         f"Certified epsilon (calibration). {'; '.join(proofs)}.",
+        unlike(lines.values()),
         panel.note,
         "Dashed: the authors' own figure." if panel.authors else "",
     )
@@ -304,6 +310,7 @@ def epsilon_caption(lines: OverEpsilon, profile: str) -> str:
         f"{seeds(flat.values(), profile)} Passes as chosen at epsilon = 1.",
         uncharged(flat),
         f"Certified epsilon. {'; '.join(proofs)}.",
+        unlike(flat.values()),
     )
 
 
@@ -426,6 +433,13 @@ def uncharged(lines: Lines) -> str:
     return f"Uncharged: {'; '.join(groups)}."
 
 
+def unlike(runs: Iterable[LineErrors]) -> str:
+    """Return a sentence on the lines of a panel that are under different bounds."""
+    import pandas as pd
+
+    return literal(under_bounds(pd.DataFrame([run.facts for run in runs])))
+
+
 def uses(run: LineErrors) -> list[str]:
     """Return the uncharged uses of the data by one line."""
     names = run.facts["uncharged"]
@@ -467,6 +481,7 @@ def told(drawn: Shown) -> str:
         f"Certified epsilon above the nominal one or unknown: {_few(beyond)}.",
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
         *map(literal, drawn.left_out),
+        literal(drawn.unlike),
         origin([Bands(runs=runs_in(rows), unchecked=unchecked_in(rows))], folder),
     )
 

@@ -16,6 +16,7 @@ from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER, is_better_higher
 from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.settings import (
+    ON_OPTIMUM,
     column,
     differing,
     final_rows,
@@ -23,6 +24,7 @@ from dp_erm_bench.results.settings import (
     named,
     settings,
     text_of,
+    under_bounds,
     worst_if_lost,
 )
 from dp_erm_bench.results.statistics import (
@@ -104,12 +106,15 @@ class Shown:
         Over what its statistics pool.
     left_out : tuple of str
         Sentences on trials that are not drawn.
+    unlike : str
+        A sentence on trials that do not compare, under different bounds.
     """
 
     rows: pd.DataFrame
     view: View
     pooled: str
     left_out: tuple[str, ...]
+    unlike: str = ""
 
     @property
     def how(self) -> str:
@@ -148,7 +153,8 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     told, over = _named(ends, view)
     told = told.loc[runs].set_axis(rows.index)
     rows = rows.assign(**{name: told[name] for name in (PANEL, LINE, FACET)})
-    return Shown(rows, view, over, left_out)
+    unlike = under_bounds(rows) if y in ON_OPTIMUM else ""
+    return Shown(rows, view, over, left_out, unlike)
 
 
 def _kept(table: pd.DataFrame, view: View) -> pd.DataFrame:

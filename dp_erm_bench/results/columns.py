@@ -155,6 +155,17 @@ COLUMNS = {
     "references": Column(
         TEXT, "JSON of what held-out records say of optimum and base rate; not private"
     ),
+    "clipped": Column(
+        NUMBER,
+        "share of the records that clipping to declared bounds changed; not private",
+        "where records are not clipped",
+    ),
+    "at_bound": Column(
+        TEXT,
+        "JSON of the columns that clipping leaves at their bound in more than 10 % of "
+        "the records; not private",
+        "where there are none",
+    ),
     "status": Column(
         TEXT, "`ok`, `diverged`, `skipped`, `error`, `timeout` or `killed`"
     ),

@@ -375,6 +375,41 @@ def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+HELD = ("bounds", "scale", "clip_to_bounds", "standardise")
+"""Keys of a dataset on which its records, hence its optimum, depend."""
+
+ON_OPTIMUM = ("objective", "relative_error")
+"""What is measured on the records as bounds left them."""
+
+UNLIKE_BOUNDS = (
+    "under other bounds the records, the optimum and the relative error are others, "
+    "and do not compare"
+)
+
+
+def under_bounds(rows: pd.DataFrame, by: Sequence[str] = (PANEL, DATASET)) -> str:
+    """Return a sentence on what has trials under different bounds, empty without any.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of the tidy table.
+    by : sequence of str
+        Columns that tell apart what is ranked by itself, the dataset last.
+    """
+    if not {*by, "dataset_options", "trial"} <= {*rows}:
+        return ""
+    trials = rows.drop_duplicates([*by, "dataset_options"])
+    every = [_parsed("", str(text)) for text in trials["dataset_options"]]
+    texts = ["; ".join(one.get(f".{key}", "") for key in HELD) for one in every]
+    counts = trials.assign(_held=texts).groupby([*by], sort=False)["_held"].nunique()
+    names = [index[-1] for index, count in counts.items() if count > 1]  # type: ignore[index]
+    if not names:
+        return ""
+    listed = ", ".join(dict.fromkeys(map(str, names)))
+    return f"Declared bounds of {listed} differ: {UNLIKE_BOUNDS}."
+
+
 def unchecked_in(rows: pd.DataFrame) -> tuple[str, ...]:
     """Return the algorithms in rows that have not passed `check`, sorted.
 

@@ -148,6 +148,8 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
         "algorithm": algorithm["name"],
         "params": SORTED(facts.get("params", algorithm["params"])),
         "references": SORTED(facts.get("references", {})),
+        "clipped": _number(line.get("clipped")),
+        "at_bound": SORTED(line["at_bound"]) if line.get("at_bound") else "",
         "solver": solver,
         # Nowhere missing: pandas before 3 writes a column of nothing as one of no type.
         "exempt": facts.get("exempt", ""),
@@ -229,8 +231,8 @@ def read(file: BinaryIO) -> pd.DataFrame:
     content = table.read(use_threads=False).replace_schema_metadata()
     frame: pd.DataFrame = content.to_pandas(use_threads=False)
     # Tables of earlier versions have none of some.
-    added: Row = dict.fromkeys(MEASURED, float("nan"))
-    added |= {"references": "{}", "exempt": ""}
+    numbers = dict.fromkeys((*MEASURED, "clipped"), float("nan"))
+    added: Row = {"references": "{}", "exempt": "", "at_bound": "", **numbers}
     return frame.assign(**{k: v for k, v in added.items() if k not in frame})
 
 

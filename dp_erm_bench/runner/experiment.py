@@ -27,11 +27,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.datasets.prepare import clipping_told
+from dp_erm_bench.errors import DataUnavailable, UsageError, shown
 from dp_erm_bench.experiment.lines import FitLine, Line
 from dp_erm_bench.experiment.schema import RunnerConfig, check_setting, consecutive
 from dp_erm_bench.experiment.tune import Choice, rounded
@@ -39,6 +40,7 @@ from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
 from dp_erm_bench.paths import remove_parts
 from dp_erm_bench.plugins.names import content, is_file, label
 from dp_erm_bench.plugins.passed import unchecked
+from dp_erm_bench.problems.erm.problem import feature_names
 from dp_erm_bench.results import store, table
 from dp_erm_bench.results.files import (
     check_writable,
@@ -310,6 +312,8 @@ def _run(session: Session, early: Worker | None) -> int:
         check_run(session.folder, session.run)
         manifest |= _derive(session, choices, previous)
     _print_summary(session, choices)
+    for told in clipped_records(session.lines):
+        print(f"dp-erm-bench: {told}", file=sys.stderr)
     return int(any(status not in FINISHED for status in session.statuses.values()))
 
 
@@ -328,6 +332,22 @@ def loose_deltas(lines: Iterable[Line]) -> str:
         f"budget.delta of {', '.join(found)}: is at least 1/n, which allows to publish "
         "one record of n as it is; use 1/n^2"
     )
+
+
+def clipped_records(lines: Iterable[Line]) -> list[str]:
+    """Return of each dataset what clipping to its bounds did, if it did anything."""
+    found = dict[str, None]()
+    for line in lines:
+        if not (isinstance(line, FitLine) and line.clipped.get("clipped")):
+            continue
+        problem: Any = line.problem
+        data, spec = problem.dataset, problem.spec["dataset"]
+        path = spec.get("path")
+        file = f" {PurePath(str(path)).name}" if path else ""
+        told = clipping_told(data.clipping, feature_names(data))
+        named = f"dataset {spec['name']}{file}, bounds={shown(spec.get('bounds'))}"
+        found[f"{named}: {told}"] = None
+    return list(found)
 
 
 def _settled(session: Session) -> dict[str, Any]:

@@ -97,6 +97,36 @@ def test_a_delta_of_one_over_n_is_told_once_a_run(run):
         )
 
 
+def test_what_the_bounds_did_is_told_after_a_run_and_in_the_table(run, tmp_path):
+    """Bounds of 1e-6 gave an error of 1e-9 that nobody doubted."""
+    rows = [f"{i % 60 + 20},{i % 7},{i % 2}" for i in range(40)]
+    (tmp_path / "my.csv").write_text("\n".join(["age,crp,ill", *rows]) + "\n")
+    bounds = "{columns:1e-6},{columns:{crp:6},default:200}"
+    line = ["dataset=file", "dataset.path=my.csv", f"dataset.bounds={bounds}"]
+    line += ["dataset.clip_to_bounds=true", "algorithm=random_cd", "seed=1,2"]
+    line += ["algorithm.random_cd.clip=1", "runner.n_jobs=1", "runner.progress=false"]
+    done = run(*line)
+    assert done.returncode == 0, done.stderr
+    (said,) = [one for one in done.stderr.splitlines() if "are clipped" in one]
+    assert said == (
+        "dp-erm-bench: dataset file my.csv, bounds={columns:1e-06}: 100 % of the "
+        "records are clipped to declared bounds, more than 10 % beyond the bound of "
+        '"age", "crp" (as private as the objective: computed from the records, not '
+        "released)"
+    )
+    table = pd.read_parquet(tmp_path / "results" / "sweep" / "results.parquet")
+    ends = table.drop_duplicates("trial", keep="last").sort_values("clipped")
+    assert ends["clipped"].tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert ends["at_bound"].tolist() == ["", "", *['["age", "crp"]'] * 2]
+    # Joined in one panel, or compared, they get a word.
+    word = "the optimum and the relative error are others, and do not compare"
+    joined = ["export", "results/sweep", "--panel", "dataset"]
+    assert word in run(*joined, "--y", "relative_error").stderr
+    assert word not in run(*joined, "--y", "nnz").stderr
+    assert word not in run(*joined[:2], "--y", "relative_error").stderr
+    assert word in run("compare", "results/sweep", "--between", "bounds").stdout
+
+
 def test_a_plan_runs_nothing(run, tmp_path):
     plan = run(*SWEEP, "mode=plan")
     assert plan.returncode == 0
