@@ -124,7 +124,7 @@ FOLDER = ("-cd", "--config-dir")
 FLAGS = ("--cfg", "--config-dir", "--config-name", "--help", "--multirun", "--version")
 COMMON = (
     *("standardise", "positive", "test_fraction", "seed"),
-    *("drop_empty", "densify", "clip_to_bounds", "intercept"),
+    *("drop_empty", "densify", "bounds", "clip_to_bounds", "scale", "intercept"),
 )
 """Keys of every dataset; its yaml has more."""
 
@@ -228,6 +228,8 @@ def _values(key: str, before: Sequence[str]) -> Iterable[str]:
     if first == "algorithm" and "." in rest:
         name, _, parameter = rest.rpartition(".")
         return parameters(name).get(parameter, ())
+    if key == "dataset.scale":
+        return ("bounds",)
     if first == "dataset":
         usual = [yaml_of("dataset", name).get(rest) for name in _chosen(first, before)]
         return ("true", "false") if any(isinstance(v, bool) for v in usual) else ()

@@ -50,6 +50,9 @@ dp-erm-bench compare FOLDER --between KEY [--where KEY=VALUE,...]
                                       compare what differs in a key, as algorithm
 dp-erm-bench list results [FOLDER]    what a folder of results folders holds, from when,
                                       by which command
+dp-erm-bench look FILE.csv [dataset.KEY=VALUE ...]
+                                      what a csv holds, and a line that runs on it once
+                                      its bounds are filled in (keys: how it is read)
 dp-erm-bench check [ALGORITHM ...]    put algorithms through the contract of all
 dp-erm-bench --cfg job KEY=VALUE ...  show the configuration, run nothing
 
@@ -61,6 +64,9 @@ Keys
   dataset.KEY               a key of the dataset's yaml: standardise, seed, ...
                             of every one: standardise=true|false|scale, positive,
                             test_fraction, drop_empty, densify, clip_to_bounds,
+                            bounds={{columns:{{NAME:BOUND}},default:BOUND}}, a BOUND
+                            being a number or [LOW,HIGH],
+                            scale=bounds (columns mapped to [-1, 1] by their bounds),
                             intercept (the constant of a last column)
   dataset.name              with dataset=libsvm: a set of libsvmdata, such as a9a
   penalty.strength          a number or 1/n; auto: the dataset's usual one

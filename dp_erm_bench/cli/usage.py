@@ -8,6 +8,7 @@ COMMANDS = {
     "compare": "plots",
     "export": "plots",
     "list": "listing",
+    "look": "look",
     "plot": "plots",
     "report": "app",
     "tune": "app",

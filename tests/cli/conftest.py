@@ -79,10 +79,11 @@ def start(environment):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty folder with a small csv of labels 0 and 1."""
+    """An empty folder with a small csv of raw columns and labels 0 and 1."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (120, 3))
-    table = pd.DataFrame(X.round(4), columns=["age", "dose", "pulse"])
+    raw = X * [50.0, 20.0, 80.0] + [50.0, 0.0, 120.0]
+    table = pd.DataFrame(raw.round(4), columns=["age", "dose", "pulse"])
     table["ill"] = (X @ [2.0, -1.0, 0.5] + 0.3 * rng.normal(size=120) > 0).astype(int)
     table.to_csv(tmp_path / "my.csv", index=False)
     monkeypatch.chdir(tmp_path)

@@ -27,9 +27,9 @@ def commands(code):
     return [line[1:] for line in lines]
 
 
-def test_the_five_commands_of_the_readme(here, capsys):
+def test_the_commands_of_the_readme(here, capsys):
     typed = commands(block(README, "From a csv to a paper"))
-    assert len(typed) == 5
+    assert len(typed) == 6
     said = {}
     for line in typed:
         searches = line[0] == "tune"
@@ -37,7 +37,7 @@ def test_the_five_commands_of_the_readme(here, capsys):
         assert main([*line, *extra]) == 0, line
         said[line[0]] = capsys.readouterr().out
     folder = here / "results" / "tune"
-    assert "best first" in said["tune"]
+    assert "best first" in said["tune"] and "FILL_IN" in said["look"]
     assert (
         folder / "plots" / "curves_relative_error_epsilon.pdf"
     ).stat().st_size > 1000
