@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import json
+import math
 import os
 import re
 import sys
@@ -44,6 +45,8 @@ from dp_erm_bench.report.claims.lookup import NOT_JUDGED, UNJUDGED
 from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
 from dp_erm_bench.results.files import as_it_was, typed
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
+from dp_erm_bench.results.statistics import BASELINES, NOTHING, TIE, TIES, WINS
+from dp_erm_bench.results.tuned import BESIDE, PROBLEM, tuned
 from dp_erm_bench.runner.options import run_options
 
 if TYPE_CHECKING:
@@ -379,14 +382,16 @@ def figures_of(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def print_best(folder: Path) -> None:
     """Print what each line of a folder chose and how that did, the best first."""
-    from dp_erm_bench.results.tuned import tuned
-
     try:
         found = tuned(folder)
     except UsageError as error:
         print(f"dp-erm-bench: {error}", file=sys.stderr)
         return
     print_table(_table(folder.name, found))
+    for (panel, epsilon), rows in found.groupby(PROBLEM, sort=False):
+        several = found["panel"].nunique() > 1
+        where = f"{panel}, epsilon {epsilon:g}" if several else f"epsilon {epsilon:g}"
+        print(f"{where}: {_verdict(rows)}")
     uses = dict.fromkeys(",".join(found["uncharged"]).split(","))
     print(
         f"not charged: {', '.join(filter(None, uses))}; the certified epsilon is of "
@@ -394,27 +399,60 @@ def print_best(folder: Path) -> None:
     )
 
 
+def _verdict(rows: pd.DataFrame) -> str:
+    """Return in words which line is best on a problem, how sure, and beside what."""
+    first = rows.iloc[0]
+    beside = ", ".join(
+        f"{name} {value:.3g}"
+        for name in BASELINES
+        if not math.isnan(value := float(first[name]))
+    )
+    winner = rows[rows["place"] == WINS]
+    if winner.empty:
+        near = rows[rows["beats_zero"] == TIE]["line"]
+        told = f"; {', '.join(near)} may be as good as it" * (len(near) > 0)
+        return f"{NOTHING} ({beside}){told}"
+    best, ties = winner.iloc[0], rows[rows["place"] == TIES]["line"]
+    y = str(best["quantity"]).replace("_", " ")
+    interval = f"[{best['ci_low']:.3g}, {best['ci_high']:.3g}]"
+    told = f"{best['line']} is best, {y} {best['median']:.3g} {interval}"
+    told += f", against {beside}" * bool(beside)
+    return told + f"; not told apart from it: {', '.join(ties)}" * (len(ties) > 0)
+
+
 def _table(name: str, found: pd.DataFrame) -> Table:
-    """Return the choices as a table for the terminal, the best of a problem in bold."""
+    """Return the choices as a table for the terminal, who wins a problem in bold.
+
+    Below each problem what needs no private training.
+    """
     runs = ", ".join(map(str, sorted(found["runs"].unique())))
     words = f"{name}: median of {runs} runs on fresh seeds [95 % interval], best first"
     table = Table(title=words, title_justify="left", box=box.SIMPLE_HEAD)
     several = found["panel"].nunique() > 1
-    quantities = found["quantity"].unique()
-    heads = ["problem"] * several + ["epsilon", "algorithm", *quantities, "chosen"]
-    for head in heads:
+    quantities = list(found["quantity"].unique())
+    others = [one for one in BESIDE if one in found and one not in quantities]
+    heads = ["problem"] * several + ["epsilon", "algorithm", *quantities, *others]
+    for head in [*heads, "chosen"]:
         table.add_column(head.replace("_", " "))
-    before: Any = None
-    for row in found.to_dict("records"):
-        problem = row["panel"], row["epsilon"]
-        marked = f"{row['median']:.3g} [{row['ci_low']:.3g}, {row['ci_high']:.3g}]"
-        judged = [marked if one == row["quantity"] else "" for one in quantities]
-        chosen = ", ".join(f"{k}={_brief(v)}" for k, v in row["chosen"].items())
-        cells = [row["panel"]] * several + [f"{row['epsilon']:g}", row["line"]]
-        ended = chosen + (f" (open: {row['open']})" if row["open"] else "")
-        style = "bold" if problem != before else ""
-        table.add_row(*map(escape, [*cells, *judged, ended]), style=style)
-        before = problem
+    for (panel, epsilon), rows in found.groupby(PROBLEM, sort=False):
+        same = [panel] * several + [f"{epsilon:g}"]
+        for row in rows.to_dict("records"):
+            marked = f"{row['median']:.3g} [{row['ci_low']:.3g}, {row['ci_high']:.3g}]"
+            judged = [marked if one == row["quantity"] else "" for one in quantities]
+            judged += [f"{row[one]:.3g}" for one in others]
+            chosen = ", ".join(f"{k}={_brief(v)}" for k, v in row["chosen"].items())
+            ended = chosen + (f" (open: {row['open']})" if row["open"] else "")
+            cells = [*same, row["line"], *judged, ended]
+            style = "bold" if row["place"] == WINS else ""
+            table.add_row(*map(escape, cells), style=style)
+        for name in BASELINES:
+            levels = [
+                rows[rows["quantity"] == one][name].median() for one in quantities
+            ]
+            if not all(map(math.isnan, levels)):
+                cells = ["" if math.isnan(one) else f"{one:.3g}" for one in levels]
+                empty = [""] * (len(others) + 1)
+                table.add_row(*map(escape, [*same, name, *cells, *empty]), style="dim")
     return table
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,23 +19,28 @@ from dp_erm_bench.report.figure import Drawing, Figure
 from dp_erm_bench.report.layout import Sheet, save, write_text
 from dp_erm_bench.report.paper import open_choices
 from dp_erm_bench.report.style import Style
-from dp_erm_bench.results import statistics
 from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
-from dp_erm_bench.results.statistics import FLOOR, Array, quantile
+from dp_erm_bench.results.statistics import (
+    FLOOR,
+    LOSES,
+    TIES,
+    WINS,
+    ZERO,
+    Array,
+    models_of,
+    places,
+    quantile,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-ZERO = "w = 0"
-"""The vector that needs no data: what an algorithm must beat."""
-
 NOT_PRIVATE = {"base_rate": "base rate", "optimum": "optimum"}
 """The models that a table has beside them, and their names here."""
 
-LIKELY = 0.95
 MEDIANS = {
     **{"objective": ("objective", math.inf), "test_risk": ("test_risk", math.inf)},
     "accuracy": ("test_accuracy", 0.0),
@@ -51,7 +54,6 @@ COLUMNS = (
     *("median", "low", "high", *MEDIANS, "seconds", "runs", "batch"),
     *("zero", "majority", "factor", "beats_zero", "place"),
 )
-WINS, TIES, LOSES = "wins", "ties", ""
 BOARDS = {"l2": "l2 penalty", "l1": "L1 ball"}
 """Endings of the panels: problems whose objectives may be compared in kind."""
 
@@ -145,25 +147,16 @@ def references(table: pd.DataFrame) -> pd.DataFrame:
         zero |= {"auc": 0.5, "median": _centre(starts["relative_error"])}
         first = {"panel": str(panel), "epsilon": 0.0, "line": ZERO, "status": "no data"}
         found.append(first | zero)
-        models = _models(rows)
+        texts = rows["references"].dropna().unique()
+        models = next(filter(None, map(models_of, texts)), {})
         for name, line in NOT_PRIVATE.items():
-            own = seen if isinstance(seen := models.get(name), dict) else {}
+            own = models.get(name, {})
             row = {key: number(own.get(of)) for key, (of, _) in MEDIANS.items()}
             if name == "optimum":
                 row |= {"objective": _centre(rows["optimum"]), "median": 0.0}
             named = {"epsilon": math.inf, "line": line, "status": "not private"}
             found.append({"panel": str(panel), **named, **row})
     return pd.DataFrame(found, columns=list(COLUMNS))
-
-
-def _models(rows: pd.DataFrame) -> dict[str, Any]:
-    """Return the measures of the models of a problem, whatever a table says of them."""
-    for text in rows["references"].dropna().unique():
-        with contextlib.suppress(ValueError, RecursionError):
-            models = json.loads(str(text))
-            if isinstance(models, dict) and models:
-                return models
-    return {}
 
 
 def _line(runs: pd.DataFrame) -> dict[str, Any]:
@@ -188,33 +181,15 @@ def _line(runs: pd.DataFrame) -> dict[str, Any]:
 
 def _compare(ranked: Sequence[dict[str, Any]], errors: Sequence[Array]) -> None:
     """Add factor, place and beats_zero, which depend on the other lines and w = 0."""
-    ran = [
-        (row, statistics.resampled_medians(own, sample))
-        for sample, (row, own) in enumerate(zip(ranked, errors, strict=True))
-        if row["status"] == "ok"
-    ]
-    least = min((row[of] for row, _ in ran for of in ("zero", "median")), default=0.0)
-    for row, draws in ran:
+    ran = [row for row in ranked if row["status"] == "ok"]
+    least = min((row[of] for row in ran for of in ("zero", "median")), default=0.0)
+    pairs = zip(ranked, errors, strict=True)
+    own = {row["line"]: one if row["status"] == "ok" else None for row, one in pairs}
+    found = places(own, ranked[0]["zero"])
+    for row in ran:
         row["factor"] = max(row["median"], FLOOR) / max(least, FLOOR)
-        low, high = statistics.central(draws, LIKELY)
-        beaten, better = high < row["zero"], low > row["zero"]
-        row["beats_zero"] = "yes" if beaten else "no" if better else "tie"
-    able = [one for one in ran if one[0]["beats_zero"] == "yes"]
-    if able:
-        best, best_draws = min(able, key=lambda one: float(one[0]["median"]))
-        for row, draws in able:
-            near = _near(draws, best_draws)
-            row["place"] = WINS if row is best else TIES if near else LOSES
-
-
-def _near(draws: Array, best: Array) -> bool:
-    """Return whether a median may be as small as the best one.
-
-    The samples are not paired: each algorithm has noise of its own.
-    """
-    lost = ~np.isfinite(draws) | ~np.isfinite(best)
-    gap = np.where(lost, math.inf, np.where(lost, 0.0, draws) - np.where(lost, 0, best))
-    return statistics.central(gap, LIKELY)[0] <= 0.0
+        row["beats_zero"] = found[row["line"]].beats_zero
+        row["place"] = found[row["line"]].place
 
 
 def winners(ranking: pd.DataFrame) -> Iterator[tuple[str, float, list[str]]]:
@@ -480,7 +455,7 @@ LOOKS: dict[str, tuple[Any, ...]] = {
     "objective_perturbation": ("#882255", "d", 4.5, 1.6, "objective"),
     "approximate_minima_perturbation": ("#DDAA88", "p", 4.5, 1.6, "AMP"),
     "permutation_sgd": (style.BROWN, "X", 4.5, 1.6, "permutation"),
-    ZERO: (style.BLACK, "", 0.0),
+    ZERO: (style.BLACK, "", 0.0, 1.6, "", "dashed"),
 }
 STYLES = {line: Style(line, *look) for line, look in LOOKS.items()}
 """The style of each algorithm; `family` is a name that fits into a margin."""
@@ -604,7 +579,7 @@ def _profile(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     shares = profile(rows, plot.FACTORS)
     own = {ZERO, *rows.loc[rows["drawn"], "line"]}
     lines = [line for line in STYLES if line in shares and line in own]
-    plot.draw_profiles(ax, {line: shares[line] for line in lines}, STYLES, ZERO)
+    plot.draw_profiles(ax, {line: shares[line] for line in lines}, STYLES)
     ax.set_xlabel("factor over the best error")
     count = rows.groupby(["panel", "epsilon"]).ngroups
     ax.set_title(f"{BOARDS[name]}: {count} problems{rows['facet'].iloc[0]}")

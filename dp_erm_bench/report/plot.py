@@ -18,7 +18,15 @@ from dp_erm_bench.report import style
 from dp_erm_bench.report.figure import Drawing, Figure, check_stem
 from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, save
 from dp_erm_bench.report.panels import paragraphs, told
-from dp_erm_bench.report.style import Style, forget, house_style, literal, of, reserve
+from dp_erm_bench.report.style import (
+    STYLES,
+    Style,
+    forget,
+    house_style,
+    literal,
+    of,
+    reserve,
+)
 from dp_erm_bench.report.view import (
     ALONG,
     FACET,
@@ -32,7 +40,17 @@ from dp_erm_bench.report.view import (
 )
 from dp_erm_bench.results.columns import is_better_higher, words
 from dp_erm_bench.results.settings import final_rows
-from dp_erm_bench.results.statistics import FLOOR, central, quantile, resampled_medians
+from dp_erm_bench.results.statistics import (
+    BASELINES,
+    FLOOR,
+    MODELS,
+    NOTHING,
+    TIES,
+    WINS,
+    ZERO,
+    places,
+    quantile,
+)
 from dp_erm_bench.results.table import load_results
 
 if TYPE_CHECKING:
@@ -83,7 +101,7 @@ def shares(
 
 
 def draw_profiles(
-    ax: Axes, profiles: Mapping[str, Array], looks: Mapping[str, Style], dashed: str
+    ax: Axes, profiles: Mapping[str, Array], looks: Mapping[str, Style]
 ) -> None:
     """Draw performance profiles over `FACTORS`.
 
@@ -95,12 +113,9 @@ def draw_profiles(
         Of each line, in the order of the legend.
     looks : mapping of str to Style
         The lines' styles.
-    dashed : str
-        A line that is dashed.
     """
     for line, share in profiles.items():
-        dashes = "dashed" if line == dashed else "solid"
-        look = looks[line].curve() | {"markevery": 40, "linestyle": dashes}
+        look = looks[line].curve() | {"markevery": 40}
         ax.plot(FACTORS, share, drawstyle="steps-post", **look)
     ax.set_xscale("log")
     ax.set_xlim(1.0, FACTORS[-1])
@@ -129,7 +144,8 @@ def draw_winners(
     grid : ndarray of shape (len(lines), len(problems))
         Factors, at least 1; nan where a line did not run.
     marks : mapping of str to sequence of (int, int)
-        Rows and columns of those that win or tie, in `wins` and `ties`.
+        Rows and columns of those that win or tie, in `wins` and `ties`, and of w = 0
+        where nothing beats it, in `nothing`.
     """
     shown = np.log10(np.clip(grid, 1.0, WORST))
     scale: dict[str, Any] = {"vmin": 0.0, "vmax": math.log10(WORST)}
@@ -137,6 +153,8 @@ def draw_winners(
     for word, face in (("wins", "white"), ("ties", "none")):
         y, x = zip(*marks[word], strict=True) if marks.get(word) else ((), ())
         ax.scatter(x, y, s=14, facecolors=face, edgecolors="white", linewidths=0.9)
+    y, x = zip(*marks["nothing"], strict=True) if marks.get("nothing") else ((), ())
+    ax.scatter(x, y, s=16, marker="x", color="white", linewidths=1.1)
     ax.grid(visible=False)
     ax.set_yticks(range(len(lines)), lines, fontsize=7.5)
     budgets = [f"{epsilon:g}" for _, epsilon in problems]
@@ -227,6 +245,7 @@ def _cells(drawn: Shown, named: bool) -> Iterator[tuple[str, Any]]:
             own = rows[rows[LINE].isin(part)]
             above = f"{title}: {_label(drawn.view.y, mode)}" if named else title
             given: dict[str, Any] = {"title": above, "rows": own}
+            given["beside"] = drawn.beside
             yield title, partial(_cell, drawn.view, looks, mode, numbers, **given)
 
 
@@ -265,7 +284,7 @@ def _spans(values: Any) -> bool:
 
 def _mode(drawn: Shown) -> str:
     """Return the scale of the y axis: log, linear or symlog."""
-    values, y = drawn.rows["_y"].to_numpy(float), drawn.view.y
+    values, y = drawn.rows[["_y", *drawn.beside]].to_numpy(float), drawn.view.y
     finite = values[np.isfinite(values)]
     size = np.abs(finite[finite != 0])
     if is_better_higher(y) or not size.size or size.max() < 3 * size.min():
@@ -283,8 +302,9 @@ def _cell(
     ax: Axes,
     title: str,
     rows: pd.DataFrame,
+    beside: Sequence[str],
 ) -> None:
-    """Draw the lines of one cell with their bands."""
+    """Draw the lines of one cell with their bands, and the baselines beside them."""
     along = view.x in ALONG
     places = sorted({*rows["_x"]}, key=lambda one: (isinstance(one, str), one))
     texts = bool(places) and isinstance(places[0], str)
@@ -299,6 +319,17 @@ def _cell(
         style.draw_line(ax, np.asarray(x, dtype=float), band, looks[str(line)], **more)
         ends.append(float(x.max()))
         extent += [float(v) for part in band for v in part[np.isfinite(part)]]
+    for name in beside:
+        level = rows.groupby("_x", sort=True)[name].median().dropna()
+        values = _drawable(level, mode)
+        extent += [float(v) for v in values[np.isfinite(values)]]
+        look = STYLES[name].curve() | {"marker": None, "zorder": 1.2}
+        if along or len(set(values)) == 1:
+            ax.axhline(float(np.median(values)), **look)
+        elif texts:
+            ax.plot([*map(places.index, level.index)], values, **look)
+        else:
+            ax.plot(style.reached(level.index.to_numpy(float), places), values, **look)
     ax.set_title(title)
     ax.set_xlabel(literal(words(view.x)) if view.x != "epsilon" else words(view.x))
     if texts:
@@ -344,7 +375,7 @@ ROW = 0.2
 
 
 def _finals(drawn: Shown) -> pd.DataFrame:
-    """Return the median final value of every line on every problem.
+    """Return the median final value of every line on every problem, then `BASELINES`.
 
     A problem is a panel at an epsilon. Of accuracies and areas, what is missing to 1.
     """
@@ -364,7 +395,8 @@ def _finals(drawn: Shown) -> pd.DataFrame:
             "plot: profiles and winners compare lines over problems, which are panels "
             f"at one epsilon; here are {table.shape[0]} and {table.shape[1]}"
         )
-    return table
+    beside = runs.groupby([PANEL, "epsilon"], sort=False)[drawn.baselines].median()
+    return pd.concat([table, beside.T[table.columns].rename_axis(index=LINE)])
 
 
 def _ends(drawn: Shown) -> pd.DataFrame:
@@ -373,16 +405,20 @@ def _ends(drawn: Shown) -> pd.DataFrame:
     extra = runs[FACET].where(~runs[FACET].str.fullmatch(r"(epsilon = [^,]*)?"), "")
     runs[PANEL] = (runs[PANEL] + ", " + extra).str.removesuffix(", ")
     if is_better_higher(drawn.view.y):
-        runs["_y"] = 1.0 - runs["_y"]
+        compared = ["_y", *drawn.baselines]
+        runs[compared] = 1.0 - runs[compared]
     return runs
 
 
 def _ratios(values: pd.DataFrame) -> pd.DataFrame:
-    """Return factors over the best line of each problem, at least 1."""
+    """Return factors over the best line of each problem, w = 0 included.
+
+    At least 1, but of what is not private.
+    """
     if (values.min() < 0).any():
         raise UsageError("plot: factors over the best need values that are positive")
     floored = values.clip(lower=FLOOR)
-    return floored / floored.min()
+    return floored / floored.drop(index=[*MODELS.values()], errors="ignore").min()
 
 
 def profiles_sheet(drawn: Shown, width: str) -> Sheet:
@@ -408,16 +444,20 @@ def profiles_sheet(drawn: Shown, width: str) -> Sheet:
     reserve(found)
     looks = {line: of(line) for line in found}
 
+    beside = [line for line in found if line in BASELINES]
+
     def cell(ax: Axes, lines: Sequence[str]) -> None:
-        draw_profiles(ax, {line: found[line] for line in lines}, looks, "")
+        draw_profiles(ax, {line: found[line] for line in [*lines, *beside]}, looks)
         ax.set_xlabel("factor over the best")
         ax.set_title(f"{len(ratios.columns)} problems")
 
-    cells = [partial(cell, lines=part) for part in spread([*found])]
+    lines = [line for line in found if line not in BASELINES]
+    cells = [partial(cell, lines=part) for part in spread(lines)]
     text = paragraphs(
         f"Performance profiles of the final {_measure(drawn)}: the share of problems "
         "(a panel at one epsilon) on which the median is within a factor of the best "
-        "line's. A line that did not run on a problem reaches no factor there.",
+        "line's, w = 0 included. A line that did not run on a problem reaches no "
+        "factor there.",
         told(drawn),
     )
     name = f"profile_{drawn.view.y}"
@@ -449,8 +489,9 @@ def winners_sheet(drawn: Shown) -> Sheet:
 
     text = paragraphs(
         f"Colour: the median final {_measure(drawn)} over that of the best line of the "
-        "problem. Filled circle: the best line; ring: a median within the 95 % "
-        "bootstrap interval of the best one's. White: did not run.",
+        "problem, w = 0 included. Filled circle: the best of the lines whose 95 % "
+        "bootstrap interval lies below w = 0; ring: one of these that cannot be told "
+        f"from it. Cross: {NOTHING}. White: did not run.",
         told(drawn),
     )
     margins = {**MARGINS, "left": 0.3 + 0.062 * min(longest, 40)}
@@ -465,19 +506,22 @@ def _in_order(problems: Iterable[Any]) -> Any:
 
 
 def _marks(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
-    """Return row and column of who wins, and of who may be as good."""
-    marks: dict[str, list[tuple[int, int]]] = {"wins": [], "ties": []}
+    """Return row and column of who wins, of who may be as good, and where nothing is.
+
+    As `places` has it.
+    """
+    marks: dict[str, list[tuple[int, int]]] = {WINS: [], TIES: [], "nothing": []}
     groups = dict(iter(runs.groupby([LINE, PANEL, "epsilon"])["_y"]))
-    for place, problem in enumerate(values.columns):
-        column = values[problem].to_numpy(float)
-        best = int(np.nanargmin(column))
-        draws = resampled_medians(
-            groups[(values.index[best], *problem)].to_numpy(float)
-        )
-        most = central(draws, 0.95)[1]
-        marks["wins"].append((best, place))
-        near = [k for k in range(len(values)) if k != best and column[k] <= most]
-        marks["ties"] += [(k, place) for k in near]
+    row_of = {line: row for row, line in enumerate(values.index)}
+    for column, problem in enumerate(values.columns):
+        own = {line: groups.get((line, *problem)) for line in values.index}
+        errors = {k: e if e is None else e.to_numpy(float) for k, e in own.items()}
+        zero = values[problem].get(ZERO, math.nan)
+        for line, one in places(errors, zero).items():
+            if one.place:
+                marks[one.place].append((row_of[line], column))
+        if ZERO in row_of and all(at != column for _, at in marks[WINS]):
+            marks["nothing"].append((row_of[ZERO], column))
     return marks
 
 

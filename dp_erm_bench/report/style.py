@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp_erm_bench.results.statistics import MODELS, ZERO
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -48,6 +50,7 @@ class Style:
     size: float = 4.5
     width: float = 1.6
     family: str = ""
+    dashes: str = "solid"
 
     def curve(self) -> dict[str, Any]:
         """Return the arguments of a line plot."""
@@ -56,6 +59,7 @@ class Style:
             "marker": self.marker,
             "markersize": self.size,
             "linewidth": self.width,
+            "linestyle": self.dashes,
             "label": self.label,
         }
 
@@ -114,6 +118,12 @@ STYLES = {
     "Objective Gaussian no ridge": Style("objective, Gaussian, no ridge", BLACK, "X"),
     "AMP": Style("AMP", GREEN, "P", 5.0),
     "Permutation SGD": Style("permutation SGD", GREY, "*", 6.0),
+    ZERO: Style(ZERO, GREY, "", dashes="dashed"),
+    **{
+        name: Style(name, GREY, "", width=1.2, dashes="dotted")
+        for name in (MODELS["base_rate"], MODELS["mean"])
+    },
+    MODELS["optimum"]: Style(MODELS["optimum"], BLACK, "", width=1.2, dashes="dashdot"),
     "whole gradient": Style("gradient descent, all p entries", VERMILLION, "^", 3.0),
 }
 

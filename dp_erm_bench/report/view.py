@@ -28,9 +28,15 @@ from dp_erm_bench.results.settings import (
     worst_if_lost,
 )
 from dp_erm_bench.results.statistics import (
+    BASELINES,
     FLOOR,
+    NOTHING,
+    WINS,
+    ZERO,
+    baselines,
     central,
     check_alike,
+    places,
     pooled,
     quantile,
     resampled_medians,
@@ -99,7 +105,8 @@ class Shown:
     Attributes
     ----------
     rows : DataFrame
-        With text columns `panel`, `facet` and `line`, and the columns `x` and `y`.
+        With text columns `panel`, `facet` and `line`, the columns `x` and `y`, and
+        what `baselines` gives of each run.
     view : View
         With all names filled in.
     pooled : str
@@ -122,6 +129,17 @@ class Shown:
         return f"{STATISTICS[self.view.statistic][0]} of {self.pooled}"
 
     @property
+    def baselines(self) -> list[str]:
+        """Return the names of those that runs have: beside their ends all are shown."""
+        return [name for name in BASELINES if self.rows[name].notna().any()]
+
+    @property
+    def beside(self) -> list[str]:
+        """Return those drawn beside lines: what is drawn as it goes begins at w = 0."""
+        along = self.view.x in ALONG
+        return [name for name in self.baselines if name != ZERO or not along]
+
+    @property
     def cells(self) -> dict[tuple[str, str], pd.DataFrame]:
         """Return the rows of each panel and facet, in the order of the table."""
         groups = self.rows.groupby([PANEL, FACET], sort=False)
@@ -133,6 +151,7 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     rows = _kept(table, view)
     y = view.y or next((one for one in FIRST if _measured(rows, one)), "objective")
     rows, left_out = _measured_rows(rows, y)
+    rows = rows.join(baselines(rows, y))
     x = view.x or ("passes" if rows["passes"].notna().any() else "epsilon")
     rows = labelled(rows, again=True, axis=x)
     rows = rows.assign(line=rows[LINE].str.removesuffix(OVER), _y=rows[y])
@@ -269,31 +288,42 @@ def summary(drawn: Shown) -> pd.DataFrame:
     -------
     DataFrame
         `panel`, the column x, `line`, `quantity`; `median` with its 95 % bootstrap
-        interval `ci_low`, `ci_high` over `runs`; `best`, whether no line's median is
-        better there. Runs that diverged count as infinite.
+        interval `ci_low`, `ci_high` over `runs`, nan and 0 of `BASELINES`; and what
+        `places` says: `beats_zero`, `place`, and `best`, whether it wins. Runs that
+        diverged count as infinite.
     """
     import pandas as pd
 
     found = []
     x, y = drawn.view.x, drawn.view.y
-    for (panel, _), rows in drawn.cells.items():
-        for line, own in rows.groupby(LINE, sort=False):
-            for row in statistics(own, "interval", False).to_dict("records"):
-                named = {PANEL: panel, x: row["x"], LINE: line, "quantity": y}
-                values = (row["line"], row["low"], row["high"])
-                named |= dict(zip(NUMBERS, values, strict=True))
-                found.append({**named, "runs": row["n"]})
-    table = pd.DataFrame(found)
-    medians = table.groupby([PANEL, x], sort=False)["median"]
-    best = medians.transform("max" if is_better_higher(y) else "min")
-    return table.assign(best=table["median"].eq(best))
+    sign = -1.0 if is_better_higher(y) else 1.0
+    for (panel, _), cell in drawn.cells.items():
+        for at, rows in cell.groupby("_x", sort=True):
+            same = {PANEL: panel, x: at, "quantity": y}
+            beside = rows[drawn.baselines].median()
+            groups = rows.groupby(LINE, sort=False)["_y"]
+            errors = {str(line): sign * own.to_numpy(float) for line, own in groups}
+            judged = places(errors, sign * beside.get(ZERO, np.nan))
+            for line, one in judged.items():
+                ends = sorted((sign * one.low, sign * one.high))
+                values = dict(zip(NUMBERS, (sign * one.median, *ends), strict=True))
+                counted = {"runs": len(errors[line]), "beats_zero": one.beats_zero}
+                place = {"place": one.place, "best": one.place == WINS}
+                found.append({**same, LINE: line, **values, **counted, **place})
+            for name, value in beside.dropna().items():
+                values = dict(zip(NUMBERS, (value, np.nan, np.nan), strict=True))
+                rest = {"runs": 0, "beats_zero": "", "place": "", "best": False}
+                found.append({**same, LINE: name, **values, **rest})
+    columns = [PANEL, x, LINE, "quantity", *NUMBERS, "runs"]
+    return pd.DataFrame(found)[[*columns, "beats_zero", "place", "best"]]
 
 
 def written(table: pd.DataFrame, kind: str) -> str:
     """Return a summary as text: `csv` as it is, else a grid with the best in bold.
 
     The problems (panel and x) are the rows of a grid and the lines its columns, or the
-    other way round where there are more lines.
+    other way round where there are more lines. A problem says so if nothing beats w = 0
+    there.
     """
     import pandas as pd
 
@@ -301,9 +331,14 @@ def written(table: pd.DataFrame, kind: str) -> str:
         return csv_of(table)
     x = str(table.columns[1])
     marks = [_cell(row, kind) for row in table.to_dict("records")]
+    groups = table.groupby([PANEL, x], sort=False)
+    lost = ~groups["best"].transform("any") & table[LINE].eq(ZERO).groupby(
+        [table[PANEL], table[x]]
+    ).transform("any")
     problems = [
-        f"{panel}, {x} = {at:g}" if isinstance(at, float) else f"{panel}, {x} = {at}"
-        for panel, at in zip(table[PANEL], table[x], strict=True)
+        f"{panel}, {x} = {f'{at:g}' if isinstance(at, float) else at}"
+        + f" ({NOTHING})" * nothing
+        for panel, at, nothing in zip(table[PANEL], table[x], lost, strict=True)
     ]
     index = pd.MultiIndex.from_arrays([problems, table[LINE]])
     # Not sort=False: pandas before 3 puts values under the names of others then.
@@ -320,6 +355,8 @@ def written(table: pd.DataFrame, kind: str) -> str:
 
 def _cell(row: Mapping[Any, Any], kind: str) -> str:
     median, low, high = (f"{row[name]:.3g}" for name in NUMBERS)
+    if not row["runs"]:
+        return median
     bold = (r"\textbf{", "}") if kind == "latex" else ("**", "**")
     shown = f"{bold[0]}{median}{bold[1]}" if row["best"] else median
     return f"{shown} [{low}, {high}]"

@@ -221,7 +221,7 @@ def words(name: str) -> str:
     """Return what an axis says of a quantity: its meaning up to a comma, its unit."""
     known = {"relative_error": r"relative error $F(w)/F^* - 1$"}
     known |= {"objective": "objective $F(w)$", "epsilon": r"$\varepsilon$"}
-    known |= {"support_f1": "F1 score of the support"}
+    known |= {"support_f1": "F1 score of the support", "auc": "AUC"}
     known |= {"passes": "passes over the data", "seconds": "time (s)"}
     return known.get(name, name.replace("_", " "))
 

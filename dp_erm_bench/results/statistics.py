@@ -1,4 +1,4 @@
-"""Statistics over the runs of a results table: pools, bands and paired comparisons.
+"""Statistics over the runs of a results table: pools, bands, comparisons, who wins.
 
 Runs that diverged count as infinitely bad, never as missing. What is drawn at random
 (the bootstrap) has a fixed seed: the same table gives the same numbers.
@@ -6,15 +6,18 @@ Runs that diverged count as infinitely bad, never as missing. What is drawn at r
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, number
 from dp_erm_bench.results.settings import (
+    LABELS,
     PROBLEM,
     differing,
     final_rows,
@@ -25,6 +28,8 @@ from dp_erm_bench.results.settings import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Array = npt.NDArray[np.float64]
 
 
 def check_alike(rows: pd.DataFrame, by: Sequence[str], who: str) -> str:
@@ -108,11 +113,151 @@ def tabled(
     return table
 
 
-Array = npt.NDArray[np.float64]
-
 RESAMPLES = 2000
 FLOOR = 1e-9
 """The certified optimum is exact to this relative gap: no ratio looks below it."""
+
+LIKELY = 0.95
+WINS, TIES, LOSES = "wins", "ties", ""
+YES, NO, TIE = "yes", "no", "tie"
+NOTHING = "nothing beats w = 0"
+
+ZERO = "w = 0"
+"""The vector that needs no data: what an algorithm must beat."""
+
+MODELS = {
+    "base_rate": "base rate (not private)",
+    "mean": "mean (not private)",
+    "optimum": "optimum (not private)",
+}
+"""The models of `references` that held-out records are shown beside, and their names.
+
+The first answers the shares of the classes in the training part, the second its mean.
+"""
+
+BASELINES = (ZERO, *MODELS.values())
+AT_ZERO = {"balanced_accuracy": 0.5, "auc": 0.5}
+"""What w = 0, whose scores are all equal, has of these."""
+
+COMPARED = (
+    *("relative_error", "objective", "excess_risk", "population_risk"),
+    *("test_objective", "test_risk", "test_accuracy", *AT_ZERO),
+)
+"""The quantities of which w = 0 has a value that an algorithm must beat."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Standing(NamedTuple):
+    """How a line did on a problem, beside the others and w = 0.
+
+    Attributes
+    ----------
+    median, low, high : float
+        Over its runs, with the 95 % bootstrap interval.
+    beats_zero : str
+        Whether that interval lies below the error of w = 0: `yes`, `no` where it lies
+        above, `tie` around it, empty if w = 0 has none.
+    place : str
+        Of the lines that beat w = 0 (of all, if it has no error) `wins` is the least
+        median, `ties` one that the bootstrap cannot tell from it; else empty.
+    """
+
+    median: float
+    low: float
+    high: float
+    beats_zero: str
+    place: str
+
+
+def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standing]:
+    """Return how the lines of one problem did.
+
+    It is the one definition of who wins and who ties, of figures, tables and boards.
+
+    Parameters
+    ----------
+    errors : mapping of line to array
+        Of each run, smaller being better and infinite if it was lost; None where the
+        line did not run.
+    zero : float
+        The error of w = 0; nan if it has none.
+    """
+    # The samples are not paired: each algorithm has noise of its own.
+    ran = {
+        line: (float(quantile(own, 0.5)), resampled_medians(own, sample))
+        for sample, (line, own) in enumerate(errors.items())
+        if own is not None
+    }
+    found: dict[Key, Standing] = {}
+    for line, (median, draws) in ran.items():
+        low, high = central(draws, LIKELY)
+        beats = YES if high < zero else NO if low > zero else TIE
+        beats = "" if math.isnan(zero) else beats
+        found[line] = Standing(median, low, high, beats, LOSES)
+    able = [k for k, one in found.items() if one.beats_zero in (YES, "")]
+    able = [line for line in able if math.isfinite(found[line].median)]
+    if able:
+        best = min(able, key=lambda line: found[line].median)
+        for line in able:
+            near = _may_be_as_small(ran[line][1], ran[best][1])
+            place = WINS if line == best else TIES if near else LOSES
+            found[line] = found[line]._replace(place=place)
+    return found
+
+
+def _may_be_as_small(draws: Array, best: Array) -> bool:
+    """Return whether a median may be as small as the best one."""
+    lost = ~np.isfinite(draws) | ~np.isfinite(best)
+    gap = np.where(lost, math.inf, np.where(lost, 0.0, draws) - np.where(lost, 0, best))
+    return central(gap, LIKELY)[0] <= 0.0
+
+
+def baselines(rows: pd.DataFrame, y: str) -> pd.DataFrame:
+    """Return what needs no private training, for each run: columns of `BASELINES`.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of the tidy table, the first checkpoint of each run among them.
+    y : str
+        The column that is compared.
+
+    Returns
+    -------
+    DataFrame
+        On the index of `rows`, nan where there is none: of w = 0 the quantity at the
+        first checkpoint, for accuracies the share of the larger class; of the models
+        what the held-out records say. None is private but w = 0.
+    """
+    import pandas as pd
+
+    found = pd.DataFrame(math.nan, index=rows.index, columns=[*BASELINES])
+    if y not in COMPARED:
+        return found
+    runs = rows.groupby([*LABELS, "phase", "trial"], sort=False, dropna=False).ngroup()
+    starts = rows[y].astype(float).where(rows["iteration"].eq(0))
+    found[ZERO] = starts.groupby(runs).transform("max")
+    if y == "test_accuracy":
+        found[ZERO] = found[ZERO].where(found[ZERO] >= 0.5, 1.0 - found[ZERO])
+    elif y in AT_ZERO:
+        # Some are measured at the last checkpoint alone.
+        judged = rows[y].notna().groupby(runs).transform("any")
+        found[ZERO] = found[ZERO].mask(judged, AT_ZERO[y])
+    models = {text: models_of(text) for text in rows["references"].dropna().unique()}
+    for name, title in MODELS.items():
+        values = {text: number(of.get(name, {}).get(y)) for text, of in models.items()}
+        found[title] = rows["references"].map(values).astype(float)
+    return found
+
+
+def models_of(text: Any) -> dict[str, dict[str, Any]]:
+    """Return the measures of the models that a table names, whatever it says."""
+    with contextlib.suppress(ValueError, RecursionError):
+        models = json.loads(str(text))
+        if isinstance(models, dict):
+            return {k: own for k, own in models.items() if isinstance(own, dict)}
+    return {}
 
 
 def bands(

@@ -17,7 +17,7 @@ from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.files import as_it_was
 from dp_erm_bench.results.runs import read_noted
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
-from dp_erm_bench.results.statistics import central, quantile, resampled_medians
+from dp_erm_bench.results.statistics import ZERO, Array, baselines, places, quantile
 from dp_erm_bench.results.table import load_results
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ CHOICES = "choices.csv"
 NEEDED = ("panel", "line", "epsilon", "chosen", "open")
 ERROR, OBJECTIVE = "relative_error", "objective"
 PROBLEM = ["panel", "epsilon"]
+BESIDE = ("test_risk", "auc", "test_accuracy")
+"""What is told of a choice beside the quantity that it was made by."""
 
 Row = Mapping[str, str]
 
@@ -75,7 +77,9 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         dict of all its parameters but defaults; `quantity`, the column that it is
         judged by: what chose, or the relative error in place of the objective where
         there is one; `median` over the `runs` on report seeds with its 95 % bootstrap
-        interval `ci_low`, `ci_high`; `open`, why a better setting may lie beyond, and
+        interval `ci_low`, `ci_high`; `beats_zero` and `place`, as `places` says;
+        the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
+        nan where there is none; `open`, why a better setting may lie beyond, and
         `uncharged`. Runs that were lost count as the worst;
         lines whose algorithm refuses the problem are left out.
 
@@ -90,9 +94,11 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     choices = read_choices(folder)
     if not choices:
         raise UsageError(f"{folder}: holds no choices; dp-erm-bench tune makes some")
-    ends = final_rows(load_results(folder))
-    ends = ends[(ends["phase"] == "report") & (ends["status"] != "skipped")]
-    found = []
+    rows = load_results(folder)
+    rows = rows[(rows["phase"] == "report") & (rows["status"] != "skipped")]
+    ends = final_rows(rows)
+    found: list[dict[str, Any]] = []
+    problems: dict[tuple[Any, ...], dict[int, Array]] = {}
     for choice in choices:
         try:
             told, quantity = _told(choice), choice["quantity"]
@@ -101,14 +107,28 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         same = ends["panel"].eq(told["panel"]) & ends["line"].eq(told["line"])
         own = ends[same & ends["epsilon"].eq(told["epsilon"])]
         if len(own):
-            found.append({**told, **_judged(own, quantity)})
+            judged, values = _judged(own, quantity)
+            where = told["panel"], told["epsilon"], judged["quantity"]
+            sign = -1.0 if is_better_higher(judged["quantity"]) else 1.0
+            problems.setdefault(where, {})[len(found)] = sign * values
+            runs = rows.loc[rows["trial"].isin(own["trial"])]
+            models = baselines(runs, judged["quantity"]).median()
+            found.append({**told, **judged, **_beside(own), **models})
     if not found:
         raise UsageError(f"{folder}: has no runs that report yet")
+    for (_, _, y), errors in problems.items():
+        sign = -1.0 if is_better_higher(y) else 1.0
+        zeros = [found[place][ZERO] for place in errors]
+        for place, one in places(errors, sign * float(np.median(zeros))).items():
+            low, high = sorted((sign * one.low, sign * one.high))
+            interval = {"median": sign * one.median, "ci_low": low, "ci_high": high}
+            how = {"beats_zero": one.beats_zero, "place": one.place}
+            found[place] |= {**interval, **how}
     table = pd.DataFrame(found)
     ways = table["quantity"].map(is_better_higher)
     order = table["median"].where(~ways, -table["median"])
-    places = table.groupby(PROBLEM, sort=False).ngroup()
-    ranked = table.assign(_place=places, _order=order)
+    place_of = table.groupby(PROBLEM, sort=False).ngroup()
+    ranked = table.assign(_place=place_of, _order=order)
     ranked = ranked.sort_values(["_place", "_order"], kind="stable", ignore_index=True)
     return ranked.drop(columns=["_place", "_order"])
 
@@ -119,22 +139,21 @@ def _told(choice: Row) -> dict[str, Any]:
     return {**labels, "epsilon": float(choice["epsilon"]), "chosen": params}
 
 
-def _judged(rows: pd.DataFrame, chosen_by: str) -> dict[str, Any]:
-    """Return the median of a line's reports with its interval, and how many."""
+def _judged(rows: pd.DataFrame, chosen_by: str) -> tuple[dict[str, Any], Array]:
+    """Return by what a line's reports are judged, how many, and the values."""
     certified = chosen_by == OBJECTIVE and rows[ERROR].notna().any()
     y = ERROR if certified else chosen_by
     values = np.asarray(worst_if_lost(rows, y), dtype=np.float64)
     if is_better_higher(y):
         values = np.where(values == math.inf, 0.0, values)
-    low, high = central(resampled_medians(values), 0.95)
-    return {
-        "quantity": y,
-        "median": float(quantile(values, 0.5)),
-        "ci_low": low,
-        "ci_high": high,
-        "runs": len(values),
-        "uncharged": str(rows["uncharged"].iloc[0]),
-    }
+    uncharged = str(rows["uncharged"].iloc[0])
+    return {"quantity": y, "runs": len(values), "uncharged": uncharged}, values
+
+
+def _beside(rows: pd.DataFrame) -> dict[str, float]:
+    """Return the medians of what held-out records say of a line's reports."""
+    there = [name for name in BESIDE if name in rows and rows[name].notna().any()]
+    return {name: float(quantile(rows[name].to_numpy(float), 0.5)) for name in there}
 
 
 def listed(rows: Sequence[Row] | None) -> list[str]:

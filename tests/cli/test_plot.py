@@ -154,7 +154,10 @@ def test_medians_and_bands_are_those_of_the_table(table):
     figure = plot(table, "epsilon", "objective", where={"line": "gd"})
     rows = table[(table["line"] == "gd") & (table["panel"] == "log1")]
     ends = rows.drop_duplicates("trial", keep="last").groupby("epsilon")["objective"]
-    (line,) = axes(figure)[0].lines
+    line, zero = axes(figure)[0].lines
+    start = rows.loc[rows["iteration"].eq(0), "objective"].iloc[0]
+    assert zero.get_label() == "w = 0"
+    np.testing.assert_allclose(zero.get_ydata(), start)
     np.testing.assert_allclose(line.get_ydata(), ends.median())
     np.testing.assert_array_equal(line.get_xdata(), [1.0, 4.0])
     band = axes(figure)[0].collections[0].get_paths()[0].vertices[:, 1]
@@ -188,9 +191,25 @@ def test_several_quantities_stand_side_by_side():
 
 def test_any_axis_of_the_sweep(table):
     figure = plot(table, "clip", "objective", where={"algorithm": "random_cd"})
-    assert legend(figure) == ["random_cd"]
+    assert legend(figure) == ["random_cd", "w = 0"]
     assert [t.get_text() for t in axes(figure)[0].get_xticklabels()] == ["0.5", "1"]
     plot(table, "algorithm", "objective", where={"clip": 1})
+
+
+def test_winners_and_profiles_hold_w_0():
+    table = made(lines=2, epsilons=(1.0, 4.0), panels=("a", "b"), seeds=5)
+    # On b w = 0 is better than both.
+    zero = np.where(table["panel"].eq("a"), 9.0, 1e-3)
+    start = table["iteration"].eq(0)
+    table["relative_error"] = table["relative_error"].mask(start, zero)
+    (ax,) = axes(plot(table, kind="winners"))[:1]
+    assert [t.get_text() for t in ax.get_yticklabels()][-1] == "w = 0"
+    wins, ties, crosses = (c.get_offsets().data for c in ax.collections)
+    assert wins.tolist() == [[0, 0], [1, 0]] and not len(ties)
+    assert crosses.tolist() == [[2, 2], [3, 2]]
+    (ax,) = axes(plot(table, kind="profile"))
+    shares = {line.get_label(): line.get_ydata()[0] for line in ax.lines}
+    assert shares["w = 0"] == 0.5 and shares["gd, step=0.5"] == 0.5
 
 
 def test_epsilon_is_a_facet_where_it_varies(table):

@@ -60,27 +60,37 @@ def test_medians_and_intervals_are_exported(folder, capsys, tmp_path):
     assert lines[0].split(" | ")[1:] == [
         "random_cd, clip=0.5",
         "random_cd, clip=1",
-        "gd |",
+        "gd",
+        "w = 0 |",
     ]
-    assert [line.split(" | ")[0] for line in lines[2:]] == [
-        f"| {panel}, epsilon = {e}" for panel in ("log1", "log2") for e in (1, 4)
-    ]
-    assert all(line.count("**") == 2 for line in lines[2:])
+    problems = [f"{panel}, epsilon = {e}" for panel in ("log1", "log2") for e in (1, 4)]
+    crowned = []
+    for line, problem in zip(lines[2:], problems, strict=True):
+        name = line.split(" | ")[0].removeprefix("| ")
+        assert name in (problem, f"{problem} (nothing beats w = 0)")
+        assert line.count("**") == 2 * (name == problem)
+        crowned.append(name == problem)
     latex = said(capsys, *given, "--format", "latex")
-    assert latex.count(r"\textbf{") == 4 and r"random\_cd, clip=0.5" in latex
-    assert latex.startswith(r"\begin{tabular}{lrrr}")
+    assert latex.count(r"\textbf{") == sum(crowned)
+    assert r"random\_cd, clip=0.5" in latex
+    assert latex.startswith(r"\begin{tabular}{lrrrr}")
     said(capsys, *given, "--format", "csv", "--out", tmp_path / "a.csv")
     said(capsys, *given, "--format", "parquet", "--out", tmp_path / "a.parquet")
-    read = pd.read_csv(tmp_path / "a.csv"), pd.read_parquet(tmp_path / "a.parquet")
+    read = (
+        pd.read_csv(tmp_path / "a.csv").fillna({"beats_zero": "", "place": ""}),
+        pd.read_parquet(tmp_path / "a.parquet"),
+    )
     pd.testing.assert_frame_equal(*read, check_dtype=False)
     table = load_results(folder)
     ends = table.drop_duplicates("trial", keep="last")
     medians = ends.groupby(["panel", "epsilon", "line"])["objective"].median()
-    for row in read[0].to_dict("records"):
+    assert set(read[0].loc[read[0]["runs"].eq(0), "line"]) == {"w = 0"}
+    for row in read[0][read[0]["runs"].gt(0)].to_dict("records"):
         median = medians[row["panel"], row["epsilon"], row["line"]]
         assert row["median"] == pytest.approx(median) and row["runs"] == 3
         assert row["ci_low"] <= row["median"] <= row["ci_high"]
-    assert read[0].groupby(["panel", "epsilon"])["best"].sum().eq(1).all()
+    best = read[0].groupby(["panel", "epsilon"])["best"].sum()
+    assert [*best] == crowned and set(crowned) <= {True, False}
 
 
 def test_the_best_is_the_highest_where_higher_is_better():
@@ -90,13 +100,74 @@ def test_the_best_is_the_highest_where_higher_is_better():
     assert set(found.loc[found["best"], "line"]) == {"gd, step=1.5"}
 
 
+def with_start(table, zero, y="objective"):
+    """A table whose runs begin with a value of w = 0."""
+    return table.assign(**{y: table[y].mask(table["iteration"].eq(0), zero)})
+
+
+@pytest.mark.parametrize(
+    ("zero", "beats", "place"),
+    [
+        # Medians over seeds are about 1.1, 2.1 and 3.1.
+        (0.9, ["no", "no", "no"], ["", "", ""]),
+        (1.1, ["tie", "no", "no"], ["", "", ""]),
+        (2.5, ["yes", "yes", "no"], ["wins", "", ""]),
+    ],
+)
+def test_nothing_is_crowned_that_w_0_beats(zero, beats, place):
+    table = made(lines=3, places=2, seeds=5)
+    table["objective"] = table["relative_error"] * (1 + table["iteration"])
+    drawn = shown(with_start(table, zero), View("epsilon", "objective"))
+    found = summary(drawn)
+    assert [*found["line"]] == ["gd, step=0.5", "gd, step=1.5", "gd, step=2.5", "w = 0"]
+    assert [*found["beats_zero"]] == [*beats, ""]
+    assert [*found["place"]] == [*place, ""]
+    assert found["median"].iloc[-1] == zero and found["runs"].iloc[-1] == 0
+    text = written(found, "markdown")
+    assert ("nothing beats w = 0" in text) == ("wins" not in place)
+    assert text.count("**") == 2 * ("wins" in place)
+
+
+def test_lines_that_no_bootstrap_tells_apart_tie_everywhere():
+    table = made(lines=2, places=2, seeds=9)
+    table["objective"] = (
+        1.0 + 0.1 * table["seed"] + 1e-3 * table["line"].eq("gd, step=1.5")
+    )
+    drawn = shown(with_start(table, 5.0), View("epsilon", "objective"))
+    assert [*summary(drawn)["place"]] == ["wins", "ties", ""]
+
+
+def test_held_out_records_show_what_is_not_private():
+    table = made(lines=2, places=2).assign(
+        test_accuracy=0.7,
+        auc=0.6,
+        references=json.dumps(
+            {
+                "base_rate": {"test_accuracy": 0.8, "auc": 0.5},
+                "optimum": {"test_accuracy": 0.9, "auc": 0.95},
+            }
+        ),
+    )
+    table = with_start(table, 0.2, "test_accuracy")
+    for y, levels in (("test_accuracy", [0.8, 0.8, 0.9]), ("auc", [0.5, 0.5, 0.95])):
+        found = summary(shown(table, View("epsilon", y)))
+        beside = found[found["runs"].eq(0)]
+        assert [*beside["line"]] == [
+            *("w = 0", "base rate (not private)", "optimum (not private)")
+        ]
+        assert [*beside["median"]] == levels
+        assert found["best"].any() == (y == "auc")
+    odd = table.assign(references='{"optimum": 1}')
+    assert summary(shown(odd, View("epsilon", "auc")))["runs"].eq(0).sum() == 1
+
+
 @each("kind", ["latex", "markdown", "csv"])
 @each("name", ["$x_", "a|b", "a & b", "数据", r"\x"])
 def test_any_name_is_a_cell(kind, name):
     found = summary(shown(made(lines=1, line=name, panel=name), View("epsilon")))
     text = written(found, kind)
     if kind == "latex":
-        assert text.count("\n") == 7 and text.count("&") >= 2
+        assert text.count("\n") == 8 and text.count("&") >= 2
         assert "$x" not in text.replace(r"\$x", "")
 
 

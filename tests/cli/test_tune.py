@@ -81,7 +81,13 @@ def test_a_csv_is_tuned_drawn_and_told(here, capsys):
     assert len(re.findall(r"^ +(?:1|10) +(?:gd|random_cd) .*\[.*=", said, re.M)) == 4
     assert len(re.findall("^open: ", said, re.M)) == 1
     assert re.search(r"^not charged: .*tuning", said, re.M)
-
+    # w = 0 is in the table, and the last lines say in words who is best against it.
+    assert len(re.findall(r"^ +(?:1|10) +w = 0 ", said, re.M)) == 2
+    verdicts = re.findall(r"^epsilon (1|10): (.*)$", said, re.M)
+    assert [epsilon for epsilon, _ in verdicts] == ["1", "10"]
+    for _, told in verdicts:
+        nothing = told.startswith("nothing beats w = 0 (w = 0 ")
+        assert nothing or re.match(r"\w+ is best, .*\[.*\], against w = 0 ", told)
     assert main(line) == 0
     again = capsys.readouterr().out
     assert "(0 run now)" in again

@@ -111,7 +111,16 @@ def test_references_are_the_optimum_and_the_base_rate():
     assert found["base_rate"]["test_accuracy"] == accuracy_score(y, answers)
     assert found["base_rate"]["auc"] == found["base_rate"]["balanced_accuracy"] == 0.5
     assert ours.with_smoothness("data").references is found
-    assert problem(y_test=None).references == problem("squared").references == {}
+    assert problem(y_test=None).references == {}
+
+
+def test_references_of_a_regression_are_the_optimum_and_the_mean():
+    found, y = problem("squared").references, Y[40:]
+    assert set(found) == {"optimum", "mean"}
+    off = y - np.mean(Y[:40])
+    assert found["mean"] == {"test_risk": pytest.approx(np.mean(off**2) / 2)}
+    off = y - X[40:] @ problem("squared").optimum.w
+    assert found["optimum"]["test_risk"] == pytest.approx(np.mean(off**2) / 2)
 
 
 def test_a_training_part_of_one_class_has_no_base_rate():

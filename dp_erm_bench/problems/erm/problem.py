@@ -81,25 +81,28 @@ def ranking(problem: ERM, w: Array) -> dict[str, Array]:
 
 
 def references(problem: ERM, minimiser: Array | None) -> dict[str, dict[str, float]]:
-    """Return what the test part of a classification says of models to compare with.
-
-    Without a test part, or of a regression, nothing.
+    """Return what the test part says of models to compare with; without one, nothing.
 
     Returns
     -------
     dict
         By name of the model its measures: ``optimum``, the `minimiser` (left out where
-        none is certified), and ``base_rate``, which answers the log-odds of the
-        training part's classes for every record.
+        none is certified); of a classification ``base_rate``, which answers the
+        log-odds of the training part's classes for every record; of a regression
+        ``mean``, which answers the mean of its labels.
     """
     data = problem.dataset
-    if data.X_test is None or data.y_test is None or not problem.loss.classification:
+    if data.X_test is None or data.y_test is None:
         return {}
     found = {}
     if minimiser is not None:
         w = minimiser[None]
         seen = held_out(problem, w) | ranking(problem, w)
         found["optimum"] = {name: float(values[0]) for name, values in seen.items()}
+    if not problem.loss.classification:
+        answers = np.full(data.y_test.size, float(np.mean(data.y)))
+        errors = problem.loss.value(data.y_test, answers)
+        return {**found, "mean": {"test_risk": float(errors.mean())}}
     share, positive = float(np.mean(data.y > 0.0)), data.y_test > 0.0
     odds = math.log(share / (1.0 - share)) if 0.0 < share < 1.0 else math.nan
     risk = problem.loss.value(data.y_test, np.full(positive.size, odds))
