@@ -7,13 +7,14 @@ import functools
 import importlib.util
 import itertools
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS
+from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS, usage_of
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import block_keys, settings
 from dp_erm_bench.plugins.names import absolute, is_file, label
@@ -118,6 +119,7 @@ SCRIPTS = {"bash": BASH, "fish": FISH, "zsh": ZSH}
 
 WORDS = ("help", *COMMANDS)
 LISTED = (*GROUPS, "settings", "blocks", "results")
+ON_FOLDERS = ("collect", "compare", "export", "plot", "report")
 FOLDER = ("-cd", "--config-dir")
 """Flags whose value is a folder: the shell completes it."""
 
@@ -173,8 +175,12 @@ def candidates(line: str) -> list[str]:
 def _words(before: Sequence[str], last: str) -> Iterator[str]:
     if before and before[0] in WORDS and before[0] != TUNE:
         groups = [word for word in before[1:] if word in LISTED]
-        if before[0] == "check":
+        if last.startswith("-"):
+            yield from re.findall(r"--[a-z-]+", usage_of(before[0]))
+        elif before[0] == "check":
             yield from registry.names("algorithm")
+        elif before[0] in ON_FOLDERS:
+            yield from _folders(last)
         elif before[0] == "list":
             yield from LISTED
             named = groups and groups[-1] in GROUPS
@@ -193,6 +199,16 @@ def _words(before: Sequence[str], last: str) -> Iterator[str]:
             if key.startswith(last) and key != last:
                 beyond = key[len(last) :]
                 yield last + beyond.partition(".")[0] + ("." if "." in beyond else "=")
+
+
+def _folders(last: str) -> Iterator[str]:
+    """Yield the folders that a path may go on with; at first those in results/."""
+    above = last.rpartition("/")[0]
+    inside = Path(above or ("/" if last.startswith("/") else "."))
+    for parent in [inside] if last else [Path("results"), inside]:
+        for path in parent.iterdir() if parent.is_dir() else ():
+            if path.is_dir() and not path.name.startswith("."):
+                yield f"{above}/{path.name}" if "/" in last else str(path)
 
 
 def _keys(before: Sequence[str], last: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import os
 import shlex
 import types
 import typing
@@ -38,10 +39,11 @@ GROUPS = (*CHOICES, *KEYS)
 def list_command(words: Sequence[str]) -> int:
     """Print the choices of groups, all by default, or of names that follow a group.
 
-    `results` lists the results folders in a folder, `results` if none is named.
+    Of a folder, or `results` and folders, the results folders in it.
     """
-    if words and words[0] == RESULTS:
-        for folder in words[1:] or [RESULTS]:
+    named = bool(words) and words[0] not in (*GROUPS, RESULTS) and _is_folder(words[0])
+    if words and (words[0] == RESULTS or named):
+        for folder in words if named else words[1:] or [RESULTS]:
             print(results(Path(folder)))
         return 0
     groups: list[tuple[str, list[str]]] = []
@@ -56,6 +58,10 @@ def list_command(words: Sequence[str]) -> int:
     texts = [listing(*one) for one in groups or [(group, []) for group in GROUPS]]
     print("\n\n".join(texts))
     return 0
+
+
+def _is_folder(word: str) -> bool:
+    return os.sep in word or Path(word).is_dir()
 
 
 def results(parent: Path) -> str:

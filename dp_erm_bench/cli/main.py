@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS, visible
+from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS, USAGE, usage_of, visible
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -21,86 +21,6 @@ if TYPE_CHECKING:
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR")
 """Libraries whose `<name>_NUM_THREADS` is 1: the trials are the parallelism."""
-
-USAGE = """\
-Benchmark differentially private empirical risk minimisation.
-
-dp-erm-bench KEY=VALUE ...            run a sweep; a,b and range(0,10) are axes
-dp-erm-bench experiment=NAME [profile=smoke|default|paper] [panel=NAME,...]
-                                      run an experiment, draw its figures, check claims
-dp-erm-bench tune KEY=VALUE ...       search the parameters of each algorithm on each
-                                      problem and epsilon, judge them on fresh seeds
-dp-erm-bench list [GROUP [NAME ...]]  what there is: parameters, types, defaults
-dp-erm-bench collect FOLDER ...       gather the records of a folder again
-dp-erm-bench report FOLDER ... [--out FILE]
-                                      print the claims and where the figures are, and
-                                      write all of them as one page, report.html
-dp-erm-bench plot FOLDER ... [--kind curves|profile|winners] [--x COLUMN] [--y COLUMN]
-             [--panel COLUMN,...] [--line COLUMN,...] [--facet COLUMN,...]
-             [--statistic median|quantiles|interval|mean] [--where COLUMN=VALUE,...]
-             [--format pdf,png,svg] [--no-caption] [--width column|page] [--out FOLDER]
-                                      draw any results, captions beside the pictures
-dp-erm-bench export FOLDER ... [--format csv|latex|markdown|parquet] [--out FILE]
-             [--x COLUMN] [--y COLUMN] [--panel ...] [--line ...] [--where ...]
-                                      medians and intervals, the best in bold
-dp-erm-bench compare A B [--on objective,seconds,...] [--by trial|setting]
-             [--tolerance 0.05] [--interval 0.95] [--ignore KEY,...] [--csv FILE]
-                                      compare two results folders
-dp-erm-bench compare FOLDER --between KEY [--where KEY=VALUE,...]
-                                      compare what differs in a key, as algorithm
-dp-erm-bench list results [FOLDER]    what a folder of results folders holds, from when,
-                                      by which command
-dp-erm-bench look FILE.csv [dataset.KEY=VALUE ...]
-                                      what a csv holds, and a line that runs on it once
-                                      its bounds are filled in (keys: how it is read)
-dp-erm-bench check [ALGORITHM ...]    put algorithms through the contract of all
-dp-erm-bench --cfg job KEY=VALUE ...  show the configuration, run nothing
-
-Choices
-{choices}
-Keys
-  algorithm=PATH.py         a solver of your own; its name is the file's
-  algorithm.NAME.PARAMETER  a parameter of a chosen algorithm (see `list`)
-  dataset.KEY               a key of the dataset's yaml: standardise, seed, ...
-                            of every one: standardise=true|false|scale, positive,
-                            test_fraction, drop_empty, densify, clip_to_bounds,
-                            bounds={{columns:{{NAME:BOUND}},default:BOUND}}, a BOUND
-                            being a number or [LOW,HIGH],
-                            scale=bounds (columns mapped to [-1, 1] by their bounds),
-                            intercept (the constant of a last column)
-  dataset.name              with dataset=libsvm: a set of libsvmdata, such as a9a
-  penalty.strength          a number or 1/n; auto: the dataset's usual one
-  budget.epsilon  budget.delta  budget.adjacency=replace_one|zero_out
-  seed                      seed of the noise, as in seed='range(0,10)'
-  tune.KEY                  with tune: quantity, seeds, report, search.trials, ...,
-                            axes.NAME.PARAMETER, limits.NAME.PARAMETER; algorithm.
-                            NAME.PARAMETER=VALUE fixes one (docs/tuning.md)
-  mode=run|plan             plan: count the trials, run none
-  name  results_dir         the results are in results_dir/name; if no name is given
-                            sweep, the experiment's, or for one with changed keys
-                            EXPERIMENT+KEY=VALUE
-  runner.n_jobs  runner.retry  runner.progress  runner.n_checkpoints
-  runner.output             show what a solver prints
-  runner.time_limit         seconds a trial may take
-  runner.worker_memory      memory after which a worker is replaced, as 2G
-  runner=joblib             runner.backend=loky|threading (docs/clusters.md)
-  runner=dask               runner.address=tcp://... or runner.cluster=local, or
-                            runner.cluster=slurm (or another of dask-jobqueue) with
-                            runner.queue  runner.walltime  runner.memory
-                            runner.interface  runner.job_extra_directives
-                            runner.adapt
-                            runner.patience  runner.mixed_cpus  (docs/clusters.md)
-  -m, --multirun            accepted, changes nothing
-  -cd, --config-dir FOLDER  look for experiment/NAME.yaml there too
-  -sc install=bash|zsh|fish print the completion of a shell, to be evaluated there
-
-Exit code: 0 all ran, 1 a trial failed or (compare) something is worse, 2 wrong
-input, 130 interrupted.
-
-Example
-  dp-erm-bench dataset=log1,log2 algorithm=greedy_cd,random_cd \\
-      budget.epsilon=0.1,1 seed='range(0,10)'
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -222,7 +142,8 @@ def _drop_output() -> None:
 def _dispatch(arguments: list[str]) -> int:
     first = arguments[0] if arguments else "help"
     if first == "help" or {"-h", "--help"} & set(arguments):
-        print(text())
+        named = next((one for one in arguments[:2] if one in COMMANDS), "")
+        print(usage_of(named) if named else text())
         return 0
     if arguments == ["--version"]:
         from dp_erm_bench import __version__

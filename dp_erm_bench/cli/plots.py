@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -122,7 +123,7 @@ def _compare_parser() -> argparse.ArgumentParser:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--between", default="")
     parser.add_argument("--where", action="append", default=[])
-    parser.add_argument("--on", type=words, default=["objective"])
+    parser.add_argument("--y", "--on", dest="on", type=words, default=["objective"])
     parser.add_argument("--by", default="trial")
     parser.add_argument("--ignore", type=words, default=[])
     parser.add_argument("--tolerance", type=float, default=0.05)
@@ -184,6 +185,7 @@ def _percent(value: float) -> str:
 
 
 PLOT = "dp-erm-bench plot FOLDER --x epsilon --y test_accuracy"
+ALIASES = {"md": "markdown", "tex": "latex"}
 EXPORT = "dp-erm-bench export FOLDER --y objective --format latex"
 
 
@@ -201,12 +203,14 @@ def plot_command(arguments: Sequence[str]) -> int:
     parser = _parser("plot", PLOT)
     parser.add_argument("--format", type=names_of, default=FORMATS)
     parser.add_argument("--no-caption", dest="caption", action="store_false")
+    parser.add_argument("--highlight", type=names_of, default=())
     for name in ("kind", "width"):
         parser.add_argument(f"--{name}", default="")
     options = parser.parse_args(list(arguments))
     for suffix in options.format:
         check_choice("--format", suffix, [*FORMATS])
-    asked, table = _view(options), load_results(options.folders)
+    asked = replace(_view(options), highlight=options.highlight)
+    table = load_results(options.folders)
     folder = options.out or options.folders[0] / "plots"
     drawn: list[Path] = []
     refused = None
@@ -241,7 +245,8 @@ def export_command(arguments: Sequence[str]) -> int:
     parser = _parser("export", EXPORT)
     parser.add_argument("--format", default="markdown")
     options = parser.parse_args(list(arguments))
-    check_choice("--format", options.format, [*TABLES])
+    options.format = ALIASES.get(options.format, options.format)
+    check_choice("--format", options.format, [*TABLES, *ALIASES])
     if options.format == "parquet" and not options.out:
         raise UsageError("--format=parquet: is no text; add --out FILE")
     view = replace(_view(options), x=options.x or "epsilon")
@@ -268,7 +273,19 @@ def _view(options: argparse.Namespace) -> View:
     where = dict(map(condition, options.where))
     panel, line = names_of(options.panel), names_of(options.line)
     split = panel, line, facet, options.statistic, where, options.folders[0]
-    return View(options.x, options.y, *split)
+    return View(options.x, options.y, *split, names=_names(options.names))
+
+
+def _names(texts: Sequence[str]) -> dict[str, str]:
+    """Return the names of lines of `--names`; a name may hold commas and signs."""
+    found: dict[str, str] = {}
+    for text in texts:
+        for part in re.split(r",(?=[^,=]+=)", text):
+            line, sign, name = part.partition("=")
+            if not (line.strip() and sign and name.strip()):
+                raise UsageError(f"--names={text}: must be LINE=NAME or LINE=NAME,...")
+            found[line.strip()] = name.strip()
+    return found
 
 
 class _Parser(argparse.ArgumentParser):
@@ -286,6 +303,7 @@ def _parser(name: str, usage: str) -> argparse.ArgumentParser:
     parser.add_argument("--line", default=LINE)
     parser.add_argument("--facet")
     parser.add_argument("--statistic", default="median")
-    parser.add_argument("--where", action="append", default=[])
+    for name in ("where", "names"):
+        parser.add_argument(f"--{name}", action="append", default=[])
     parser.add_argument("--out", type=Path)
     return parser

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CLAIMS = "claims.csv"
+PATIENCE = 5.0
+"""Seconds after which who waits for figures is told how far they are."""
+
 BEFORE = "dp_erm_bench.figures."
 """Manifests of before name a module of figures: this and an experiment's name."""
 
@@ -55,7 +60,12 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
             _check_plain(target)
             noted = digest_of(load_results(folder) if tables else table)
             with making(table=noted):
-                for one in figures:
+                told = time.monotonic()
+                for number, one in enumerate(figures, 1):
+                    if time.monotonic() > told + PATIENCE:
+                        told, of = time.monotonic(), len(figures)
+                        word = f"{config['paper']}: drawing figure {number} of {of}"
+                        print(word, file=sys.stderr)
                     forget()
                     one.draw(Drawing(table, target, config["paper"], config))
     manifest = read_manifest(folder)

@@ -36,6 +36,7 @@ from dp_erm_bench.report.view import (
     Shown,
     View,
     shown,
+    stands_out,
     statistics,
 )
 from dp_erm_bench.results.columns import is_better_higher, words
@@ -268,13 +269,23 @@ def _looks(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]:
     one = len(drawn.view.line) == 1 and len(lines) > 1 and np.isfinite(values).all()
     if not one:
         reserve(lines)
-        return {line: of(line) for line in lines}, None
+        return {line: _look(line, drawn.view) for line in lines}, None
     at = np.log10(values) if _spans(values) else values
     shades = 0.9 * (at - at.min()) / (at.max() - at.min())
     mapped = [colors.to_hex(colour) for colour in colormaps["viridis"](shades)]
     pairs = zip(lines, mapped, strict=True)
     looks = {line: Style("_" + line, colour, "o", 3.0, 1.2) for line, colour in pairs}
     return looks, sorted(map(float, values))
+
+
+def _look(line: str, view: View) -> Style:
+    """Return the style of a line, thinner than others that are highlighted."""
+    look = of(line)
+    if not view.highlight:
+        return look
+    if stands_out(line, view):
+        return replace(look, width=2.6, size=1.3 * look.size)
+    return replace(look, width=0.8, size=0.7 * look.size)
 
 
 def _spans(values: Any) -> bool:
@@ -442,7 +453,7 @@ def profiles_sheet(drawn: Shown, width: str) -> Sheet:
         len(ratios.columns),
     )
     reserve(found)
-    looks = {line: of(line) for line in found}
+    looks = {line: _look(line, drawn.view) for line in found}
 
     beside = [line for line in found if line in BASELINES]
 
@@ -485,6 +496,9 @@ def winners_sheet(drawn: Shown) -> Sheet:
     def cell(ax: Axes) -> None:
         shown_names = [literal(name) for name in names]
         draw_winners(ax, shown_names, problems, grid, marks)
+        for label, line in zip(ax.get_yticklabels(), lines, strict=True):
+            if stands_out(line, drawn.view):
+                label.set_fontweight("bold")
         ax.set_title("\n")
 
     text = paragraphs(
@@ -540,6 +554,8 @@ def plot(
     statistic: str = "median",
     where: Mapping[str, Any] | None = None,
     width: str = "",
+    names: Mapping[str, str] | None = None,
+    highlight: str | Sequence[str] = (),
 ) -> Picture:
     """Return a matplotlib figure of any results, which a notebook shows once.
 
@@ -560,6 +576,10 @@ def plot(
         The values of columns to keep, as in ``{"epsilon": 1}``.
     width : {'column', 'page'}
         Of a paper; by default a column for one panel.
+    names : mapping of str to str
+        What lines are called, as in ``{"gd": "DP-GD (ours)"}``.
+    highlight : str or sequence of str
+        Lines that stand out.
 
     A name that is none of the table, or nothing to draw, is a `UsageError`.
     """
@@ -570,6 +590,7 @@ def plot(
     kept = {name: _words(value) for name, value in (where or {}).items()}
     split = None if facet is None else names_of(facet)
     view = View(x, y, names_of(panel), names_of(line), split, statistic, kept)
+    view = replace(view, names=names or {}, highlight=names_of(highlight))
     with house_style():
         figure = plt.figure()
         plt.close(figure)

@@ -85,7 +85,7 @@ GREY, BROWN = "#7F7F7F", "#8C510A"
 
 STYLES = {
     "DP-CD cyclic": Style("DP-CD, cyclic", BLUE, "o"),
-    "DP-CD cyclic reversed": Style("DP-CD, cyclic reversed", BLUE, "o"),
+    "DP-CD cyclic reversed": Style("DP-CD, cyclic reversed", BLUE, "<"),
     "DP-CD uniform": Style("DP-CD, uniform", SKY, "s"),
     "DP-CD private M": Style(
         "DP-CD, private $M_j$", GREEN, "P", 5.0, family="DP-CD, private $M_j$"
@@ -201,6 +201,8 @@ def house_style() -> Iterator[None]:
 
     settings: Any = {
         "font.size": 8,
+        # An axis says its numbers, not what is to be added to them.
+        "axes.formatter.useoffset": False,
         "axes.titlesize": 8.5,
         "axes.labelsize": 8,
         "legend.fontsize": 7.5,

@@ -82,6 +82,10 @@ class View:
         The values of columns to keep.
     folder : Path
         The results folder, where the runs are looked up that the caption names.
+    names : mapping of str to str
+        What lines are called, by a line or the part of it before its first comma.
+    highlight : tuple of str
+        Lines that stand out, by either name.
     """
 
     x: str = ""
@@ -92,6 +96,8 @@ class View:
     statistic: str = "median"
     where: Mapping[str, Sequence[str]] = field(default_factory=dict)
     folder: Path = Path()
+    names: Mapping[str, str] = field(default_factory=dict)
+    highlight: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a statistic that there is not."""
@@ -170,6 +176,9 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     runs = rows.groupby(RUN, sort=False, dropna=False).ngroup().rename("_run")
     ends = rows.assign(_run=runs).drop_duplicates("_run", keep="last").set_index("_run")
     told, over = _named(ends, view)
+    told[LINE] = _called(told[LINE], view.names)
+    for one in view.highlight:
+        check_choice("highlight", one, sorted({*_stems(told[LINE]), *view.names}))
     told = told.loc[runs].set_axis(rows.index)
     rows = rows.assign(**{name: told[name] for name in (PANEL, LINE, FACET)})
     unlike = under_bounds(rows) if y in ON_OPTIMUM else ""
@@ -246,6 +255,34 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     if view.line != (LINE,):
         return names, check_alike(told, by, "plot")
     return names, pooled(told, by)
+
+
+def _called(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
+    """Return lines under their names; refuse a name of none, and one of two lines."""
+    if not names:
+        return lines
+    for name in names:
+        check_choice("names", name, sorted(_stems(lines)))
+    known = {}
+    for line in lines.unique():
+        stem, comma, rest = line.partition(",")
+        known[line] = names.get(line, f"{names.get(stem, stem)}{comma}{rest}")
+    for name in (twice := [*known.values()]):
+        if twice.count(name) > 1:
+            both = " and ".join(line for line, own in known.items() if own == name)
+            raise UsageError(f"names: {both} would both be called {name}")
+    return lines.map(known)
+
+
+def _stems(lines: pd.Series[str]) -> set[str]:
+    """Return lines, and what they begin with before a comma."""
+    return {word for line in lines.unique() for word in (line, line.partition(",")[0])}
+
+
+def stands_out(line: str, view: View) -> bool:
+    """Return whether a line is one of those that are highlighted, by either name."""
+    chosen = {view.names.get(one, one) for one in view.highlight}
+    return line in chosen or line.partition(",")[0] in chosen
 
 
 def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:

@@ -74,6 +74,16 @@ def test_everything_begins_an_empty_line():
     assert "blocks=" not in words
 
 
+def test_commands_know_their_options_and_folders(tmp_path, monkeypatch):
+    assert {"--kind", "--x", "--names", "--width"} <= {*after("plot --")}
+    assert "--kind" not in after("compare results/a --")
+    (tmp_path / "results" / "mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert after("export ") == ["results", "results/mine"]
+    assert after("report results/m") == ["results/mine"]
+    assert after("plot nowhere/") == []
+
+
 def test_the_commands_offered_are_those_there_are():
     assert {*COMMANDS, "help"} == {*OFFERED}
 

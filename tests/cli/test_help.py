@@ -5,7 +5,8 @@ import time
 import pytest
 
 from dp_erm_bench import __version__, registry
-from dp_erm_bench.cli.main import GROUPS, main, text
+from dp_erm_bench.cli.main import main, text
+from dp_erm_bench.cli.usage import COMMANDS, GROUPS
 from dp_erm_bench.experiment.schema import settings
 
 HEAVY = {"hydra", "omegaconf", "numpy", "pandas", "numba", "yaml", "rich"}
@@ -18,6 +19,16 @@ def test_help_names_every_choice(arguments, capsys):
     for group in GROUPS:
         for name in registry.names(group):
             assert name in said
+
+
+@pytest.mark.parametrize("name", [*COMMANDS])
+def test_the_help_of_a_command_is_its_own(name, capsys):
+    assert main([name, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"dp-erm-bench {name}")
+    others = {f"dp-erm-bench {one}" for one in COMMANDS if one != name}
+    assert not any(line.startswith(tuple(others)) for line in said.splitlines())
+    assert main(["help", name]) == 0 and capsys.readouterr().out == said
 
 
 SELDOM = (

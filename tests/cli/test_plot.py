@@ -212,6 +212,34 @@ def test_winners_and_profiles_hold_w_0():
     assert shares["w = 0"] == 0.5 and shares["gd, step=0.5"] == 0.5
 
 
+def test_lines_have_names_of_ones_own_and_stand_out(table, folder, capsys):
+    given = {"names": {"gd": "Ours", "random_cd": "DP-CD"}, "highlight": "gd"}
+    figure = plot(table, "epsilon", "objective", **given)
+    assert legend(figure) == ["DP-CD, clip=0.5", "DP-CD, clip=1", "Ours", "w = 0"]
+    widths = {line.get_label(): line.get_linewidth() for line in axes(figure)[0].lines}
+    assert widths["Ours"] > 2 * widths["DP-CD, clip=1"]
+    options = f"{folder} --names random_cd=A,gd=B --where panel=log1 --y objective"
+    assert main(["export", *options.split(), "--format", "md"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "|  | A, clip=0.5 | A, clip=1 | B | w = 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--names gd", "--names=gd: must be LINE=NAME"),
+        ("--names gq=Ours", "did you mean gd?"),
+        ("--names gd=random_cd,random_cd=random_cd --where clip=1", "both be called"),
+        ("--highlight gq", "did you mean gd?"),
+    ],
+)
+def test_wrong_names_of_lines_are_a_sentence(folder, given, said, capsys):
+    assert main(["plot", str(folder), *given.split()]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and said in told, told
+
+
 def test_epsilon_is_a_facet_where_it_varies(table):
     titles = [ax.get_title() for ax in axes(plot(table))]
     assert titles == ["log1, ε = 1", "log1, ε = 4", "log2, ε = 1", "log2, ε = 4"]

@@ -195,6 +195,8 @@ def test_what_folders_hold_is_listed(folder, capsys, tmp_path):
     assert f"{folder}: 36 ok" in text and "complete" in text
     assert "dp-erm-bench dataset=log1,log2" in text and "version" in text
     assert said(capsys, "list", "results", folder) == text
+    assert said(capsys, "list", folder) == text
+    assert said(capsys, "list", folder.parent) == text
     (tmp_path / "odd").mkdir()
     assert "holds no results" in said(capsys, "list", "results", tmp_path, code=2)
     assert "no such" in said(capsys, "list", "results", tmp_path / "x", code=2)
