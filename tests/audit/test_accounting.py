@@ -72,6 +72,7 @@ def test_what_the_printed_constants_cost(algorithm, epsilon, ratio):
     assert paper.relative == pytest.approx(ratio, abs=2e-3)
 
 
+@pytest.mark.slow
 @each("algorithm", [*filter(fits_noise, ALGORITHMS)])
 @each("adjacency", Adjacency)
 def test_no_accountant_beats_what_we_use(algorithm, adjacency):

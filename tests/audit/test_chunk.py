@@ -57,6 +57,7 @@ def test_statistics_are_rounded_and_of_the_log_ratio_of_normals():
         assert sample.std() == pytest.approx(mu, rel=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["greedy_cd", "sgd", "svrg"])
 def test_likelihood_ratios_change_the_measure(algorithm):
     """E_P[1 / (1 + e^S)] = E_Q[1 / (1 + e^-S)], whatever the releases are."""

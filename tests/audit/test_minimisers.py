@@ -103,6 +103,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_the_solver_passes_and_its_twin_with_less_noise_does_not(case):
     (noise, adjacency), (epsilon, factor, runs) = case, CASES[case]

@@ -50,6 +50,7 @@ COMPOSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPOSED)
 def test_half_the_noise_is_seen_in_composed_solvers(name):
     kind, params, releases, runs = COMPOSED[name]
@@ -106,6 +107,7 @@ def test_other_breaks_are_seen(name):
     assert found.verdict == VIOLATION, found
 
 
+@pytest.mark.slow
 def test_one_sample_for_all_steps_is_seen_in_long_runs():
     """Per step the law is right; over 60 steps one record is in all or in none."""
     solver = twins.SameSample(n_iter=60, step=1e-9, batch_size=4)

@@ -104,6 +104,7 @@ def defined(module):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

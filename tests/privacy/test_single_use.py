@@ -91,6 +91,7 @@ def test_reference_numbers(n):
     assert found.epsilon == pytest.approx(half, rel=1e-9)
 
 
+@pytest.mark.slow
 @each("z", [0.7, 3.0, 30.0])
 @each(("n", "m"), [(1000, 500), (50, 1), (5, 3)])
 @each("adjacency", Adjacency)
@@ -219,6 +220,7 @@ def test_the_log_ratio_is_that_of_the_exact_law(drawn):
     assert found == pytest.approx(laws[0] - laws[1], abs=1e-12)
 
 
+@pytest.mark.slow
 @each("mu", [1e-4, 0.3, 5.0, 25.0])
 @each(("n", "m"), [(1000, 1), (10**9, 7), (10**15, 1)])
 def test_no_loss_distribution_of_a_tiny_share_proves_less_than_the_profile(mu, n, m):

@@ -35,6 +35,7 @@ def test_two_orders_of_integration_agree(rows, mu):
         assert twin.delta(epsilon, mu) == pytest.approx(found, rel=1e-3)
 
 
+@pytest.mark.slow
 @each("rows", [1, 2, 3, 120])
 @each("z", [1e-4, 0.01, 0.5, 5.0])
 @each("epsilon", [0.1, 10.0, 100.0, 500.0])

@@ -61,6 +61,7 @@ def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["mangold2022", pytest.param("mangold2023", marks=pytest.mark.slow)]
 )

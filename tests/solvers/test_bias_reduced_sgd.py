@@ -225,6 +225,7 @@ def test_the_estimator_has_the_mean_of_the_largest_batch():
     assert np.abs(found - of_the_largest_batch()).max() < 4 * error.max()
 
 
+@pytest.mark.slow
 def test_noise_that_is_fitted_to_the_levels_is_biased():
     """It is as private: no check of privacy can find it, this one does."""
 
@@ -282,6 +283,7 @@ FOUND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", FOUND, ids=lambda twin: twin.__name__)
 def test_broken_twins_are_found(twin):
     candidate = Narrow("twin", twin, {"clip": 0.3})
@@ -290,6 +292,7 @@ def test_broken_twins_are_found(twin):
     assert result.verdict == FAILS, result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", sorted({*FOUND.values(), "the_noise_is_recounted"}))
 def test_the_sound_one_is_not_accused(check):
     candidate = Narrow("sound", BiasReducedSGD, {"clip": 0.3})

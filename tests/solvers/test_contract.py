@@ -36,13 +36,15 @@ def complaints(candidate, without=()):
             yield f"{check.name}: {error}"
 
 
-# Half a minute and more each; all of them are met by the slow test below.
-LONG = {"bias_reduced_sgd", "boosting", "dual_frank_wolfe", "sgd", "svrg"}
+# A kind each: noise in steps, on an output, in an objective, on a mean.
+@pytest.mark.parametrize(
+    "algorithm", ["gd", "output_perturbation", "objective_perturbation", "mean_noise"]
+)
+def test_an_algorithm_keeps_the_contract(algorithm):
+    """In this process; a candidate without a pin is replayed where it is.
 
-
-@pytest.mark.parametrize("algorithm", sorted(set(ALGORITHMS) - LONG))
-def test_every_algorithm_keeps_the_contract(algorithm):
-    """In this process; a candidate without a pin is replayed where it is."""
+    The slow test below meets all of them.
+    """
     with few_replays(), patch.object(limits, "objectives", some_objectives):
         # A part of the replays runs a part of the lines.
         assert list(complaints(by_turns(algorithm), {"all_of_it_was_run"})) == []

@@ -384,6 +384,7 @@ FOUND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "twin",
     [

@@ -57,6 +57,7 @@ def last(problem, solver, adjacency):
     return run.iterates()[-1], float(np.max(release.sensitivity))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", PENALTIES, ids=lambda penalty: penalty["name"])
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_no_hostile_neighbour_moves_it_further(adjacency, penalty):
