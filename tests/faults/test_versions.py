@@ -131,8 +131,8 @@ def test_after_a_change_of_code_trials_run_anew_and_old_records_stay(
     assert inline(block(seed=[0, 1, 2]), append_plan=append) == 0
     before = contents(inline.folder / "segments")
     old = set(load_results(inline.folder)["trial"])
-    keyed = lines._sha
-    monkeypatch.setattr(lines, "_sha", lambda text: keyed(f"new code {text}"))
+    keyed = lines.sha256_of
+    monkeypatch.setattr(lines, "sha256_of", lambda text: keyed(f"new code {text}"))
     capsys.readouterr()
     assert inline(block(seed=[0, 1]), append_plan=append) == 0
     assert "2 trials (2 run now): 2 ok" in capsys.readouterr().out
