@@ -105,7 +105,8 @@ def difference(theirs: Environment, ours: Environment, mixed: bool = False) -> s
         return "its dp_erm_bench has changed since it was started: start it again"
     for key in ours:
         there, here = theirs.get(key, "not told"), ours[key]
-        if there == here or key in (MACHINE, STALE) or (key == CPU and mixed):
+        free = key in theirs and (key in (MACHINE, STALE) or (key == CPU and mixed))
+        if there == here or free:
             continue
         if key == PACKAGE:
             return (

@@ -75,9 +75,9 @@ def test_each_difference_is_told_by_name(key, value, said):
 
 
 def test_who_leaves_something_out_is_another_one():
-    for key in at_first().keys() - {"machine"}:
+    for key in at_first():
         theirs = {k: v for k, v in at_first().items() if k != key}
-        assert difference(theirs, at_first()), key
+        assert difference(theirs, at_first(), mixed=True), key
     assert difference({}, at_first())
 
 
@@ -327,6 +327,23 @@ def test_what_else_a_refused_worker_is_at_runs_elsewhere(tmp_path):
 def test_another_cpu_may_work_where_kinds_are_mixed(tmp_path):
     _, messages = carried(Here(b={"CPU": "z80"}, a={}), tmp_path, mixed=True)
     assert messages == {"of a", "of b"}
+
+
+def test_who_comes_back_is_waited_for_beside_a_refused_one(tmp_path):
+    here, looks = Here(b=OTHERS["versions"], a={}), iter(range(99))
+    threads = here.threads
+    here.threads = lambda: {"b": 1} if 1 <= next(looks) < 4 else threads()
+    _, messages = carried(here, tmp_path)
+    assert messages == {"of a"}
+
+
+def test_what_a_worker_tells_is_printed_on_one_line_without_controls(tmp_path):
+    here = Here(b={"dp_erm_bench": "\x1b[2J\n\x9b"}, c={"numpy": "1\n2" * 10_000})
+    with pytest.raises(UsageError) as error:
+        carried(here, tmp_path)
+    said = str(error.value)
+    assert said.isprintable() and "another one (sha256 \\x1b[2J\\n" in said
+    assert len(said) < 1000
 
 
 def test_where_all_are_refused_the_first_reasons_are_told(tmp_path):

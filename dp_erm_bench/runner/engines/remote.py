@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-from dp_erm_bench.errors import UsageError, printable
+from dp_erm_bench.errors import UsageError, escaped, printable
 from dp_erm_bench.runner.engines.base import GONE, Ending, SchedulerLost, believed
 from dp_erm_bench.runner.engines.dask import Connection, Future, wish
 from dp_erm_bench.runner.environment import (
@@ -43,6 +43,9 @@ GRACE = 5.0
 
 REASONS = 3
 """Refusals in a sentence."""
+
+LONGEST = 400
+"""Characters of a refusal, which quotes what the worker says."""
 
 OLDER = ("ImportError", "ModuleNotFoundError", "AttributeError")
 
@@ -90,7 +93,7 @@ class RemoteEngine:
         self._proved: set[str] = set()
         self._refused: dict[str, str] = {}
         self._said: set[str] = set()
-        self._heard = 0.0
+        self._until = 0.0
         self._flights: dict[int, Flight] = {}
         self._ended: queue.SimpleQueue[tuple[int, Ending]] = queue.SimpleQueue()
         self._threads: dict[str, int] = {}
@@ -223,13 +226,18 @@ class RemoteEngine:
                 del self._flights[number]
                 flight.future.release()
                 ledger.put_back(number)
-        self._refused[address] = f"worker {address} gets no trial: {why}"
+        why = escaped(f"worker {address} gets no trial: {why}", LONGEST)
+        self._refused[address] = why
         self._threads.pop(address, None)
-        self._looked, self._heard = 0.0, time.monotonic()
+        self._looked = 0.0
+        self._until = max(self._until, time.monotonic() + GRACE)
 
     def _present(self) -> dict[str, int]:
         """Return the threads of the workers that are there and not refused."""
         found = self.connection.threads()
+        if self._proved - found.keys():
+            # It may be started again, as nannies and batch systems do.
+            self._until = time.monotonic() + self.patience
         self._proved &= found.keys()
         self._refused = {a: why for a, why in self._refused.items() if a in found}
         return {a: n for a, n in found.items() if a not in self._refused}
@@ -248,7 +256,7 @@ class RemoteEngine:
                 if sentence not in self._said:
                     print(f"dp-erm-bench: runner=dask: {sentence}", file=sys.stderr)
             self._said.update(reasons)
-        elif reasons and not self._threads and time.monotonic() > self._heard + GRACE:
+        elif reasons and not self._threads and time.monotonic() > self._until:
             more = len(reasons) - REASONS
             rest = f"; and {more} more" if more > 0 else ""
             told = "; ".join(reasons[:REASONS])
