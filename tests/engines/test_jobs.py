@@ -127,8 +127,29 @@ def test_what_the_keys_do_not_say_the_yaml_of_dask_jobqueue_does(tmp_path, yaml)
     assert {*HEADS["slurm"], "#SBATCH -A lab"} <= {*said}
     assert not {"#SBATCH -p theirs", "#SBATCH --their"} & {*said}
     yaml("jobqueue: {slurm: {walltime: '00:30:00'}}")
-    with pytest.raises(UsageError, match="at most runner.walltime=00:30:00 less 60"):
+    with pytest.raises(UsageError, match="at most jobqueue.slurm.walltime=00:30:00"):
         RunOptions(engine="dask", cluster="slurm")
+
+
+@pytest.mark.parametrize(
+    "own, sentence",
+    [
+        ("walltime: 12:00:00", "slurm.walltime=43200: must be a time as 02:00:00 or "),
+        ("memory: [1]", "slurm.memory=[1]: must be a size of at least 1M"),
+        ("job-script-prologue: module load python", ": must be a list"),
+        ("job-extra-directives: --their", "-directives=--their: must be a list"),
+        ("scheduler-options: 5", "scheduler-options=5: must be keys with their values"),
+    ],
+)
+def test_a_yaml_that_no_job_can_have_is_refused_by_its_key(
+    own, sentence, tmp_path, yaml, monkeypatch
+):
+    yaml(f"jobqueue: {{slurm: {{{own}}}}}")
+    monkeypatch.setattr(cluster, "_log_folder", lambda: tmp_path)
+    with pytest.raises(UsageError, match=re.escape(sentence)) as refusal:
+        with cluster.Jobs(RunOptions(engine="dask", cluster="slurm"), 1, SECURITY):
+            """It does not come to this."""
+    assert str(refusal.value).startswith("jobqueue.slurm.")
 
 
 def test_what_dask_jobqueue_refuses_is_one_sentence(tmp_path, monkeypatch):
@@ -144,6 +165,21 @@ def test_without_dask_jobqueue_a_cluster_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
     with pytest.raises(UsageError, match="dask_jobqueue: not installed; pip install"):
         RunOptions(engine="dask", cluster="slurm")
+
+
+@pytest.mark.parametrize(
+    "package, options", [("dask_jobqueue", {"cluster": "slurm"}), ("distributed", {})]
+)
+def test_a_package_that_cannot_be_imported_is_refused(
+    package, options, tmp_path, monkeypatch
+):
+    """It is of another version, or has met with a yaml of Dask's that is none."""
+    (tmp_path / f"{package}.py").write_text("raise ValueError('a\\n  is malformed')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.delitem(sys.modules, "dp_erm_bench.runner.engines.dask", raising=False)
+    with pytest.raises(UsageError, match="cannot be imported: a;? *is malformed$"):
+        engine_of(RunOptions(engine="dask", **options), 1)
 
 
 def test_known_jobs_are_cancelled_though_the_cluster_can_say_nothing(monkeypatch):

@@ -142,6 +142,9 @@ def _connection(options: EngineConfig, n_jobs: int | None) -> Connection:
             f"runner=dask: the package {error.name} is not installed; "
             "pip install 'dp_erm_bench[dask]'"
         ) from None
+    except (ImportError, ValueError) as error:  # ValueError: of a yaml of Dask's
+        why = " ".join(str(error).split())
+        raise UsageError(f"runner=dask: Dask cannot be imported: {why}") from None
     return Connection(options, n_jobs)
 
 

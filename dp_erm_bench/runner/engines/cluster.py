@@ -209,16 +209,20 @@ def cluster_class(name: str) -> Any:
     Raises
     ------
     UsageError
-        If there is none, or dask-jobqueue is not installed.
+        If there is none, or dask-jobqueue is not installed or cannot be imported.
     """
     before = signal.getsignal(signal.SIGINT)
     try:
         import dask_jobqueue
     except ModuleNotFoundError as error:
         raise missing(error) from None
+    except Exception as error:  # another version, a yaml of Dask's that is none
+        where = f"runner.cluster={name}: dask-jobqueue cannot be imported"
+        raise UsageError(f"{where}: {said(str(error))}") from None
     finally:
-        # It has Ctrl-C end the process with exit code 0.
-        signal.signal(signal.SIGINT, before)
+        # It has Ctrl-C end the process with exit code 0; in the main thread alone.
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGINT, before)
     offered = {
         each.removesuffix("Cluster").lower(): kind
         for each, kind in vars(dask_jobqueue).items()
@@ -256,7 +260,7 @@ def check_jobs(options: RunnerConfig) -> None:
     if not LEAST_MEMORY <= job_memory(options) < math.inf:
         memory = options.memory or told(options, "memory")
         rule = "a size of at least 1M, as 500M or 2G"
-        raise refused("runner.memory", memory, rule)
+        raise refused(_sayer(options, "memory"), memory, rule)
     if _takes(kind, "walltime"):
         _check_walltime(options)
     there = [name for _, name in socket.if_nameindex()]
@@ -275,15 +279,17 @@ def _check_walltime(options: RunnerConfig) -> None:
     Such a trial may take all of a job, again and again, and never end.
     """
     walltime, limit = job_walltime(options), options.time_limit
-    seconds = seconds_of(walltime)
+    key, seconds = _sayer(options, "walltime"), seconds_of(walltime)
     if not seconds > 0 or walltime.count(":") != _usual(options).count(":"):
-        rule = f"a time as {_usual(options)} or 1-12:00:00"
-        raise refused("runner.walltime", walltime, rule)
+        # A yaml takes 12:00:00 for a number.
+        quoted = "" if key.startswith("runner") else ", in quotes"
+        rule = f"a time as {_usual(options)} or 1-12:00:00{quoted}"
+        raise refused(key, walltime, rule)
     if limit is None or seconds < limit + MARGIN:
         value = "null" if limit is None else f"{limit:g}"
         raise UsageError(
-            f"runner.time_limit={value}: must be at most runner.walltime="
-            f"{walltime} less {MARGIN} s, so that a job outlives its trials"
+            f"runner.time_limit={value}: must be at most {key}={walltime} less "
+            f"{MARGIN} s, so that a job outlives its trials"
         )
 
 
@@ -304,6 +310,13 @@ def told(options: EngineConfig, key: str) -> Any:
     return dask.config.get(f"jobqueue.{options.cluster}.{key}", None, config=own)
 
 
+def _sayer(options: EngineConfig, key: str) -> str:
+    """Return the name of what says a key: ours, or that of Dask's yaml."""
+    if getattr(options, key) is None and told(options, key) is not None:
+        return f"jobqueue.{options.cluster}.{key}"
+    return f"runner.{key}"
+
+
 def job_memory(options: EngineConfig) -> float:
     """Return the bytes of a job, NaN if they are none: the key's, the yaml's, 2 GB."""
     own = told(options, "memory")
@@ -311,7 +324,7 @@ def job_memory(options: EngineConfig) -> float:
         return bytes_of(options.memory or MEMORY)
     from dask.utils import parse_bytes
 
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
         return float(parse_bytes(own))
     return math.nan
 
@@ -345,13 +358,22 @@ def worker(
         Folder for the logs of the jobs.
     secrets : mapping of str to str, optional
         Certificates and keys in PEM form, by the name of Dask's key of configuration.
-        They travel in the script, which only the user and the batch system can read,
-        so that no file need be shared for them.
+        They travel in the script, so that no file need be shared for them: only the
+        user and the batch system can read it, but HTCondor's and LSF's queues show it.
+
+    Raises
+    ------
+    UsageError
+        If the yaml has a text where a list is needed: of its letters one would be made.
     """
     import dask.config
 
-    def listed(key: str) -> Any:
-        return dask.config.get(f"jobqueue.{options.cluster}.{key}", None) or []
+    def listed(name: str) -> Any:
+        key = f"jobqueue.{options.cluster}.{name}"
+        value = dask.config.get(key, None) or []
+        if isinstance(value, str):
+            raise refused(key, value, "a list")
+        return value
 
     settings = {
         "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
@@ -531,9 +553,13 @@ class Jobs:
             If the batch system refuses them.
         """
         self.logs = _log_folder()
-        options = worker(self.options, self.logs, certificates(self.security))
         tls = "tls://"
         try:
+            options = worker(self.options, self.logs, certificates(self.security))
+            scheduler = told(self.options, "scheduler-options") or {}
+            if not isinstance(scheduler, dict):
+                key = f"jobqueue.{self.options.cluster}.scheduler-options"
+                raise refused(key, scheduler, "keys with their values")
             job = self._class.job_cls(tls, name="worker", protocol=tls, **options)
             check_script(self.options, job.job_script())
         except Exception as error:
@@ -548,13 +574,15 @@ class Jobs:
                 silence_logs=logging.CRITICAL,
                 scheduler_options={
                     **{"dashboard": False, "dashboard_address": ANY_PORT},
-                    **(told(self.options, "scheduler-options") or {}),
+                    **scheduler,
                 },
                 **options,
             )
         except RuntimeError as error:
+            shutil.rmtree(self.logs, ignore_errors=True)
             where = f"runner.interface={self.options.interface or 'null'}"
-            raise UsageError(f"{where}: no scheduler can be started: {error}") from None
+            why = f"no scheduler can be started: {said(str(error))}"
+            raise UsageError(f"{where}: {why}") from None
         self.cluster.scale(self.n_jobs)
         if self.options.adapt:
             self.cluster.adapt(minimum=self.n_jobs, maximum=self.n_jobs)
