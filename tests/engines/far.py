@@ -62,12 +62,10 @@ class Far:
 
     def scheduler(self, code=""):
         """Start the scheduler; `code` runs before it."""
-        port = self.folder / "port"
         program = self._program("scheduler", code)
         options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
         self._start(program + options, self.folder, dict(os.environ))
         self.address = _said(self.started[-1], "Scheduler at:")
-        port.write_text(self.address)
         return self
 
     def worker(self, name, code="", **environment):

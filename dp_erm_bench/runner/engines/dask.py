@@ -10,12 +10,14 @@ import asyncio
 import concurrent.futures
 import contextlib
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
 import dask
 from distributed import Client, KilledWorker, LocalCluster, Security, get_worker, rpc
 from distributed import Future as DaskFuture
+from distributed.versions import VersionMismatchWarning
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import EngineConfig
@@ -96,7 +98,7 @@ class Connection:
         with signals_deferred():
             self._stack.enter_context(made)
             self.workers = made
-            self._client = Client(made.cluster, set_as_default=False)
+            self._client = _client_of(made.cluster)
             self._stack.callback(self._hang_up)
 
     def _connect(self, address: str) -> None:
@@ -106,7 +108,7 @@ class Connection:
                 # A client would wait for ever for one that hangs.
                 asyncio.run(_answered(address, self._brief))
                 with signals_deferred():
-                    self._client = Client(address, set_as_default=False)
+                    self._client = _client_of(address)
                 return
             except (OSError, TimeoutError):
                 if time.monotonic() > until:
@@ -190,6 +192,13 @@ class Connection:
     def absence(self) -> str:
         """Return why there may be no worker, as far as a batch system knows."""
         return self.workers.absence() if self.workers else ""
+
+
+def _client_of(scheduler: Any) -> Any:
+    """Return a client, without Dask's table of versions: who differs is refused."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VersionMismatchWarning)
+        return Client(scheduler, set_as_default=False)
 
 
 async def _answered(address: str, seconds: float) -> None:
