@@ -427,13 +427,13 @@ def _table(name: str, found: pd.DataFrame) -> Table:
     """
     runs = ", ".join(map(str, sorted(found["runs"].unique())))
     words = f"{name}: median of {runs} runs on fresh seeds [95 % interval], best first"
-    table = Table(title=words, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=escape(words), title_justify="left", box=box.SIMPLE_HEAD)
     several = found["panel"].nunique() > 1
     quantities = list(found["quantity"].unique())
     others = [one for one in BESIDE if one in found and one not in quantities]
     heads = ["problem"] * several + ["epsilon", "algorithm", *quantities, *others]
     for head in [*heads, "chosen"]:
-        table.add_column(head.replace("_", " "))
+        table.add_column(escape(head.replace("_", " ")))
     for (panel, epsilon), rows in found.groupby(PROBLEM, sort=False):
         same = [panel] * several + [f"{epsilon:g}"]
         for row in rows.to_dict("records"):

@@ -174,7 +174,7 @@ def _comparison(rows: pd.DataFrame) -> Table:
             *("" if median != median else f"{median:.4g}" for median in medians),
             _percent(row["change"]),
             f"{low} to {high}" if low else "",
-            f"{row['verdict']} ({row['note']})" if row["note"] else row["verdict"],
+            escape(f"{row['verdict']} ({row['note']})" if row["note"] else row["verdict"]),
             style=COLOUR.get(row["verdict"]),
         )
     return table

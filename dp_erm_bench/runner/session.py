@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from dp_erm_bench.definitions import package_sources
+from dp_erm_bench.errors import escaped
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import Kind, Trial
 from dp_erm_bench.experiment.tune import tuners_of
@@ -269,7 +270,8 @@ class Progress:
         workers: Callable[[], int] | None = None,
         begun: float | None = None,
     ) -> None:
-        self.title, self.enabled, self.total = title, enabled, total
+        # A folder may be called anything, and Python filters no controls.
+        self.title, self.enabled, self.total = escaped(title), enabled, total
         self._workers = workers
         self.done = self.failed = self.ran = self.announced = 0
         self._bar: Any = None
@@ -288,7 +290,8 @@ class Progress:
 
             columns = (progress.BarColumn(), progress.MofNCompleteColumn())
             self._bar = progress.Progress(
-                "{task.description}",
+                # A name is a text, not markup.
+                progress.TextColumn("{task.description}", markup=False),
                 *columns,
                 "{task.fields[failed]} failed{task.fields[alive]}",
                 progress.TimeRemainingColumn(),

@@ -60,11 +60,12 @@ def test_switched_off_it_is_silent(capsys):
     assert lines(capsys) == []
 
 
-def test_a_terminal_gets_a_bar(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
+
+def test_a_terminal_gets_a_bar(monkeypatch):
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
     with Progress("study", True, 4) as shown:
@@ -74,6 +75,28 @@ def test_a_terminal_gets_a_bar(monkeypatch):
     text = screen.getvalue()
     assert "study" in text and "4/4" in text and "1 failed" in text
     assert "%" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown_as"),
+    [
+        ("[bold]a", "[bold]a"),
+        ("[/red]", "[/red]"),
+        ("a\x1b]0;b\nc", "a\\x1b]0;b\\nc"),
+        ("\u202ea", "\\u202ea"),
+    ],
+)
+@pytest.mark.parametrize("screen", [Terminal, io.StringIO])
+def test_a_name_is_shown_as_it_is_and_no_control_of_it(
+    monkeypatch, screen, name, shown_as
+):
+    text = screen()
+    monkeypatch.setattr("sys.stderr", text)
+    with Progress(name, True, 1) as shown:
+        shown.announce(0, 1)
+        shown.advance(["ok"])
+    assert shown_as in text.getvalue()
+    assert "\x1b]" not in text.getvalue() and "\u202e" not in text.getvalue()
 
 
 def test_a_log_has_a_line_soon_though_no_trial_has_ended(capsys, monkeypatch):
