@@ -13,7 +13,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.datasets.base import Feature, Uncharged
+from dp_erm_bench.datasets.base import Feature, Uncharged, check_width
 from dp_erm_bench.datasets.libsvm import (
     DECOMPRESS,
     decompressed,
@@ -23,7 +23,7 @@ from dp_erm_bench.datasets.libsvm import (
     unpacks_too_much,
 )
 from dp_erm_bench.datasets.records import words_of
-from dp_erm_bench.datasets.table import Csv, Look
+from dp_erm_bench.datasets.table import ONEHOT, Csv, Look
 from dp_erm_bench.errors import UsageError, place_of, shown
 from dp_erm_bench.registry import check_choice
 
@@ -152,7 +152,10 @@ class File:
     def categories(self, onehot: Any = None) -> dict[str, tuple[Any, ...] | None]:
         """Return the categories of columns, None where none are declared."""
         given = Csv(None, onehot=onehot).categories
-        return {k: None if c is None else tuple(words_of(c)) for k, c in given.items()}
+        return {
+            k: None if c is None else tuple(words_of(c, f"{ONEHOT}.{k}"))
+            for k, c in given.items()
+        }
 
     def uncharged(
         self,
@@ -241,12 +244,13 @@ def parse_npz(content: bytes, labelled: bool = True) -> Raw:
     """Return X and y of an npz archive.
 
     It has ``y`` and either ``X`` or the parts ``data``, ``indices``, ``indptr``,
-    ``shape`` of sparse columns; of sparse rows if ``format`` is ``csr``.
+    ``shape`` of sparse columns; of sparse rows if ``format`` is ``csr``. An entry that
+    stands twice is the sum, as for scipy (`base.as_features`).
 
     Raises
     ------
     UsageError
-        If an array is missing.
+        If an array is missing, or memory holds no vector of as many features.
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
@@ -261,6 +265,7 @@ def parse_npz(content: bytes, labelled: bool = True) -> Raw:
         return arrays["X"], arrays["y"]
     from scipy.sparse import csc_array, csr_array
 
+    check_width(int(arrays["shape"][1]), "dataset.path: the shape of the npz file")
     rows = arrays.get("format", np.array("csc")).item() in ("csr", b"csr")
     parts = tuple(arrays[name] for name in SPARSE[:3])
     X = (csr_array if rows else csc_array)(parts, shape=tuple(arrays["shape"]))

@@ -315,6 +315,8 @@ DENSE_FROM = 0.5
 EMPTY = 0.05
 """Share of features that may be empty at the end of a set of a mirror."""
 
+DECIDED = "which dataset.p is unless it is declared"
+
 TASKS = {"binary": "classification", "multiclass": "classification"}
 
 
@@ -354,7 +356,7 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
             raise (UsageError(wrong) if wrong else error) from None
     for X, _ in tables:
         rows = f"record {_widest(X)}" if X.nnz else "it"
-        check_width(X.shape[1], f"{rows} has the largest feature")
+        check_width(X.shape[1], f"{rows} has the largest feature, {DECIDED}")
     X = tables[0][0] if len(tables) == 1 else vstack([X for X, _ in tables])
     return compact(X), np.concatenate([y for _, y in tables]).astype(np.float64)
 
@@ -436,8 +438,8 @@ def _wrong_row(content: bytes, p: int | None, first: int | str) -> str:
     if largest > np.iinfo(np.int32).max:
         needed = WIDTH * largest
         return (
-            f"row {place}: has feature {largest}; as many take at least {needed} "
-            "bytes, more than can be held"
+            f"row {place}: has feature {largest}, {DECIDED}; as many take at least "
+            f"{needed} bytes, more than can be held"
         )
     return ""
 

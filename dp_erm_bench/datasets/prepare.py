@@ -781,7 +781,8 @@ class Recipe:
     def words(self) -> list[str]:
         """Return the labels that are declared where they are words, else none."""
         given = [*(self.classes or ()), *(self.positive or ())]
-        return records.words_of(given) if records.are_words(given) else []
+        key = "dataset.classes" if self.classes else "dataset.positive"
+        return records.words_of(given, key) if records.are_words(given) else []
 
     @property
     def key(self) -> list[Any]:

@@ -119,7 +119,10 @@ def labels(
     text = y.dtype.kind not in base.NUMBERS
     declared = positive is not None or classes is not None
     if classification and declared:
-        known = _occurring(y, given) if classes is None else words_of(classes)
+        if classes is None:
+            known = _occurring(y, given)
+        else:
+            known = words_of(classes, "dataset.classes")
         if positive is None:
             chosen: Sequence[Any] = [max(known)]
         else:
@@ -203,7 +206,8 @@ def _occurring(y: NDArray[Any], given: Sequence[Any]) -> list[Any]:
 
 def _check_chosen(name: str, positive: Sequence[Any], known: Sequence[Any]) -> None:
     there = set(places(np.array(known, object), positive).tolist()) - {-1}
-    if len(there) < len(words_of(positive)) or len(there) in (0, len(known)):
+    chosen = words_of(positive, "dataset.positive")
+    if len(there) < len(chosen) or len(there) in (0, len(known)):
         raise UsageError(
             f"dataset.positive={list(positive)} of {name}: must be some, but not all, "
             f"of the labels {_listed(map(spelling, known))}{_hint(positive)}"
@@ -220,23 +224,24 @@ def are_words(given: Iterable[Any]) -> bool:
     return any(isinstance(one, str | bytes | date) for one in given)
 
 
-def words_of(given: Sequence[Any]) -> list[Any]:
+def words_of(given: Sequence[Any], key: str) -> list[Any]:
     """Return labels or categories that are given, each once: texts, else numbers.
 
     Raises
     ------
     UsageError
-        If one is neither, or a number so large that others are equal to it.
+        If one is neither, or a number so large that others are equal to it, naming
+        the ``key`` that gives them.
     """
     text = are_words(given)
     for one in given:
         number = as_number(one)
         if not isinstance(one, str | bytes | date) and np.isnan(number):
-            raise UsageError(f"{list(given)}: must hold numbers or text only")
+            raise UsageError(f"{key}={list(given)}: must hold numbers or text only")
         if not text and abs(number) >= EXACT:
             raise UsageError(
-                f"{list(given)}: whole numbers from 2^53 on are not told apart; quote "
-                "them, so that they are text"
+                f"{key}={list(given)}: whole numbers from 2^53 on are not told apart; "
+                "quote them, so that they are text"
             )
     return list(dict.fromkeys(map(spelling if text else as_number, given)))
 

@@ -272,7 +272,7 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         classification=classification,
         labelled=common["task"] != UNLABELLED,
         positive=positive and list(positive),
-        classes=None if classes is None else words_of(classes),
+        classes=None if classes is None else words_of(classes, "dataset.classes"),
         test_fraction=number(common["test_fraction"]),
         clip=_declared(common) if clip else None,
         intercept=number(common[INTERCEPT]),
@@ -292,7 +292,9 @@ def check_classes(
     """
     if classes is None:
         return
-    if not isinstance(classes, list | tuple) or len(known := words_of(classes)) < 2:
+    several = isinstance(classes, list | tuple)
+    known = words_of(classes, f"{prefix}classes") if several else []
+    if len(known) < 2:
         allowed = "must be null or a list of the labels, two at least, such as [0,1]"
         raise UsageError(f"{prefix}classes={classes}: {allowed}")
     if positive is None:
@@ -302,8 +304,9 @@ def check_classes(
                 f"larger becomes +1, or {prefix}positive must name those that do"
             )
         return
-    both = words_of([*positive, *classes])
-    if len(both) > len(known) or not 0 < len(words_of(positive)) < len(known):
+    chosen = words_of(positive, f"{prefix}positive")
+    both = words_of([*positive, *classes], f"{prefix}classes")
+    if len(both) > len(known) or not 0 < len(chosen) < len(known):
         raise UsageError(
             f"{prefix}positive={list(positive)} of {name}: must be some, but not all, "
             f"of {prefix}classes={list(classes)}"

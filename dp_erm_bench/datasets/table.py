@@ -37,6 +37,9 @@ INDEX = ("drop", "keep")
 UNNAMED = "Unnamed: "
 """How pandas begins the name of a column whose heading is empty."""
 
+ONEHOT = "dataset.onehot"
+"""The key of columns of categories, with those of each."""
+
 SHORTEST = 3
 """Rows from which numbers that count them are no accident."""
 
@@ -108,8 +111,8 @@ class Csv:
                 f"dataset.onehot={self.onehot}: must be null, a list of columns, or "
                 "columns with their categories, such as {color:[red,blue]}"
             )
-        for found in lists:
-            words_of(found or ())
+        for name, found in self.categories.items():
+            words_of(found or (), f"{ONEHOT}.{escaped(name)}")
 
     @property
     def categories(self) -> dict[str, Sequence[Any] | None]:
@@ -463,7 +466,8 @@ class Csv:
         wrong = []
         for name in table.columns:
             column, known = table[name], self._known(name, layout)
-            chosen = words_of(known) if str(name) in self.categories else []
+            is_chosen = str(name) in self.categories
+            chosen = words_of(known, f"{ONEHOT}.{name}") if is_chosen else []
             if column.dtype.kind == "f" and not chosen:
                 if np.isfinite(column.to_numpy()).all():
                     continue
@@ -709,7 +713,8 @@ def indicators(
     """
     import pandas as pd
 
-    known, cells = words_of(chosen), column.to_numpy()
+    known = words_of(chosen, f"{ONEHOT}.{column.name}")
+    cells = column.to_numpy()
     place = places(cells, known)
     if (place < 0).any():
         row, whose = int(place.argmin()), f"{where}: column {heading(column.name)}"

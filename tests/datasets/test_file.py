@@ -702,7 +702,22 @@ def test_a_word_is_itself_and_a_number_is_its_value(words, how, y, put):
             {"classes": ["1", "2"], "positive": "1"},
             "record 0 has a label",
         ),
-        (["9007199254740993", "1"], {"positive": [9007199254740993]}, "from 2.53 on"),
+        (
+            ["9007199254740993", "1"],
+            {"positive": [9007199254740993]},
+            r"^dataset\.positive=\[9007199254740993\]: .*from 2.53 on",
+        ),
+        (
+            ["1", "0"],
+            {"classes": [0, 9007199254740993], "positive": 0},
+            r"^dataset\.classes=\[0, 9007199254740993\]: .*from 2.53 on",
+        ),
+        (
+            ["1", "0"],
+            {"onehot": {"a": [0, 9007199254740993]}},
+            r"^dataset\.onehot\.a=\[0, 9007199254740993\]: .*from 2.53 on",
+        ),
+        (["1", "0"], {"onehot": {"a": [0, None]}}, r"^dataset\.onehot\.a=.* only"),
     ],
 )
 def test_words_that_cannot_be_told_are_refused(labels, how, said, put):
@@ -722,9 +737,21 @@ def test_ids_are_categories_in_full(put):
 
 
 SVMLIGHT = [
-    ("1 1:0.5 2147483647:2\n-1 2:1\n", {}, r"record 1 .*2147483647 features .*bytes"),
-    ("1 1:0.5\n-1 2:1 2147483648:2\n", {}, r"row 2: has feature 2147483648; .*bytes"),
-    ("1 4294967297:2\n-1 2:1\n", {}, r"row 1: has feature 4294967297; .*bytes"),
+    (
+        "1 1:0.5 2147483647:2\n-1 2:1\n",
+        {},
+        r"record 1 .*dataset\.p .*2147483647 features .*bytes",
+    ),
+    (
+        "1 1:0.5\n-1 2:1 2147483648:2\n",
+        {},
+        r"row 2: .* 2147483648, .*dataset\.p .*bytes",
+    ),
+    (
+        "1 4294967297:2\n-1 2:1\n",
+        {},
+        r"row 1: .* 4294967297, .*dataset\.p .*bytes",
+    ),
     ("1 1:1\n-1 2:1\n", {"p": 10**12}, r"dataset.p=1000000000000: .*bytes"),
     ("1 1:1\n-1 3:1 2:5\n", {}, "row 2: feature 2 follows 3; .*must increase"),
     ("1 1:1\n-1 3:1 3:5\n", {}, "row 2: feature 3 stands twice; .*must increase"),

@@ -283,7 +283,10 @@ def test_a_column_is_of_the_kind_that_is_declared(tmp_path):
             {"classes": ["no", "yes"]},
             "must be two numbers, of which the larger becomes",
         ),
-        ({"classes": [0, None]}, "must hold numbers or text only"),
+        (
+            {"classes": [0, None]},
+            r"dataset\.classes=\[0, None\]: must hold numbers or text only",
+        ),
         (
             {"classes": [0, 1], "positive": [2]},
             r"positive=\[2\].*of dataset\.classes=\[0",
