@@ -387,7 +387,9 @@ def as_features(X: Any) -> Features:
     """Return features in their own form as float64, column-major.
 
     A sparse matrix of any format becomes a ``csc_array`` with sorted int32 indices,
-    without duplicates and stored zeros; what is so already is returned itself.
+    without duplicates and stored zeros; what is so already is returned itself. Entries
+    that stand twice are one, their sum, as they are for scipy; whatever is bounded,
+    clipped or fitted is that.
 
     Raises
     ------
@@ -404,7 +406,9 @@ def as_features(X: Any) -> Features:
     check_width(X.shape[1])
     if isinstance(X, csc_array) and X.dtype == np.float64:
         narrow = X.indices.dtype == X.indptr.dtype == np.int32
-        if narrow and X.has_canonical_format and X.data.all():
+        # What X says of itself may be of the past, or of its owner's making.
+        own = csc_array((X.data, X.indices, X.indptr), shape=X.shape, copy=False)
+        if narrow and own.has_canonical_format and X.data.all():
             return X
     columns = csc_array(X, dtype=np.float64, copy=True)
     columns.sum_duplicates()

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_erm_bench.api import problem_from_arrays
 from dp_erm_bench.cached import user_folder
 from dp_erm_bench.datasets.base import Bounds, Dataset, norms, parts
 from dp_erm_bench.datasets.libsvm import compact
@@ -154,6 +155,43 @@ def test_a_sparse_record_outside_the_bounds_is_refused():
     for bounds in (Bounds(np.full(12, 0.1), 99.0), Bounds(np.ones(12), 0.1)):
         with pytest.raises(UsageError, match="clip_to_bounds=true"):
             dataset_from_arrays(X, y, bounds=bounds)
+
+
+def twice(*rows, kind=sp.csr_array):
+    """Return rows of (entries of column 0, entry of column 1), none summed."""
+    data = [x for first, last in rows for x in (*first, last)]
+    columns = [j for first, _ in rows for j in (*[0] * len(first), 1)]
+    ends = np.cumsum([0, *(len(first) + 1 for first, _ in rows)])
+    made = sp.csr_array((data, columns, ends), shape=(len(rows), 2))
+    assert made.nnz == len(data)
+    return kind(made)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.coo_array])
+@pytest.mark.parametrize("said", [False, True])
+def test_an_entry_that_stands_twice_is_the_sum_for_all_that_is_bounded(kind, said):
+    """Root of .5^2 + .5^2 is below the bound on the norm, the sum of 1 is not."""
+    y, bounds = np.array([1.0, -1.0]), Bounds(np.array([5.0, 5.0]), 0.9)
+    beyond = twice(((0.5, 0.5), 0.0), ((0.25, 0.25), 0.5), kind=kind)
+    within = twice(((4.0, -3.5), 0.5), ((9.0, -9.0), 0.1), kind=kind)
+    if said and hasattr(beyond, "has_canonical_format"):
+        beyond.has_canonical_format = within.has_canonical_format = True
+    with pytest.raises(UsageError, match="bound"):
+        dataset_from_arrays(beyond, y, bounds=bounds)
+    found = dataset_from_arrays(within, y, bounds=bounds)
+    np.testing.assert_array_equal(found.X.toarray(), [[0.5, 0.5], [0.0, 0.1]])
+    np.testing.assert_allclose(found.row_norms, [np.sqrt(0.5), 0.1])
+    assert found.X.nnz == 3
+    for X in (beyond, within):
+        how = {"bounds": {"columns": 5, "norm": 0.9}, "clip_to_bounds": True}
+        made, plain = (
+            problem_from_arrays(one, y, loss="logistic", **how).dataset
+            for one in (X, X.toarray())
+        )
+        assert np.linalg.norm(made.X.toarray(), axis=1).max() <= 0.9
+        np.testing.assert_array_equal(made.X.toarray(), plain.X)
+    with pytest.raises(UsageError, match="not finite"):
+        dataset_from_arrays(twice(((1e308, 1e308), 0.0), ((1, 1), 1)), y)
 
 
 def test_rows_and_norms_are_those_of_the_features():

@@ -45,7 +45,8 @@ def problem_from_arrays(
     Parameters
     ----------
     X : array, sparse matrix or DataFrame of shape (n, p)
-        A sparse one stays sparse; a DataFrame names the features.
+        A sparse one stays sparse, an entry that stands in it twice is the sum, as for
+        scipy; a DataFrame names the features.
     y : array of shape (n,)
         Labels; for classification -1 and +1, 0 and 1, booleans, or any with
         ``positive`` or ``classes``. That 0 stands for -1 is read off them.
