@@ -97,7 +97,7 @@ def _cells(one: Seen) -> str:
     if not few and one.kind == "numbers":
         return ends
     listed = [f"{escaped(k)} {n}" for k, n in [*one.counts.items()][:SHOWN]]
-    more = f", {len(one.counts) - SHOWN} others" * (len(one.counts) > SHOWN)
+    more = f", {len(one.counts) - SHOWN} more" * (len(one.counts) > SHOWN)
     return "; ".join(filter(None, [ends, ", ".join(listed) + more]))
 
 
@@ -109,13 +109,15 @@ def _line(path: str, found: Look, label: Seen, typed: Sequence[str]) -> Iterator
         wrong.append(f"values are missing in {', '.join(missing)}; none may be")
     yield from (f"To be decided before it is read: {one}" for one in wrong)
     categories = [one for one in found.columns if one is not label]
-    categories = [one for one in categories if one.kind.startswith("words")]
+    categories = [one for one in categories if _is_category(one)]
     numbers = [
         one for one in found.columns if one.kind == "numbers" and one is not label
     ]
     words = ["tune", "dataset=file", f"dataset.path={_value(path)}"]
     given = [text for text in typed if not text.startswith("dataset.label=")]
-    words += [*given, f"dataset.label={_value(str(label.name), int)}"]
+    # A number is a place among the columns that are read: a heading of one is quoted.
+    place = found.columns.index(label)
+    words += [*given, f"dataset.label={_value(label.name) if found.named else place}"]
     target, regression = _target(label)
     words += target
     if categories:
@@ -140,11 +142,20 @@ def _line(path: str, found: Look, label: Seen, typed: Sequence[str]) -> Iterator
 
 
 def _feature(one: Seen, found: Look, label: Seen) -> str:
-    """Return how a feature is called: without headings by its place among them."""
+    """Return how a feature is called: without headings by its place among them.
+
+    A column of words before it takes as many places as it has words.
+    """
     if found.named:
         return str(one.name)
-    features = [other for other in found.columns if other is not label]
-    return f"x{features.index(one)}"
+    before = [other for other in found.columns if other is not label]
+    before = before[: before.index(one)]
+    return f"x{sum(len(c.counts) if _is_category(c) else 1 for c in before)}"
+
+
+def _is_category(one: Seen) -> bool:
+    """Return whether a column holds words, as categories do."""
+    return one.kind.startswith("words")
 
 
 def _target(label: Seen) -> tuple[list[str], bool]:

@@ -11,7 +11,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -205,7 +205,10 @@ class Csv:
             self._check_first_row(table, layout)
         except UsageError as error:
             wrong.append(str(error).removeprefix(f"{self._where}: "))
-        columns = tuple(seen(table[name]) for name in table.columns)
+        words = [name for name in table.columns if table[name].dtype.kind == "O"]
+        # As categories they are: 1E5 and 100000 are two words.
+        texts = self._read(content, replace(layout, texts=words)) if words else table
+        columns = tuple(seen(table[name], texts[name]) for name in table.columns)
         sep = layout.how["sep"]
         return Look(len(table), sep, layout.named, columns, layout.label, tuple(wrong))
 
@@ -680,14 +683,15 @@ class Look:
     wrong: tuple[str, ...]
 
 
-def seen(column: "pd.Series[Any]") -> Seen:
-    """Return what the cells of a column are, numbers and texts."""
+def seen(column: "pd.Series[Any]", texts: "pd.Series[Any]") -> Seen:
+    """Return what the cells of a column are, numbers and texts, or texts alone."""
+    words = [one for one in texts.tolist() if not is_missing(one)]
     cells = [one for one in column.tolist() if not is_missing(one)]
     numbers = [float(one) for one in cells if not isinstance(one, str)]
     texts = len(cells) - len(numbers)
     kinds = ["words"] * bool(texts) + ["numbers"] * bool(numbers)
     ends = (min(numbers), max(numbers)) if numbers else (np.nan, np.nan)
-    counts = dict(Counter(map(spelling, cells)).most_common())
+    counts = dict(Counter(map(spelling, words)).most_common())
     kind = " and ".join(kinds) or "nothing"
     return Seen(column.name, kind, len(column) - len(cells), *ends, counts)
 

@@ -85,6 +85,34 @@ def test_what_the_reader_refuses_is_told_with_the_key_that_decides(look):
     assert "dataset.bounds={columns:{x0:FILL_IN,x1:FILL_IN}}" in line
 
 
+def test_columns_without_headings_are_named_as_the_reader_names_them(look):
+    """Words take a place for each of them, and a label is a place among those read."""
+    body = "".join(
+        f"{i},{i % 2},{'ABC'[i % 3]},{i / 8},{i * i / 64}\n" for i in range(12)
+    )
+    keys = ["dataset.header=false", "dataset.index=drop", "dataset.label=0"]
+    said, line = look(body, *keys)
+    assert '"1"' in said and said.count("(proposed label)") == 1
+    assert "dataset.label=0" in line and "dataset.onehot=[2]" in line
+    assert "dataset.bounds={columns:{x3:FILL_IN,x4:FILL_IN}}" in line
+    filled = [one.replace("FILL_IN", "2") for one in line[1:] if "dataset." in one]
+    keys = {parse(one).key.partition(".")[2]: parse(one).values[0] for one in filled}
+    data = load_dataset(dataset_spec("file", **keys))
+    assert np.unique(data.y).tolist() == [-1.0, 1.0] and data.p == 5
+    assert np.abs(data.X).max(axis=0).tolist()[:3] == [1.0, 1.0, 1.0]
+    assert np.count_nonzero(data.X[:, :3].sum(axis=1) != 1.0) == 0
+
+
+def test_headings_that_are_numbers_and_words_that_spell_one(look):
+    body = "".join(f"{i / 8},{i % 2},{i / 4}\n" for i in range(4))
+    line = look("0,2,1\n" + body, "dataset.header=true", "dataset.label='2'")[1]
+    (label,) = [parse(one) for one in line if one.startswith("dataset.label")]
+    assert label.values == ["2"]  # 2 is the place of the heading 1
+    rows = ("A1,0.1,1", "1E5,0.2,0", "10E4,0.3,1", "100000,0.4,0")
+    said, _ = look("\n".join(["code,x,y", *rows]) + "\n")
+    assert "A1 1, 1E5 1, 10E4 1, 100000 1" in said
+
+
 def test_what_is_no_csv_or_no_key_of_one_is_refused(look):
     assert "must be a csv, it is svmlight" in look("1 1:2\n", code=2, name="a.svm")[0]
     assert "dataset.bound" in look("a,b\n1,2\n", "dataset.bound=3", code=2)[0]
