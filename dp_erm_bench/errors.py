@@ -104,7 +104,8 @@ def in_python(error: UsageError) -> UsageError:
         lambda found: found[1] + ("=True" if found[2] else ""),
         str(error),
     )
-    return type(error)(text)
+    # Arrays are dense or not as they come: no key decides it.
+    return type(error)(text.replace("with dataset.densify=true", "with X.toarray()"))
 
 
 def traced(error: BaseException, entries: int | None = None) -> str:

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from scipy.sparse import csc_array
 
-from dp_erm_bench import problem_from_arrays
+from dp_erm_bench import paths, problem_from_arrays
 from dp_erm_bench.datasets.base import Clipping
-from dp_erm_bench.datasets.load import forget_datasets, load_dataset
+from dp_erm_bench.datasets.load import SEAL, forget_datasets, load_dataset
 from dp_erm_bench.datasets.spec import check_spec, dataset_spec, identifying
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import problem_named
@@ -188,7 +188,8 @@ def test_a_sparse_column_is_divided_and_never_shifted():
     bounds = {"columns": [4, [-8, 8]]}
     data = problem_from_arrays(X, y, bounds=bounds, **how).dataset
     np.testing.assert_array_equal(data.X.toarray(), X.toarray() / [4.0, 8.0])
-    with pytest.raises(UsageError, match=r'\[0,8\] of column "x1" is not symmetric'):
+    said = r'^bounds.columns .*\[0,8\] of column "x1" is not symmetric.* X.toarray\(\)'
+    with pytest.raises(UsageError, match=said):
         problem_from_arrays(X, y, bounds={"columns": [4, [0, 8]]}, **how)
     clip = {"bounds": {"columns": 2}, "clip_to_bounds": True}
     clipped = problem_from_arrays(X, y, **how, **clip).dataset
@@ -206,9 +207,11 @@ def test_a_model_maps_records_as_those_of_its_fit_were(table, tmp_path):
         raw = pd.DataFrame([row[:3] for row in ROWS], columns=["age", "crp", "hue"])
         expected = problem.dataset.X @ w
         np.testing.assert_allclose(model.decision_function(raw), expected, rtol=1e-14)
-        # The problem's own records are mapped already.
-        own = problem.model(w).decision_function(problem.dataset.X)
-        np.testing.assert_array_equal(own, expected)
+        # The problem's own records are mapped already, and so are slices of them.
+        model, own = problem.model(w), problem.dataset.X
+        np.testing.assert_array_equal(model.decision_function(own), expected)
+        some = model.decision_function(own[1:4])
+        np.testing.assert_allclose(some, expected[1:4], rtol=1e-14)
     strict = problem_from_arrays(
         FRAME, SIGNS, loss="logistic", bounds={"columns": 100}, scale="bounds"
     )
@@ -263,6 +266,18 @@ def test_the_share_of_clipped_records_is_kept_with_the_arrays(table):
     bounds = {"columns": 100, "label": 60}
     found = table(targets, bounds=bounds, clip_to_bounds=True, **labels)
     assert found.clipping == Clipping(2 / 6, (), True)
+
+
+def test_a_share_that_was_not_sealed_is_not_taken(table):
+    """What is told of cached arrays is under the same seal as they are."""
+    given = {"bounds": {"columns": 1e-6}, "clip_to_bounds": True}
+    first = table(**given)
+    (seal,) = (paths.cache_dir() / "datasets").rglob(SEAL)
+    told = json.loads(seal.read_text())
+    told["told"]["share"] = 0.0
+    seal.write_text(json.dumps(told))
+    assert table(**given).clipping == first.clipping == Clipping(1.0, (0, 1, 2, 3))
+    assert json.loads(seal.read_text())["told"]["share"] == 1.0
 
 
 def test_keys_that_are_not_given_are_in_no_identity(table, tmp_path):

@@ -330,8 +330,8 @@ class LinearModel:
     ranges : Ranges or None
         By which records are mapped and, if those of the fit were, clipped.
     mapped : tuple of Features
-        The problem's own records, which are mapped already; parts of them are not known
-        for that, and a pickled model knows none.
+        The problem's own records, which are mapped already, as are slices of dense
+        ones. A copy of some is taken for raw records, and a pickled model knows none.
     """
 
     w: Array
@@ -365,7 +365,7 @@ class LinearModel:
         UsageError
             For another number of columns, a column that is missing or stands twice, a
             value that is missing or not finite, or a word that is no category; for one
-        outside of its declared bounds if those of the fit were refused, too.
+            outside of its declared bounds if those of the fit were refused, too.
         """
         features = self._features(X)
         p = self.w.size
@@ -376,7 +376,7 @@ class LinearModel:
                 f"{_listed(self.feature_names)}"
             )
         _check_finite("X", features)
-        if self.ranges is not None and not any(X is own for own in self.mapped):
+        if self.ranges is not None and not self._is_mapped(X):
             short = bool(self.intercept)
             try:
                 features = mapped("X", features[:, : p - short], self.ranges)
@@ -442,6 +442,15 @@ class LinearModel:
         if (np.abs(labels) != 1.0).any():
             raise UsageError("y: labels must be -1 or +1, as those of the problem are")
         return float(np.mean(answers == labels))
+
+    def _is_mapped(self, X: Any) -> bool:
+        """Return whether records are the problem's own, or a slice of them."""
+        dense = isinstance(X, np.ndarray)
+        return any(
+            X is own
+            or (dense and isinstance(own, np.ndarray) and np.may_share_memory(X, own))
+            for own in self.mapped
+        )
 
     def _features(self, X: Any) -> Features:
         if isinstance(X, Mapping):
