@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.datasets.base import Uncharged
+from dp_erm_bench.datasets.prepare import BY_BOUNDS, SCALE
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.registry import check_choice, names, read
@@ -375,39 +376,44 @@ def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-HELD = ("bounds", "scale", "clip_to_bounds", "standardise")
+HELD = ("bounds", SCALE, "clip_to_bounds", "standardise")
 """Keys of a dataset on which its records, hence its optimum, depend."""
 
 ON_OPTIMUM = ("objective", "relative_error")
 """What is measured on the records as bounds left them."""
 
 UNLIKE_BOUNDS = (
-    "under other bounds the records, the optimum and the relative error are others, "
-    "and do not compare"
+    "under other bounds or scales the records, the optimum and the relative error are "
+    "others, and do not compare"
 )
 
 
-def under_bounds(rows: pd.DataFrame, by: Sequence[str] = (PANEL, DATASET)) -> str:
-    """Return a sentence on what has trials under different bounds, empty without any.
+def under_bounds(rows: pd.DataFrame) -> str:
+    """Return a sentence on panels with trials under different bounds, if there are any.
 
     Parameters
     ----------
     rows : DataFrame
-        Rows of the tidy table.
-    by : sequence of str
-        Columns that tell apart what is ranked by itself, the dataset last.
+        Rows of the tidy table; a panel is what is ranked by itself.
     """
-    if not {*by, "dataset_options", "trial"} <= {*rows}:
+    import pandas as pd
+
+    if not {PANEL, DATASET, "dataset_options", "trial"} <= {*rows}:
         return ""
-    trials = rows.drop_duplicates([*by, "dataset_options"])
+    trials = rows.drop_duplicates([PANEL, DATASET, "dataset_options"])
     every = [_parsed("", str(text)) for text in trials["dataset_options"]]
-    texts = ["; ".join(one.get(f".{key}", "") for key in HELD) for one in every]
-    counts = trials.assign(_held=texts).groupby([*by], sort=False)["_held"].nunique()
-    names = [index[-1] for index, count in counts.items() if count > 1]  # type: ignore[index]
-    if not names:
+    held = pd.DataFrame(
+        {key: [one.get(f".{key}", "") for one in every] for key in HELD}, trials.index
+    )
+    # A generator may have a `scale` of its own.
+    held[SCALE] = held[SCALE].where(held[SCALE].eq(BY_BOUNDS), "")
+    counts = held.groupby([trials[PANEL], trials[DATASET]], sort=False).nunique()
+    counts = counts[(counts > 1).any(axis=1)]
+    if counts.empty:
         return ""
-    listed = ", ".join(dict.fromkeys(map(str, names)))
-    return f"Declared bounds of {listed} differ: {UNLIKE_BOUNDS}."
+    listed = ", ".join(dict.fromkeys(str(index[-1]) for index in counts.index))
+    keys = ", ".join(key for key in HELD if (counts[key] > 1).any())
+    return f"Trials of {listed} differ in {keys}: {UNLIKE_BOUNDS}."
 
 
 def unchecked_in(rows: pd.DataFrame) -> tuple[str, ...]:

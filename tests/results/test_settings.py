@@ -12,6 +12,7 @@ from dp_erm_bench.results.settings import (
     final_rows,
     held_out,
     parameters,
+    under_bounds,
     worst_if_lost,
 )
 from dp_erm_bench.results.table import COLUMNS
@@ -212,3 +213,19 @@ def test_only_lost_values_are_the_worst():
     found = worst_if_lost(rows, "y").tolist()
     assert found[:4] == [1.0, 0.5, math.inf, math.inf]
     assert all(map(math.isnan, found[4:]))
+
+
+def test_what_differs_is_named_where_bounds_or_scales_do():
+    """A generator's own scale is no bound, nor is another seed."""
+
+    def told(*options):
+        rows = [run(1.0, j, 1.0) for j in range(len(options))]
+        table = pd.DataFrame([row for own in rows for row in own])
+        return under_bounds(table.assign(dataset_options=np.repeat(options, 2)))
+
+    plain, wide = '{"bounds": {"columns": 1}}', '{"bounds": {"columns": 2}}'
+    assert told(plain, plain) == told('{"scale": 2.0}', '{"scale": 8.0}') == ""
+    assert told(plain, wide).startswith("Trials of log1 differ in bounds: under other")
+    scaled = '{"bounds": {"columns": 1}, "scale": "bounds"}'
+    assert told(plain, scaled).startswith("Trials of log1 differ in scale: ")
+    assert told("{}", '{"standardise": true}').startswith("Trials of log1 differ in st")
