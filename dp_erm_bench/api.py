@@ -10,8 +10,15 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget, number_or_nan
-from dp_erm_bench.datasets.base import numbers
-from dp_erm_bench.errors import UncheckedSolver, UsageError, in_python, refused
+from dp_erm_bench.datasets.base import Dataset, numbers
+from dp_erm_bench.datasets.prepare import often_clipped
+from dp_erm_bench.errors import (
+    ClippedRecords,
+    UncheckedSolver,
+    UsageError,
+    in_python,
+    refused,
+)
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.parameters import (
     check_epsilon,
@@ -24,7 +31,7 @@ from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.passed import not_recounted, unchecked
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm import build
-from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.problems.erm.problem import ERMProblem, feature_names
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import solver_of
 
@@ -131,8 +138,34 @@ def fit(
     Diverged
         If an iterate is not finite: nothing is published. It has the seconds and the
         certificate of what was spent.
+
+    Warns
+    -----
+    ClippedRecords
+        If declared bounds changed more than a tenth of the records.
     """
     _check_problem(problem)
+    data = getattr(problem, "dataset", None)
+    if isinstance(data, Dataset):
+        if told := often_clipped(data.clipping, feature_names(data)):
+            warnings.warn(told, ClippedRecords, stacklevel=2)
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed}
+    given |= {"adjacency": adjacency, "calibration": calibration}
+    return fit_quietly(problem, algorithm, **given, **params)
+
+
+def fit_quietly(
+    problem: Problem,
+    algorithm: str,
+    *,
+    epsilon: float,
+    delta: float | str,
+    adjacency: str,
+    calibration: str = "certified",
+    seed: int | None,
+    **params: Any,
+) -> FitResult:
+    """Return what `fit` does, without a word about clipped records."""
     registry.check_choice("calibration", calibration, registry.names("calibration"))
     pin = registry.pinned(algorithm)
     values = {key: _typed(pin, key, v) for key, v in params.items()}
@@ -150,7 +183,7 @@ def fit(
 
 def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
     if doubt:
-        warnings.warn(doubt, UncheckedSolver, stacklevel=3)
+        warnings.warn(doubt, UncheckedSolver, stacklevel=4)
     how = ([solver_of(line.base)], budget, line.base["calibration"])
     if seed is None:
         identity = secrets.token_hex(16)
@@ -166,7 +199,7 @@ def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
         pin, seeded = line.algorithm, seed is not None
         result = result_of(solved, 0, algorithm=pin, reproducible=seeded)
     if result.doubt and not doubt:  # of what these parameters release
-        warnings.warn(not_recounted([result.algorithm]), UncheckedSolver, stacklevel=3)
+        warnings.warn(not_recounted([result.algorithm]), UncheckedSolver, stacklevel=4)
     return result
 
 

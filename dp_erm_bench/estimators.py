@@ -12,14 +12,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_erm_bench.api import fit, problem_from_arrays
-from dp_erm_bench.datasets.base import OFTEN, Bounds, Uncharged
+from dp_erm_bench.api import fit_quietly, problem_from_arrays
+from dp_erm_bench.datasets.base import Bounds, Uncharged
 from dp_erm_bench.datasets.prepare import (
     clipped,
-    clipping_told,
     features_in,
     held_to,
     mapped,
+    often_clipped,
     spec_of,
 )
 from dp_erm_bench.errors import (
@@ -113,12 +113,12 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             intercept=self.intercept,
             scale=self.scale,
         )
-        clipping = problem.dataset.clipping
-        if self.bounds is not None and clipping is not None and clipping.share > OFTEN:
-            told = clipping_told(clipping, [name for name, _ in features])
-            warnings.warn(f"bounds: {told}", ClippedRecords, stacklevel=3)
+        names = [name for name, _ in features]
+        told = often_clipped(problem.dataset.clipping, names)
+        if told and self.bounds is not None:
+            warnings.warn(told, ClippedRecords, stacklevel=3)
         usual = NOISELESS if self.epsilon == math.inf else USUAL
-        result = fit(
+        result = fit_quietly(
             *(problem, self.algorithm),
             epsilon=self.epsilon,
             delta=self.delta,

@@ -267,6 +267,12 @@ def test_bounds_that_clip_many_records_are_warned_of_by_name():
     with pytest.warns(ClippedRecords, match="beyond the bound of label"):
         bounds = {"columns": 1.0, "norm": 1.8, "label": 0.01}
         DPRegressor(epsilon=1.0, bounds=bounds).fit(FRAME, Y)
+    # So does a fit without an estimator, once.
+    how = {"loss": "logistic", "bounds": 1e-6, "clip_to_bounds": True}
+    problem = problem_from_arrays(FRAME, np.sign(Y), **how)
+    with pytest.warns(ClippedRecords, match=said) as caught:
+        fit(problem, "gd", epsilon=math.inf, n_iter=1)
+    assert [Path(one.filename).name for one in caught] == [Path(__file__).name]
 
 
 def test_a_search_runs_and_counts_its_last_fit_only():

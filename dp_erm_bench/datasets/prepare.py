@@ -389,6 +389,12 @@ def clipping_told(clipping: Clipping | None, names: Sequence[str]) -> str:
     )
 
 
+def often_clipped(clipping: Clipping | None, names: Sequence[str]) -> str:
+    """Return what a fit warns of: more than `OFTEN` of the records are clipped."""
+    often = clipping is not None and clipping.share > OFTEN
+    return f"bounds: {clipping_told(clipping, names)}" if often else ""
+
+
 def _percent(share: float) -> str:
     """Return a share in percent; what is not all is not 100, nor 0 if not none."""
     text = f"{100.0 * share:.3g}"
