@@ -688,8 +688,8 @@ def seen(column: "pd.Series[Any]", texts: "pd.Series[Any]") -> Seen:
     words = [one for one in texts.tolist() if not is_missing(one)]
     cells = [one for one in column.tolist() if not is_missing(one)]
     numbers = [float(one) for one in cells if not isinstance(one, str)]
-    texts = len(cells) - len(numbers)
-    kinds = ["words"] * bool(texts) + ["numbers"] * bool(numbers)
+    some = len(cells) > len(numbers)
+    kinds = ["words"] * some + ["numbers"] * bool(numbers)
     ends = (min(numbers), max(numbers)) if numbers else (np.nan, np.nan)
     counts = dict(Counter(map(spelling, words)).most_common())
     kind = " and ".join(kinds) or "nothing"
